@@ -1,0 +1,1 @@
+"""DirectML's Split operator, bit for bit, on CUDA and on the CPU."""

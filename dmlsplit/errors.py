@@ -1,0 +1,55 @@
+"""The errors of the library, each with the HRESULT that DirectML would return."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dmlsplit.rules import ValidationReport
+
+
+class DmlError(Exception):
+    """Root of every error that dmlsplit raises on purpose.
+
+    Attributes
+    ----------
+    hresult : int
+        The HRESULT of the same failure in DirectML, as an unsigned 32-bit value.
+        Values: Microsoft, "Common HRESULT values" and "DXGI_ERROR".
+    """
+
+    hresult = 0x80004005  # E_FAIL
+
+
+class InvalidArgumentError(DmlError, ValueError):
+    """An argument breaks a rule (E_INVALIDARG).
+
+    Attributes
+    ----------
+    report : ValidationReport or None
+        Every broken rule, when a descriptor or a binding was refused.
+    """
+
+    hresult = 0x80070057
+
+    def __init__(self, message: str, report: ValidationReport | None = None) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+class UnsupportedError(DmlError):
+    """The device, the backend or the level lacks a feature (DXGI_ERROR_UNSUPPORTED)."""
+
+    hresult = 0x887A0004
+
+
+class OutOfMemoryError(DmlError, MemoryError):
+    """A buffer could not be allocated (E_OUTOFMEMORY)."""
+
+    hresult = 0x8007000E
+
+
+class DeviceRemovedError(DmlError):
+    """The device is gone or failed during a launch (DXGI_ERROR_DEVICE_REMOVED)."""
+
+    hresult = 0x887A0005

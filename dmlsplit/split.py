@@ -1,0 +1,89 @@
+"""DML_SPLIT_OPERATOR_DESC: one input tensor, an axis, and the tensors it is split into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import SupportsIndex
+
+from dmlsplit.tensor import TensorDesc, integer, integers
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class SplitOperatorDesc:
+    """DML_SPLIT_OPERATOR_DESC.
+
+    Parameters
+    ----------
+    input_tensor
+        The tensor to split.
+    output_tensors
+        The tensors to write, in order along the axis.
+    axis
+        The dimension to split, from 0. DirectML's Axis is a UINT: it never counts from the
+        end.
+
+    Raises
+    ------
+    TypeError
+        If a tensor is no `TensorDesc` or the axis no integer.
+    """
+
+    input_tensor: TensorDesc  # InputTensor
+    output_tensors: tuple[TensorDesc, ...]  # OutputTensors
+    axis: int  # Axis
+
+    def __init__(
+        self, input_tensor: TensorDesc, output_tensors: Iterable[TensorDesc], axis: SupportsIndex
+    ) -> None:
+        outputs = tuple(output_tensors)
+        named = [("input_tensor", input_tensor)]
+        named += [(f"output_tensors[{i}]", tensor) for i, tensor in enumerate(outputs)]
+        for name, tensor in named:
+            if not isinstance(tensor, TensorDesc):
+                raise TypeError(f"{name} is a {type(tensor).__name__}; it must be a TensorDesc")
+        object.__setattr__(self, "input_tensor", input_tensor)
+        object.__setattr__(self, "output_tensors", outputs)
+        object.__setattr__(self, "axis", integer("axis", axis))
+
+    @classmethod
+    def from_sizes(
+        cls, input_tensor: TensorDesc, *, axis: SupportsIndex, sizes: Iterable[SupportsIndex]
+    ) -> SplitOperatorDesc:
+        """Describe the split of a tensor into packed pieces of the given sizes along an axis.
+
+        Examples
+        --------
+        >>> x = TensorDesc("FLOAT32", (1, 1, 6, 2))
+        >>> print(SplitOperatorDesc.from_sizes(x, axis=2, sizes=(2, 1, 3)))
+        SPLIT axis 2: FLOAT32[1,1,6,2] -> FLOAT32[1,1,2,2], FLOAT32[1,1,1,2], FLOAT32[1,1,3,2]
+        """
+        at = integer("axis", axis)
+        shape = input_tensor.sizes
+        # An axis that is out of range stays in the descriptor, for validation to report.
+        outputs = [
+            TensorDesc(
+                input_tensor.data_type,
+                (*shape[:at], size, *shape[at + 1 :]) if 0 <= at < len(shape) else shape,
+            )
+            for size in integers("sizes", sizes)
+        ]
+        return cls(input_tensor, outputs, at)
+
+    @property
+    def output_count(self) -> int:
+        """OutputCount."""
+        return len(self.output_tensors)
+
+    @property
+    def split_sizes(self) -> tuple[int, ...]:
+        """Size of each output along the axis; empty if the axis is out of range."""
+        if not all(0 <= self.axis < len(t.sizes) for t in self.output_tensors):
+            return ()
+        return tuple(t.sizes[self.axis] for t in self.output_tensors)
+
+    def __str__(self) -> str:
+        shown = [str(tensor) for tensor in self.output_tensors[:8]]
+        if self.output_count > len(shown):
+            shown.append(f"... ({self.output_count} outputs)")
+        return f"SPLIT axis {self.axis}: {self.input_tensor} -> {', '.join(shown)}"
