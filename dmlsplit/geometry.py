@@ -103,7 +103,7 @@ class SplitGeometry:
         (shape,), (strides,) = shapes, pitches
         rows, pitch = (shape[0], strides[0]) if shape else (1, sum(widths))
         # Kernels count rows upwards from the first byte of the input.
-        if pitch < sum(widths) or any(a != b for a, b in zip(offsets, _starts(widths))):
+        if pitch < sum(widths) or list(offsets) != _starts(widths):
             return None
         return RowSplit(rows, pitch, offsets, widths)
 

@@ -1,0 +1,138 @@
+"""Feature levels and the capability table, read from feature_levels.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+
+from dmlsplit.tensor import TensorDataType
+
+
+class FeatureLevel(IntEnum):
+    """DML_FEATURE_LEVEL, with the values of DirectML.h. `str` gives the short name, ``3_0``."""
+
+    LEVEL_1_0 = 0x1000
+    LEVEL_2_0 = 0x2000
+    LEVEL_2_1 = 0x2100
+    LEVEL_3_0 = 0x3000
+    LEVEL_3_1 = 0x3100
+    LEVEL_4_0 = 0x4000
+    LEVEL_4_1 = 0x4100
+    LEVEL_5_0 = 0x5000
+    LEVEL_5_1 = 0x5100
+    LEVEL_5_2 = 0x5200
+    LEVEL_6_0 = 0x6000
+    LEVEL_6_1 = 0x6100
+    LEVEL_6_2 = 0x6200
+    LEVEL_6_3 = 0x6300
+    LEVEL_6_4 = 0x6400
+
+    @classmethod
+    def parse(cls, value: object) -> FeatureLevel:
+        """Read a level from ``"4_1"``, ``"4.1"``, ``"DML_FEATURE_LEVEL_4_1"`` or ``0x4100``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such level; floats are refused, because 5.0 and 5.00 look alike.
+        """
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value in cls._value2member_map_:
+                return cls(value)
+        elif isinstance(value, str):
+            short = value.strip().upper().removeprefix("DML_FEATURE_LEVEL_").replace(".", "_")
+            if f"LEVEL_{short}" in cls.__members__:
+                return cls[f"LEVEL_{short}"]
+        raise ValueError(
+            f"feature level is {value!r}; it must be one of {', '.join(map(str, cls))}"
+        )
+
+    def __str__(self) -> str:
+        return self.name.removeprefix("LEVEL_")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSupport:
+    """What one tensor of the operator may be: dimension counts and data types."""
+
+    minimum_dimensions: int
+    maximum_dimensions: int
+    data_types: frozenset[TensorDataType]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsBuild:
+    """The first Windows build whose own DirectML.dll has a level."""
+
+    build: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSupport:
+    """One row of the table.
+
+    Attributes
+    ----------
+    level : FeatureLevel
+    directml : str
+        First DirectML version with the level, such as ``"1.8.0"``.
+    windows : WindowsBuild or None
+        First Windows build that carries it; None where none is documented.
+    input_tensor, output_tensors : TensorSupport
+    source : str
+        Where the row is documented.
+    """
+
+    level: FeatureLevel
+    directml: str
+    windows: WindowsBuild | None
+    input_tensor: TensorSupport
+    output_tensors: TensorSupport
+    source: str
+
+
+@cache
+def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
+    """Return the rows of feature_levels.yaml, lowest level first."""
+    from dmlsplit.capability_table import parse_table
+    from dmlsplit.resources import feature_level_table
+
+    return parse_table(feature_level_table(), "feature_levels.yaml")
+
+
+def level_for_directml(version: str) -> FeatureLevel:
+    """Return the highest level that a DirectML version, such as ``"1.8.0"``, supports."""
+    wanted = directml_version(version)
+    levels = [
+        row.level for row in capability_table().values() if directml_version(row.directml) <= wanted
+    ]
+    if not levels:
+        raise ValueError(f"DirectML version is {version!r}; the first release is 1.0.0")
+    return max(levels)
+
+
+def level_for_windows(build: int) -> FeatureLevel:
+    """Return the highest level documented for the DirectML.dll inside a Windows build."""
+    rows = capability_table().values()
+    levels = [row.level for row in rows if row.windows and row.windows.build <= build]
+    if not levels:
+        raise ValueError(f"Windows build is {build}; the first with DirectML is 18362")
+    return max(levels)
+
+
+def first_windows_with(level: FeatureLevel) -> WindowsBuild | None:
+    """Return the first Windows build whose own DirectML.dll has at least this level."""
+    rows = capability_table().values()
+    return next((row.windows for row in rows if row.level >= level and row.windows), None)
+
+
+def directml_version(text: str) -> tuple[int, ...]:
+    """Return a DirectML version as three numbers, for comparing; 1.8 means 1.8.0."""
+    parts = str(text).strip().split(".")
+    if not (1 <= len(parts) <= 4 and all(p.isascii() and p.isdecimal() for p in parts)):
+        raise ValueError(f"DirectML version is {text!r}; it must look like 1.8.0")
+    # A fourth part is a build number that carries no features.
+    return tuple(map(int, [*parts, "0", "0"][:3]))

@@ -1,0 +1,51 @@
+"""Readers of other systems' splits: ONNX, OpenVINO and DxDispatch.
+
+Each front end has a pure `lower` step, from attributes, types and shapes to
+`SplitOperatorDesc`s and what happens around them, and a run step that hands the
+descriptors to a `Device`. `scan(path)` finds every split of a model file without
+running anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dmlsplit.split import SplitOperatorDesc
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One split that a scan found in a file.
+
+    Attributes
+    ----------
+    file : str
+        The file, as it was named to the scan.
+    place : str
+        The way to the node through graphs, nested bodies and functions.
+    node : str
+        The node's own name; may be empty.
+    index : int
+        Position of the node within its graph.
+    operator : str
+        Operator with version, such as ``Split-13`` or ``VariadicSplit-1``.
+    descriptors : tuple of SplitOperatorDesc
+        What the node becomes: one for a plain split, none if that is unknown, refused by
+        the operator's own rules, or if every piece is empty.
+    problem : str
+        Why the node breaks its operator's own rules; empty if it does not.
+    unknown : str
+        What keeps the descriptors from being known, such as a dynamic size; else empty.
+    warnings : tuple of str
+        What is legal but will surprise.
+    """
+
+    file: str
+    place: str
+    node: str
+    index: int
+    operator: str
+    descriptors: tuple[SplitOperatorDesc, ...] = ()
+    problem: str = ""
+    unknown: str = ""
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,48 @@
+"""Whether two elements of a strided tensor share a place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+# Steps of the exact search before it gives up and calls the layout overlapping.
+SEARCH_STEPS = 20_000
+
+
+def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether two indices may reach the same element.
+
+    Two indices collide if some non-zero difference ``d`` with ``|d[i]| < sizes[i]`` has
+    ``sum(d[i] * strides[i]) == 0``. The search walks the dimensions from the largest stride
+    down and keeps only remainders that the smaller strides can still cancel, so that
+    nested layouts (packed, padded, permuted) are settled at once. A search that grows too
+    large answers True.
+
+    Parameters
+    ----------
+    sizes
+        Positive sizes.
+    strides
+        Non-negative strides.
+    """
+    loops = sorted(
+        ((stride, size - 1) for size, stride in zip(sizes, strides, strict=True) if size > 1),
+        reverse=True,
+    )
+    if any(stride == 0 for stride, _ in loops):
+        return True
+    reach = sum(stride * most for stride, most in loops)
+    # Remainders so far, with whether some difference on the way was not zero.
+    states = {(0, False)}
+    steps = 0
+    for stride, most in loops:
+        reach -= stride * most
+        following = set()
+        for remainder, moved in states:
+            low = max(-most, -((reach + remainder) // stride))
+            high = min(most, (reach - remainder) // stride)
+            steps += high - low + 1
+            if steps > SEARCH_STEPS:
+                return True
+            following |= {(remainder + d * stride, moved or d != 0) for d in range(low, high + 1)}
+        states = following
+    return (0, True) in states
