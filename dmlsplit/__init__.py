@@ -1,1 +1,48 @@
-"""DirectML's Split operator, bit for bit, on CUDA and on the CPU."""
+"""DirectML's Split operator, bit for bit, on CUDA and on the CPU.
+
+>>> import dmlsplit as dml
+>>> x = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
+>>> desc = dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(2, 1, 3))
+>>> dml.validate(desc, feature_level="1_0").ok
+True
+"""
+
+from dmlsplit.binding import BufferBinding
+from dmlsplit.device import BoundOperator, CompiledOperator, Device
+from dmlsplit.eager import split
+from dmlsplit.errors import (
+    DeviceRemovedError,
+    DmlError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from dmlsplit.feature_levels import FeatureLevel
+from dmlsplit.rules import ValidationReport, Violation
+from dmlsplit.split import SplitOperatorDesc
+from dmlsplit.tensor import TensorDataType, TensorDesc, TensorFlags
+from dmlsplit.validation import minimum_feature_level, validate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BoundOperator",
+    "BufferBinding",
+    "CompiledOperator",
+    "Device",
+    "DeviceRemovedError",
+    "DmlError",
+    "FeatureLevel",
+    "InvalidArgumentError",
+    "OutOfMemoryError",
+    "SplitOperatorDesc",
+    "TensorDataType",
+    "TensorDesc",
+    "TensorFlags",
+    "UnsupportedError",
+    "ValidationReport",
+    "Violation",
+    "minimum_feature_level",
+    "split",
+    "validate",
+]

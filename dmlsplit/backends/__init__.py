@@ -33,7 +33,9 @@ class Program(Protocol):
 class Backend(Protocol):
     """One engine on one device."""
 
-    device: str
+    @property
+    def device(self) -> str:
+        """``cpu`` or ``cuda:N``."""
 
     def compile(self, geometry: SplitGeometry) -> Program:
         """Make a program of a geometry; the costly step, done once."""

@@ -1,0 +1,218 @@
+"""Device -> CompiledOperator -> BoundOperator: compile once, bind, dispatch many times."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dmlsplit import arrays
+from dmlsplit.backends import Backend, Launch, Program
+from dmlsplit.binding import NUMPY_TYPES, BoundTensor, bind_tensors
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.feature_levels import FeatureLevel, capability_table
+from dmlsplit.geometry import SplitGeometry, descriptor_geometry
+from dmlsplit.split import SplitOperatorDesc
+from dmlsplit.tensor import TensorDataType, TensorDesc
+from dmlsplit.validation import validate
+
+
+class Device:
+    """A place where splits run, at a feature level (DMLCreateDevice1).
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None takes ``"cuda:0"`` if there is one, else
+        ``"cpu"``.
+    feature_level
+        Anything that `FeatureLevel.parse` reads.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the name of the device or of the level is none.
+    UnsupportedError
+        If there is no such device.
+    """
+
+    def __init__(self, device: str | None = None, feature_level: object = "6_4") -> None:
+        try:
+            self.feature_level = FeatureLevel.parse(feature_level)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from None
+        self._backend = find_backend(device)
+
+    @property
+    def name(self) -> str:
+        """``cpu`` or ``cuda:N``."""
+        return self._backend.device
+
+    def check_feature_levels(self, requested: Iterable[object]) -> FeatureLevel:
+        """Return the highest of the requested levels that the device supports.
+
+        The query DML_FEATURE_FEATURE_LEVELS.
+
+        Raises
+        ------
+        UnsupportedError
+            If it supports none of them.
+        """
+        try:
+            levels = [FeatureLevel.parse(level) for level in requested]
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from None
+        supported = [level for level in levels if level <= self.feature_level]
+        if not supported:
+            asked = ", ".join(map(str, levels)) or "none"
+            raise UnsupportedError(
+                f"requested feature levels are {asked}; the device supports up to "
+                f"{self.feature_level}"
+            )
+        return max(supported)
+
+    def supports_data_type(self, data_type: object) -> bool:
+        """Whether Split takes a data type at the device's level (DML_FEATURE_TENSOR_DATA_TYPE)."""
+        try:
+            kind = TensorDataType.parse(data_type)
+        except ValueError as error:
+            raise InvalidArgumentError(str(error)) from None
+        return kind in capability_table()[self.feature_level].input_tensor.data_types
+
+    def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
+        """Validate a descriptor and compile it. Compiled operators are cached by descriptor.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the descriptor breaks a rule or the device's level does not accept it;
+            `report` holds every violation.
+        """
+        if not isinstance(desc, SplitOperatorDesc):
+            raise InvalidArgumentError(
+                f"descriptor is a {type(desc).__name__}; it must be a SplitOperatorDesc"
+            )
+        return _compile(self, desc)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Device):
+            return NotImplemented
+        return (self.name, self.feature_level) == (other.name, other.feature_level)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.feature_level))
+
+    def __repr__(self) -> str:
+        return f"Device({self.name!r}, feature_level={str(self.feature_level)!r})"
+
+
+class CompiledOperator:
+    """A descriptor made ready for one device (IDMLCompiledOperator).
+
+    Attributes
+    ----------
+    device : Device
+        Where it runs.
+    desc : SplitOperatorDesc
+        What it does.
+    """
+
+    def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
+        self.device = device
+        self.desc = desc
+        self._program = program
+
+    @property
+    def geometry(self) -> SplitGeometry:
+        """The bytes it moves."""
+        return descriptor_geometry(self.desc)
+
+    def __call__(self, array: Any, stream: Any = None) -> list[Any]:
+        """Split an array into new ones, laid out as the descriptor's outputs.
+
+        Returns
+        -------
+        list
+            One array per output, of the same library as `array`.
+        """
+        own = [_empty(tensor) for tensor in self.desc.output_tensors]
+        self.dispatch(array, own, stream)
+        return [arrays.same_kind(out, array) for out in own]
+
+    def dispatch(self, array: Any, outputs: Sequence[Any], stream: Any = None) -> None:
+        """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
+        self.bind(array, outputs).dispatch(stream)
+
+    def bind(self, array: Any, outputs: Sequence[Any]) -> BoundOperator:
+        """Check the binding table once, for many dispatches.
+
+        Parameters
+        ----------
+        array
+            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
+        outputs
+            The same for each output.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a binding breaks a rule; `report` holds every violation.
+        """
+        source, targets = bind_tensors(self.desc, array, outputs, self.device.name)
+        launch = self._program.bind(source.address, [target.address for target in targets])
+        return BoundOperator(launch, source, targets)
+
+
+class BoundOperator:
+    """A compiled operator with its buffers (IDMLBindingTable). It keeps them alive.
+
+    Attributes
+    ----------
+    dispatch : callable
+        ``dispatch(stream=None)`` carries out the split, and nothing else: no check, no
+        allocation, no copy between host and device.
+    """
+
+    __slots__ = ("_keep", "dispatch")
+
+    def __init__(
+        self, launch: Launch, source: BoundTensor, targets: tuple[BoundTensor, ...]
+    ) -> None:
+        self.dispatch = launch
+        self._keep = source, targets
+
+
+def _empty(tensor: TensorDesc) -> np.ndarray:
+    width = tensor.element_bytes
+    return arrays.empty(
+        tensor.sizes,
+        None if tensor.strides is None else [step * width for step in tensor.strides],
+        np.dtype(NUMPY_TYPES[tensor.data_type]),
+        tensor.total_tensor_size_in_bytes,
+    )
+
+
+def find_backend(device: str | None) -> Backend:
+    """Return the backend of a device name, as `Device` takes it."""
+    from dmlsplit.backends.numpy import NumpyBackend
+
+    if device in (None, "cpu"):
+        return NumpyBackend()
+    raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
+
+
+@lru_cache(maxsize=256)
+def compiled(device: str, geometry: SplitGeometry) -> Program:
+    """Return the program of a geometry, from the cache where it was compiled before."""
+    return find_backend(device).compile(geometry)
+
+
+@lru_cache(maxsize=1024)
+def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
+    report = validate(desc, device.feature_level)
+    if not report.ok:
+        raise InvalidArgumentError(str(report), report)
+    program = compiled(device.name, descriptor_geometry(desc))
+    return CompiledOperator(device, desc, program)

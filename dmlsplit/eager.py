@@ -1,0 +1,187 @@
+"""`dml.split`: one call for any array, without a descriptor.
+
+It goes straight to the geometry. DirectML's limits (2^32-1 elements, 8 dimensions, no
+empty pieces, the eleven data types) bind descriptors, not this function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from dmlsplit import arrays
+from dmlsplit.arrays import ArrayView
+from dmlsplit.backends import Program
+from dmlsplit.device import compiled
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import split_geometry
+from dmlsplit.overlap import may_overlap_itself
+from dmlsplit.tensor import integer, integers
+
+
+def split(
+    array: Any,
+    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
+    axis: SupportsIndex = 0,
+    out: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Split an array along an axis into new arrays. Unlike `numpy.split`, it copies.
+
+    Parameters
+    ----------
+    array
+        An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, with any strides.
+    sizes_or_count
+        The size of each piece along the axis, which must add up; or the number of equal
+        pieces. Sizes may be 0.
+    axis
+        The dimension to split; a negative one counts from the end.
+    out
+        Arrays to write, one per piece, of the pieces' shape and type and with any strides;
+        None allocates.
+
+    Returns
+    -------
+    list
+        The pieces, of the same library as `array`; or `out`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the sizes do not fit, or an array of `out` does not. Nothing has been written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> split(np.arange(6), (1, 2, 3))
+    [array([0]), array([1, 2]), array([3, 4, 5])]
+    """
+    source = arrays.view(array, "array")
+    at = _axis(axis, len(source.shape))
+    sizes = _sizes(sizes_or_count, source.shape[at], at)
+    shapes = [(*source.shape[:at], size, *source.shape[at + 1 :]) for size in sizes]
+    if out is None:
+        dtype = source.owner.dtype
+        own = [arrays.empty(shape, None, dtype, 0) for shape in shapes]
+        targets = [arrays.view(piece, "out") for piece in own]
+        result: Sequence[Any] = own
+    else:
+        targets = _checked(out, shapes, source)
+        result = out
+    strides = None if out is None else tuple(target.strides for target in targets)
+    program = _program(
+        source.device, source.shape, source.strides, source.item_bytes, at, sizes, strides
+    )
+    program.bind(source.address, [target.address for target in targets])()
+    if out is None:
+        return [arrays.same_kind(piece, array) for piece in result]
+    return list(result)
+
+
+@lru_cache(maxsize=1024)
+def _program(
+    device: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    item_bytes: int,
+    axis: int,
+    sizes: tuple[int, ...],
+    target_strides: tuple[tuple[int, ...], ...] | None,
+) -> Program:
+    targets = [None] * len(sizes) if target_strides is None else target_strides
+    geometry = split_geometry(shape, axis, sizes, item_bytes, strides, targets)
+    return compiled(device, geometry)
+
+
+def _axis(axis: SupportsIndex, rank: int) -> int:
+    at = _checked_integer("axis", axis)
+    if not -rank <= at < rank:
+        allowed = f"{-rank} to {rank - 1}" if rank else "absent: a scalar cannot be split"
+        raise InvalidArgumentError(f"axis is {at}; it must be {allowed}")
+    return at % rank
+
+
+def _sizes(
+    sizes_or_count: SupportsIndex | Iterable[SupportsIndex], whole: int, axis: int
+) -> tuple[int, ...]:
+    if not isinstance(sizes_or_count, Iterable) or getattr(sizes_or_count, "ndim", None) == 0:
+        count = _checked_integer("count", sizes_or_count)
+        if count < 1 or whole % count:
+            raise InvalidArgumentError(
+                f"count is {count}; it must be at least 1 and divide axis {axis}, of size {whole}."
+                " Fix: give the sizes"
+            )
+        return (whole // count,) * count
+    try:
+        sizes = integers("sizes", sizes_or_count)
+    except TypeError as error:
+        raise InvalidArgumentError(str(error)) from None
+    if any(size < 0 for size in sizes) or sum(sizes) != whole:
+        raise InvalidArgumentError(
+            f"sizes are {_short(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
+            f"to axis {axis}, of size {whole}"
+        )
+    return sizes
+
+
+def _short(sizes: tuple[int, ...]) -> str:
+    return (
+        str(list(sizes)) if len(sizes) <= 16 else f"{list(sizes[:16])} and {len(sizes) - 16} more"
+    )
+
+
+def _checked_integer(name: str, value: Any) -> int:
+    try:
+        return integer(name, value)
+    except TypeError as error:
+        raise InvalidArgumentError(str(error)) from None
+
+
+def _checked(
+    out: Sequence[Any], shapes: list[tuple[int, ...]], source: ArrayView
+) -> list[ArrayView]:
+    if not isinstance(out, (list, tuple)) or len(out) != len(shapes):
+        count = f" of {len(out)}" if isinstance(out, (list, tuple)) else ""
+        raise InvalidArgumentError(
+            f"out is a {type(out).__name__}{count}; it must be a list of {len(shapes)} arrays"
+        )
+    targets = [arrays.view(target, f"out[{index}]") for index, target in enumerate(out)]
+    for index, (target, shape) in enumerate(zip(targets, shapes, strict=True)):
+        name = f"out[{index}]"
+        for what, found, allowed in (
+            ("shape", target.shape, shape),
+            ("type", target.type, source.type),
+            ("device", target.device, source.device),
+            ("read_only", target.read_only, False),
+        ):
+            if found != allowed:
+                raise InvalidArgumentError(f"{name}: {what} is {found}; it must be {allowed}")
+        if may_overlap_itself(target.shape, tuple(map(abs, target.strides))):
+            raise InvalidArgumentError(
+                f"{name}: strides are {target.strides}; its elements must lie apart"
+            )
+    _refuse_overlap([("array", source), *((f"out[{i}]", t) for i, t in enumerate(targets))])
+    return targets
+
+
+def _refuse_overlap(named: list[tuple[str, ArrayView]]) -> None:
+    spans = sorted((entry.span, index) for index, (_, entry) in enumerate(named))
+    for position, ((_, high), index) in enumerate(spans):
+        for (low, _), other in spans[position + 1 :]:
+            if low >= high:
+                break
+            if _share_memory(named[index][1], named[other][1]):
+                raise InvalidArgumentError(
+                    f"{named[other][0]} and {named[index][0]} share memory; they must lie apart"
+                )
+
+
+def _share_memory(one: ArrayView, two: ArrayView) -> bool:
+    """Whether two arrays with overlapping spans really meet; columns of one array do not."""
+    try:
+        return np.shares_memory(one.owner, two.owner, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
