@@ -550,7 +550,7 @@ def test_a_hostile_file_is_one_clear_line_at_once(scanned: Scanned, case: str) -
     start = time.perf_counter()
     with pytest.raises(InvalidArgumentError) as error:
         scanned(content)
-    assert time.perf_counter() - start < (5 if "without end" in case else 1)
+    assert time.perf_counter() - start < (10 if "without end" in case else 1)
     text = str(error.value)
     assert "model.onnx: " in text
     assert message in text
@@ -787,7 +787,7 @@ def test_odd_graphs_never_do_more_than_refuse(
     found = scan(path)
     assert len(found) == sum(each.op_type in ("Split", "SplitToSequence") for each in nodes)
     for finding in found:
-        assert finding.descriptors or finding.problem or finding.unknown or finding.operator
+        assert finding.operator.startswith("Split")
         assert len(finding.problem.splitlines()) <= 1
 
 

@@ -11,6 +11,8 @@ import warnings
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+
 from dmlsplit import arrays
 from dmlsplit.device import Device
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
@@ -153,7 +155,9 @@ def run(arguments: Arguments, x: Any, device: Device | str | None = None) -> lis
 
     A choice that the operator's text leaves open is announced as a `UserWarning`.
     """
-    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+    if isinstance(x, np.ndarray):
+        x = np.asarray(x)  # Subclasses, such as memmap, are arrays as well.
+    if type(x).__module__.partition(".")[0] not in ("numpy", "cupy", "torch"):
         allowed = "it must be an array of NumPy, CuPy or PyTorch"
         refuse(arguments.operator, f"the input is a {type(x).__name__}", allowed)
     kind = ElementType.of_dtype(x.dtype)
@@ -197,7 +201,7 @@ def _reinterpreted(x: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """Return the bytes of a packed array as another type and shape, without a copy."""
     if isinstance(dtype, TensorDataType):
         library = sys.modules[type(x).__module__.partition(".")[0]]
-        dtype = getattr(library, dtype.name.lower())
+        dtype = getattr(library, dtype.name.lower())  # numpy.uint8, cupy.uint8, torch.uint8
     return x.reshape(-1).view(dtype).reshape(shape)
 
 
