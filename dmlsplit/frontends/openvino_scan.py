@@ -71,13 +71,17 @@ class _Node:
         origin = self.graph.sources.get((self.layer.id, port))
         return self.graph.layers.get(origin[0]) if origin else None
 
-    def constant(self, position: int, name: str) -> Layer:
+    def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
+        """Return the Const behind an input, and its shape."""
         layer = self.source(position)
         if layer is None:
             raise InvalidArgumentError(f"{self.operator}: no edge leads to its input {name}")
         if layer.type != "Const":
             raise _UnknownError(f"{name} is dynamic: it is computed by {layer.type[:40]}")
-        return layer
+        try:
+            return layer, constant_shape(layer)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
 
     def values(self, layer: Layer, name: str) -> list[int]:
         try:
@@ -185,8 +189,7 @@ def _shape(node: _Node) -> tuple[int, ...]:
 
 
 def _axis(node: _Node, rank: int) -> int:
-    layer = node.constant(1, "axis")
-    shape = constant_shape(layer)
+    layer, shape = node.constant(1, "axis")
     shapes = [(), (1,)] if node.layer.type == "VariadicSplit" else [()]
     if shape not in shapes:
         allowed = " or ".join("a scalar" if not s else "of shape [1]" for s in shapes)
@@ -200,8 +203,7 @@ def _axis(node: _Node, rank: int) -> int:
 def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     outputs = len(node.layer.outputs)
     try:
-        layer = node.constant(2, "split_lengths")
-        shape = constant_shape(layer)
+        layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
             raise InvalidArgumentError(
                 f"{node.operator}: split_lengths has shape {list(shape)}; it must be 1-D"
