@@ -68,6 +68,8 @@ def assert_equivalent(desc: SplitOperatorDesc, legal: SplitOperatorDesc, level: 
     expected = interpret(desc, source)
     assert interpret(legal, source) == expected
     assert dispatched(legal, source, level) == expected
+    if dml.validate(desc).ok:
+        assert dispatched(desc, source, "6_4") == expected
     assert descriptor_geometry(legal).total_bytes == descriptor_geometry(desc).total_bytes
 
 
