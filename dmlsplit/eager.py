@@ -60,8 +60,7 @@ def split(
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
     source = arrays.view(array, "array")
-    at = _axis(axis, len(source.shape))
-    sizes = _sizes(sizes_or_count, source.shape[at], at)
+    at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = [(*source.shape[:at], size, *source.shape[at + 1 :]) for size in sizes]
     if out is None:
         dtype = source.owner.dtype
@@ -79,6 +78,22 @@ def split(
     if out is None:
         return [arrays.same_kind(piece, array) for piece in result]
     return list(result)
+
+
+def piece_sizes(
+    shape: tuple[int, ...],
+    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
+    axis: SupportsIndex,
+) -> tuple[int, tuple[int, ...]]:
+    """Return the axis, counted from the front, and the size of each piece along it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the axis is none of `shape`, or the sizes do not add up.
+    """
+    at = _axis(axis, len(shape))
+    return at, _sizes(sizes_or_count, shape[at], at)
 
 
 @lru_cache(maxsize=1024)

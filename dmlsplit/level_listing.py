@@ -1,0 +1,57 @@
+"""The capability table as records and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlsplit.feature_levels import LevelSupport, TensorSupport, capability_table
+
+
+def level_records() -> list[dict[str, Any]]:
+    """Return one JSON-ready record per level, lowest first."""
+    return [_record(row) for row in capability_table().values()]
+
+
+def _record(row: LevelSupport) -> dict[str, Any]:
+    windows = row.windows and {"build": row.windows.build, "name": row.windows.name}
+    return {
+        "name": f"DML_FEATURE_LEVEL_{row.level}",
+        "value": int(row.level),
+        "directml": row.directml,
+        "windows": windows,
+        "input_tensor": _tensor_record(row.input_tensor),
+        "output_tensors": _tensor_record(row.output_tensors),
+        "source": row.source,
+    }
+
+
+def _tensor_record(support: TensorSupport) -> dict[str, Any]:
+    return {
+        "dimension_counts": [support.minimum_dimensions, support.maximum_dimensions],
+        "data_types": [kind.name for kind in sorted(support.data_types)],
+    }
+
+
+def level_table() -> str:
+    """Return the table as text that fits 80 columns."""
+    lines = ["level  DirectML  Windows build               ranks  data types of Split"]
+    before: TensorSupport | None = None
+    for row in capability_table().values():
+        support = row.input_tensor
+        windows = f"{row.windows.build} {row.windows.name}" if row.windows else "-"
+        least, most = support.minimum_dimensions, support.maximum_dimensions
+        ranks = str(least) if least == most else f"{least}-{most}"
+        types = _types(support, before)
+        lines.append(f"{row.level!s:<5}  {row.directml:<8}  {windows:<26}  {ranks:<5}  {types}")
+        before = support
+    return "\n".join(lines)
+
+
+def _types(support: TensorSupport, before: TensorSupport | None) -> str:
+    """Return the data types that a row adds to the one before."""
+    added = support.data_types - (before.data_types if before else frozenset())
+    # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
+    names = [f"{kind.name[0].lower()}{kind.bits}" for kind in sorted(added)]
+    if before is None:
+        return " ".join(names)
+    return "+ " + " ".join(names) if names else "same"

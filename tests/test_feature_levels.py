@@ -1,0 +1,136 @@
+"""Feature levels, their table, and the way from versions to levels."""
+
+import itertools
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.capability_table import TableError, parse_table
+from dmlsplit.feature_levels import (
+    capability_table,
+    first_windows_with,
+    level_for_directml,
+    level_for_windows,
+)
+from dmlsplit.resources import feature_level_table
+
+LEVELS = "1_0 2_0 2_1 3_0 3_1 4_0 4_1 5_0 5_1 5_2 6_0 6_1 6_2 6_3 6_4".split()
+
+
+def test_levels_have_the_values_of_directml_h() -> None:
+    assert [str(level) for level in dml.FeatureLevel] == LEVELS
+    assert [hex(level) for level in dml.FeatureLevel] == [
+        f"0x{level.replace('_', '')}00" for level in LEVELS
+    ]
+
+
+@pytest.mark.parametrize("text", ["4_1", "4.1", "DML_FEATURE_LEVEL_4_1", 0x4100])
+def test_a_level_is_read_from_any_of_its_names(text: object) -> None:
+    assert dml.FeatureLevel.parse(text) is dml.FeatureLevel.LEVEL_4_1
+
+
+@pytest.mark.parametrize("text", ["4_2", "", 4.1, 41, None, True, "LEVEL_4_1"])
+def test_an_unknown_level_is_refused_with_the_allowed_ones(text: object) -> None:
+    with pytest.raises(ValueError, match=r"must be one of 1_0, .*6_4"):
+        dml.FeatureLevel.parse(text)
+
+
+# https://learn.microsoft.com/windows/ai/directml/dml-version-history
+VERSIONS = {
+    "1.0.0": "1_0", "1.1.0": "2_0", "1.4.0": "3_0", "1.5.0": "3_1", "1.6.0": "4_0", "1.7.0": "4_1",
+    "1.8.0": "5_0", "1.9.0": "5_1", "1.10.0": "5_2", "1.11.0": "6_0", "1.12.0": "6_1",
+    "1.13.0": "6_2", "1.13.1": "6_2", "1.15.0": "6_4", "1.15.4": "6_4",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "level"), VERSIONS.items())
+def test_a_directml_version_has_the_documented_level(version: str, level: str) -> None:
+    assert str(level_for_directml(version)) == level
+
+
+@pytest.mark.parametrize(
+    ("build", "level"),
+    [
+        (18362, "1_0"),
+        (19041, "2_0"),
+        (19045, "2_0"),
+        (22000, "4_0"),
+        (22621, "5_0"),
+        (26100, "5_0"),
+    ],
+)
+def test_a_windows_build_has_the_level_of_its_own_dll(build: int, level: str) -> None:
+    assert str(level_for_windows(build)) == level
+
+
+def test_versions_before_the_first_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"first release is 1\.0\.0"):
+        level_for_directml("0.9")
+    with pytest.raises(ValueError, match="must look like"):
+        level_for_directml("1.x")
+    with pytest.raises(ValueError, match="18362"):
+        level_for_windows(17763)
+
+
+def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> None:
+    build = first_windows_with(dml.FeatureLevel.LEVEL_2_1)
+    assert build is not None
+    assert build.build == 22000
+    assert first_windows_with(dml.FeatureLevel.LEVEL_6_0) is None
+
+
+def test_levels_are_supersets_of_the_ones_before() -> None:
+    rows = list(capability_table().values())
+    for before, after in itertools.pairwise(rows):
+        for tensor in ("input_tensor", "output_tensors"):
+            one, two = getattr(before, tensor), getattr(after, tensor)
+            assert one.data_types <= two.data_types
+            assert two.minimum_dimensions <= one.minimum_dimensions
+            assert one.maximum_dimensions <= two.maximum_dimensions
+
+
+TEXT = feature_level_table()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("schema: 1", "schema: 2", r":\d+: schema is '2'; it must be 1"),
+        ("operator: DML_OPERATOR_SPLIT", "operator: SPLIT", "operator is 'SPLIT'"),
+        ("DML_FEATURE_LEVEL_2_1", "2_1", r"levels\[2\].name is '2_1'.*DML_FEATURE_LEVEL_2_1"),
+        ("value: 0x3000", "value: 3.0", r"levels\[3\].value is '3.0'; it must be 0x3000"),
+        ('directml: "1.8.0"', "directml: new", r"levels\[7\].directml is 'new'"),
+        ("build: 22000", "build: many", r"levels\[5\].windows.build is 'many'"),
+        ("[FLOAT32, FLOAT16", "[FLOAT32, FLOT16", r"data_types\[1\] is 'FLOT16'"),
+        ("[FLOAT32, FLOAT16", "[FLOAT32, FLOAT32", "names a data type twice"),
+        ("dimension_counts: [1, 8]", "dimension_counts: [1, 9]", r"is \[1, 9\]"),
+        ("dimension_counts: [1, 8]", "dimension_counts: 8", "is a scalar"),
+        ("    source:", "    sauce:", r"has the key 'sauce'; allowed are"),
+        ("    source:", "    value: 1\n    source:", r"has the key 'value' twice"),
+        ("levels:", "levels: []\nmore:", "the file has the key 'more'"),
+        ("      output_tensors:", "      outputs:", "has the key 'outputs'"),
+    ],
+)
+def test_a_bad_table_is_refused_with_its_line(old: str, new: str, message: str) -> None:
+    assert old in TEXT
+    with pytest.raises(TableError, match=message) as error:
+        parse_table(TEXT.replace(old, new, 1), "table.yaml")
+    line = TEXT[: TEXT.index(old)].count("\n") + 1
+    found = int(str(error.value).split(":")[1])
+    assert line - 12 <= found <= line + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is empty"),
+        ("- 1", "is a sequence; it must be a mapping"),
+        ("{a: [", "table.yaml: "),
+        (TEXT[: TEXT.index("  - name: DML_FEATURE_LEVEL_6_4")], "has 14 entries"),
+        ("!!python/object/apply:os.system ['true']", "table.yaml"),
+        ("a: &x [*x]", "table.yaml"),
+    ],
+)
+def test_what_is_no_table_is_refused(text: str, message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        parse_table(text, "table.yaml")
