@@ -886,6 +886,13 @@ def test_commands_that_are_none(
     assert not list(tmp_path.glob("*.part"))
 
 
+def test_no_more_is_printed_than_anyone_reads(refused: Callable[[Any], str]) -> None:
+    large = {"X": zeros(2**23)}
+    prints = [{"type": "print", "resource": "X"}] * 3
+    said = refused(model(resources=large, commands=prints))
+    assert "commands[2]: more than 64 MiB would be printed. Fix: use writeFile" in said
+
+
 def test_nothing_is_written_when_a_later_command_is_refused(
     refused: Callable[[Any], str], tmp_path: Path
 ) -> None:
