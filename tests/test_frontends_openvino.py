@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import re
 from functools import cache
 from typing import Any
@@ -383,3 +385,9 @@ def test_split_agrees_with_openvino(shape: tuple[int, int, int], axis: int) -> N
     assert (got is None) == (expected is None)
     if got is not None and expected is not None:
         same(got, expected)
+
+
+def test_the_docstring_example_works() -> None:
+    results = doctest.testmod(importlib.import_module("dmlsplit.frontends.openvino"))
+    assert results.attempted > 0
+    assert results.failed == 0
