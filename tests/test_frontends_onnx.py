@@ -184,10 +184,25 @@ def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) 
     assert error.value.hresult == 0x80070057
 
 
-def test_a_device_runs_it_at_its_level() -> None:
-    device = dml.Device("cpu", feature_level="3_0")
-    x = np.arange(6, dtype=np.float32)
-    assert_same(split(x, [2, 4], device=device), reference(x, [2, 4], 0))
+@settings(max_examples=150)
+@given(
+    case=splits(),
+    dtype=st.sampled_from(DTYPES),
+    level=st.sampled_from(["1_0", "2_1", "3_0", "4_1", "6_4"]),
+)
+def test_weak_levels_carry_every_type_and_rank(
+    case: tuple[tuple[int, ...], int, list[int]], dtype: str, level: str
+) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, dtype)
+    device = dml.Device("cpu", feature_level=level)
+    inner = int(np.prod(shape[axis % len(shape) + 1 :])) * x.itemsize
+    if level == "1_0" and x.size and any(size * inner % 2 for size in sizes):
+        # No type below 16 bits, and runs of an odd number of bytes.
+        with pytest.raises(dml.InvalidArgumentError, match="no equivalent at feature level 1_0"):
+            split(x, sizes, axis=axis, device=device)
+    else:
+        assert_same(split(x, sizes, axis=axis, device=device), reference(x, sizes, axis))
 
 
 # --- against other implementations ------------------------------------------------------------

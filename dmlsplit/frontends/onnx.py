@@ -26,6 +26,7 @@ from dmlsplit.frontends.onnx_arguments import (
 from dmlsplit.frontends.onnx_lowering import Lowering, lower
 from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx_scan import scan
+from dmlsplit.legalize import legalize
 from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.tensor import TensorDataType, integer
 
@@ -180,14 +181,16 @@ def run(arguments: Arguments, x: Any, device: Device | str | None = None) -> lis
 def _dispatch(
     lowering: Lowering, desc: SplitOperatorDesc, x: Any, device: Device | str | None
 ) -> list[Any]:
-    source = _reinterpreted(_packed(x), desc.input_tensor.data_type, desc.input_tensor.sizes)
+    packed = _packed(x)
     if not isinstance(device, Device):
-        device = Device(arrays.view(source, "the input").device if device is None else device)
+        where = _reinterpreted(packed, desc.input_tensor.data_type, desc.input_tensor.sizes)
+        device = Device(arrays.view(where, "the input").device if device is None else device)
+    legal = legalize(desc, device.feature_level)
+    source = _reinterpreted(packed, legal.input_tensor.data_type, legal.input_tensor.sizes)
     shapes = [shape for shape in lowering.output_shapes if 0 not in shape]
-    outputs = device.compile(desc)(source)
     return [
         _reinterpreted(output, x.dtype, shape)
-        for output, shape in zip(outputs, shapes, strict=True)
+        for output, shape in zip(device.compile(legal)(source), shapes, strict=True)
     ]
 
 
