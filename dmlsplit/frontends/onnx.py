@@ -195,8 +195,8 @@ def _dispatch(
 
 
 def _packed(x: Any) -> Any:
-    if hasattr(x, "contiguous"):  # PyTorch
-        return x.contiguous()
+    if hasattr(x, "contiguous"):  # PyTorch, which conjugates and negates lazily.
+        return x.resolve_conj().resolve_neg().contiguous()
     return x if x.flags.c_contiguous else x.copy()
 
 
