@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import gcd, prod
 
 from dmlsplit.geometry import RowSplit, SplitGeometry, StridedCopy
@@ -352,7 +352,7 @@ def _tile(columns: _Columns, source: int, target: int, common: list[Constant]) -
     run = (
         rows * columns.pitch
         if whole_rows
-        else max(starts[b] - starts[a] for a, b in zip(groups, groups[1:], strict=False))
+        else max(starts[b] - starts[a] for a, b in pairwise(groups))
     )
     run_vectors = (run + 2 * (VECTOR - 1)) // VECTOR
     if not whole_rows:
@@ -393,7 +393,7 @@ def _tile(columns: _Columns, source: int, target: int, common: list[Constant]) -
         reason=(
             f"rows of {columns.pitch} bytes, {rows} at a time, through shared memory"
             if whole_rows
-            else f"outputs narrower than {WIDE_BYTES} bytes, {rows} rows at a time, through shared memory"
+            else f"outputs under {WIDE_BYTES} bytes, {rows} rows at a time, through shared memory"
         ),
     )
 
