@@ -117,7 +117,7 @@ class BlockPlan:
     def _along(self, piece: int) -> int:
         """Return the size of a piece's chunks along the axis."""
         inner = self.inner[self.axis]
-        return max(1, min(self.grid[self.axis], -(-self.sizes[piece] // inner) * inner))
+        return min(self.grid[self.axis], max(1, -(-self.sizes[piece] // inner)) * inner)
 
     @cached_property
     def _starts(self) -> list[int]:

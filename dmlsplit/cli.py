@@ -105,8 +105,8 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = commands.add_parser(
         "run",
         help="split a .npy file or a zarr array into files of the same kind",
-        description="Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, ... "
-        "INPUT may be larger than memory. The pieces appear when all are complete. A run that "
+        description="Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, "
+        "... INPUT may be larger than memory. The pieces appear when all are complete. A run that "
         "writes zarr can be interrupted: the same command goes on where it stopped.",
     )
     parser.add_argument("input", type=Path, metavar="INPUT", help=".npy file or zarr array")
@@ -128,15 +128,23 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Split a file."""
+    """Split a file or a store."""
     from dmlsplit.device import Device
-    from dmlsplit.files import split_file
+    from dmlsplit.resumable import split_path
 
-    device = Device(arguments.device).name
+    # Workers of a cluster have devices that this machine may lack.
+    device = arguments.device if arguments.scheduler else Device(arguments.device).name
     cut = arguments.count if arguments.split is None else arguments.split
     with progress_bar(arguments.input.name) as progress:
-        done = split_file(
-            arguments.input, cut, arguments.axis, arguments.output, device=device, progress=progress
+        done = split_path(
+            arguments.input,
+            cut,
+            arguments.axis,
+            arguments.output,
+            kind=arguments.format,
+            device=device,
+            scheduler=arguments.scheduler,
+            progress=progress,
         )
     print(
         f"{done.source}: {done.dtype} {done.shape} -> {len(done.paths)} pieces "

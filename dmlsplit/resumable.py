@@ -25,11 +25,38 @@ import numpy as np
 from dmlsplit.block_plan import Block, BlockPlan
 from dmlsplit.eager import piece_sizes, split
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.files import SplitFiles
+from dmlsplit.files import SplitFiles, split_file
 from dmlsplit.journal import Journal, create_journal, read_header
-from dmlsplit.zarr_files import create_piece, describe, needed, open_source, plan_for
+from dmlsplit.zarr_files import create_piece, describe, is_store, needed, open_source, plan_for
 
 Progress = Callable[[int, int], None]
+
+
+def split_path(
+    source: Path,
+    sizes_or_count: Any,
+    axis: int,
+    folder: Path,
+    *,
+    kind: str | None = None,
+    device: str = "cpu",
+    scheduler: str | None = None,
+    progress: Progress = lambda done, total: None,
+) -> SplitFiles:
+    """Split a file or a store into pieces of its own kind, or of `kind`: ``npy`` or ``zarr``.
+
+    `split_file` and `split_store` describe parameters and errors.
+    """
+    store = is_store(source)
+    if kind == "zarr" or (kind is None and store):
+        return split_store(
+            source, sizes_or_count, axis, folder, device, scheduler=scheduler, progress=progress
+        )
+    if store:
+        raise InvalidArgumentError(f"{source} is split into zarr only. Fix: --format zarr")
+    if scheduler is not None:
+        raise InvalidArgumentError("--scheduler writes zarr only. Fix: --format zarr")
+    return split_file(source, sizes_or_count, axis, folder, device=device, progress=progress)
 
 
 def split_store(
@@ -37,8 +64,8 @@ def split_store(
     sizes_or_count: Any,
     axis: int,
     folder: Path,
-    *,
     device: str = "cpu",
+    *,
     scheduler: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> SplitFiles:
@@ -113,8 +140,8 @@ def _fields(plan: BlockPlan) -> dict[str, Any]:
 
 
 def _plan(header: dict[str, Any]) -> BlockPlan:
-    values = (header[field.name] for field in fields(BlockPlan))
-    return BlockPlan(*(tuple(v) if isinstance(v, list) else v for v in values))
+    values: dict[str, Any] = {field.name: header[field.name] for field in fields(BlockPlan)}
+    return BlockPlan(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 def _refuse_other_targets(targets: Iterable[Path]) -> None:

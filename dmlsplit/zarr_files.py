@@ -60,7 +60,8 @@ def open_store(path: Path) -> Any:
     zarr = needed("zarr", f"{path}")
     path.stat()
     try:
-        node = zarr.open(str(path), mode="r")
+        store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path)
+        node = zarr.open(store, mode="r")
     except FileNotFoundError:
         raise InvalidArgumentError(
             f"{path} is not a zarr store: it has no zarr.json, .zarray or .zgroup"
