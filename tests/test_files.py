@@ -1,6 +1,8 @@
 """`dmlsplit run` on .npy files: complete or not at all, in blocks, of any layout."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -140,3 +142,25 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file")
     with pytest.raises(OSError, match="File exists"):
         split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_file_larger_than_the_memory_allowed_is_split(tmp_path: Path) -> None:
+    """2 GB through a process that may hold 400 MB of data of its own."""
+    rows, columns = 1 << 19, 1 << 10
+    array = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.float32, (rows, columns))
+    array[::4096] = np.arange(columns)
+    array.flush()
+    code = (
+        "import resource, sys; from dmlsplit.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20))\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    line = [sys.executable, "-c", code, "run", str(tmp_path / "a.npy"), "--axis", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment |= {"OPENBLAS_NUM_THREADS": "1"}
+    line += ["--split", "1,1000,23", "-o", str(tmp_path)]
+    subprocess.run(line, env=environment, check=True, capture_output=True)
+    piece = np.load(tmp_path / "a_1.npy", mmap_mode="r")
+    np.testing.assert_array_equal(piece[4096 * 7], np.arange(1, 1001))
+    assert not piece[4096 * 7 + 1].any()
