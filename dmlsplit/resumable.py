@@ -14,19 +14,18 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache, partial
+from dataclasses import asdict
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dmlsplit.block_plan import Block, BlockPlan
-from dmlsplit.eager import piece_sizes, split
+from dmlsplit.block_plan import BlockPlan
+from dmlsplit.block_worker import move_block
+from dmlsplit.eager import piece_sizes
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.files import SplitFiles, split_file
-from dmlsplit.journal import Journal, create_journal, read_header
+from dmlsplit.journal import Journal, create_journal
 from dmlsplit.zarr_files import create_piece, describe, is_store, needed, open_source, plan_for
 
 Progress = Callable[[int, int], None]
@@ -98,16 +97,15 @@ def split_store(
     OSError
         If a file cannot be read or written.
     """
-    source, folder = source.absolute(), folder.absolute()
     array = open_source(source)
     axis, sizes = piece_sizes(tuple(array.shape), sizes_or_count, axis)
     plan = plan_for(array, axis, sizes)
     name = _stem(source)
     targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
     _refuse_other_targets(targets)
-    draft = folder / f".{name}.unfinished"
+    draft = folder.absolute() / f".{name}.unfinished"
     header = {
-        "source": str(source),
+        "source": str(source.absolute()),
         "state": _state(source),
         "data_type": array.dtype.str,
         **_fields(plan),
@@ -137,11 +135,6 @@ def _state(source: Path) -> list[Any]:
 def _fields(plan: BlockPlan) -> dict[str, Any]:
     """Return a plan as JSON has it."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plan).items()}
-
-
-def _plan(header: dict[str, Any]) -> BlockPlan:
-    values: dict[str, Any] = {field.name: header[field.name] for field in fields(BlockPlan)}
-    return BlockPlan(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 def _refuse_other_targets(targets: Iterable[Path]) -> None:
@@ -262,67 +255,6 @@ def _result(future: Future[int]) -> int:
         raise
     except Exception as error:  # whatever the cluster, a codec or a worker's Python raises
         raise UnsupportedError(f"a block failed: {describe(error)}") from error
-
-
-@dataclass(frozen=True)
-class _Run:
-    """One run as a worker sees it: the open source and pieces."""
-
-    source: Any
-    pieces: tuple[Any, ...]
-    plan: BlockPlan
-
-
-@lru_cache(maxsize=4)
-def _opened(draft: str, run: str) -> _Run:
-    """Open a run once per process; `run` tells it from an earlier one in the same folder."""
-    folder = Path(draft)
-    header = read_header(folder / "journal")
-    source, plan = open_source(Path(header["source"])), _plan(header)
-    zarr = needed("zarr", draft)
-    pieces = [zarr.open_array(str(folder / str(i)), mode="r+") for i in range(len(plan.sizes))]
-    return _Run(source, tuple(pieces), plan)
-
-
-def move_block(draft: str, run: str, device: str, index: int) -> int:
-    """Read one block, split it in one dispatch, write its parts; return its number.
-
-    Safe to repeat: it writes the same bytes to chunks that no other block touches.
-    """
-    opened = _opened(draft, run)
-    block = opened.plan[index]
-    data = _read(opened.source, block)
-    parts = [data]
-    if len(block.parts) > 1:
-        parts = _split(data, [part.size for part in block.parts], opened.plan.axis, device)
-    for part, piece in zip(block.parts, parts, strict=True):
-        opened.pieces[part.piece][part.region] = piece
-    return index
-
-
-def _read(source: Any, block: Block) -> np.ndarray:
-    try:
-        return np.asarray(source[block.region])
-    except OSError:
-        raise
-    except Exception as error:  # codecs have no common error
-        where = ", ".join(f"{side.start}:{side.stop}" for side in block.region)
-        raise InvalidArgumentError(
-            f"{getattr(source, 'store', 'source')}: the chunks of [{where}] cannot be read: "
-            f"{describe(error)}. Fix: copy the store again, and start the same run again"
-        ) from None
-
-
-def _split(data: np.ndarray, sizes: list[int], axis: int, device: str) -> list[np.ndarray]:
-    if device == "cpu":
-        return split(data, sizes, axis)
-    import cupy
-
-    # As bytes, since CuPy lacks some of NumPy's data types.
-    flat = np.ascontiguousarray(data).view(np.uint8).reshape(*data.shape, data.itemsize)
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        parts = [cupy.asnumpy(part) for part in split(cupy.asarray(flat), sizes, axis)]
-    return [part.reshape(-1).view(data.dtype).reshape(part.shape[:-1]) for part in parts]
 
 
 def _publish(draft: Path, targets: Iterable[Path]) -> None:
