@@ -152,6 +152,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     for path, shape in zip(done.paths, done.shapes, strict=True):
         print(f"  {path}  {done.dtype} {shape}")
+    for note in done.notes:
+        print(f"dmlsplit: note: {note}", file=sys.stderr)
     return ACCEPTED
 
 

@@ -26,7 +26,15 @@ from dmlsplit.eager import piece_sizes
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.files import SplitFiles, split_file
 from dmlsplit.journal import Journal, create_journal
-from dmlsplit.zarr_files import create_piece, describe, is_store, needed, open_source, plan_for
+from dmlsplit.zarr_files import (
+    absent_chunks,
+    create_piece,
+    describe,
+    is_store,
+    needed,
+    open_source,
+    plan_for,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -118,7 +126,8 @@ def split_store(
             _run(journal, plan, work, executor, window, progress)
         _publish(draft, targets)
     shapes = tuple((*plan.shape[:axis], size, *plan.shape[axis + 1 :]) for size in sizes)
-    return SplitFiles(source, str(array.dtype), plan.shape, axis, targets, shapes)
+    notes = absent_chunks(source, array)
+    return SplitFiles(source, str(array.dtype), plan.shape, axis, targets, shapes, notes)
 
 
 def _stem(source: Path) -> str:

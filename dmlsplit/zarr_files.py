@@ -17,6 +17,8 @@ from dmlsplit.files import open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
 BLOCK_BYTES = 16 << 20
+# Counting the chunks that a store holds means listing its files.
+COUNTED_CHUNKS = 1_000_000
 # Chunks of the pieces of a .npy file, which has none itself.
 CHUNK_BYTES = 4 << 20
 
@@ -101,6 +103,19 @@ def plan_for(source: Any, axis: int, sizes: tuple[int, ...]) -> BlockPlan:
     else:
         grid, inner = tuple(source.shards), tuple(source.chunks)
     return BlockPlan(shape, axis, sizes, grid, inner, width, BLOCK_BYTES)
+
+
+def absent_chunks(path: Path, source: Any) -> tuple[str, ...]:
+    """Say so if chunks are not stored: the array may be sparse, or a copy of it cut short."""
+    if isinstance(source, np.ndarray) or source.nchunks > COUNTED_CHUNKS:
+        return ()
+    absent = source.nchunks - source.nchunks_initialized
+    if not absent:
+        return ()
+    return (
+        f"{absent} of {source.nchunks} chunks of {path} are not stored; zarr reads them as the "
+        f"fill value, {source.fill_value}",
+    )
 
 
 def create_piece(path: Path, source: Any, plan: BlockPlan, piece: int) -> None:

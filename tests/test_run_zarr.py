@@ -139,6 +139,17 @@ def test_missing_chunks_stay_missing(tmp_path: Path) -> None:
     assert set(contents(tmp_path / "in_0.zarr")) == {"zarr.json"}
 
 
+def test_chunks_that_are_not_stored_are_counted_aloud(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To zarr a lost chunk is the fill value; only the user knows whether it should be."""
+    (store / "c/3/0/0").unlink()
+    assert main(["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path)]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("dmlsplit: note: 1 of 15 chunks of ")
+    assert err.endswith("are not stored; zarr reads them as the fill value, 0\n")
+
+
 # --- interruptions
 
 
