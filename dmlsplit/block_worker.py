@@ -51,13 +51,18 @@ def move_block(draft: str, run: str, device: str, index: int) -> int:
     """
     opened = _opened(draft, run)
     block = opened.plan[index]
-    data = _read(opened.source, block)
-    parts = [data]
-    if len(block.parts) > 1:
-        parts = _split(data, [part.size for part in block.parts], opened.plan.axis, device)
-    for part, piece in zip(block.parts, parts, strict=True):
-        opened.pieces[part.piece][part.region] = piece
+    pieces = _pieces(opened, block, device)
+    for part in block.parts:
+        # Taken out of the list, so that each piece is freed when it is written.
+        opened.pieces[part.piece][part.region] = pieces.pop(0)
     return index
+
+
+def _pieces(opened: _Run, block: Block, device: str) -> list[np.ndarray]:
+    data = _read(opened.source, block)
+    if len(block.parts) == 1:
+        return [data]
+    return _split(data, [part.size for part in block.parts], opened.plan.axis, device)
 
 
 def _read(source: Any, block: Block) -> np.ndarray:

@@ -124,6 +124,9 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "--scheduler", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://host:8786"
     )
+    parser.add_argument(
+        "--block-bytes", type=int, metavar="N", help="of INPUT per task; zarr only, default 8388608"
+    )
     parser.set_defaults(command=run)
 
 
@@ -144,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
             kind=arguments.format,
             device=device,
             scheduler=arguments.scheduler,
+            block_bytes=arguments.block_bytes,
             progress=progress,
         )
     print(

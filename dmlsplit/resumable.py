@@ -48,6 +48,7 @@ def split_path(
     kind: str | None = None,
     device: str = "cpu",
     scheduler: str | None = None,
+    block_bytes: int | None = None,
     progress: Progress = lambda done, total: None,
 ) -> SplitFiles:
     """Split a file or a store into pieces of its own kind, or of `kind`: ``npy`` or ``zarr``.
@@ -57,12 +58,20 @@ def split_path(
     store = is_store(source)
     if kind == "zarr" or (kind is None and store):
         return split_store(
-            source, sizes_or_count, axis, folder, device, scheduler=scheduler, progress=progress
+            source,
+            sizes_or_count,
+            axis,
+            folder,
+            device,
+            scheduler=scheduler,
+            block_bytes=block_bytes,
+            progress=progress,
         )
     if store:
         raise InvalidArgumentError(f"{source} is split into zarr only. Fix: --format zarr")
-    if scheduler is not None:
-        raise InvalidArgumentError("--scheduler writes zarr only. Fix: --format zarr")
+    for option, value in (("--scheduler", scheduler), ("--block-bytes", block_bytes)):
+        if value is not None:
+            raise InvalidArgumentError(f"{option} is for zarr pieces only. Fix: --format zarr")
     return split_file(source, sizes_or_count, axis, folder, device=device, progress=progress)
 
 
@@ -74,6 +83,7 @@ def split_store(
     device: str = "cpu",
     *,
     scheduler: str | None = None,
+    block_bytes: int | None = None,
     progress: Progress = lambda done, total: None,
 ) -> SplitFiles:
     """Split a zarr array or a .npy file into zarr arrays ``NAME_0.zarr``, ``NAME_1.zarr``, ...
@@ -92,6 +102,9 @@ def split_store(
         ``"cpu"`` or ``"cuda:N"``.
     scheduler
         Address of a running Dask cluster; None uses threads of this process.
+    block_bytes
+        How much of the source to read at a time, in bytes; None means 8 MiB. A thread holds
+        about five times as much. Chunks larger than that are read whole.
     progress
         Called with the bytes done and the bytes in all after each block.
 
@@ -107,7 +120,7 @@ def split_store(
     """
     array = open_source(source)
     axis, sizes = piece_sizes(tuple(array.shape), sizes_or_count, axis)
-    plan = plan_for(array, axis, sizes)
+    plan = plan_for(array, axis, sizes, block_bytes)
     name = _stem(source)
     targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
     _refuse_other_targets(targets)

@@ -16,7 +16,7 @@ from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.files import open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 8 << 20
 # Counting the chunks that a store holds means listing its files.
 COUNTED_CHUNKS = 1_000_000
 # Chunks of the pieces of a .npy file, which has none itself.
@@ -93,8 +93,13 @@ def _fix_for_group(path: Path, group: Any) -> str:
     return f"it must be one array. It holds {shown}. Fix: give {path / sorted(names)[0]}"
 
 
-def plan_for(source: Any, axis: int, sizes: tuple[int, ...]) -> BlockPlan:
+def plan_for(
+    source: Any, axis: int, sizes: tuple[int, ...], block_bytes: int | None = None
+) -> BlockPlan:
     """Return the blocks in which to split a zarr array or a mapped .npy file."""
+    wanted = BLOCK_BYTES if block_bytes is None else block_bytes
+    if wanted < 1:
+        raise InvalidArgumentError(f"block_bytes is {wanted}; it must be at least 1")
     shape, width = tuple(source.shape), max(1, source.dtype.itemsize)
     if isinstance(source, np.ndarray):
         grid, inner = row_blocks(shape, width, CHUNK_BYTES), (1,) * len(shape)
@@ -102,7 +107,7 @@ def plan_for(source: Any, axis: int, sizes: tuple[int, ...]) -> BlockPlan:
         grid, inner = tuple(source.chunks), (1,) * len(shape)
     else:
         grid, inner = tuple(source.shards), tuple(source.chunks)
-    return BlockPlan(shape, axis, sizes, grid, inner, width, BLOCK_BYTES)
+    return BlockPlan(shape, axis, sizes, grid, inner, width, wanted)
 
 
 def absent_chunks(path: Path, source: Any) -> tuple[str, ...]:

@@ -385,6 +385,7 @@ def group(path: Path) -> None:
         (make_store, ["--split", "1,2"], "sizes are [1, 2], 3 in sum"),
         (make_store, ["--format", "npy"], "is split into zarr only"),
         (make_store, ["--device", "tpu"], "device is 'tpu'"),
+        (make_store, ["--block-bytes", "0"], "block_bytes is 0; it must be at least 1"),
     ],
 )
 def test_what_cannot_be_run_writes_nothing(
@@ -404,10 +405,13 @@ def test_what_cannot_be_run_writes_nothing(
     assert not out.exists()
 
 
-def test_a_cluster_writes_zarr_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("option", [["--scheduler", "tcp://127.0.0.1:1"], ["--block-bytes", "9"]])
+def test_some_options_are_for_zarr_only(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     np.save(tmp_path / "in.npy", VALUES)
     line = ["run", str(tmp_path / "in.npy"), "--axis", "0", "--count", "2"]
-    assert main([*line, "--scheduler", "tcp://127.0.0.1:1", "-o", str(tmp_path)]) == 2
+    assert main([*line, *option, "-o", str(tmp_path)]) == 2
     assert "Fix: --format zarr" in capsys.readouterr().err
 
 
@@ -471,6 +475,21 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(store: Path, tmp_path: Path) 
         )
         assert victim == 0
     assert_pieces(tmp_path, values, 2, (1, 6), "long")
+
+
+@pytest.mark.slow
+def test_memory_per_worker_is_that_of_its_blocks(tmp_path: Path) -> None:
+    """The measurement of benchmarks/scale.py on a tenth of the data."""
+    from benchmarks import scale
+
+    source, out = tmp_path / "in.zarr", tmp_path / "out"
+    scale.make_source(source, 200_000_000, "auto")
+    for run in (scale.run_on_cluster(source, out, workers) for workers in (1, 2)):
+        scale.check(source, out)
+        for loaded, peak in zip(run["loaded_bytes"], run["peak_bytes"], strict=True):
+            assert peak - loaded < 150e6
+            # Zarr imports CuPy where it is installed, which is some 200 MB by itself.
+            assert peak < 300e6 or run["cupy_is_loaded"]
 
 
 @pytest.mark.gpu
