@@ -87,7 +87,10 @@ def check(source: Path, folder: Path) -> None:
 
 @contextmanager
 def cluster(workers: int) -> Iterator[Any]:
-    """Yield a client of `workers` processes of one thread each."""
+    """Yield a client of `workers` processes, each with one thread for blocks and one core.
+
+    Zarr runs its codecs on threads of its own: a worker that is not held to a core uses all.
+    """
     dask: Any = import_module("distributed")
     os.environ["PYTHONPATH"] = str(ROOT)
     with (
@@ -96,7 +99,16 @@ def cluster(workers: int) -> Iterator[Any]:
         ) as local,
         dask.Client(local) as client,
     ):
+        cores = sorted(os.sched_getaffinity(0))
+        for place, address in enumerate(client.scheduler_info()["workers"]):
+            client.run(hold_to_core, cores[place % len(cores)], workers=[address])
         yield client
+
+
+def hold_to_core(core: int) -> None:
+    """Let every thread of this process run on one core only."""
+    for thread in Path("/proc/self/task").iterdir():
+        os.sched_setaffinity(int(thread.name), {core})
 
 
 def run_on_cluster(source: Path, folder: Path, workers: int) -> dict[str, Any]:

@@ -86,12 +86,12 @@ def split_dask(
         If chunk sizes are unknown, the blocks are masked, hold Python objects or are no
         arrays with DLPack, or the sizes do not fit.
     """
-    import dask.array
+    import dask.array as da
     from dask.base import tokenize
     from dask.highlevelgraph import HighLevelGraph
 
-    da: Any = dask.array
-    if not isinstance(array, da.core.Array):
+    array_of_graph: Any = da.core.Array
+    if not isinstance(array, array_of_graph):
         raise UnsupportedError(
             "array belongs to dask's array query planning, which has no block graph to build on. "
             'Fix: dask.config.set({"array.query-planning": False})'
@@ -106,17 +106,16 @@ def split_dask(
     )
 
     def piece(index: int) -> Any:
-        parts = cuts.pieces[index]
-        along = tuple(cuts.blocks[chunk][part] for chunk, part in parts)
+        along = tuple(cuts.blocks[chunk][part] for chunk, part in cuts.pieces[index])
         chunks = (*array.chunks[:at], along or (0,), *array.chunks[at + 1 :])
-        if not parts:
-            shape = tuple(map(sum, chunks))
-            return da.empty_like(array, shape=shape, chunks=chunks)
         name = f"dml-piece-{tokenize(token, index)}"
-        parts_layer = _parts(array, name, dispatch, cuts, index, at)
-        layers = {**graph.layers, name: parts_layer}
+        if along:
+            layer = _parts(array, name, dispatch, cuts, index, at)
+        else:
+            layer = _empty_parts(array, name, chunks)
+        layers = {**graph.layers, name: layer}
         needs = {**graph.dependencies, name: {dispatch, array.name}}
-        return da.Array(HighLevelGraph(layers, needs), name, chunks, meta=array._meta)
+        return array_of_graph(HighLevelGraph(layers, needs), name, chunks, meta=array._meta)
 
     return [piece(index) for index in range(len(sizes))]
 
@@ -144,6 +143,15 @@ def _parts(
             task = (itemgetter(part), (dispatch, *place))
             layer[key] = (array.name, *place) if whole else task
     return layer
+
+
+def _empty_parts(array: Any, name: str, chunks: tuple[tuple[int, ...], ...]) -> dict[Any, Any]:
+    """Return the blocks of an empty piece: of the same kind as the others, made of no block."""
+    places = product(*(range(len(sizes)) for sizes in chunks))
+    return {
+        (name, *place): (partial(np.empty_like, array._meta, shape=shape),)
+        for place, shape in zip(places, product(*chunks), strict=True)
+    }
 
 
 def _places(counts: Sequence[int], axis: int, chunk: int) -> Iterator[tuple[int, ...]]:

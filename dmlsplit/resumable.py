@@ -121,7 +121,7 @@ def split_store(
     array = open_source(source)
     axis, sizes = piece_sizes(tuple(array.shape), sizes_or_count, axis)
     plan = plan_for(array, axis, sizes, block_bytes)
-    name = _stem(source)
+    name = _stem(source.absolute())
     targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
     _refuse_other_targets(targets)
     draft = folder.absolute() / f".{name}.unfinished"

@@ -453,12 +453,14 @@ def test_without_the_extra_the_error_names_it(
 # --- a cluster
 
 
-def test_a_cluster_goes_on_when_a_worker_is_killed(store: Path, tmp_path: Path) -> None:
+def test_a_cluster_goes_on_when_a_worker_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from distributed import LocalCluster
 
     values = np.random.default_rng(2).integers(0, 1 << 16, (400, 33, 7), dtype="u2")
     long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
-    os.environ["PYTHONPATH"] = str(ROOT)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with LocalCluster(
         n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
     ) as cluster:
