@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,13 @@ def _opened(draft: str, run: str) -> _Run:
     header = read_header(folder / "journal")
     source, plan = open_source(Path(header["source"])), _plan(header)
     zarr = needed("zarr", draft)
-    pieces = [zarr.open_array(str(folder / str(i)), mode="r+") for i in range(len(plan.sizes))]
+    pieces = [
+        # Zarr's own search for chunks of the fill value is slow, and takes -0j for 0j.
+        zarr.open_array(str(folder / str(piece)), mode="r+").with_config(
+            {"write_empty_chunks": True}
+        )
+        for piece in range(len(plan.sizes))
+    ]
     return _Run(source, tuple(pieces), plan)
 
 
@@ -54,7 +61,8 @@ def move_block(draft: str, run: str, device: str, index: int) -> int:
     pieces = _pieces(opened, block, device)
     for part in block.parts:
         # Taken out of the list, so that each piece is freed when it is written.
-        opened.pieces[part.piece][part.region] = pieces.pop(0)
+        grid = opened.plan.grid_of(part.piece)
+        _write(opened.pieces[part.piece], part.region, pieces.pop(0), grid)
     return index
 
 
@@ -76,6 +84,36 @@ def _read(source: Any, block: Block) -> np.ndarray:
             f"{getattr(source, 'store', 'source')}: the chunks of [{where}] cannot be read: "
             f"{describe(error)}. Fix: copy the store again, and start the same run again"
         ) from None
+
+
+def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, grid: tuple[int, ...]) -> None:
+    """Write a part of a piece, but no chunk that holds the fill value only, bit by bit.
+
+    `region` begins between chunks of `grid`, so a stride of `grid` meets each chunk's first
+    element: unless one of them is the fill value, no chunk is.
+    """
+    if not _fill_bits(data[tuple(slice(None, None, side) for side in grid)], piece).any():
+        piece[region] = data
+        return
+    shape = data.shape
+    for start in product(*(range(0, n, side) for n, side in zip(shape, grid, strict=True))):
+        inside = [slice(a, min(a + g, n)) for a, g, n in zip(start, grid, shape, strict=True)]
+        chunk = data[tuple(inside)]
+        if not _fill_bits(chunk, piece).all():
+            place = [
+                slice(outer.start + side.start, outer.start + side.stop)
+                for outer, side in zip(region, inside, strict=True)
+            ]
+            piece[tuple(place)] = chunk
+
+
+def _fill_bits(data: np.ndarray, piece: Any) -> np.ndarray:
+    """Return which elements have the bits of the fill value."""
+    if piece.fill_value is None or not data.dtype.itemsize:
+        return np.zeros(1, bool)
+    fill = np.frombuffer(np.array(piece.fill_value, data.dtype).tobytes(), np.uint8)
+    elements = np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, fill.size)
+    return np.asarray((elements == fill).all(axis=1))
 
 
 def _split(data: np.ndarray, sizes: list[int], axis: int, device: str) -> list[np.ndarray]:

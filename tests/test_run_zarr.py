@@ -134,9 +134,36 @@ def test_each_block_is_moved_once(store: Path, tmp_path: Path, moved: list[int])
 
 def test_missing_chunks_stay_missing(tmp_path: Path) -> None:
     """Zarr does not store chunks that hold only the fill value; neither do the pieces."""
-    zarr.create_array(str(tmp_path / "in.zarr"), shape=(40, 8), dtype="f4", chunks=(4, 8))
-    split_store(tmp_path / "in.zarr", (3, 5), 1, tmp_path)
+    store = zarr.create_array(
+        str(tmp_path / "in.zarr"), shape=(40, 8), dtype="f4", chunks=(4, 8), fill_value=7
+    )
+    store[8:20] = 1
+    split_store(tmp_path / "in.zarr", (8, 32), 0, tmp_path)
     assert set(contents(tmp_path / "in_0.zarr")) == {"zarr.json"}
+    assert set(contents(tmp_path / "in_1.zarr")) == {"zarr.json", "c/0/0", "c/1/0", "c/2/0"}
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "in_1.zarr"))[:], store[8:])
+
+
+@pytest.mark.parametrize("fill", [0.0, np.nan], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "c8"])
+def test_only_the_bits_of_the_fill_value_count_as_fill(
+    fill: float, dtype: str, tmp_path: Path
+) -> None:
+    """A chunk of negative zeros, or of other NaNs, is data."""
+    values = np.full((12, 4), fill, dtype)
+    values[4:8].view("u4")[...] = 0x80000000 if fill == 0 else 0x7FC00001
+    make_store(
+        tmp_path / "in.zarr",
+        values,
+        chunks=(4, 4),
+        fill_value=fill,
+        config={"write_empty_chunks": True},
+    )
+    split_store(tmp_path / "in.zarr", (1, 3), 1, tmp_path / "out")
+    for index, right in enumerate(np.split(values, [1], 1)):
+        folder = tmp_path / "out" / f"in_{index}.zarr"
+        piece: Any = zarr.open_array(str(folder), mode="r")
+        assert piece[:].tobytes() == np.ascontiguousarray(right).tobytes()
 
 
 def test_chunks_that_are_not_stored_are_counted_aloud(
