@@ -4,7 +4,8 @@
 
 Every result is compared with its source byte by byte before its time counts. Runs with one
 and with two workers take turns and medians are compared, so that a machine shared with
-others changes both alike. Peak memory is VmHWM of each process, in bytes.
+others changes both alike. Where even that is not quiet enough, the processor seconds of the
+busiest worker still say how well the work divides. Peak memory is VmHWM of each process.
 """
 
 from __future__ import annotations
@@ -116,14 +117,17 @@ def run_on_cluster(source: Path, folder: Path, workers: int) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     with cluster(workers) as client:
         loaded = list(client.run(loaded_bytes).values())
+        before = client.run(time.process_time)
         with_cupy = any(client.run(cupy_is_loaded).values())
         start = time.perf_counter()
         split_store(source, SIZES, 1, folder, scheduler=client.scheduler.address)
         seconds = time.perf_counter() - start
+        after = client.run(time.process_time)
         peaks = list(client.run(peak_bytes).values())
     return {
         "workers": workers,
         "seconds": seconds,
+        "cpu_seconds": [after[address] - before[address] for address in after],
         "peak_bytes": peaks,
         "loaded_bytes": loaded,
         "cupy_is_loaded": with_cupy,
@@ -195,16 +199,21 @@ def compare_workers(source: Path, folder: Path, repeats: int) -> dict[str, Any]:
             runs.append(run_on_cluster(source, folder, workers))
             check(source, folder)
             report(f"  {workers} worker(s), run {repeat + 1} of {repeats}", runs[-1])
-    medians = {
-        workers: statistics.median(run["seconds"] for run in runs if run["workers"] == workers)
-        for workers in (1, 2)
-    }
+    medians = {workers: median_of(runs, workers, "seconds") for workers in (1, 2)}
+    busiest = {workers: median_of(runs, workers, "cpu_seconds") for workers in (1, 2)}
     return {
         "runs": runs,
         "median_seconds": medians,
         "speedup_of_two_workers": medians[1] / medians[2],
+        "median_cpu_seconds_of_busiest_worker": busiest,
+        "cpu_speedup_of_two_workers": busiest[1] / busiest[2],
         "peak_bytes_per_worker": max(peak for run in runs for peak in run["peak_bytes"]),
     }
+
+
+def median_of(runs: list[dict[str, Any]], workers: int, what: str) -> float:
+    """Return the median of a figure over the runs with so many workers; of the largest worker."""
+    return statistics.median(float(np.max(run[what])) for run in runs if run["workers"] == workers)
 
 
 def report(what: str, run: dict[str, Any]) -> None:
@@ -225,7 +234,10 @@ def measure(total_bytes: int, repeats: int, folder: Path) -> dict[str, Any]:
         check(source, target)
         report("  threads", threads)
         results[name] = {"threads": threads, **compare_workers(source, target, repeats)}
-        print(f"  1 -> 2 workers: {results[name]['speedup_of_two_workers']:.2f} times as fast")
+        print(
+            f"  1 -> 2 workers: {results[name]['speedup_of_two_workers']:.2f} times as fast, "
+            f"by processor time {results[name]['cpu_speedup_of_two_workers']:.2f}"
+        )
         shutil.rmtree(source)
     return results
 
