@@ -248,6 +248,15 @@ def test_a_line_that_was_cut_short_does_not_count(
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", b"{}\nx\n", b"[1]\n", b"\xff\n"])
+def test_a_damaged_journal_is_not_believed(content: bytes, store: Path, tmp_path: Path) -> None:
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(3))
+    (tmp_path / ".in.unfinished" / "journal").write_bytes(content)
+    with pytest.raises(dml.InvalidArgumentError, match="is damaged. Fix: remove"):
+        split_store(store, (1, 6), 2, tmp_path)
+
+
 def test_an_interrupted_renaming_is_finished(
     store: Path, tmp_path: Path, moved: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
