@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlsplit.block_plan import Block, BlockPlan
 from dmlsplit.eager import split
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.journal import read_header
 from dmlsplit.zarr_files import describe, needed, open_source
 
@@ -119,8 +119,12 @@ def _fill_bits(data: np.ndarray, piece: Any) -> np.ndarray:
 def _split(data: np.ndarray, sizes: list[int], axis: int, device: str) -> list[np.ndarray]:
     if device == "cpu":
         return split(data, sizes, axis)
-    import cupy
-
+    try:
+        import cupy
+    except ImportError:
+        raise UnsupportedError(
+            f'device is {device}, which needs CuPy. Fix: pip install "dmlsplit[cuda12]" or [cuda13]'
+        ) from None
     # As bytes, since CuPy lacks some of NumPy's data types.
     flat = np.ascontiguousarray(data).view(np.uint8).reshape(*data.shape, data.itemsize)
     with cupy.cuda.Device(int(device.partition(":")[2] or 0)):

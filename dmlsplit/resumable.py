@@ -36,6 +36,7 @@ from dmlsplit.zarr_files import (
     plan_for,
 )
 
+ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 Progress = Callable[[int, int], None]
 
 
@@ -226,7 +227,16 @@ def _executor(scheduler: str | None) -> Iterator[tuple[Executor, int]]:
             f"no Dask scheduler answers at {scheduler}: {describe(error)}"
         ) from None
     with client, client.get_executor(pure=False) as pool:
+        _check_workers(client)
         yield pool, max(4, 4 * sum(client.nthreads().values()))
+
+
+def _check_workers(client: Any) -> None:
+    """Refuse workers without dmlsplit: dask workers stop when they cannot import a task."""
+    try:
+        client.run(exec, "import dmlsplit.block_worker, zarr")
+    except ImportError as error:
+        raise UnsupportedError(f"a worker has {describe(error)}. {ON_A_CLUSTER}") from None
 
 
 def _run(
@@ -276,7 +286,11 @@ def _result(future: Future[int]) -> int:
     except (DmlError, OSError):
         raise
     except Exception as error:  # whatever the cluster, a codec or a worker's Python raises
-        raise UnsupportedError(f"a block failed: {describe(error)}") from error
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        fix = ""
+        if "deserializ" in str(error) or isinstance(cause, ImportError):
+            fix = f". {ON_A_CLUSTER}"
+        raise UnsupportedError(f"a block failed: {describe(cause)}{fix}") from error
 
 
 def _publish(draft: Path, targets: Iterable[Path]) -> None:

@@ -515,6 +515,17 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(
     assert_pieces(tmp_path, values, 2, (1, 6), "long")
 
 
+def test_workers_without_dmlsplit_are_refused_before_they_get_a_block() -> None:
+    """Such a worker would stop: it cannot load the task. It is asked in Python's own words."""
+
+    class Client:
+        def run(self, function: Callable[..., None], code: str) -> None:
+            function(code.replace("dmlsplit", "dmlsplit_of_elsewhere"))
+
+    with pytest.raises(dml.UnsupportedError, match="where the scheduler and every worker run"):
+        resumable._check_workers(Client())
+
+
 @pytest.mark.slow
 def test_memory_per_worker_is_that_of_its_blocks(tmp_path: Path) -> None:
     """The measurement of benchmarks/scale.py on a tenth of the data."""
