@@ -104,11 +104,12 @@ def levels(arguments: argparse.Namespace) -> int:
 def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "run",
-        help="split a .npy file into .npy files",
-        description="Split INPUT.npy along an axis into NAME_0.npy, NAME_1.npy, ... The file is "
-        "mapped, so it may be larger than memory. The pieces appear when all are complete.",
+        help="split a .npy file or a zarr array into files of the same kind",
+        description="Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, "
+        "... INPUT may be larger than memory. The pieces appear when all are complete. A run that "
+        "writes zarr can be interrupted: the same command goes on where it stopped.",
     )
-    parser.add_argument("input", type=Path, metavar="INPUT.npy")
+    parser.add_argument("input", type=Path, metavar="INPUT", help=".npy file or zarr array")
     parser.add_argument("--axis", type=int, required=True, help="negative counts from the end")
     cut = parser.add_mutually_exclusive_group(required=True)
     cut.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
@@ -117,19 +118,37 @@ def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument(
         "-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: here"
     )
+    parser.add_argument(
+        "--format", choices=("npy", "zarr"), help="of the pieces; default: that of INPUT"
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://host:8786"
+    )
+    parser.add_argument(
+        "--block-bytes", type=int, metavar="N", help="of INPUT per task; zarr only, default 8388608"
+    )
     parser.set_defaults(command=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Split a file."""
+    """Split a file or a store."""
     from dmlsplit.device import Device
-    from dmlsplit.files import split_file
+    from dmlsplit.resumable import split_path
 
-    device = Device(arguments.device).name
+    # Workers of a cluster have devices that this machine may lack.
+    device = arguments.device if arguments.scheduler else Device(arguments.device).name
     cut = arguments.count if arguments.split is None else arguments.split
     with progress_bar(arguments.input.name) as progress:
-        done = split_file(
-            arguments.input, cut, arguments.axis, arguments.output, device=device, progress=progress
+        done = split_path(
+            arguments.input,
+            cut,
+            arguments.axis,
+            arguments.output,
+            kind=arguments.format,
+            device=device,
+            scheduler=arguments.scheduler,
+            block_bytes=arguments.block_bytes,
+            progress=progress,
         )
     print(
         f"{done.source}: {done.dtype} {done.shape} -> {len(done.paths)} pieces "
@@ -137,6 +156,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     for path, shape in zip(done.paths, done.shapes, strict=True):
         print(f"  {path}  {done.dtype} {shape}")
+    for note in done.notes:
+        print(f"dmlsplit: note: {note}", file=sys.stderr)
     return ACCEPTED
 
 

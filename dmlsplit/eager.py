@@ -33,7 +33,8 @@ def split(
     Parameters
     ----------
     array
-        An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, with any strides.
+        An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, with any strides; or
+        a dask.array, which is split lazily, block by block.
     sizes_or_count
         The size of each piece along the axis, which must add up; or the number of equal
         pieces. Sizes may be 0.
@@ -59,6 +60,8 @@ def split(
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
+    if type(array).__module__.startswith("dask.array"):
+        return _split_lazily(array, sizes_or_count, axis, out)
     source = arrays.view(array, "array")
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = [(*source.shape[:at], size, *source.shape[at + 1 :]) for size in sizes]
@@ -94,6 +97,23 @@ def piece_sizes(
     """
     at = _axis(axis, len(shape))
     return at, _sizes(sizes_or_count, shape[at], at)
+
+
+def _split_lazily(
+    array: Any,
+    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
+    axis: SupportsIndex,
+    out: Sequence[Any] | None,
+) -> list[Any]:
+    # Imported here: distributed.py stands behind this module, and calls it for each block.
+    from dmlsplit.distributed import split_dask
+
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given for a dask.array, which is split lazily; it must be None. "
+            "Fix: dask.array.store(pieces, out)"
+        )
+    return split_dask(array, sizes_or_count, axis)
 
 
 @lru_cache(maxsize=1024)

@@ -37,7 +37,7 @@ def test_run_takes_a_count(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["missing.npy", "--axis", "0", "--count", "2"], "missing.npy: No such file"),
-        ([str(ROOT), "--axis", "0", "--count", "2"], "Is a directory"),
+        ([str(ROOT), "--axis", "0", "--count", "2"], "is not a zarr store"),
         ([str(PICTURE), "--axis", "3", "--count", "2"], "axis is 3; it must be -3 to 2"),
         ([str(PICTURE), "--axis", "2", "--split", "1,1"], "sizes are [1, 1], 2 in sum"),
         ([str(PICTURE), "--axis", "2", "--count", "2"], "count is 2"),
