@@ -15,8 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dmlsplit.arguments import (
+    add_completion,
+    add_devices,
+    add_explain,
+    add_validate,
+    integers,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from dmlsplit.frontends import Finding
+    from dmlsplit.verdicts import Assessment
 
 ACCEPTED, REFUSED, UNUSABLE = 0, 1, 2
 INTERRUPTED = 130
@@ -32,13 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has gone; Python must not complain about it once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return ACCEPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except (DmlError, OSError) as error:
-        print(f"dmlsplit: error: {one_line(error)}", file=sys.stderr)
+        _complain(one_line(error))
         return UNUSABLE
     return status
 
@@ -58,8 +68,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    add_validate(commands).set_defaults(command=validate)
+    add_explain(commands).set_defaults(command=explain)
     _add_levels(commands)
     _add_run(commands)
+    add_devices(commands).set_defaults(command=devices)
+    add_completion(commands).set_defaults(command=completion)
     return parser
 
 
@@ -69,14 +83,110 @@ def _version() -> str:
     return __version__
 
 
-def integers(text: str) -> tuple[int, ...]:
-    """Read ``2,1,3``; argparse reports anything else."""
+def validate(arguments: argparse.Namespace) -> int:
+    """Judge every split of the targets."""
+    from dmlsplit.report import REPORTS
+    from dmlsplit.sources import ENDINGS
+    from dmlsplit.targets import resolve_target
+    from dmlsplit.verdicts import Outcome, assess
+
+    target = resolve_target(
+        feature_level=arguments.feature_level,
+        directml=arguments.directml,
+        windows=arguments.windows,
+        via=arguments.via,
+    )
+    endings = (".onnx",) if arguments.via == "ort" else ENDINGS
+    findings, unreadable = _findings(arguments, endings)
+    failing = {Outcome.REFUSED, Outcome.LEGALIZED}
+    failing -= {Outcome.LEGALIZED} if "legalizing" in arguments.allow else set()
+    failing |= {Outcome.UNKNOWN} if "unknown" in arguments.fail_on else set()
+    assessment = assess(findings, target, unreadable, failing)
+    written = REPORTS[arguments.format]
+    if arguments.output is not None:
+        _write(Path(arguments.output), written(assessment))
+    elif arguments.format == "text" and _wants_colour():
+        from dmlsplit.report.text import coloured, text_report
+
+        _show(text_report(assessment, coloured))
+    else:
+        _show(written(assessment))
+    if arguments.write_fixed is not None:
+        _write_fixed(arguments, assessment)
+    return assessment.status
+
+
+def _findings(
+    arguments: argparse.Namespace, endings: Sequence[str]
+) -> tuple[tuple[Finding, ...], tuple[tuple[str, str], ...]]:
+    """Return what the targets or the flags describe; say what could not be read."""
+    from dmlsplit.errors import InvalidArgumentError
+    from dmlsplit.sources import flag_finding, scan_targets
+
+    flags = ("data_type", "sizes", "axis", "split")
+    given = [name for name in flags if getattr(arguments, name) is not None]
+    if bool(given) == bool(arguments.targets) or 0 < len(given) < len(flags):
+        raise InvalidArgumentError(
+            "give either TARGET files, or all of --data-type, --sizes, --axis and --split"
+        )
+    if given and ".json" not in endings:
+        raise InvalidArgumentError("ONNX Runtime takes models, no descriptors; leave out --via ort")
+    if given:
+        return (flag_finding(*(getattr(arguments, name) for name in flags)),), ()
+    with progress_bar("scan") as progress:
+        scan = scan_targets(arguments.targets, endings, progress)
+    for file, message in scan.unreadable:
+        _complain(f"{file}: {message}")
+    return scan.findings, scan.unreadable
+
+
+def completion(arguments: argparse.Namespace) -> int:
+    """Print a completion script."""
+    from dmlsplit.errors import UnsupportedError
+
     try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"is {text!r}; it must be integers joined by commas, such as 2,1,3"
+        import shtab
+    except ModuleNotFoundError:
+        raise UnsupportedError(
+            "completion scripts need the package shtab; pip install shtab"
         ) from None
+    _show(shtab.complete(build_parser(), arguments.shell))
+    return ACCEPTED
+
+
+def _show(text: str) -> None:
+    """Print a result; a reader that goes early does not change the exit status."""
+    if not text:
+        return
+    sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _forget_stdout()
+
+
+def _forget_stdout() -> None:
+    """Keep Python from complaining about a closed pipe once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> None:
+    from dmlsplit.report.lines import printable
+
+    print(f"dmlsplit: error: {printable(message)}", file=sys.stderr)
+
+
+def _write(path: Path, text: str) -> None:
+    from dmlsplit.drafts import draft
+
+    with draft(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _wants_colour() -> bool:
+    """Whether to colour: on a terminal, unless the user says no (no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
 
 
 def _add_levels(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
