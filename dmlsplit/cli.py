@@ -140,6 +140,33 @@ def _findings(
     return scan.findings, scan.unreadable
 
 
+def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
+    """Write the rewritten model; what was done goes to standard error."""
+    from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+
+    try:
+        from dmlsplit.rewrite import write_fixed
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(
+            f"--write-fixed needs the package {error.name}; pip install 'dmlsplit[onnx]'"
+        ) from None
+    if len(arguments.targets) != 1 or not arguments.targets[0].lower().endswith(".onnx"):
+        raise InvalidArgumentError("--write-fixed takes exactly one TARGET, an .onnx file")
+    if assessment.unreadable:
+        return
+    done = write_fixed(Path(arguments.targets[0]), Path(arguments.write_fixed), assessment)
+    for finding, reason in done.left:
+        _tell(f"{finding.place}/{finding.node or finding.index}: left as it is: {reason}")
+    if done.replaced:
+        count = len(done.replaced)
+        _tell(
+            f"{arguments.write_fixed}: written with {count} split{'s' if count > 1 else ''} "
+            f"replaced; both models agree bit by bit on random inputs ({done.engine})"
+        )
+    else:
+        _tell(f"nothing to replace; {arguments.write_fixed} is not written")
+
+
 def completion(arguments: argparse.Namespace) -> int:
     """Print a completion script."""
     from dmlsplit.errors import UnsupportedError
@@ -171,9 +198,14 @@ def _forget_stdout() -> None:
 
 
 def _complain(message: str) -> None:
+    _tell(f"error: {message}")
+
+
+def _tell(message: str) -> None:
+    """Say something that is not the result."""
     from dmlsplit.report.lines import printable
 
-    print(f"dmlsplit: error: {printable(message)}", file=sys.stderr)
+    print(f"dmlsplit: {printable(message)}", file=sys.stderr)
 
 
 def _write(path: Path, text: str) -> None:

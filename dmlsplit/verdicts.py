@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
@@ -29,6 +29,14 @@ NODE_RULES = {
             "documented",
             "https://onnx.ai/onnx/operators/",
             "correct the node; no runtime can be relied on to take it",
+        ),
+        Rule(
+            "SPLIT-NODE-TEXT",
+            "The elements of a tensor have a fixed number of bytes.",
+            "documented",
+            "https://learn.microsoft.com/windows/win32/api/directml/"
+            "ne-directml-dml_tensor_data_type",
+            "keep the node on the CPU",
         ),
         Rule(
             "SPLIT-NODE-UNKNOWN",
@@ -89,7 +97,9 @@ class Verdict:
     Attributes
     ----------
     finding : Finding
-        Where it is, and the descriptors it becomes.
+        Where it is.
+    descriptors : tuple of SplitOperatorDesc
+        What it becomes at the target.
     outcome : Outcome
     remarks : tuple of Remark
         Every broken rule, then warnings and notes.
@@ -103,6 +113,7 @@ class Verdict:
     """
 
     finding: Finding
+    descriptors: tuple[SplitOperatorDesc, ...]
     outcome: Outcome
     remarks: tuple[Remark, ...]
     legalized: tuple[SplitOperatorDesc, ...]
@@ -124,11 +135,10 @@ def assess(
 def judge(finding: Finding, target: Target) -> Verdict:
     """Hold one finding against a target."""
     own = [*_node_remarks(finding)]
+    descriptors = finding.descriptors
     if target.via == "ort":
         own += map(_remark, ort_provider.violations(finding, target.level))
-        lowered = tuple(map(ort_provider.lowered, finding.descriptors))
-        finding = replace(finding, descriptors=lowered)
-    descriptors = finding.descriptors
+        descriptors = tuple(map(ort_provider.lowered, descriptors))
     broken = [v for desc in descriptors for v in validate(desc, target.level).violations]
     errors = [remark for remark in own if remark.severity == "error"]
     # The provider makes the descriptors itself, nobody can hand it others.
@@ -136,12 +146,13 @@ def judge(finding: Finding, target: Target) -> Verdict:
     legalized, obstacle = _legalized(descriptors, target) if broken and free else ((), "")
     outcome = _outcome(bool(errors), bool(broken), bool(legalized), bool(finding.unknown))
     curable = all(remark.rule.id == "ORT-FEATURE-LEVEL" for remark in errors)
-    minimum = _minimum(finding, target) if curable else None
+    minimum = _minimum(descriptors, target) if curable else None
     errors += map(_remark, broken)
     hints = dict.fromkeys(remark.rule.hint for remark in errors)
     fix = "; ".join(_ways(outcome, legalized, minimum, obstacle, hints))
     others = [remark for remark in own if remark.severity != "error"]
-    return Verdict(finding, outcome, (*errors, *others), legalized, minimum, fix)
+    return Verdict(
+        finding, descriptors, outcome, (*errors, *others), legalized, minimum, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +197,9 @@ class Assessment:
 def _node_remarks(finding: Finding) -> Iterator[Remark]:
     if finding.problem:
         yield Remark(NODE_RULES["SPLIT-NODE-INVALID"], "error", finding.problem)
+    if finding.element_type == "STRING":
+        message = "InputTensor.DataType is STRING; DirectML has no strings"
+        yield Remark(NODE_RULES["SPLIT-NODE-TEXT"], "error", message)
     for warning in finding.warnings:
         yield Remark(NODE_RULES["SPLIT-NODE-SURPRISE"], "warning", warning)
     if finding.unknown:
@@ -217,12 +231,14 @@ def _outcome(errors: bool, broken: bool, legalized: bool, unknown: bool) -> Outc
     return Outcome.UNKNOWN if unknown else Outcome.OK
 
 
-def _minimum(finding: Finding, target: Target) -> Requirement | None:
-    levels = [_minimum_level(desc) for desc in finding.descriptors]
+def _minimum(
+    descriptors: Sequence[SplitOperatorDesc], target: Target
+) -> Requirement | None:
+    levels = [_minimum_level(desc) for desc in descriptors]
     if target.via == "ort":
         levels.append(ort_provider.MINIMUM_LEVEL)
     known = [level for level in levels if level is not None]
-    if not finding.descriptors or len(known) < len(levels):
+    if not descriptors or len(known) < len(levels):
         return None
     return requirement(max(known))
 

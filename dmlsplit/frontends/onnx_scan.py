@@ -197,6 +197,8 @@ class _Walk:
                 found.problem,
                 found.unknown,
                 warnings,
+                found.element_type,
+                found.pieces,
             )
         )
         return found.outputs

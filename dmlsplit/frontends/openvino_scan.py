@@ -142,6 +142,7 @@ def _finding(node: _Node, file: str, place: str) -> Finding:
         blank,
         descriptors=() if desc is None else (desc,),
         warnings=tuple(_warnings(node, lowering)),
+        pieces=lowering.sizes,
     )
 
 

@@ -43,7 +43,7 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "index": finding.index,
         "operator": finding.operator,
         "verdict": str(verdict.outcome),
-        "descriptors": [_descriptor(desc) for desc in finding.descriptors],
+        "descriptors": [_descriptor(desc) for desc in verdict.descriptors],
         "legalized": [_descriptor(desc) for desc in verdict.legalized],
         "minimum": requirement_record(verdict.minimum),
         "fix": verdict.fix,

@@ -42,7 +42,7 @@ def _block(verdict: Verdict, paint: Paint) -> Iterator[str]:
     place = f"{printable(finding.file)}:{address(finding)}"
     said = _wrapped(f"{place}: {finding.operator}: {verdict.outcome}", "")
     yield said.removesuffix(verdict.outcome) + paint(verdict.outcome, verdict.outcome)
-    for desc in finding.descriptors:
+    for desc in verdict.descriptors:
         yield _wrapped(str(desc), "  ")
     for remark, count in grouped(verdict.remarks):
         yield _wrapped(f"{place}: {_said(remark, count)}", "  ")
