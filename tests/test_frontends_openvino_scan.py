@@ -196,7 +196,7 @@ def test_a_dynamic_model_that_openvino_saved(tmp_path: Path) -> None:
     unknown = {finding.unknown for finding in scan(tmp_path / "dynamic.xml")}
     assert unknown == {
         "dimension 0 of the data is dynamic",
-        "split_lengths is dynamic: it is computed by Parameter",
+        "split_lengths is dynamic: it is computed by 'Parameter'",
         "the rank of the data is dynamic",
     }
 
@@ -297,8 +297,9 @@ def test_loops_are_searched_and_ids_start_again(scanned: Scan) -> None:
         ({"lengths": const(2, "3", 0, 24)}, (2, 4), "makes 3 pieces; the layer has 2 outputs"),
         ({"lengths": const(2, "2", 8, 8, "f32")}, (2, 4), "type 'f32'"),
         ({"dims": None, "parameter": 'shape="" element_type="f32"'}, (2, 4), "data is a scalar"),
-        ({"precision": "STRING"}, (2, 4), "STRING, whose elements DirectML cannot carry"),
+        ({"precision": "STRING"}, (2, 4), "'STRING', whose elements DirectML cannot carry"),
         ({"precision": "NF4"}, (2, 4), "NF4"),
+        ({"precision": "A&#10;B"}, (2, 4), r"A\nB"),
         ({"edges": EDGES[:2]}, (2, 4), "no edge leads to its input split_lengths"),
         ({"edges": [*EDGES[:2], edge((8, 0), (3, 2))]}, (2, 4), "no edge leads"),
         # Ranges that do not fit the file.
@@ -338,7 +339,7 @@ def test_a_claim_of_many_lengths_is_refused_before_it_is_read(scanned: Scan) -> 
         ({"dims": (-1, 2)}, "dimension 0 of the data is dynamic"),
         ({"dims": None, "parameter": 'shape="..." element_type="f32"'}, "the rank of the data"),
         ({"split_version": "extension"}, "operation set is 'extension'"),
-        ({"axis": layer(1, "ShapeOf", outputs=port(0, None))}, "axis is dynamic: .* by ShapeOf"),
+        ({"axis": layer(1, "ShapeOf", outputs=port(0, None))}, "axis is dynamic: .* by 'ShapeOf'"),
     ],
 )
 def test_splits_that_cannot_be_known(scanned: Scan, changes: dict[str, Any], unknown: str) -> None:
@@ -360,7 +361,7 @@ def test_lengths_computed_at_run_time_are_read_off_static_outputs(scanned: Scan)
     (found,) = scanned(variadic(lengths=lengths), weights())
     assert [t.sizes for t in found.descriptors[0].output_tensors] == [(2, 2), (4, 2)]
     (found,) = scanned(variadic(lengths=lengths, outputs=((-1, 2), (4, 2))), weights())
-    assert found.unknown == "split_lengths is dynamic: it is computed by ShapeOf"
+    assert found.unknown == "split_lengths is dynamic: it is computed by 'ShapeOf'"
 
 
 def test_missing_weights_are_said(scanned: Scan) -> None:
@@ -390,7 +391,7 @@ def test_outputs_that_are_declared_otherwise_are_pointed_out(scanned: Scan) -> N
 def test_edges_in_a_circle_do_no_harm(scanned: Scan) -> None:
     circle = [edge((0, 0), (3, 0)), edge((3, 3), (3, 1)), edge((3, 4), (3, 2))]
     (found,) = scanned(variadic(edges=circle), weights())
-    assert found.unknown == "axis is dynamic: it is computed by VariadicSplit"
+    assert found.unknown == "axis is dynamic: it is computed by 'VariadicSplit'"
 
 
 @pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30, "1048577"])

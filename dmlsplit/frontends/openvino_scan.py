@@ -77,7 +77,7 @@ class _Node:
         if layer is None:
             raise InvalidArgumentError(f"{self.operator}: no edge leads to its input {name}")
         if layer.type != "Const":
-            raise _UnknownError(f"{name} is dynamic: it is computed by {layer.type[:40]}")
+            raise _UnknownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
         try:
             return layer, constant_shape(layer)
         except InvalidArgumentError as error:
@@ -170,7 +170,8 @@ def _data_type(node: _Node) -> TensorDataType:
         raise _UnknownError("the data type is not in the file")
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(
-            f"{node.operator}: data has type {precision[:20]}, whose elements DirectML cannot carry"
+            f"{node.operator}: data has type {precision[:20]!r}, whose elements DirectML "
+            "cannot carry"
         )
     return _CARRIERS[precision.upper()]
 
