@@ -7,6 +7,7 @@ read. Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from dmlsplit.arguments import (
     add_completion,
-    add_devices,
     add_explain,
     add_validate,
     integers,
@@ -26,6 +26,7 @@ from dmlsplit.arguments import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dmlsplit.explain import Explanation
     from dmlsplit.frontends import Finding
     from dmlsplit.verdicts import Assessment
 
@@ -72,7 +73,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_explain(commands).set_defaults(command=explain)
     _add_levels(commands)
     _add_run(commands)
-    add_devices(commands).set_defaults(command=devices)
     add_completion(commands).set_defaults(command=completion)
     return parser
 
@@ -140,6 +140,51 @@ def _findings(
     return scan.findings, scan.unreadable
 
 
+def explain(arguments: argparse.Namespace) -> int:
+    """Show how splits are carried out."""
+    from dmlsplit.cards import find_card
+    from dmlsplit.explain import explain as explain_split
+    from dmlsplit.explain import explanation_record
+    from dmlsplit.report.explanation import explanation_text
+    from dmlsplit.report.lines import location
+    from dmlsplit.sources import ENDINGS
+    from dmlsplit.targets import resolve_target
+    from dmlsplit.verdicts import Outcome, assess
+
+    card = find_card(arguments.card or "H200")
+    findings, unreadable = _findings(arguments, ENDINGS)
+    assessment = assess(findings, resolve_target(), unreadable, {Outcome.REFUSED})
+    explained = []
+    for verdict in assessment.verdicts:
+        place = location(verdict.finding)
+        if assessment.fails(verdict) or verdict.outcome is Outcome.UNKNOWN:
+            said = "; ".join(f"{r.rule.id} {r.message}" for r in verdict.remarks)
+            _tell(f"{place}: {verdict.outcome}: {said}")
+        else:
+            used = verdict.legalized or verdict.descriptors
+            explained += [explain_split(place, desc, card) for desc in used]
+    if arguments.format == "json":
+        _show(
+            json.dumps({"schema": 1, "splits": list(map(explanation_record, explained))}, indent=2)
+        )
+    else:
+        _show("\n\n".join(map(explanation_text, explained)))
+    if arguments.svg is not None:
+        _draw(Path(arguments.svg), explained)
+    return assessment.status
+
+
+def _draw(path: Path, explained: Sequence[Explanation]) -> None:
+    from dmlsplit.errors import InvalidArgumentError
+    from dmlsplit.picture import svg_picture
+
+    if len(explained) != 1:
+        raise InvalidArgumentError(
+            f"--svg draws one split; there are {len(explained)}. Name one by flags"
+        )
+    _write(path, svg_picture(explained[0].geometry, str(explained[0].desc)))
+
+
 def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
     """Write the rewritten model; what was done goes to standard error."""
     from dmlsplit.errors import InvalidArgumentError, UnsupportedError
@@ -185,7 +230,8 @@ def _show(text: str) -> None:
     """Print a result; a reader that goes early does not change the exit status."""
     if not text:
         return
-    sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         print(text, flush=True)
     except BrokenPipeError:

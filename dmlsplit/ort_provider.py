@@ -92,11 +92,10 @@ def violations(finding: Finding, level: FeatureLevel) -> Iterator[Violation]:
     if finding.element_type and finding.element_type not in ELEMENT_TYPES:
         allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
         yield _broken("ORT-DATA-TYPE", "InputTensor", "DataType", finding.element_type, allowed)
-    for desc in finding.descriptors[:1]:
-        count = desc.input_tensor.dimension_count
-        if count > MOST_DIMENSIONS:
-            allowed = f"at most {MOST_DIMENSIONS}"
-            yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
+    count = len(finding.shape)
+    if count > MOST_DIMENSIONS:
+        allowed = f"at most {MOST_DIMENSIONS}"
+        yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
     if any(finding.pieces):
         for index, size in enumerate(finding.pieces):
             if size == 0:

@@ -210,6 +210,7 @@ class _Plan:
     sizes: tuple[int, ...]  # of all pieces
     piece_shapes: tuple[tuple[int, ...], ...]  # what the model sees
     sequence: bool
+    name: str
 
 
 def _plan(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> _Plan:
@@ -222,27 +223,27 @@ def _plan(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> _Pla
     """
     finding = verdict.finding
     _check_curable(verdict, opset)
-    (desc,) = finding.descriptors
-    sizes = desc.input_tensor.sizes
+    sizes, axis = finding.shape, finding.axis
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     sequence = node.op_type == "SplitToSequence"
     has_split = len(node.input) > 1 and bool(node.input[1])
     squeezed = sequence and not has_split and not attributes.get("keepdims", 1)
-    before, behind = sizes[: desc.axis], sizes[desc.axis + 1 :]
+    before, behind = sizes[:axis], sizes[axis + 1 :]
     support = capability_table()[target.level].input_tensor
     least, most = support.minimum_dimensions, support.maximum_dimensions
     if target.via == "ort":
         least, most = 1, MOST_DIMENSIONS
     reshaped = not least <= len(sizes) <= most
     return _Plan(
-        (1, prod(before), sizes[desc.axis], prod(behind)) if reshaped else sizes,
-        2 if reshaped else desc.axis,
+        (1, prod(before), sizes[axis], prod(behind)) if reshaped else sizes,
+        2 if reshaped else axis,
         reshaped,
-        _cast(desc.input_tensor.data_type, support.data_types),
+        _cast(finding.descriptors[0].input_tensor.data_type, support.data_types),
         onnx.TensorProto.DataType.Value(finding.element_type),
         finding.pieces,
         tuple((*before, *([] if squeezed else [n]), *behind) for n in finding.pieces),
         sequence,
+        node.name,
     )
 
 
@@ -302,11 +303,11 @@ def _split(
     sizes = [plan.sizes[at] for at in parts]
     outputs = list(parts.values())
     if opset < 13:
-        yield helper.make_node("Split", [source], outputs, axis=plan.axis, split=sizes)
+        yield helper.make_node("Split", [source], outputs, plan.name, axis=plan.axis, split=sizes)
         return
     given = names.new("sizes")
     yield _constant(np.array(sizes, np.int64), given)
-    yield helper.make_node("Split", [source, given], outputs, axis=plan.axis)
+    yield helper.make_node("Split", [source, given], outputs, plan.name, axis=plan.axis)
 
 
 def _restored(

@@ -129,7 +129,7 @@ def one_line(error: Exception, file: str = "") -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     text = " ".join(str(error).split()) or type(error).__name__
-    return text.removeprefix(file).lstrip(": ") if file else text
+    return text.removeprefix(repr(file)).removeprefix(file).lstrip(": ") if file else text
 
 
 def _size(file: str) -> int:
@@ -144,7 +144,9 @@ def _files(target: str, endings: Sequence[str]) -> Iterator[str]:
     if path.is_dir():
         yield from _found(target, _models_in(target, endings))
     elif glob.has_magic(target) and not path.exists():
-        matches = (name for name in glob.glob(target, recursive=True) if not Path(name).is_dir())
+        # Path.glob takes no absolute pattern.
+        names = glob.iglob(target, recursive=True)  # noqa: PTH207
+        matches = (name for name in names if not Path(name).is_dir())
         yield from _found(target, matches)
     else:
         yield target

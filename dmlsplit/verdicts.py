@@ -151,8 +151,7 @@ def judge(finding: Finding, target: Target) -> Verdict:
     hints = dict.fromkeys(remark.rule.hint for remark in errors)
     fix = "; ".join(_ways(outcome, legalized, minimum, obstacle, hints))
     others = [remark for remark in own if remark.severity != "error"]
-    return Verdict(
-        finding, descriptors, outcome, (*errors, *others), legalized, minimum, fix)
+    return Verdict(finding, descriptors, outcome, (*errors, *others), legalized, minimum, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +230,7 @@ def _outcome(errors: bool, broken: bool, legalized: bool, unknown: bool) -> Outc
     return Outcome.UNKNOWN if unknown else Outcome.OK
 
 
-def _minimum(
-    descriptors: Sequence[SplitOperatorDesc], target: Target
-) -> Requirement | None:
+def _minimum(descriptors: Sequence[SplitOperatorDesc], target: Target) -> Requirement | None:
     levels = [_minimum_level(desc) for desc in descriptors]
     if target.via == "ort":
         levels.append(ort_provider.MINIMUM_LEVEL)

@@ -40,6 +40,10 @@ class Finding:
         What is legal but will surprise.
     element_type : str
         The element type by its name in the file, such as ``BFLOAT16``; empty if unknown.
+    shape : tuple of int
+        Of the input, as the file has it; empty if unknown.
+    axis : int
+        The axis in `shape`, counted from the front; -1 if unknown.
     pieces : tuple of int
         Sizes of all pieces along the axis, the empty ones included; empty if unknown.
     """
@@ -54,4 +58,6 @@ class Finding:
     unknown: str = ""
     warnings: tuple[str, ...] = ()
     element_type: str = ""
+    shape: tuple[int, ...] = ()
+    axis: int = -1
     pieces: tuple[int, ...] = ()

@@ -35,6 +35,8 @@ class Described:
     unknown: str = ""
     warnings: tuple[str, ...] = ()
     element_type: str = ""
+    shape: tuple[int, ...] = ()
+    axis: int = -1
     pieces: tuple[int, ...] = ()
 
 
@@ -125,7 +127,15 @@ def _lowered(
     if lowering.carrier is None:
         found += ("DirectML has no strings; they are split on the host",)
     descriptors = () if lowering.descriptor is None else (lowering.descriptor,)
-    return Described(name, outputs, descriptors, warnings=found, pieces=lowering.sizes)
+    return Described(
+        name,
+        outputs,
+        descriptors,
+        warnings=found,
+        shape=numbers,
+        axis=axis,
+        pieces=lowering.sizes,
+    )
 
 
 def _arguments(

@@ -198,6 +198,8 @@ class _Walk:
                 found.unknown,
                 warnings,
                 found.element_type,
+                found.shape,
+                found.axis,
                 found.pieces,
             )
         )

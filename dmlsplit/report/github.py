@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlsplit.report.lines import address, grouped, headline, printable, sentence
+from dmlsplit.report.lines import grouped, headline, location, printable, sentence
 from dmlsplit.verdicts import Assessment, Outcome, Verdict
 
 
@@ -17,7 +17,7 @@ def github_report(assessment: Assessment) -> str:
             continue
         kind = _level(verdict, assessment)
         said = [f"{r.rule.id}: {sentence(r, n)}" for r, n in grouped(verdict.remarks)]
-        place = f"{printable(verdict.finding.file)}:{address(verdict.finding)}"
+        place = location(verdict.finding)
         body = [f"{place}: {headline(verdict, assessment)}", *said]
         body += [f"Fix: {verdict.fix}"] if verdict.fix else []
         title = f"dmlsplit: {verdict.outcome}"

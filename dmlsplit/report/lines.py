@@ -22,6 +22,11 @@ def address(finding: Finding) -> str:
     return printable(f"{finding.place}/{name}" if finding.place else name)
 
 
+def location(finding: Finding) -> str:
+    """Return file and address of a split."""
+    return f"{printable(finding.file)}:{address(finding)}"
+
+
 def grouped(remarks: tuple[Remark, ...]) -> list[tuple[Remark, int]]:
     """Return remarks that say the same of several tensors once, with how many they are."""
     counts: Counter[tuple[Any, ...]] = Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator
 
-from dmlsplit.report.lines import address, grouped, printable
+from dmlsplit.report.lines import grouped, location, printable
 from dmlsplit.verdicts import Assessment, Outcome, Remark, Verdict
 
 WIDTH = 80
@@ -39,17 +39,17 @@ def text_report(assessment: Assessment, paint: Paint = plain) -> str:
 
 def _block(verdict: Verdict, paint: Paint) -> Iterator[str]:
     finding = verdict.finding
-    place = f"{printable(finding.file)}:{address(finding)}"
-    said = _wrapped(f"{place}: {finding.operator}: {verdict.outcome}", "")
+    place = location(finding)
+    said = wrapped(f"{place}: {finding.operator}: {verdict.outcome}", "")
     yield said.removesuffix(verdict.outcome) + paint(verdict.outcome, verdict.outcome)
     for desc in verdict.descriptors:
-        yield _wrapped(str(desc), "  ")
+        yield wrapped(str(desc), "  ")
     for remark, count in grouped(verdict.remarks):
-        yield _wrapped(f"{place}: {_said(remark, count)}", "  ")
+        yield wrapped(f"{place}: {_said(remark, count)}", "  ")
     if verdict.minimum is not None:
-        yield _wrapped(f"accepted from {verdict.minimum}", "  ")
+        yield wrapped(f"accepted from {verdict.minimum}", "  ")
     if verdict.fix:
-        yield _wrapped(f"fix: {verdict.fix}", "  ")
+        yield wrapped(f"fix: {verdict.fix}", "  ")
 
 
 def _said(remark: Remark, count: int) -> str:
@@ -61,7 +61,8 @@ def _said(remark: Remark, count: int) -> str:
     return f"{remark.rule.id} {field}: {what}{others}"
 
 
-def _wrapped(text: str, indent: str) -> str:
+def wrapped(text: str, indent: str) -> str:
+    """Return text in lines of at most `WIDTH` columns, the second and later ones indented."""
     lines = textwrap.wrap(
         text,
         WIDTH,
@@ -84,14 +85,14 @@ def _summary(assessment: Assessment, paint: Paint) -> Iterator[str]:
     total = len(assessment.verdicts)
     files = len({verdict.finding.file for verdict in assessment.verdicts})
     found = f"{_count(total, 'split')} in {_count(files, 'file')}" if total else "no splits"
-    yield _wrapped(f"{found} at {assessment.target}: {counts or 'nothing to judge'}", "")
+    yield wrapped(f"{found} at {assessment.target}: {counts or 'nothing to judge'}", "")
     if assessment.unreadable:
         yield f"{_count(len(assessment.unreadable), 'file')} could not be read"
 
 
 def _row(verdict: Verdict, paint: Paint) -> str:
     finding, least = verdict.finding, verdict.minimum
-    name = _shortened(f"{printable(finding.file)}:{address(finding)}", _NAME_WIDTH)
+    name = _shortened(location(finding), _NAME_WIDTH)
     outcome = paint(f"{verdict.outcome:<19}", verdict.outcome)
     level, directml = (str(least.level), least.directml) if least else ("-", "-")
     windows = str(least.windows.build) if least and least.windows else "-"

@@ -1,0 +1,61 @@
+"""Explanations as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dmlsplit.explain import Explanation
+from dmlsplit.geometry import StridedCopy
+from dmlsplit.report.lines import printable
+from dmlsplit.report.text import wrapped
+
+# Longer lists of outputs are cut short.
+_SHOWN = 8
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """Return an explanation as text of at most 80 columns."""
+    lines = [f"{printable(explanation.place)}: {explanation.desc}"]
+    lines += [f"  {line}" for line in _geometry(explanation)]
+    lines += [f"  {line}" for line in _cost(explanation)]
+    return "\n".join(wrapped(line.strip(), "  " if line[0] == " " else "") for line in lines)
+
+
+def _geometry(explanation: Explanation) -> Iterator[str]:
+    geometry = explanation.geometry
+    rows = geometry.row_split
+    if rows is None:
+        yield "geometry: strided; each output is a loop nest over runs of bytes"
+        for index, piece in enumerate(geometry.pieces[:_SHOWN]):
+            yield f"output {index}: {_loops(piece)}"
+    else:
+        yield f"geometry: {rows.rows} x {rows.pitch} bytes, each row cut at the same columns"
+        for index, start in enumerate(rows.offsets[:_SHOWN]):
+            last = start + rows.widths[index] - 1
+            yield f"output {index}: bytes {start} to {last} of every row"
+    if len(geometry.pieces) > _SHOWN:
+        yield f"... and {len(geometry.pieces) - _SHOWN} outputs more"
+
+
+def _loops(piece: StridedCopy) -> str:
+    steps = zip(piece.shape, piece.source_strides, piece.target_strides, strict=True)
+    nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in steps)
+    start = f"{piece.run_bytes} bytes from byte {piece.source_offset} on"
+    return f"{start}, {nest}" if nest else start
+
+
+def _cost(explanation: Explanation) -> Iterator[str]:
+    total = explanation.geometry.total_bytes
+    card = explanation.card
+    yield f"bytes: {total} read, {total} written"
+    yield (
+        f"time: at least {_duration(explanation.seconds)} on {card.name} "
+        f"({card.bandwidth / 1e9:.0f} GB/s), without the launch"
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
