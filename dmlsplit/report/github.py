@@ -23,7 +23,7 @@ def github_report(assessment: Assessment) -> str:
         title = f"dmlsplit: {verdict.outcome}"
         lines.append(_command(kind, title, verdict.finding.file, "\n".join(body)))
     for file, message in assessment.unreadable:
-        lines.append(_command("error", "dmlsplit: unreadable", file, message))
+        lines.append(_command("error", "dmlsplit: unreadable", file, printable(message)))
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from dmlsplit.frontends import Finding
-from dmlsplit.verdicts import Assessment, Remark, Verdict
+from dmlsplit.verdicts import Assessment, Outcome, Remark, Verdict
 
 
 def printable(text: str) -> str:
@@ -47,4 +47,7 @@ def sentence(remark: Remark, count: int) -> str:
 
 def headline(verdict: Verdict, assessment: Assessment) -> str:
     """Return the verdict in one line, without the place."""
-    return f"{verdict.finding.operator} {verdict.outcome} at {assessment.target}"
+    operator, target = verdict.finding.operator, assessment.target
+    if verdict.outcome is Outcome.LEGALIZED and assessment.fails(verdict):
+        return f"{operator} refused as it is, ok after legalizing, at {target}"
+    return f"{operator} {verdict.outcome} at {target}"

@@ -83,7 +83,7 @@ def _result(
 
 
 def _physical(file: str) -> dict[str, Any]:
-    path = quote(file.replace("\\", "/").removeprefix("./"), errors="surrogateescape")
+    path = quote(file.replace("\\", "/").removeprefix("./"), errors="backslashreplace")
     uri = f"file://{path}" if path.startswith("/") else path
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}}
 
