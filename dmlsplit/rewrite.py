@@ -209,8 +209,14 @@ class _Plan:
     element_type: int
     sizes: tuple[int, ...]  # of all pieces
     piece_shapes: tuple[tuple[int, ...], ...]  # what the model sees
+    squeezed: bool
     sequence: bool
     name: str
+
+    @property
+    def restores_shape(self) -> bool:
+        """Whether Split's pieces do not have the shapes that the model expects."""
+        return self.reshaped or self.squeezed
 
 
 def _plan(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> _Plan:
@@ -242,6 +248,7 @@ def _plan(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> _Pla
         onnx.TensorProto.DataType.Value(finding.element_type),
         finding.pieces,
         tuple((*before, *([] if squeezed else [n]), *behind) for n in finding.pieces),
+        squeezed,
         sequence,
         node.name,
     )
@@ -285,7 +292,12 @@ def _nodes(node: NodeProto, plan: _Plan, names: _Names, opset: int) -> Iterator[
         yield helper.make_node("Cast", [given], [source], to=plan.cast)
     count = len(plan.sizes)
     targets = [names.new("piece") for _ in range(count)] if plan.sequence else list(node.output)
-    solid = {at: names.new("part") for at, shape in enumerate(plan.piece_shapes) if 0 not in shape}
+    direct = not plan.cast and not plan.restores_shape
+    solid = {
+        at: (direct and targets[at]) or names.new("part")
+        for at, shape in enumerate(plan.piece_shapes)
+        if 0 not in shape
+    }
     yield from _split(source, solid, plan, names, opset)
     for at, target in enumerate(targets):
         if target and at in solid:
@@ -314,10 +326,12 @@ def _restored(
     part: str, target: str, shape: tuple[int, ...], plan: _Plan, names: _Names
 ) -> Iterator[NodeProto]:
     """Yield what turns a part into the piece that the model expects."""
-    narrow = names.new("narrow") if plan.cast else part
     if plan.cast:
+        narrow = names.new("narrow") if plan.restores_shape else target
         yield helper.make_node("Cast", [part], [narrow], to=plan.element_type)
-    yield from _reshape(narrow, target, shape, names)
+        part = narrow
+    if plan.restores_shape:
+        yield from _reshape(part, target, shape, names)
 
 
 def _reshape(
