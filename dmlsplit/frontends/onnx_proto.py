@@ -7,67 +7,81 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dmlsplit.frontends.protobuf_wire import Span
+from dmlsplit.frontends.protobuf_wire import I32, I64, LEN, VARINT, Span
 
-FIELDS: dict[str, dict[str, int]] = {
-    "ModelProto": {"ir_version": 1, "graph": 7, "opset_import": 8, "functions": 25},
-    "OperatorSetIdProto": {"domain": 1, "version": 2},
+# How the values of a field are written; a repeated number may be packed or not.
+_NUMBER, _BYTES, _NUMBERS, _FLOATS, _DOUBLES = (
+    (VARINT,),
+    (LEN,),
+    (VARINT, LEN),
+    (I32, LEN),
+    (I64, LEN),
+)
+
+FIELDS: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
+    "ModelProto": {
+        "ir_version": (1, _NUMBER),
+        "graph": (7, _BYTES),
+        "opset_import": (8, _BYTES),
+        "functions": (25, _BYTES),
+    },
+    "OperatorSetIdProto": {"domain": (1, _BYTES), "version": (2, _NUMBER)},
     "GraphProto": {
-        "node": 1,
-        "name": 2,
-        "initializer": 5,
-        "input": 11,
-        "output": 12,
-        "value_info": 13,
+        "node": (1, _BYTES),
+        "name": (2, _BYTES),
+        "initializer": (5, _BYTES),
+        "input": (11, _BYTES),
+        "output": (12, _BYTES),
+        "value_info": (13, _BYTES),
     },
     "NodeProto": {
-        "input": 1,
-        "output": 2,
-        "name": 3,
-        "op_type": 4,
-        "attribute": 5,
-        "domain": 7,
-        "overload": 8,
+        "input": (1, _BYTES),
+        "output": (2, _BYTES),
+        "name": (3, _BYTES),
+        "op_type": (4, _BYTES),
+        "attribute": (5, _BYTES),
+        "domain": (7, _BYTES),
+        "overload": (8, _BYTES),
     },
     "AttributeProto": {
-        "name": 1,
-        "i": 3,
-        "t": 5,
-        "g": 6,
-        "ints": 8,
-        "graphs": 11,
-        "type": 20,
-        "ref_attr_name": 21,
+        "name": (1, _BYTES),
+        "i": (3, _NUMBER),
+        "t": (5, _BYTES),
+        "g": (6, _BYTES),
+        "ints": (8, _NUMBERS),
+        "graphs": (11, _BYTES),
+        "type": (20, _NUMBER),
+        "ref_attr_name": (21, _BYTES),
     },
     "TensorProto": {
-        "dims": 1,
-        "data_type": 2,
-        "float_data": 4,
-        "int32_data": 5,
-        "int64_data": 7,
-        "name": 8,
-        "raw_data": 9,
-        "double_data": 10,
-        "external_data": 13,
-        "data_location": 14,
+        "dims": (1, _NUMBERS),
+        "data_type": (2, _NUMBER),
+        "float_data": (4, _FLOATS),
+        "int32_data": (5, _NUMBERS),
+        "int64_data": (7, _NUMBERS),
+        "name": (8, _BYTES),
+        "raw_data": (9, _BYTES),
+        "double_data": (10, _DOUBLES),
+        "external_data": (13, _BYTES),
+        "data_location": (14, _NUMBER),
     },
-    "StringStringEntryProto": {"key": 1, "value": 2},
-    "ValueInfoProto": {"name": 1, "type": 2},
-    "TypeProto": {"tensor_type": 1},
-    "TypeProto.Tensor": {"elem_type": 1, "shape": 2},
-    "TensorShapeProto": {"dim": 1},
-    "TensorShapeProto.Dimension": {"dim_value": 1, "dim_param": 2},
+    "StringStringEntryProto": {"key": (1, _BYTES), "value": (2, _BYTES)},
+    "ValueInfoProto": {"name": (1, _BYTES), "type": (2, _BYTES)},
+    "TypeProto": {"tensor_type": (1, _BYTES)},
+    "TypeProto.Tensor": {"elem_type": (1, _NUMBER), "shape": (2, _BYTES)},
+    "TensorShapeProto": {"dim": (1, _BYTES)},
+    "TensorShapeProto.Dimension": {"dim_value": (1, _NUMBER), "dim_param": (2, _BYTES)},
     "FunctionProto": {
-        "name": 1,
-        "input": 4,
-        "output": 5,
-        "attribute": 6,
-        "node": 7,
-        "opset_import": 9,
-        "domain": 10,
-        "attribute_proto": 11,
-        "value_info": 12,
-        "overload": 13,
+        "name": (1, _BYTES),
+        "input": (4, _BYTES),
+        "output": (5, _BYTES),
+        "attribute": (6, _BYTES),
+        "node": (7, _BYTES),
+        "opset_import": (9, _BYTES),
+        "domain": (10, _BYTES),
+        "attribute_proto": (11, _BYTES),
+        "value_info": (12, _BYTES),
+        "overload": (13, _BYTES),
     },
 }
 
@@ -147,10 +161,9 @@ class Node:
 
 @dataclass(slots=True)
 class Graph:
-    """The main graph or a nested body; nodes are read one by one when they are walked."""
+    """The main graph or a nested body; all but its nodes."""
 
     name: str = ""
-    nodes: list[Span] = field(default_factory=list)
     initializers: list[Tensor] = field(default_factory=list)
     inputs: list[Declared] = field(default_factory=list)
     declared: list[Declared] = field(default_factory=list)
@@ -158,14 +171,14 @@ class Graph:
 
 @dataclass(slots=True)
 class Function:
-    """A model function."""
+    """A model function: all but its nodes."""
 
+    span: Span
     name: str = ""
     domain: str = ""
     overload: str = ""
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
-    nodes: list[Span] = field(default_factory=list)
     opsets: dict[str, int] = field(default_factory=dict)
     defaults: dict[str, Attribute] = field(default_factory=dict)
     declared: list[Declared] = field(default_factory=list)

@@ -25,25 +25,21 @@ from dmlsplit.frontends.onnx_proto import (
     Node,
     Shape,
     Tensor,
+    shown_name,
 )
-from dmlsplit.frontends.protobuf_wire import LEN, VARINT, Span, Wire, WireError, signed
+from dmlsplit.frontends.protobuf_wire import VARINT, Field, Span, Wire, WireError, field_key, signed
 
 MAXIMUM_NAME_BYTES = 16_384
 MAXIMUM_VALUES = 65_536
 
 _NAMES = {
-    message: {number: name for name, number in numbers.items()}
-    for message, numbers in FIELDS.items()
+    message: {
+        field_key(number, wire_type): name
+        for name, (number, wire_types) in fields.items()
+        for wire_type in wire_types
+    }
+    for message, fields in FIELDS.items()
 }
-
-
-class _Part(NamedTuple):
-    """A field with its name in the message, as text where it is one."""
-
-    name: str
-    wire_type: int
-    value: int
-    span: Span
 
 
 class Reader:
@@ -68,52 +64,53 @@ class Reader:
         graphs, functions = [], []
         opsets: dict[str, int] = {}
         ir_version = 0
-        for part in self._parts("ModelProto", Span(0, len(self._wire.data))):
-            if part.name == "graph" and part.wire_type == LEN:
-                graphs.append(part.span)
-            elif part.name == "opset_import" and part.wire_type == LEN:
-                opsets.update([self._opset(part.span)])
-            elif part.name == "functions" and part.wire_type == LEN:
-                functions.append(part.span)
-            elif part.name == "ir_version" and part.wire_type == VARINT:
-                ir_version = part.value
+        for name, _, value, inside in self._fields("ModelProto", Span(0, len(self._wire.data))):
+            match name:
+                case "graph":
+                    graphs.append(inside)
+                case "opset_import":
+                    opsets.update([self._opset(inside)])
+                case "functions":
+                    functions.append(self._function(inside))
+                case "ir_version":
+                    ir_version = value
         if len(graphs) != 1:
             raise WireError(f"it has {len(graphs)} graphs; a model has 1")
-        return Model(ir_version, graphs[0], opsets, [self._function(span) for span in functions])
+        return Model(ir_version, graphs[0], opsets, functions)
 
     def graph(self, span: Span) -> Graph:
-        """Read a graph up to its nodes."""
+        """Read a graph but for its nodes."""
         graph = Graph()
-        for part in self._parts("GraphProto", span):
-            if part.wire_type != LEN:
-                continue
-            if part.name == "node":
-                graph.nodes.append(part.span)
-            elif part.name == "name":
-                graph.name = self._text(part.span)
-            elif part.name == "initializer":
-                graph.initializers.append(self.tensor(part.span))
-            elif part.name == "input":
-                graph.inputs.append(self._declared(part.span))
-            else:
-                graph.declared.append(self._declared(part.span))
+        for name, _, _, inside in self._fields("GraphProto", span):
+            match name:
+                case "name":
+                    graph.name = self._text(inside)
+                case "initializer":
+                    graph.initializers.append(self._tensor(inside))
+                case "input":
+                    graph.inputs.append(self._declared(inside))
+                case "output" | "value_info":
+                    graph.declared.append(self._declared(inside))
         return graph
 
-    def node(self, span: Span) -> Node:
-        """Read a node with its attributes."""
+    def nodes(self, message: str, span: Span) -> Iterator[Node]:
+        """Read the nodes of a GraphProto or a FunctionProto, one by one."""
+        for name, _, _, inside in self._fields(message, span):
+            if name == "node":
+                yield self._node(inside)
+
+    def _node(self, span: Span) -> Node:
         text = {"name": "", "op_type": "", "domain": "", "overload": ""}
         names: dict[str, list[str]] = {"input": [], "output": []}
         attributes = {}
-        for part in self._parts("NodeProto", span):
-            if part.wire_type != LEN:
-                continue
-            if part.name == "attribute":
-                attribute = self._attribute(part.span)
+        for name, _, _, inside in self._fields("NodeProto", span):
+            if name == "attribute":
+                attribute = self._attribute(inside)
                 attributes[attribute.name] = attribute
-            elif part.name in names:
-                names[part.name].append(self._text(part.span))
+            elif name in names:
+                names[name].append(self._text(inside))
             else:
-                text[part.name] = self._text(part.span)
+                text[name] = self._text(inside)
         return Node(
             text["name"],
             text["op_type"],
@@ -124,26 +121,27 @@ class Reader:
             attributes,
         )
 
-    def tensor(self, span: Span) -> Tensor:
-        """Read a tensor's name, type and shape, and where its values are."""
-        name, data_type, external, location = "", 0, False, ""
+    def _tensor(self, span: Span) -> Tensor:
+        tensor_name, data_type, external, location = "", 0, False, ""
         dims: list[int] = []
-        for part in self._parts("TensorProto", span):
-            if part.name == "dims":
-                dims += self._numbers(part, MAXIMUM_RANK)
-                if len(dims) > MAXIMUM_RANK:
-                    raise WireError(f"byte {span.start}: a tensor of rank above {MAXIMUM_RANK}")
-            elif part.name == "data_type" and part.wire_type == VARINT:
-                data_type = part.value
-            elif part.name == "name" and part.wire_type == LEN:
-                name = self._text(part.span)
-            elif part.name == "external_data" and part.wire_type == LEN:
-                key, value = self._entry(part.span)
-                location = value if key == "location" else location
-                external = True
-            elif part.name == "data_location" and part.wire_type == VARINT:
-                external = external or part.value == 1
-        return Tensor(name, data_type, tuple(dims), location if external else None, span)
+        for name, wire_type, value, inside in self._fields("TensorProto", span):
+            match name:
+                case "dims":
+                    dims += self._numbers(wire_type, value, inside, MAXIMUM_RANK)
+                    if len(dims) > MAXIMUM_RANK:
+                        raise WireError(f"byte {span.start}: a rank above {MAXIMUM_RANK}")
+                case "data_type":
+                    data_type = value
+                case "name":
+                    tensor_name = self._text(inside)
+                case "external_data":
+                    key, text = self._entry(inside)
+                    location = text if key == "location" else location
+                    external = True
+                case "data_location":
+                    external = external or value == 1
+        where = location if external else None
+        return Tensor(tensor_name, data_type, tuple(dims), where, span)
 
     def values(self, tensor: Tensor) -> np.ndarray:
         """Return the values of a small tensor of integers or floats.
@@ -153,162 +151,149 @@ class Reader:
         WireError
             If it is external, too large, of another type, or its bytes do not fill its shape.
         """
-        kind = _TYPES.get(tensor.data_type)
-        count = prod(tensor.shape) if min(tensor.shape, default=0) >= 0 else -1
+        name, kind = shown_name(tensor.name), _TYPES.get(tensor.data_type)
         if kind is None or tensor.location is not None:
-            raise WireError(f"tensor {tensor.name!r} cannot be read as numbers")
+            raise WireError(f"tensor {name!r} cannot be read as numbers")
+        count = prod(tensor.shape) if min(tensor.shape, default=0) >= 0 else -1
         if not 0 <= count <= MAXIMUM_VALUES:
             raise WireError(
-                f"tensor {tensor.name!r} has sizes {list(tensor.shape)}; at most "
-                f"{MAXIMUM_VALUES} values are read"
+                f"tensor {name!r} has sizes {list(tensor.shape)}; at most {MAXIMUM_VALUES} "
+                "values are read"
             )
-        found = self._stored(tensor, kind)
-        if found.size != count:
-            raise WireError(f"tensor {tensor.name!r} holds {found.size} of its {count} values")
-        return found.reshape(tensor.shape)
+        stored = self._stored(tensor, kind)
+        if len(stored) != count * np.dtype(kind.dtype).itemsize:
+            raise WireError(
+                f"tensor {name!r} holds {len(stored)} bytes, which are not its {count} values"
+            )
+        return np.frombuffer(stored, kind.dtype).reshape(tensor.shape)
 
-    def _stored(self, tensor: Tensor, kind: _Storage) -> np.ndarray:
-        dtype = np.dtype(kind.dtype)
+    def _stored(self, tensor: Tensor, kind: _Storage) -> bytes:
+        """Return a tensor's values as raw bytes, whichever field they lie in."""
+        most = MAXIMUM_VALUES * np.dtype(kind.dtype).itemsize
         numbers: list[int] = []
         chunks: list[bytes] = []
-        for part in self._parts("TensorProto", tensor.span):
-            if part.name == "raw_data" and part.wire_type == LEN:
-                raw = self._wire.copy(part.span, MAXIMUM_VALUES * dtype.itemsize)
-                if len(raw) % dtype.itemsize:
-                    raise WireError(f"tensor {tensor.name!r} holds {len(raw)} bytes")
-                return np.frombuffer(raw, dtype)
-            if part.name != kind.field:
+        for name, wire_type, value, inside in self._fields("TensorProto", tensor.span):
+            if name == "raw_data":
+                return self._wire.copy(inside, most)
+            if name != kind.field:
                 continue
-            if kind.field in ("float_data", "double_data"):
-                chunks.append(self._wire.copy(part.span, MAXIMUM_VALUES * dtype.itemsize))
+            if name in ("float_data", "double_data"):
+                chunks.append(self._wire.copy(inside, most))
             else:
-                numbers += self._numbers(part, MAXIMUM_VALUES)
-            if len(numbers) > MAXIMUM_VALUES or len(chunks) > MAXIMUM_VALUES:
-                raise WireError(f"tensor {tensor.name!r} holds more than its values")
-        if chunks:
-            joined = b"".join(chunks)
-            if len(joined) % dtype.itemsize:
-                raise WireError(f"tensor {tensor.name!r} holds {len(joined)} bytes")
-            return np.frombuffer(joined, dtype)
-        narrow = np.array(numbers, np.int64).astype(kind.stored)
-        return narrow.view(dtype)
+                numbers += self._numbers(wire_type, value, inside, MAXIMUM_VALUES)
+            if max(len(numbers), len(chunks)) > MAXIMUM_VALUES:
+                raise WireError(f"byte {tensor.span.start}: more than {MAXIMUM_VALUES} values")
+        return b"".join(chunks) or np.array(numbers, np.int64).astype(kind.stored).tobytes()
 
     def _attribute(self, span: Span) -> Attribute:
-        name, number, kind, reference = "", None, 0, ""
+        attribute_name, number, kind, reference = "", None, 0, ""
         numbers: list[int] = []
         tensor: Tensor | None = None
         graphs: list[Span] = []
-        for part in self._parts("AttributeProto", span):
-            if part.name == "name" and part.wire_type == LEN:
-                name = self._text(part.span)
-            elif part.name == "i" and part.wire_type == VARINT:
-                number = signed(part.value)
-            elif part.name == "ints":
-                numbers += self._numbers(part, MAXIMUM_VALUES)
-                if len(numbers) > MAXIMUM_VALUES:
-                    # A table, such as a tree ensemble's; no split has so many pieces.
-                    return Attribute(name, type=OVERSIZED)
-            elif part.name == "t" and part.wire_type == LEN:
-                tensor = self.tensor(part.span)
-            elif part.name in ("g", "graphs") and part.wire_type == LEN:
-                graphs.append(part.span)
-            elif part.name == "type" and part.wire_type == VARINT:
-                kind = part.value
-            elif part.name == "ref_attr_name" and part.wire_type == LEN:
-                reference = self._text(part.span)
+        for name, wire_type, value, inside in self._fields("AttributeProto", span):
+            match name:
+                case "name":
+                    attribute_name = self._text(inside)
+                case "i":
+                    number = signed(value)
+                case "ints":
+                    numbers += self._numbers(wire_type, value, inside, MAXIMUM_VALUES)
+                    if len(numbers) > MAXIMUM_VALUES:
+                        # A table, such as a tree ensemble's; no split has so many pieces.
+                        return Attribute(attribute_name, type=OVERSIZED)
+                case "t":
+                    tensor = self._tensor(inside)
+                case "g" | "graphs":
+                    graphs.append(inside)
+                case "type":
+                    kind = value
+                case "ref_attr_name":
+                    reference = self._text(inside)
         listed = tuple(numbers) if numbers else None
-        return Attribute(name, number, listed, tensor, tuple(graphs), kind, reference)
+        return Attribute(attribute_name, number, listed, tensor, tuple(graphs), kind, reference)
 
     def _function(self, span: Span) -> Function:
-        function = Function()
-        for part in self._parts("FunctionProto", span):
-            if part.wire_type != LEN:
-                continue
-            match part.name:
+        function = Function(span)
+        for name, _, _, inside in self._fields("FunctionProto", span):
+            match name:
                 case "name" | "domain" | "overload":
-                    setattr(function, part.name, self._text(part.span))
+                    setattr(function, name, self._text(inside))
                 case "input":
-                    function.inputs.append(self._text(part.span))
+                    function.inputs.append(self._text(inside))
                 case "output":
-                    function.outputs.append(self._text(part.span))
-                case "node":
-                    function.nodes.append(part.span)
+                    function.outputs.append(self._text(inside))
                 case "opset_import":
-                    function.opsets.update([self._opset(part.span)])
+                    function.opsets.update([self._opset(inside)])
                 case "attribute_proto":
-                    attribute = self._attribute(part.span)
+                    attribute = self._attribute(inside)
                     function.defaults[attribute.name] = attribute
                 case "value_info":
-                    function.declared.append(self._declared(part.span))
+                    function.declared.append(self._declared(inside))
         function.domain = _domain(function.domain)
         return function
 
     def _declared(self, span: Span) -> Declared:
-        name, data_type = "", 0
+        value_name, data_type = "", 0
         shape: Shape | None = None
-        for part in self._parts("ValueInfoProto", span):
-            if part.name == "name" and part.wire_type == LEN:
-                name = self._text(part.span)
-            elif part.name == "type" and part.wire_type == LEN:
-                for inner in self._parts("TypeProto", part.span):
-                    if inner.wire_type == LEN:
-                        data_type, shape = self._tensor_type(inner.span)
-        return Declared(name, data_type, shape)
+        for name, _, _, inside in self._fields("ValueInfoProto", span):
+            if name == "name":
+                value_name = self._text(inside)
+                continue
+            for _, _, _, tensor in self._fields("TypeProto", inside):
+                data_type, shape = self._tensor_type(tensor)
+        return Declared(value_name, data_type, shape)
 
     def _tensor_type(self, span: Span) -> tuple[int, Shape | None]:
         data_type = 0
-        shape: list[int | str] | None = None
-        for part in self._parts("TypeProto.Tensor", span):
-            if part.name == "elem_type" and part.wire_type == VARINT:
-                data_type = part.value
-            elif part.name == "shape" and part.wire_type == LEN:
-                shape = []
-                for dim in self._parts("TensorShapeProto", part.span):
-                    if len(shape) == MAXIMUM_RANK:
-                        raise WireError(f"byte {span.start}: a rank above {MAXIMUM_RANK}")
-                    shape.append(self._dimension(dim.span) if dim.wire_type == LEN else "?")
-        return data_type, None if shape is None else tuple(shape)
+        shape: Shape | None = None
+        for name, _, value, inside in self._fields("TypeProto.Tensor", span):
+            if name == "elem_type":
+                data_type = value
+            else:
+                shape = self._shape(inside)
+        return data_type, shape
+
+    def _shape(self, span: Span) -> Shape:
+        sizes: list[int | str] = []
+        for _, _, _, inside in self._fields("TensorShapeProto", span):
+            if len(sizes) == MAXIMUM_RANK:
+                raise WireError(f"byte {span.start}: a rank above {MAXIMUM_RANK}")
+            sizes.append(self._dimension(inside))
+        return tuple(sizes)
 
     def _dimension(self, span: Span) -> int | str:
         size: int | str = "?"
-        for part in self._parts("TensorShapeProto.Dimension", span):
-            if part.name == "dim_value" and part.wire_type == VARINT:
+        for name, _, value, inside in self._fields("TensorShapeProto.Dimension", span):
+            if name == "dim_value":
                 # -1 is how some exporters write a dynamic size.
-                size = "?" if signed(part.value) == -1 else signed(part.value)
-            elif part.name == "dim_param" and part.wire_type == LEN:
-                size = self._text(part.span) or "?"
+                size = "?" if signed(value) == -1 else signed(value)
+            else:
+                size = self._text(inside) or "?"
         return size
 
     def _opset(self, span: Span) -> tuple[str, int]:
         domain, version = "", 0
-        for part in self._parts("OperatorSetIdProto", span):
-            if part.name == "domain" and part.wire_type == LEN:
-                domain = self._text(part.span)
-            elif part.name == "version" and part.wire_type == VARINT:
-                version = signed(part.value)
+        for name, _, value, inside in self._fields("OperatorSetIdProto", span):
+            if name == "domain":
+                domain = self._text(inside)
+            else:
+                version = signed(value)
         return _domain(domain), version
 
     def _entry(self, span: Span) -> tuple[str, str]:
         entry = {"key": "", "value": ""}
-        for part in self._parts("StringStringEntryProto", span):
-            if part.wire_type == LEN:
-                entry[part.name] = self._text(part.span)
+        for name, _, _, inside in self._fields("StringStringEntryProto", span):
+            entry[name] = self._text(inside)
         return entry["key"], entry["value"]
 
-    def _parts(self, message: str, span: Span) -> Iterator[_Part]:
-        names = _NAMES[message]
-        for number, wire_type, value, inside in self._wire.fields(span):
-            name = names.get(number)
-            if name is not None:
-                yield _Part(name, wire_type, value, inside)
+    def _fields(self, message: str, span: Span) -> Iterator[Field]:
+        return self._wire.fields(span, _NAMES[message])
 
-    def _numbers(self, part: _Part, most: int) -> list[int]:
-        """Return the numbers of a repeated field, which may or may not be packed."""
-        if part.wire_type == VARINT:
-            return [signed(part.value)]
-        if part.wire_type == LEN:
-            return [signed(value) for value in self._wire.varints(part.span, most)]
-        return []
+    def _numbers(self, wire_type: int, value: int, span: Span, most: int) -> list[int]:
+        """Return the numbers of a repeated field, packed or not; no more than `most` + 1."""
+        if wire_type == VARINT:
+            return [signed(value)]
+        return [signed(number) for number in self._wire.varints(span, most + 1)]
 
     def _text(self, span: Span) -> str:
         return self._wire.copy(span, MAXIMUM_NAME_BYTES).decode("utf-8", "backslashreplace")

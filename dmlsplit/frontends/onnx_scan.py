@@ -35,7 +35,7 @@ from dmlsplit.frontends.protobuf_wire import Span, Wire, WireError
 
 # Bodies in bodies and functions in functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
-MAXIMUM_FIELDS = 4_000_000
+MAXIMUM_FIELDS = 2_000_000
 MAXIMUM_PIECES = 32_768
 # From this IR version on, an initializer that is an input as well is only its default.
 _DEFAULTS_SINCE_IR = 4
@@ -105,6 +105,7 @@ class _Scope:
     attributes: Mapping[str, Attribute] | None  # None: those of a caller that is not known
     calls: tuple[_FunctionKey, ...]
     depth: int = 0
+    conditional: bool = False
 
 
 class _Walk:
@@ -146,11 +147,10 @@ class _Walk:
             declared=declared,
             defaults=frozenset(defaults),
         )
-        self._nodes(graph.nodes, inner)
+        self._nodes("GraphProto", span, inner)
 
-    def _nodes(self, spans: Sequence[Span], scope: _Scope) -> None:
-        for index, span in enumerate(spans):
-            node = self._reader.node(span)
+    def _nodes(self, message: str, span: Span, scope: _Scope) -> None:
+        for index, node in enumerate(self._reader.nodes(message, span)):
             found = self._node(node, index, scope)
             for at, name in enumerate(node.outputs):
                 if not name:
@@ -164,7 +164,9 @@ class _Walk:
             for position, span in enumerate(attribute.graphs):
                 which = f"[{position}]" if len(attribute.graphs) > 1 else ""
                 place = f"{scope.place}/{_label(node, index)}.{shown_name(name)}{which}"
-                self._graph(span, replace(scope, depth=scope.depth + 1), place)
+                conditional = scope.conditional or node.op_type == "If"
+                inner = replace(scope, depth=scope.depth + 1, conditional=conditional)
+                self._graph(span, inner, place)
         if not node.domain and node.op_type in OPERATORS:
             return self._split(node, index, scope)
         key = (node.domain, node.op_type, node.overload)
@@ -186,6 +188,8 @@ class _Walk:
         warnings = found.warnings
         if len(node.inputs) > 1 and node.inputs[1] in scope.defaults:
             warnings += ("split is the default of a graph input; a caller may override it",)
+        if found.problem and scope.conditional:
+            warnings += ("the node is in a branch of an If, which may never be taken",)
         self._found.append(
             Finding(
                 self._file,
@@ -241,7 +245,7 @@ class _Walk:
             calls=(*scope.calls, key),
             depth=scope.depth + 1,
         )
-        self._nodes(function.nodes, inner)
+        self._nodes("FunctionProto", function.span, inner)
         return tuple(inner.values.get(name, UNKNOWN) for name in function.outputs)
 
     def _content(self, value: Value) -> np.ndarray | None:

@@ -179,7 +179,10 @@ def _rest(before: list[int | str], after: list[int | str]) -> int | str:
     parts = [n for n in after if isinstance(n, int)]
     if len(total) < len(before) or len(parts) < len(after):
         return "?"
-    return prod(total) // prod(parts)
+    size, rest = divmod(prod(total), prod(parts))
+    if rest:
+        raise ValueError("sizes do not divide")
+    return size
 
 
 def _transpose(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
@@ -192,7 +195,9 @@ def _transpose(node: Node, inputs: Sequence[Value], content: Content) -> Shape |
 
 def _flatten(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     shape = _known(inputs[0])
-    axis = _axis(_number(node, "axis", 1), len(shape) + 1)
+    axis = _number(node, "axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise ValueError("axis")
     return tuple(
         prod(n for n in side if isinstance(n, int)) if _all_known(side) else "?"
         for side in (shape[:axis], shape[axis:])

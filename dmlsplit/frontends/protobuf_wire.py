@@ -7,8 +7,8 @@ so that a message costs as much as its structure, not its payload.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol, overload
 
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
@@ -21,8 +21,10 @@ class Buffer(Protocol):
     def __len__(self) -> int:
         """Return the size in bytes."""
 
-    def __getitem__(self, index: slice) -> bytes:
-        """Return a copy of a range."""
+    @overload
+    def __getitem__(self, index: int, /) -> int: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> bytes: ...
 
 
 class WireError(ValueError):
@@ -36,13 +38,16 @@ class Span(NamedTuple):
     end: int
 
 
-class Field(NamedTuple):
-    """One field: its number, its wire type, and its value or the bytes that hold it."""
+# A field: its name, its wire type, and its value (VARINT) or the bytes that hold it.
+Field = tuple[str, int, int, Span]
 
-    number: int
-    wire_type: int
-    value: int
-    span: Span
+
+def field_key(number: int, wire_type: int) -> int:
+    """Return the key that stands before a field."""
+    return number << 3 | wire_type
+
+
+_NOWHERE = Span(0, 0)
 
 
 class Wire:
@@ -61,24 +66,29 @@ class Wire:
         self._limit = maximum_fields
         self._left = maximum_fields
 
-    def fields(self, span: Span) -> Iterator[Field]:
-        """Walk the fields of the message in a range.
+    def fields(self, span: Span, names: Mapping[int, str]) -> Iterator[Field]:
+        """Walk a message, and yield those of its fields whose keys have a name.
 
         Raises
         ------
         WireError
             Where the bytes stop being a message, or the budget is spent.
         """
+        data = self.data
         position, end = span
         while position < end:
-            self._spend()
+            self._left -= 1
+            if self._left < 0:
+                raise WireError(f"the graph has more than {self._limit} fields")
             start = position
-            key, position = self._varint(position, end)
+            key = data[position]
+            position += 1
+            if key >= 0x80:  # Most numbers are one byte; the others are worth a call.
+                key, position = self._varint(start, end)
             number, wire_type = key >> 3, key & 7
             if not 0 < number < 2**29:
                 raise WireError(f"byte {start}: field number {number} does not exist")
-            value = 0
-            begin = position
+            value, begin = 0, position
             if wire_type == VARINT:
                 value, position = self._varint(position, end)
             elif wire_type == LEN:
@@ -93,15 +103,15 @@ class Wire:
                     f"byte {start}: field {number} ends at byte {position}, behind the "
                     f"{end} bytes that there are"
                 )
-            yield Field(number, wire_type, value, Span(begin, position))
+            if key in names:
+                inside = _NOWHERE if wire_type == VARINT else Span(begin, position)
+                yield names[key], wire_type, value, inside
 
     def varints(self, span: Span, most: int) -> list[int]:
-        """Return the numbers of a packed field, as unsigned 64-bit values."""
+        """Return the first `most` numbers of a packed field, as unsigned 64-bit values."""
         position, end = span
         values: list[int] = []
-        while position < end:
-            if len(values) == most:
-                raise WireError(f"byte {span.start}: more than {most} numbers")
+        while position < end and len(values) < most:
             value, position = self._varint(position, end)
             values.append(value)
         return values
@@ -113,12 +123,9 @@ class Wire:
             raise WireError(f"byte {span.start}: {size} bytes where at most {most} are read")
         return self.data[span.start : span.end]
 
-    def _spend(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise WireError(f"the graph has more than {self._limit} fields")
-
     def _varint(self, position: int, end: int) -> tuple[int, int]:
+        if position < end and (value := self.data[position]) < 0x80:
+            return value, position + 1
         value = 0
         chunk = self.data[position : min(position + _VARINT_BYTES, end)]
         for index, byte in enumerate(chunk):
