@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -124,44 +125,45 @@ def open_npy(path: Path) -> np.ndarray:
     OSError
         If it cannot be opened.
     """
+    if not path.is_file() and path.exists() and not path.is_dir():
+        raise InvalidArgumentError(f"{path} is not a regular file; it must be a .npy file")
     with path.open("rb") as file:
-        if not path.is_file():
-            raise InvalidArgumentError(f"{path} is not a regular file; it must be a .npy file")
-        if file.read(6) != b"\x93NUMPY":
-            raise InvalidArgumentError(f"{path} is not a .npy file: it must start with \\x93NUMPY")
-    try:
-        return np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, TypeError, SyntaxError, OverflowError, EOFError, MemoryError) as error:
-        return _empty_or_refused(path, error)
-
-
-def _empty_or_refused(path: Path, error: Exception) -> np.ndarray:
-    """Return an array without elements, which cannot be mapped; refuse anything else."""
-    try:
-        with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)
-            read = {(1, 0): np.lib.format.read_array_header_1_0}.get(
-                version, np.lib.format.read_array_header_2_0
-            )
-            shape, fortran, dtype = read(file)
-            if 0 in shape and not dtype.hasobject:
-                return np.empty(shape, dtype, "F" if fortran else "C")
-            wanted = file.tell() + prod(shape) * dtype.itemsize
-    except (ValueError, TypeError, SyntaxError, OverflowError, EOFError, MemoryError):
-        raise InvalidArgumentError(f"{path} is a damaged .npy file: {_line(error)}") from None
+        shape, fortran, dtype = _header(file, path)
+        start = file.tell()
+        held = os.fstat(file.fileno()).st_size
     if dtype.hasobject:
         raise InvalidArgumentError(
             f"{path} has data type {dtype}; Python objects are never loaded. "
             "Fix: save the array with a plain data type"
         )
-    raise InvalidArgumentError(
-        f"{path} has {path.stat().st_size} bytes; its header says {wanted}. "
-        "Fix: copy the file again"
-    )
+    if min(shape, default=0) < 0 or dtype.itemsize == 0 or dtype.subdtype is not None:
+        raise InvalidArgumentError(
+            f"{path} is a damaged .npy file: shape {shape} of data type {dtype}"
+        )
+    wanted = start + prod(shape) * dtype.itemsize
+    if held < wanted:
+        raise InvalidArgumentError(
+            f"{path} has {held} bytes; its header says {wanted}. Fix: copy the file again"
+        )
+    order = "F" if fortran else "C"
+    if 0 in shape:
+        return np.empty(shape, dtype, order)
+    return np.memmap(path, dtype, "r", start, shape, order)
 
 
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+def _header(file: BinaryIO, path: Path) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Read shape, Fortran order and data type; the file then stands at the data."""
+    if file.read(6) != b"\x93NUMPY":
+        raise InvalidArgumentError(f"{path} is not a .npy file: it must start with \\x93NUMPY")
+    file.seek(0)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version == (1, 0):
+            return np.lib.format.read_array_header_1_0(file)
+        return np.lib.format.read_array_header_2_0(file)
+    except Exception as error:  # NumPy parses a literal: a damaged one raises almost anything
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidArgumentError(f"{path} is a damaged .npy file: {reason}") from None
 
 
 def _rows(shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int) -> RowSplit:

@@ -20,7 +20,7 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     Parameters
     ----------
     sizes
-        Positive sizes.
+        Elements per dimension; a tensor without elements never overlaps.
     strides
         Non-negative strides.
     """
@@ -28,6 +28,8 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         ((stride, size - 1) for size, stride in zip(sizes, strides, strict=True) if size > 1),
         reverse=True,
     )
+    if 0 in sizes:
+        return False
     if any(stride == 0 for stride, _ in loops):
         return True
     reach = sum(stride * most for stride, most in loops)

@@ -230,6 +230,8 @@ def _matches_input(name: str, tensor: TensorDesc, desc: SplitOperatorDesc) -> It
             f"{source.dimension_count}, as in InputTensor",
         )
         return
+    if not 0 <= desc.axis < source.dimension_count:
+        return  # any dimension could be the one that may differ
     for index, (found, wanted) in enumerate(zip(tensor.sizes, source.sizes, strict=True)):
         if index != desc.axis and found != wanted:
             allowed = f"{wanted}, as in InputTensor"

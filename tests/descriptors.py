@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 
-DATA_TYPES = ["FLOAT64", "FLOAT32", "FLOAT16", "INT64", "INT32", "INT16", "INT8", "UINT64", "UINT32", "UINT16", "UINT8"]
+DATA_TYPES = "FLOAT64 FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8".split()
 POISON = 0xA5
 
 

@@ -1,5 +1,7 @@
 """Feature levels, their table, and the way from versions to levels."""
 
+import itertools
+
 import pytest
 
 import dmlsplit as dml
@@ -12,7 +14,7 @@ from dmlsplit.feature_levels import (
 )
 from dmlsplit.resources import feature_level_table
 
-LEVELS = ["1_0", "2_0", "2_1", "3_0", "3_1", "4_0", "4_1", "5_0", "5_1", "5_2", "6_0", "6_1", "6_2", "6_3", "6_4"]
+LEVELS = "1_0 2_0 2_1 3_0 3_1 4_0 4_1 5_0 5_1 5_2 6_0 6_1 6_2 6_3 6_4".split()
 
 
 def test_levels_have_the_values_of_directml_h() -> None:
@@ -79,7 +81,7 @@ def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> No
 
 def test_levels_are_supersets_of_the_ones_before() -> None:
     rows = list(capability_table().values())
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in itertools.pairwise(rows):
         for tensor in ("input_tensor", "output_tensors"):
             one, two = getattr(before, tensor), getattr(after, tensor)
             assert one.data_types <= two.data_types

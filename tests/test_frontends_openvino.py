@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import re
 from functools import cache
 from typing import Any
@@ -278,6 +280,33 @@ def test_tensorflow_thousand_outputs() -> None:
     same(variadic_split(data, 1, sizes), np.split(data, np.cumsum(sizes)[:-1], 1))
 
 
+@pytest.mark.parametrize("sizes", [[1] * 64, [32, 16, 8, 4, 2, 1, -1]])
+def test_tensorflow_large_vectors(sizes: list[int]) -> None:
+    data = np.random.default_rng(1).random((1, 64, 32768), np.float32)
+    ends = np.cumsum([max(size, 1) for size in sizes])[:-1]
+    same(variadic_split(data, 1, sizes), np.split(data, ends, 1))
+
+
+@pytest.mark.parametrize("shape", [(6, 10, 18), (6, 7, 18), (6, 7, 9)])
+def test_tensorflow_gradient_vectors(shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(1).random(shape, np.float32)
+    same(split(data, 0, 3), np.split(data, 3))
+    for axis in range(-3, 3):
+        same(split(data, axis, 1), [data])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 3), min_size=5, max_size=5),
+    axis=st.integers(-5, 4),
+    sizes=st.lists(st.integers(1, 4), min_size=2, max_size=24),
+)
+def test_tensorflow_random_vectors(shape: list[int], axis: int, sizes: list[int]) -> None:
+    shape[axis] = sum(sizes)
+    data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    same(variadic_split(data, axis, sizes), np.split(data, np.cumsum(sizes)[:-1], axis))
+
+
 # OpenVINO itself. Its CPU plugin is exact for these types only.
 
 EXACT = ["f4", "i1", "u2", "?"]
@@ -356,3 +385,9 @@ def test_split_agrees_with_openvino(shape: tuple[int, int, int], axis: int) -> N
     assert (got is None) == (expected is None)
     if got is not None and expected is not None:
         same(got, expected)
+
+
+def test_the_docstring_example_works() -> None:
+    results = doctest.testmod(importlib.import_module("dmlsplit.frontends.openvino"))
+    assert results.attempted > 0
+    assert results.failed == 0

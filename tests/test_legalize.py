@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -68,6 +71,8 @@ def assert_equivalent(desc: SplitOperatorDesc, legal: SplitOperatorDesc, level: 
     expected = interpret(desc, source)
     assert interpret(legal, source) == expected
     assert dispatched(legal, source, level) == expected
+    if dml.validate(desc).ok:
+        assert dispatched(desc, source, "6_4") == expected
     assert descriptor_geometry(legal).total_bytes == descriptor_geometry(desc).total_bytes
 
 
@@ -297,3 +302,9 @@ def test_packed_tensors_are_only_refused_for_odd_bytes(
             dml.legalize(desc, "1_0")
     else:
         assert_equivalent(desc, dml.legalize(desc, "1_0"), "1_0")
+
+
+def test_the_docstring_example_works() -> None:
+    results = doctest.testmod(importlib.import_module("dmlsplit.legalize"))
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -35,7 +35,7 @@ class SourceFile:
         try:
             with self.path.open("rb") as file:
                 file.seek(self.start)
-                count = file.readinto(memoryview(target))
+                count = file.readinto(target.data)
         except OSError as error:
             raise InvalidArgumentError(f"{self.path}: cannot be read: {error}") from None
         if count != self.size_in_bytes:

@@ -28,6 +28,8 @@ from dmlsplit.frontends.dxdispatch_text import printed
 from dmlsplit.tensor import TensorFlags
 
 MAX_NUMPY_DIMENSIONS = 64
+# Of binary data, over all print commands; as text it is several times as much.
+MAX_PRINTED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,7 @@ def run_model(
     splits = [entry for entry in model.dispatchables if entry.name in dispatched or entry.desc]
     # Everything that can be refused is refused before anything is allocated or written.
     compiled = {entry.name: _compiled(entry, device) for entry in splits}
-    for command in model.commands:
-        if isinstance(command, WriteFile):
-            _check_dimensions(command, model)
+    _check_commands(model)
     _check_memory(model)
     buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
     operators = {entry.name: _initialized(entry, compiled[entry.name], buffers) for entry in splits}
@@ -122,6 +122,21 @@ def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
         return device.compile(entry.desc)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"dispatchables.{entry.name}: {error}", error.report) from None
+
+
+def _check_commands(model: Model) -> None:
+    resources = {resource.name: resource for resource in model.resources}
+    to_print = 0
+    for command in model.commands:
+        if isinstance(command, WriteFile):
+            _check_dimensions(command, resources[command.resource])
+        elif isinstance(command, Print):
+            to_print += resources[command.resource].values.size_in_bytes
+            if to_print > MAX_PRINTED_BYTES:
+                raise InvalidArgumentError(
+                    f"{command.place}: more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. "
+                    "Fix: use writeFile"
+                )
 
 
 def _check_memory(model: Model) -> None:
@@ -215,8 +230,7 @@ def _used(resource: Resource) -> int:
     return resource.size_in_bytes - (padding if padding < 4 else 0)
 
 
-def _check_dimensions(command: WriteFile, model: Model) -> None:
-    resource = next(entry for entry in model.resources if entry.name == command.resource)
+def _check_dimensions(command: WriteFile, resource: Resource) -> None:
     dtype = LITTLE_ENDIAN.get(resource.data_type, np.dtype(np.uint8))
     room = resource.size_in_bytes // dtype.itemsize
     if prod(command.dimensions) > room and command.dimensions:

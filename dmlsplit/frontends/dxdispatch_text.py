@@ -7,10 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from dmlsplit.errors import InvalidArgumentError
-
-MAX_PRINTED_ELEMENTS = 1 << 22
-
 
 def printed(name: str, values: np.ndarray, verbose: bool) -> str:
     """Return the text of a ``print`` command, without the line end.
@@ -24,11 +20,6 @@ def printed(name: str, values: np.ndarray, verbose: bool) -> str:
     verbose
         One element per line with its index and its bits.
     """
-    if len(values) > MAX_PRINTED_ELEMENTS:
-        raise InvalidArgumentError(
-            f"resource {name[:80]!r} has {len(values)} elements; at most {MAX_PRINTED_ELEMENTS} "
-            "are printed. Fix: use writeFile"
-        )
     texts = _numbers(values)
     if not verbose:
         return f"Resource '{name}': {', '.join(texts)}"

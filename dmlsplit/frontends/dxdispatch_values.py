@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch_files import LITTLE_ENDIAN, SourceFile, read_file
 from dmlsplit.frontends.dxdispatch_json import Field
 from dmlsplit.tensor import UINT_MAX, TensorDataType
@@ -123,9 +122,10 @@ def data_type_of(field: Field) -> TensorDataType:
 
 def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
     """Return numbers as the bytes of a data type. A number that does not fit is an error."""
+    if not fields:
+        return b""
     if data_type not in LITTLE_ENDIAN:
-        name = data_type.name
-        raise InvalidArgumentError(f"initial values of type {name} are not supported")
+        raise fields[0].wrong(f"has the type {data_type.name}, which resources cannot hold")
     dtype = LITTLE_ENDIAN[data_type]
     if dtype.kind != "f":
         least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

@@ -1,0 +1,233 @@
+"""Devices, compiled and bound operators on the CPU: results, bindings, refusals."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import dmlsplit as dml
+from descriptors import DATA_TYPES, POISON, Memory, expected_buffers, split_descriptors
+
+CPU = dml.Device("cpu")
+X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
+DESC = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 3))
+
+
+def ramp(*shape: int) -> np.ndarray:
+    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+
+
+def test_a_call_returns_new_packed_outputs() -> None:
+    array = ramp(1, 1, 6, 2)
+    outputs = CPU.compile(DESC)(array)
+    for output, piece in zip(outputs, np.split(array, [2, 3], 2), strict=True):
+        np.testing.assert_array_equal(output, piece)
+        assert output.flags.c_contiguous
+        assert not np.shares_memory(output, array)
+
+
+def test_outputs_are_laid_out_as_described() -> None:
+    out = dml.TensorDesc("FLOAT32", X.sizes, strides=(0, 0, 1, 8))
+    (output,) = CPU.compile(dml.SplitOperatorDesc(X, [out], 2))(ramp(1, 1, 6, 2))
+    assert output.strides == (0, 0, 4, 32)
+    np.testing.assert_array_equal(output, ramp(1, 1, 6, 2))
+
+
+@given(split_descriptors())
+@settings(max_examples=400)
+def test_every_byte_is_right_and_no_other_is_touched(desc: dml.SplitOperatorDesc) -> None:
+    memory = Memory.of(desc)
+    wanted = expected_buffers(desc, memory)
+    before = memory.source.copy()
+    CPU.compile(desc).dispatch(memory.input_binding, memory.output_bindings)
+    for found, expected in zip(memory.targets, wanted, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(memory.source, before)
+
+
+@given(split_descriptors())
+def test_concatenating_gives_back_the_input(desc: dml.SplitOperatorDesc) -> None:
+    sizes, axis = desc.input_tensor.sizes, desc.axis
+    kind = desc.input_tensor.data_type.name
+    packed = dml.TensorDesc(kind, sizes)
+    desc = dml.SplitOperatorDesc.from_sizes(packed, axis=axis, sizes=desc.split_sizes)
+    # Random bytes hold NaNs with payloads, denormals and negative zeros.
+    raw = np.random.default_rng(1).bytes(packed.element_count * packed.element_bytes)
+    array = np.frombuffer(raw, kind.lower()).reshape(sizes)
+    joined = np.concatenate(CPU.compile(desc)(array), axis)
+    assert joined.tobytes() == raw
+
+
+def test_nan_payloads_are_kept() -> None:
+    for kind, bits in (("float16", "u2"), ("float32", "u4"), ("float64", "u8")):
+        info = np.finfo(kind)
+        exponent = ((1 << info.nexp) - 1) << info.nmant
+        payloads = np.array([exponent | 1, exponent | 5, exponent << 1 | 3 << 1], bits)
+        x = dml.TensorDesc(kind, (3,))
+        one, two = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1, 2)))(
+            payloads.view(kind)
+        )
+        assert np.concatenate([one, two]).view(bits).tolist() == payloads.tolist()
+
+
+def test_a_bound_operator_can_be_dispatched_again() -> None:
+    array, outputs = ramp(1, 1, 6, 2), CPU.compile(DESC)(ramp(1, 1, 6, 2))
+    bound = CPU.compile(DESC).bind(array, outputs)
+    array *= -1
+    bound.dispatch()
+    np.testing.assert_array_equal(np.concatenate(outputs, 2), array)
+
+
+def test_a_bound_operator_keeps_its_buffers_alive() -> None:
+    target = np.empty(1, np.int64)
+    x = dml.TensorDesc("INT64", (1,))
+    op = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1,)))
+    bound = op.bind(np.full(1, 42, np.int64), [target])
+    [np.full(1, 7, np.int64) for _ in range(1000)]  # would reuse freed memory
+    bound.dispatch()
+    assert target[0] == 42
+
+
+def test_one_buffer_may_hold_every_output() -> None:
+    store = np.full(24, -1, np.float32)
+    bindings = [dml.BufferBinding(store, 0, 16), dml.BufferBinding(store, 16, 8)]
+    CPU.compile(DESC).dispatch(
+        dml.BufferBinding(ramp(12)), [*bindings, dml.BufferBinding(store, 32)]
+    )
+    wanted = [1, 2, 3, 4, 5, 6, -1, -1, 7, 8, 9, 10, 11, 12, *[-1] * 10]
+    assert store.tolist() == wanted
+
+
+def test_thousands_of_outputs() -> None:
+    x = dml.TensorDesc("UINT8", (3, 4097))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=[1] * 4097)
+    array = np.random.default_rng(0).integers(0, 256, x.sizes, dtype=np.uint8)
+    np.testing.assert_array_equal(np.concatenate(CPU.compile(desc)(array), 1), array)
+
+
+# Refusals: the bad binding, the rules it breaks.
+def outputs_of(dtype: str = "f4", poison: int = POISON) -> list[np.ndarray]:
+    shapes = [tensor.sizes for tensor in DESC.output_tensors]
+    return [np.full(np.prod(s) * 4, poison, np.uint8).view(dtype).reshape(s) for s in shapes]
+
+
+A = ramp(1, 1, 6, 2)
+READ_ONLY = outputs_of()[0]
+READ_ONLY.flags.writeable = False
+SHARED = np.full((1, 1, 6, 2), -1, np.float32)
+INPUT = ramp(1, 1, 6, 2)
+BUFFER = np.full(256, POISON, np.uint8)
+REFUSED = {
+    "shape": (ramp(1, 6, 1, 2), outputs_of(), {"DML-ARRAY-SHAPE"}),
+    "data type": (A.view("i4"), outputs_of(), {"DML-ARRAY-DATA-TYPE"}),
+    "byte order": (A.astype(">f4"), outputs_of(), {"DML-ARRAY-DATA-TYPE"}),
+    "strides": (ramp(1, 1, 2, 6).transpose(0, 1, 3, 2), outputs_of(), {"DML-ARRAY-STRIDES"}),
+    "negative strides": (A[:, :, ::-1], outputs_of(), {"DML-ARRAY-STRIDES"}),
+    "too few": (A, outputs_of()[:2], {"DML-BIND-COUNT"}),
+    "too many": (A, [*outputs_of(), outputs_of()[0]], {"DML-BIND-COUNT"}),
+    "a list": ([1, 2], outputs_of(), {"DML-BIND-KIND"}),
+    "objects": (A.astype(object), outputs_of(), {"DML-BIND-KIND"}),
+    "read-only": (A, [READ_ONLY, *outputs_of()[1:]], {"DML-BIND-READ-ONLY"}),
+    "output twice": (
+        A,
+        [SHARED[:, :, :2], SHARED[:, :, 2:3], SHARED[:, :, 1:4]],
+        {"DML-BIND-OUTPUT-OVERLAP"},
+    ),
+    "input as output": (INPUT, [INPUT[:, :, :2], *outputs_of()[1:]], {"DML-BIND-IN-PLACE"}),
+    "offset": (dml.BufferBinding(BUFFER, 8), outputs_of(), {"DML-BIND-OFFSET-ALIGNMENT"}),
+    "negative offset": (dml.BufferBinding(BUFFER, -16), outputs_of(), {"DML-BIND-RANGE"}),
+    "behind the buffer": (dml.BufferBinding(BUFFER, 224, 48), outputs_of(), {"DML-BIND-RANGE"}),
+    "too small": (dml.BufferBinding(BUFFER, 0, 44), outputs_of(), {"DML-BIND-SIZE"}),
+    "buffer too small": (dml.BufferBinding(BUFFER[:44]), outputs_of(), {"DML-BIND-SIZE"}),
+    "strided buffer": (dml.BufferBinding(BUFFER[::2]), outputs_of(), {"DML-BIND-KIND"}),
+    "read-only buffer": (
+        A,
+        [dml.BufferBinding(np.frombuffer(bytes(64), np.uint8)), *outputs_of()[1:]],
+        {"DML-BIND-READ-ONLY"},
+    ),
+    "areas of one buffer": (
+        A,
+        [dml.BufferBinding(BUFFER, offset) for offset in (0, 16, 16)],
+        {"DML-BIND-OUTPUT-OVERLAP"},
+    ),
+    "everything": (
+        dml.BufferBinding(BUFFER, 8, 40),
+        [READ_ONLY, dml.BufferBinding(BUFFER, 250, 16), A.view("i4"), A],
+        {
+            "DML-BIND-COUNT",
+            "DML-BIND-OFFSET-ALIGNMENT",
+            "DML-BIND-SIZE",
+            "DML-BIND-READ-ONLY",
+            "DML-BIND-RANGE",
+            "DML-ARRAY-DATA-TYPE",
+            "DML-ARRAY-SHAPE",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_bad_binding_is_refused_before_a_byte_is_written(name: str) -> None:
+    source, targets, rules = REFUSED[name]
+    arrays = [t.buffer if isinstance(t, dml.BufferBinding) else t for t in targets]
+    before = [array.tobytes() for array in arrays]
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        CPU.compile(DESC).dispatch(source, targets)
+    assert error.value.hresult == 0x80070057
+    assert error.value.report is not None
+    assert set(error.value.report.rule_ids) == rules
+    assert [array.tobytes() for array in arrays] == before
+
+
+def test_a_guaranteed_alignment_is_demanded_of_the_offset() -> None:
+    x = dml.TensorDesc("FLOAT32", (4,), guaranteed_base_offset_alignment=64)
+    op = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)))
+    with pytest.raises(dml.InvalidArgumentError, match="DML-BIND-GUARANTEED-ALIGNMENT"):
+        op.bind(dml.BufferBinding(BUFFER, 32), [np.empty(4, np.float32)])
+    op.bind(dml.BufferBinding(BUFFER, 64), [np.empty(4, np.float32)])
+
+
+def test_a_bad_descriptor_is_refused_with_its_report() -> None:
+    bad = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 5))
+    with pytest.raises(dml.InvalidArgumentError, match="DML-SPLIT-AXIS-SUM") as error:
+        CPU.compile(bad)
+    assert error.value.report is not None
+    assert error.value.report.violations[0].found == "7 in sum"
+
+
+def test_a_device_refuses_what_its_level_refuses() -> None:
+    old = dml.Device("cpu", feature_level="1_0")
+    x = dml.TensorDesc("FLOAT64", (1, 1, 2, 2))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(1, 1))
+    with pytest.raises(dml.InvalidArgumentError, match="DML-LEVEL-DATA-TYPE"):
+        old.compile(desc)
+    assert not old.supports_data_type("FLOAT64")
+    assert CPU.supports_data_type("FLOAT64")
+    assert [kind for kind in DATA_TYPES if not CPU.supports_data_type(kind)] == []
+
+
+def test_the_query_for_levels_returns_the_highest_supported_one() -> None:
+    device = dml.Device("cpu", feature_level="3_0")
+    assert str(device.check_feature_levels(["1_0", "5_0", "2_1"])) == "2_1"
+    with pytest.raises(dml.UnsupportedError, match=r"4_0, 5_0.*up to 3_0") as error:
+        device.check_feature_levels(["4_0", "5_0"])
+    assert error.value.hresult == 0x887A0004
+    with pytest.raises(dml.InvalidArgumentError, match="feature level is 'x'"):
+        device.check_feature_levels(["x"])
+
+
+@pytest.mark.parametrize("name", ["gpu", "cpu:0", "", "cuda:", "cuda:-1", "cuda:x", 0])
+def test_an_unknown_device_is_refused(name: object) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match="must be 'cpu', 'cuda' or 'cuda:N'"):
+        dml.Device(name)  # type: ignore[arg-type]
+
+
+def test_what_is_no_descriptor_is_refused() -> None:
+    with pytest.raises(dml.InvalidArgumentError, match="descriptor is a str"):
+        CPU.compile("split")  # type: ignore[arg-type]
+
+
+def test_equal_devices_share_compiled_operators() -> None:
+    assert dml.Device("cpu") == CPU
+    assert dml.Device("cpu").compile(DESC) is CPU.compile(DESC)
+    assert dml.Device("cpu", "1_0") != CPU
+    assert repr(CPU) == "Device('cpu', feature_level='6_4')"

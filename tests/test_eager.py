@@ -1,0 +1,139 @@
+"""`dml.split`: any array, any strides, any cut."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[np.ndarray, int, list[int]]:
+    """An array of any type and layout, an axis, and sizes that may be 0."""
+    parts = draw(st.lists(st.integers(0, 4), min_size=1, max_size=5))
+    rank = draw(st.integers(1, 5))
+    axis = draw(st.integers(0, rank - 1))
+    shape = [draw(st.integers(0, 4)) for _ in range(rank)]
+    shape[axis] = sum(parts)
+    types = st.sampled_from(["u1", "f2", "<i4", ">i4", "f8", "c16", "?", "M8[s]", "S3", "U2"])
+    dtype = np.dtype(draw(types | st.just([("a", "u1"), ("b", "f4")])))
+    raw = np.random.default_rng(0).bytes(2 * int(np.prod(shape)) * dtype.itemsize)
+    array = np.frombuffer(raw, np.uint8).copy().view(dtype).reshape(*shape[:-1], 2 * shape[-1])
+    steps = draw(
+        st.sampled_from([slice(None, shape[-1]), slice(None, None, 2), slice(None, None, -2)])
+    )
+    array = array[..., steps] if shape[-1] else array
+    order = draw(st.permutations(range(rank)))
+    return array.transpose(order), order.index(axis), parts
+
+
+@given(cuts())
+def test_pieces_are_those_of_numpy(cut: tuple[np.ndarray, int, list[int]]) -> None:
+    array, axis, sizes = cut
+    pieces = dml.split(array, sizes, axis)
+    for found, wanted in zip(pieces, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
+        assert found.dtype == wanted.dtype
+        assert found.shape == wanted.shape
+        assert found.tobytes() == wanted.tobytes()
+        assert found.flags.c_contiguous
+        assert not np.shares_memory(found, array)
+
+
+@given(cuts())
+def test_out_may_have_any_strides(cut: tuple[np.ndarray, int, list[int]]) -> None:
+    array, axis, sizes = cut
+    store = np.zeros((*array.shape[::-1], 3), array.dtype)
+    out = np.split(store[..., 1].transpose()[::-1], np.cumsum(sizes)[:-1], axis)
+    returned = dml.split(array, sizes, axis, out=out)
+    assert all(one is two for one, two in zip(returned, out, strict=True))
+    for found, wanted in zip(out, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
+        assert found.tobytes() == wanted.tobytes()
+    assert not any(store[..., [0, 2]].tobytes())
+
+
+@given(st.integers(1, 5), st.integers(1, 6))
+def test_a_count_makes_equal_pieces(count: int, size: int) -> None:
+    array = np.arange(count * size)
+    for found, wanted in zip(dml.split(array, count), np.split(array, count), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_arrays_of_other_libraries_are_split_through_dlpack() -> None:
+    class Foreign:
+        """The least that DLPack asks of an array."""
+
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack__(self, **options: object) -> object:
+            return self.array.__dlpack__(**options)  # type: ignore[arg-type]
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+    one, two = dml.split(Foreign(np.arange(5)), (2, 3))
+    assert one.tolist() == [0, 1]
+    assert two.tolist() == [2, 3, 4]
+
+
+A = np.arange(12.0).reshape(2, 6)
+ONE, TWO = np.zeros((2, 2)), np.zeros((2, 4))
+FROZEN = np.zeros((2, 2))
+FROZEN.flags.writeable = False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 2], 2), "array is a list; it must be an array"),
+        ((A.astype(object), 2), "Python objects cannot be split"),
+        ((A, 3), r"count is 3; it must be at least 1 and divide axis 0, of size 2"),
+        ((A, 0), "count is 0"),
+        ((A, 1.5), "count is 1.5"),
+        ((A, (3, 4), 1), r"sizes are \[3, 4\], 7 in sum"),
+        ((A, (7, -1), 1), r"sizes are \[7, -1\]"),
+        ((A, (2.0, 4.0), 1), r"sizes\[0\] is 2.0"),
+        ((A, "24", 1), "sizes is '24'"),
+        ((A, 2, 2), "axis is 2; it must be -2 to 1"),
+        ((A, 2, "0"), "axis is '0'"),
+        ((np.array(1), 1), "a scalar cannot be split"),
+        ((A, (2, 4), 1, [ONE]), "out is a list of 1; it must be a list of 2 arrays"),
+        ((A, (2, 4), 1, ONE), "out is a ndarray; it must be a list"),
+        ((A, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),
+        ((A, (2, 4), 1, [ONE, TWO.view("i8")]), r"out\[1\]: type is <i8; it must be <f8"),
+        ((A, (2, 4), 1, [FROZEN, TWO]), r"out\[0\]: read_only is True"),
+        (
+            (A, (2, 4), 1, [A[:, :2], TWO]),
+            "(array|out.0.) share memory",
+        ),
+        ((A, (2, 4), 1, [TWO[:, 1:3], TWO]), r"share memory"),
+        ((A, (2, 4), 1, [np.broadcast_to(1.0, (2, 2)), TWO]), "read_only"),
+    ],
+)
+def test_a_bad_argument_is_refused_before_a_byte_is_written(
+    arguments: tuple[object, ...], message: str
+) -> None:
+    before = [array.tobytes() for array in (A, ONE, TWO)]
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        dml.split(*arguments)  # type: ignore[arg-type]
+    assert [array.tobytes() for array in (A, ONE, TWO)] == before
+
+
+def test_self_overlapping_outputs_are_refused() -> None:
+    store = np.zeros(4)
+    out = np.lib.stride_tricks.as_strided(store, (2, 2), (8, 8))
+    with pytest.raises(dml.InvalidArgumentError, match="its elements must lie apart"):
+        dml.split(A, (2, 4), 1, [out, TWO])
+
+
+def test_no_hidden_copy_of_the_input() -> None:
+    import tracemalloc
+
+    array = np.zeros((64, 1 << 14, 4), np.float32)[:, ::-1]
+    out = np.split(np.empty(array.shape, array.dtype), 2, 2)
+    tracemalloc.start()
+    dml.split(array, 2, 2, out=out)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000  # the input has 16 MB

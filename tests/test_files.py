@@ -1,0 +1,166 @@
+"""`dmlsplit run` on .npy files: complete or not at all, in blocks, of any layout."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit import files
+from dmlsplit.files import split_file
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+@pytest.mark.parametrize("block", [1, 64, 100, 1 << 20])
+def test_pieces_are_those_of_numpy_whatever_the_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, axis: int, block: int
+) -> None:
+    monkeypatch.setattr(files, "BLOCK_BYTES", block)
+    array = np.random.default_rng(0).normal(size=(6, 4, 8)).astype("f4")
+    np.save(tmp_path / "a.npy", np.asarray(array, order=order))  # type: ignore[call-overload]
+    sizes = {6: (1, 5), 4: (3, 0, 1), 8: (2, 2, 4)}[array.shape[axis]]
+    steps: list[tuple[int, int]] = []
+    done = split_file(
+        tmp_path / "a.npy",
+        sizes,
+        axis,
+        tmp_path / "out",
+        progress=lambda a, b: steps.append((a, b)),
+    )
+    for path, wanted in zip(done.paths, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
+        found = np.load(path, allow_pickle=False)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+    assert [path.name for path in done.paths] == [f"a_{i}.npy" for i in range(len(sizes))]
+    assert steps[-1] == (array.nbytes, array.nbytes)
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [p.name for p in done.paths]
+
+
+def test_an_array_without_elements_is_split_too(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.empty((3, 0, 4), "i2"))
+    done = split_file(tmp_path / "a.npy", (1, 2), 0, tmp_path)
+    assert [np.load(path).shape for path in done.paths] == [(1, 0, 4), (2, 0, 4)]
+
+
+def test_more_pieces_than_open_files_are_allowed_at_first(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(1500, dtype="u2"))
+    done = split_file(tmp_path / "a.npy", 1500, 0, tmp_path / "out")
+    assert [int(np.load(path)[0]) for path in done.paths] == list(range(1500))
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BLOCK_BYTES", 16)
+    np.save(tmp_path / "a.npy", np.zeros((64, 4), "f4"))
+    (tmp_path / "out").mkdir()
+    np.save(tmp_path / "out" / "a_0.npy", np.ones(3))
+    before = (tmp_path / "out" / "a_0.npy").read_bytes()
+
+    def interrupt(done: int, total: int) -> None:
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", progress=interrupt)
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a_0.npy"]
+    assert (tmp_path / "out" / "a_0.npy").read_bytes() == before
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((64, 4), "f4"))
+
+    def full(*arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match="No space left"):
+        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def npy(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+    text = header.encode()
+    return b"\x93NUMPY" + version + len(text).to_bytes(2, "little") + text + data
+
+
+HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
+DAMAGED = {
+    "empty": (b"", "is not a .npy file"),
+    "text": (b"hello, world", "is not a .npy file"),
+    "zip": (b"PK\x03\x04" + bytes(60), "is not a .npy file"),
+    "cut in the header": (npy(HEADER)[:20], "damaged"),
+    "cut in the data": (npy(HEADER, bytes(47)), r"has \d+ bytes; its header says"),
+    "huge": (npy(HEADER.replace("6, 2", "2**60, 2")), "damaged"),
+    "too large": (npy(HEADER.replace("6, 2", f"{10**15}, 2")), "its header says 8000000000000"),
+    "overflow": (npy(HEADER.replace("6, 2", f"{10**30}, 2")), "header says"),
+    "negative": (npy(HEADER.replace("6, 2", "-6, 2")), "damaged"),
+    "version": (npy(HEADER, bytes(48), b"\x09\x00"), "damaged"),
+    "bad type": (npy(HEADER.replace("<f4", "<f3"), bytes(48)), "damaged"),
+    "code": (npy("__import__('os').abort()\n"), "damaged"),
+    "objects": (npy(HEADER.replace("<f4", "|O"), bytes(96)), "Python objects are never loaded"),
+    "deep": (npy("[" * 5000 + "\n"), "damaged"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    content, message = DAMAGED[name]
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises(dml.InvalidArgumentError, match=message) as error:
+        split_file(tmp_path / "a.npy", 2, 0, tmp_path / "out")
+    assert "a.npy" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_no_damage_escapes_as_another_error(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    content = bytearray(npy(HEADER.ljust(80) + "\n", bytes(48)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(6, 100))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("fuzz") / "a.npy"
+    path.write_bytes(content[: data.draw(st.integers(6, len(content)))])
+    try:
+        array = files.open_npy(path)
+    except dml.InvalidArgumentError:
+        return
+    assert array.nbytes <= len(content)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((4, 4)))
+    (tmp_path / "out").write_text("a file")
+    with pytest.raises(OSError, match="File exists"):
+        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_a_file_larger_than_the_memory_allowed_is_split(tmp_path: Path) -> None:
+    """2 GB through a process that may hold 400 MB of data of its own."""
+    rows, columns = 1 << 19, 1 << 10
+    array = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.float32, (rows, columns))
+    array[::4096] = np.arange(columns)
+    array.flush()
+    code = (
+        "import resource, sys; from dmlsplit.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20))\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    line = [sys.executable, "-c", code, "run", str(tmp_path / "a.npy"), "--axis", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment |= {"OPENBLAS_NUM_THREADS": "1"}
+    line += ["--split", "1,1000,23", "-o", str(tmp_path)]
+    subprocess.run(line, env=environment, check=True, capture_output=True)
+    piece = np.load(tmp_path / "a_1.npy", mmap_mode="r")
+    np.testing.assert_array_equal(piece[4096 * 7], np.arange(1, 1001))
+    assert not piece[4096 * 7 + 1].any()

@@ -1,0 +1,100 @@
+"""A split as boxes of bytes."""
+
+import itertools
+
+import numpy as np
+from hypothesis import given
+
+import dmlsplit as dml
+from descriptors import Memory, expected_buffers, split_descriptors
+from dmlsplit.geometry import (
+    RowSplit,
+    SplitGeometry,
+    StridedCopy,
+    descriptor_geometry,
+    packed_byte_strides,
+    split_geometry,
+)
+
+
+def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
+    strides = packed_byte_strides(shape, width)
+    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
+
+
+def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:
+    geometry = packed((4, 3, 8, 6, 5, 7), 3, (1, 2, 3), 2)
+    assert geometry.row_split == RowSplit(96, 420, (0, 70, 210), (70, 140, 210))
+    assert geometry.pieces[1] == StridedCopy((96,), (420,), (140,), 70, 140)
+    assert geometry.total_bytes == 96 * 420
+
+
+def test_an_outermost_split_is_one_run_per_piece() -> None:
+    geometry = packed((6, 5), 0, (4, 2), 4)
+    assert geometry.row_split == RowSplit(1, 120, (0, 80), (80, 40))
+    assert [piece.shape for piece in geometry.pieces] == [(), ()]
+
+
+def test_one_output_is_one_run() -> None:
+    assert packed((6, 5), 1, (5,), 4).pieces == (StridedCopy((), (), (), 0, 120),)
+
+
+def test_empty_pieces_have_no_width() -> None:
+    assert packed((2, 6), 1, (0, 4, 0, 2), 1).row_split == RowSplit(
+        2, 6, (0, 0, 4, 4), (0, 4, 0, 2)
+    )
+    assert packed((0, 6), 1, (2, 4), 1).total_bytes == 0
+    assert packed((0, 6), 1, (2, 4), 1).row_split is None
+
+
+def test_a_padded_input_keeps_the_packed_form() -> None:
+    geometry = split_geometry((4, 6), 1, (2, 4), 1, (10, 1), [None, None])
+    assert geometry.row_split == RowSplit(4, 10, (0, 2), (2, 4))
+
+
+def test_other_layouts_have_no_packed_form() -> None:
+    for strides in [(1, 4), (0, 1), (-6, 1), (7, -1)]:
+        assert split_geometry((4, 6), 1, (2, 4), 1, strides, [None, None]).row_split is None
+    assert split_geometry((4, 6), 1, (2, 4), 1, (6, 1), [(3, 1), None]).row_split is None
+
+
+def test_loops_follow_the_order_of_the_output() -> None:
+    (piece,) = split_geometry((4, 6), 1, (6,), 2, (12, 2), [(2, 8)]).pieces
+    assert piece == StridedCopy((6, 4), (2, 12), (8, 2), 0, 2)
+
+
+def carry_out(geometry: SplitGeometry, memory: Memory) -> list[np.ndarray]:
+    """Do what the geometry says, byte run by byte run."""
+    results = [target.copy() for target in memory.targets]
+    for piece, result in zip(geometry.pieces, results, strict=True):
+        for index in itertools.product(*map(range, piece.shape)):
+            source = np.dot(index, piece.source_strides) if index else 0
+            target = np.dot(index, piece.target_strides) if index else 0
+            start = int(memory.offset + piece.source_offset + source)
+            to = int(memory.offset + target)
+            result[to : to + piece.run_bytes] = memory.source[start : start + piece.run_bytes]
+    return results
+
+
+@given(split_descriptors(max_rank=4))
+def test_the_geometry_moves_the_bytes_of_the_descriptor(desc: dml.SplitOperatorDesc) -> None:
+    memory = Memory.of(desc)
+    geometry = descriptor_geometry(desc)
+    for found, wanted in zip(
+        carry_out(geometry, memory), expected_buffers(desc, memory), strict=True
+    ):
+        np.testing.assert_array_equal(found, wanted)
+    assert geometry.total_bytes == sum(
+        tensor.element_count * tensor.element_bytes for tensor in desc.output_tensors
+    )
+
+
+@given(split_descriptors())
+def test_loops_are_merged_as_far_as_they_go(desc: dml.SplitOperatorDesc) -> None:
+    for piece in descriptor_geometry(desc).pieces:
+        loops = list(zip(piece.shape, piece.source_strides, piece.target_strides, strict=True))
+        assert all(count > 1 for count in piece.shape)
+        for (_, s0, t0), (count, s1, t1) in itertools.pairwise(loops):
+            assert (s0, t0) != (count * s1, count * t1)
+        if loops:
+            assert loops[-1][1:] != (piece.run_bytes, piece.run_bytes)

@@ -1,0 +1,138 @@
+"""The project as a whole: style, types, imports, documentation, start-up."""
+
+import ast
+import inspect
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import dmlsplit as dml
+
+ROOT = Path(__file__).parent.parent
+CODE = [ROOT / "dmlsplit", ROOT / "benchmarks", ROOT / "tests"]
+
+
+def run(*line: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *line],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "check",
+    [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]],
+    ids=["lint", "format", "types"],
+)
+def test_the_code_is_clean(check: list[str]) -> None:
+    done = run("-m", *check)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    heavy = "cupy onnx yaml tqdm pynvml dask openvino torch matplotlib".split()
+    done = run("-c", f"import sys, dmlsplit; print([m for m in {heavy} if m in sys.modules])")
+    assert done.stdout == "[]\n", done.stderr
+
+
+def best_of(count: int, *line: str) -> float:
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        assert run(*line).returncode == 0
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def test_levels_starts_in_little_more_than_numpy_takes() -> None:
+    """A ratio of whole commands, best of several: not a timing of this machine."""
+    ratio = best_of(5, "-m", "dmlsplit", "levels") / best_of(5, "-c", "import numpy")
+    assert ratio < 2.5
+
+
+def test_every_public_name_is_documented_and_annotated() -> None:
+    assert sorted(dml.__all__) == dml.__all__
+    for name in dml.__all__:
+        value = getattr(dml, name)
+        assert inspect.getdoc(value), name
+        if inspect.isfunction(value):
+            signature = inspect.signature(value)
+            assert signature.return_annotation is not inspect.Signature.empty, name
+
+
+def test_docstring_examples_work() -> None:
+    import doctest
+    import importlib
+
+    for name in ("dmlsplit", "dmlsplit.split", "dmlsplit.eager"):
+        results = doctest.testmod(importlib.import_module(name))
+        assert results.attempted > 0
+        assert results.failed == 0
+
+
+def test_cuda_is_no_package() -> None:
+    """An __init__.py there would hide NVIDIA's own `cuda` package, which CuPy needs."""
+    assert not (ROOT / "cuda" / "__init__.py").exists()
+
+
+# A room may import those to its left: the journey goes one way.
+ROOMS = [
+    ["errors", "resources"],
+    ["tensor"],
+    ["split", "feature_levels"],
+    ["rules", "overlap", "capability_table"],
+    ["validation", "geometry", "level_listing"],
+    ["legalize"],
+    ["arrays", "backends"],
+    ["binding"],
+    ["device"],
+    ["eager"],
+]
+
+# Named for an annotation, or imported on use.
+LATER = {"errors": {"rules"}, "feature_levels": {"capability_table"}}
+
+
+def imported(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    names = {
+        node.module.split(".")[1]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dmlsplit.")
+    }
+    return names | {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "dmlsplit"
+        for alias in node.names
+    }
+
+
+def test_rooms_import_only_rooms_earlier_on_the_way() -> None:
+    order = {room: place for place, rooms in enumerate(ROOMS) for room in rooms}
+    for room, place in order.items():
+        paths = [ROOT / "dmlsplit" / f"{room}.py", *(ROOT / "dmlsplit" / room).glob("*.py")]
+        for path in paths:
+            if path.exists():
+                for name in imported(path) - {room}:
+                    # errors and capability_table name later types for annotations or on use.
+                    if (room, name) in {
+                        ("errors", "rules"),
+                        ("feature_levels", "capability_table"),
+                    }:
+                        continue
+                    assert order.get(name, 99) <= place, f"{path.name} imports {name}"
+
+
+def test_backends_know_no_descriptor_and_no_level() -> None:
+    for path in (ROOT / "dmlsplit" / "backends").glob("*.py"):
+        assert imported(path) <= {"backends", "geometry", "errors", "resources", "arrays"}, path
