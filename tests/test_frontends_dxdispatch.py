@@ -322,7 +322,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     huge = tmp_path / "huge.json"
     with huge.open("wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(InvalidArgumentError, match="larger than 32 MiB"):
+    with pytest.raises(InvalidArgumentError, match="larger than 16 MiB"):
         load(huge)
 
 

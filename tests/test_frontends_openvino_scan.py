@@ -450,6 +450,11 @@ BOMB = '<?xml version="1.0"?><!DOCTYPE net [<!ENTITY a "aaaaaaaaaa">]><net versi
         (b'<net version="11">' + b"<a>" * 200_000, "nests elements deeper than"),
         (b'<net version="11"><layers>' + b"<a/>" * 2_000_000, "tags and texts"),
         (b'<net version="11" a="' + b"a" * (9 << 20), "longer than 4 MiB"),
+        (
+            net([f'<layer id="{i}" type="A"/>' for i in range(100_001)], []).encode(),
+            "100000 layers",
+        ),
+        (net([], [edge((0, 0), (i, 0)) for i in range(250_001)]).encode(), "250000 edges"),
     ],
 )
 def test_a_hostile_file_is_one_clear_error(content: bytes, message: str, scanned: Scan) -> None:

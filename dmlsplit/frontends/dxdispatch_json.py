@@ -17,7 +17,8 @@ from typing import Any
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.tensor import UINT64_MAX
 
-MAX_JSON_BYTES = 32 << 20
+# Parsed, JSON takes up to twenty times its size; more data belongs into a source file.
+MAX_JSON_BYTES = 16 << 20
 
 # Strings come first in both, so that nothing inside one is taken for a comment or a comma.
 # An unterminated string or comment runs to the end of the text, which keeps this linear.

@@ -19,14 +19,19 @@ NET_VERSIONS = ("10", "11")
 MAX_FILE_BYTES = 128 << 20
 # Tags that open, tags that close, and texts between them.
 MAX_EVENTS = 3_000_000
+MAX_LAYERS = 100_000
+MAX_EDGES = 250_000
 MAX_DEPTH = 96
 MAX_RANK = 64
 _CHUNK_BYTES = 1 << 16
 # Chunks without any event that the parser may swallow: the longest tag is 4 MiB.
 _MAX_SILENT_CHUNKS = 64
 _INT64_MAX = 2**63 - 1
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 
-_KEPT_TYPES = {"Const", "Parameter", "Split", "VariadicSplit"}
+_SPLITS = {"Split", "VariadicSplit"}
+_KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
+_OF_KEPT_LAYERS = {"data", "input", "output"}
 _BODIES = {"body", "then_body", "else_body"}
 _CHILDREN = {
     "": {"net"},
@@ -67,9 +72,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The layers of a model or of a body, by id, and where each input comes from.
+    """The layers of a model or of a body, by id, and where the inputs come from.
 
-    `sources` maps (layer id, port id) of an input to the same of an output.
+    `sources` maps (layer id, port id) of an input to the same of an output, for splits.
     """
 
     name: str
@@ -110,7 +115,7 @@ def read_ir(path: Path) -> Graph:
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
     """Return a decimal number within bounds; anything else is an error."""
     digits = text.strip(" \t\r\n")
-    if re.fullmatch(r"-?[0-9]{1,19}", digits) and low <= int(digits) <= high:
+    if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
         return int(digits)
     raise InvalidArgumentError(
         f"{what} is {text[:40]!r}; it must be an integer from {low} to {high}"
@@ -170,6 +175,8 @@ class _Reader:
 
     def __init__(self) -> None:
         self.events = 0
+        self._layer_count = 0
+        self._edge_count = 0
         self._tags: list[str] = []
         self._skipping = 0
         self._graphs: list[_OpenGraph] = []
@@ -194,14 +201,20 @@ class _Reader:
             raise InvalidArgumentError(f"holds more than {MAX_EVENTS} tags and texts")
         if len(self._tags) + self._skipping >= MAX_DEPTH:
             raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
-        parent = self._tags[-1] if self._tags else ""
-        if self._skipping or tag not in _CHILDREN.get(parent, ()):
-            if not parent:
-                raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
+        if self._skipping or not self._matters(tag):
             self._skipping += 1
             return
         self._tags.append(tag)
         self._open(tag, attributes)
+
+    def _matters(self, tag: str) -> bool:
+        parent = self._tags[-1] if self._tags else ""
+        if tag in _CHILDREN.get(parent, ()):
+            # Most of a file is ports of layers that say nothing about a split.
+            return tag not in _OF_KEPT_LAYERS or self._layers[-1].kept
+        if not parent:
+            raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
+        return False
 
     def end(self, tag: str) -> None:
         self.events += 1
@@ -219,7 +232,7 @@ class _Reader:
             self._graphs.append(_OpenGraph(tag))
         elif tag == "layer":
             self._layers.append(_OpenLayer(attributes))
-        elif tag == "data" and self._layers[-1].kept:
+        elif tag == "data":
             self._layers[-1].data = attributes
         elif tag == "port":
             self._port = (attributes, [])
@@ -250,13 +263,14 @@ class _Reader:
         assert self._port is not None
         (attributes, dims), self._port = self._port, None
         layer = self._layers[-1]
-        if layer.kept:
-            port = Port(
-                _required("port", attributes, "id"), attributes.get("precision", ""), tuple(dims)
-            )
-            (layer.inputs if self._tags[-1] == "input" else layer.outputs).append(port)
+        key = _required("port", attributes, "id")
+        port = Port(key, attributes.get("precision", ""), tuple(dims))
+        (layer.inputs if self._tags[-1] == "input" else layer.outputs).append(port)
 
     def _layer(self, layer: _OpenLayer) -> None:
+        self._layer_count += 1
+        if self._layer_count > MAX_LAYERS:
+            raise InvalidArgumentError(f"holds more than {MAX_LAYERS} layers")
         attributes, graph = layer.attributes, self._graphs[-1]
         key = _required("layer", attributes, "id")
         if key in graph.layers:
@@ -276,7 +290,14 @@ class _Reader:
     def _edge(self, attributes: dict[str, str]) -> None:
         names = ("to-layer", "to-port", "from-layer", "from-port")
         to_layer, to_port, *source = (_required("edge", attributes, name) for name in names)
-        sources = self._graphs[-1].sources
+        graph = self._graphs[-1]
+        target = graph.layers.get(to_layer)
+        if target is not None and target.type not in _SPLITS:
+            return
+        self._edge_count += 1
+        if self._edge_count > MAX_EDGES:
+            raise InvalidArgumentError(f"holds more than {MAX_EDGES} edges to splits")
+        sources = graph.sources
         if (to_layer, to_port) in sources:
             raise InvalidArgumentError(
                 f"two edges lead to port {to_port[:40]!r} of layer {to_layer[:40]!r}"
