@@ -1,13 +1,16 @@
-"""GPUs that a time can be estimated for without having one: peak bandwidth and size.
+"""GPUs that a plan and a time can be given for without having one.
 
-Source: NVIDIA's data sheet of each product; decimal gigabytes.
+Source: NVIDIA's data sheets (bandwidth, decimal gigabytes; multiprocessors; L2) and the
+CUDA C++ Programming Guide, "Technical specifications per compute capability" (the rest).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dmlsplit.backends.planning import H200, DeviceLimits
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.nvml import CudaDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,27 +22,39 @@ class Card:
     name : str
     bandwidth : int
         Peak memory bandwidth in bytes per second.
-    multiprocessors : int
-        Number of streaming multiprocessors.
+    limits : DeviceLimits
+        What the planner must know of it.
     """
 
     name: str
     bandwidth: int
-    multiprocessors: int
+    limits: DeviceLimits
 
 
+_HOPPER, _AMPERE, _ADA, _TURING = (2048, 228), (2048, 164), (1536, 100), (1024, 64)
 _GB = 10**9
+
+
+def _card(
+    name: str, gigabytes: int, multiprocessors: int, per_sm: tuple[int, int], l2_mib: int
+) -> Card:
+    threads, shared = per_sm
+    limits = DeviceLimits(
+        multiprocessors, threads, shared << 10, 48 << 10, l2_mib << 20, parameter_bytes=32764
+    )
+    return Card(name, gigabytes * _GB, limits)
+
+
 CARDS = (
-    Card("H200", 4800 * _GB, 132),
-    Card("H100 SXM", 3350 * _GB, 132),
-    Card("H100 PCIe", 2000 * _GB, 114),
-    Card("A100 80GB SXM", 2039 * _GB, 108),
-    Card("A100 80GB PCIe", 1935 * _GB, 108),
-    Card("L40S", 864 * _GB, 142),
-    Card("L4", 300 * _GB, 58),
-    Card("T4", 320 * _GB, 40),
-    Card("RTX 4090", 1008 * _GB, 128),
-    Card("RTX 3090", 936 * _GB, 82),
+    Card("H200", 4800 * _GB, H200),
+    _card("H100 SXM", 3350, 132, _HOPPER, 50),
+    _card("H100 PCIe", 2000, 114, _HOPPER, 50),
+    _card("A100-SXM4-80GB", 2039, 108, _AMPERE, 40),
+    _card("A100-PCIE-80GB", 1935, 108, _AMPERE, 40),
+    _card("L40S", 864, 142, _ADA, 96),
+    _card("L4", 300, 58, _ADA, 48),
+    _card("RTX 4090", 1008, 128, _ADA, 72),
+    _card("T4", 320, 40, _TURING, 4),
 )
 
 
@@ -51,10 +66,20 @@ def find_card(name: str) -> Card:
     InvalidArgumentError
         If no card is called that.
     """
-    wanted = name.strip().upper().removeprefix("NVIDIA ").strip()
-    for card in CARDS:
-        if wanted and card.name.upper().startswith(wanted):
-            return card
+    wanted = name.upper().replace("NVIDIA", "").replace("GEFORCE", "").strip()
+    exact = [card for card in CARDS if card.name.upper() == wanted]
+    begun = [card for card in CARDS if wanted and card.name.upper().startswith(wanted)]
+    for card in (*exact, *begun):
+        return card
     raise InvalidArgumentError(
         f"card is {name!r}; it must be one of {', '.join(card.name for card in CARDS)}"
     )
+
+
+def card_of_device(device: CudaDevice) -> Card:
+    """Return the card that a device is; an unknown one plans like an H200 at its own bandwidth."""
+    try:
+        known = find_card(device.name)
+    except InvalidArgumentError:
+        known = CARDS[0]
+    return Card(device.name, device.peak_bandwidth or known.bandwidth, known.limits)

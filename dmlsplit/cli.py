@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dmlsplit.arguments import (
     add_completion,
+    add_devices,
     add_explain,
     add_validate,
     integers,
@@ -26,6 +27,7 @@ from dmlsplit.arguments import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dmlsplit.cards import Card
     from dmlsplit.explain import Explanation
     from dmlsplit.frontends import Finding
     from dmlsplit.verdicts import Assessment
@@ -73,6 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_explain(commands).set_defaults(command=explain)
     _add_levels(commands)
     _add_run(commands)
+    add_devices(commands).set_defaults(command=devices)
     add_completion(commands).set_defaults(command=completion)
     return parser
 
@@ -142,7 +145,6 @@ def _findings(
 
 def explain(arguments: argparse.Namespace) -> int:
     """Show how splits are carried out."""
-    from dmlsplit.cards import find_card
     from dmlsplit.explain import explain as explain_split
     from dmlsplit.explain import explanation_record
     from dmlsplit.report.explanation import explanation_text
@@ -151,7 +153,7 @@ def explain(arguments: argparse.Namespace) -> int:
     from dmlsplit.targets import resolve_target
     from dmlsplit.verdicts import Outcome, assess
 
-    card = find_card(arguments.card or "H200")
+    card = _card(arguments.card)
     findings, unreadable = _findings(arguments, ENDINGS)
     assessment = assess(findings, resolve_target(), unreadable, {Outcome.REFUSED})
     explained = []
@@ -172,6 +174,36 @@ def explain(arguments: argparse.Namespace) -> int:
     if arguments.svg is not None:
         _draw(Path(arguments.svg), explained)
     return assessment.status
+
+
+def _card(name: str | None) -> Card:
+    """Return the card of that name; else the first device's, or the one to plan for."""
+    from dmlsplit.cards import CARDS, card_of_device, find_card
+    from dmlsplit.errors import UnsupportedError
+    from dmlsplit.nvml import cuda_devices
+
+    if name is not None:
+        return find_card(name)
+    try:
+        present = cuda_devices()
+    except UnsupportedError:
+        present = []
+    return card_of_device(present[0]) if present else CARDS[0]
+
+
+def devices(arguments: argparse.Namespace) -> int:
+    """List the CUDA devices."""
+    from dmlsplit.nvml import cuda_devices
+    from dmlsplit.report.devices import device_records, device_table
+
+    found = cuda_devices()
+    if arguments.format == "json":
+        _show(json.dumps({"schema": 1, "devices": device_records(found)}, indent=2))
+    elif found:
+        _show(device_table(found))
+    else:
+        _tell("no CUDA device: there is no NVIDIA driver here; splits run on the CPU")
+    return ACCEPTED
 
 
 def _draw(path: Path, explained: Sequence[Explanation]) -> None:

@@ -1,10 +1,11 @@
-"""What carrying out a split means: its bytes, and the time they take at a card's bandwidth."""
+"""What carrying out a split means: bytes, kernels, and the time at a card's bandwidth."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
+from dmlsplit.backends.planning import VECTOR, Plan, plan
 from dmlsplit.cards import Card
 from dmlsplit.geometry import SplitGeometry, descriptor_geometry
 from dmlsplit.split import SplitOperatorDesc
@@ -22,6 +23,8 @@ class Explanation:
         A valid descriptor.
     geometry : SplitGeometry
         The bytes that it moves.
+    plan : Plan
+        The kernel launches, for buffers at addresses that are multiples of 16.
     card : Card
         What the time is for.
     """
@@ -29,6 +32,7 @@ class Explanation:
     place: str
     desc: SplitOperatorDesc
     geometry: SplitGeometry
+    plan: Plan
     card: Card
 
     @property
@@ -44,7 +48,9 @@ class Explanation:
 
 def explain(place: str, desc: SplitOperatorDesc, card: Card) -> Explanation:
     """Explain a descriptor that has passed validation."""
-    return Explanation(place, desc, descriptor_geometry(desc), card)
+    geometry = descriptor_geometry(desc)
+    # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT is 16: every binding is at least that aligned.
+    return Explanation(place, desc, geometry, plan(geometry, VECTOR, VECTOR, card.limits), card)
 
 
 def explanation_record(explanation: Explanation) -> dict[str, Any]:
@@ -70,6 +76,20 @@ def explanation_record(explanation: Explanation) -> dict[str, Any]:
                 "run_bytes": piece.run_bytes,
             }
             for piece in geometry.pieces
+        ],
+        "launches": [
+            {
+                "kernel": launch.kernel,
+                "reason": launch.reason,
+                "outputs": list(launch.outputs),
+                "grid": launch.grid,
+                "block": launch.block,
+                "shared_bytes": launch.shared_bytes,
+                "blocks_per_sm": launch.blocks_per_sm(explanation.card.limits),
+                "bytes_in_flight": launch.bytes_in_flight,
+                "total_bytes": launch.total_bytes,
+            }
+            for launch in explanation.plan.launches
         ],
         "bytes_read": geometry.total_bytes,
         "bytes_written": geometry.total_bytes,

@@ -463,6 +463,14 @@ def test_explain_takes_models(here: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main(["explain", "m.onnx", "--svg", "x.svg"]) == 2
 
 
+def test_devices_are_listed_or_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices"]) == 0
+    captured = capsys.readouterr()
+    assert "no CUDA device" in captured.err or "bandwidth" in captured.out
+    assert main(["devices", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schema"] == 1
+
+
 def test_an_unknown_card_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", *FLAGS, "--card", "Voodoo 2"]) == 2
     assert "card is 'Voodoo 2'; it must be one of H200" in capsys.readouterr().err

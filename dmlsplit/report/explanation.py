@@ -17,6 +17,7 @@ def explanation_text(explanation: Explanation) -> str:
     """Return an explanation as text of at most 80 columns."""
     lines = [f"{printable(explanation.place)}: {explanation.desc}"]
     lines += [f"  {line}" for line in _geometry(explanation)]
+    lines += [f"  {line}" for line in _launches(explanation)]
     lines += [f"  {line}" for line in _cost(explanation)]
     return "\n".join(wrapped(line.strip(), "  " if line[0] == " " else "") for line in lines)
 
@@ -42,6 +43,20 @@ def _loops(piece: StridedCopy) -> str:
     nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in steps)
     start = f"{piece.run_bytes} bytes from byte {piece.source_offset} on"
     return f"{start}, {nest}" if nest else start
+
+
+def _launches(explanation: Explanation) -> Iterator[str]:
+    launches = explanation.plan.launches
+    for launch in launches[:_SHOWN]:
+        resident = launch.blocks_per_sm(explanation.card.limits)
+        yield f"kernel: {launch.kernel}, because {launch.reason}"
+        yield (
+            f"launch: {launch.grid} blocks of {launch.block} threads, {launch.shared_bytes} bytes "
+            f"of shared memory; {resident} blocks to an SM, {launch.bytes_in_flight} bytes in "
+            "flight per thread"
+        )
+    if len(launches) > _SHOWN:
+        yield f"... and {len(launches) - _SHOWN} launches more"
 
 
 def _cost(explanation: Explanation) -> Iterator[str]:
