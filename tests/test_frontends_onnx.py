@@ -184,10 +184,25 @@ def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) 
     assert error.value.hresult == 0x80070057
 
 
-def test_a_device_runs_it_at_its_level() -> None:
-    device = dml.Device("cpu", feature_level="3_0")
-    x = np.arange(6, dtype=np.float32)
-    assert_same(split(x, [2, 4], device=device), reference(x, [2, 4], 0))
+@settings(max_examples=150)
+@given(
+    case=splits(),
+    dtype=st.sampled_from(DTYPES),
+    level=st.sampled_from(["1_0", "2_1", "3_0", "4_1", "6_4"]),
+)
+def test_weak_levels_carry_every_type_and_rank(
+    case: tuple[tuple[int, ...], int, list[int]], dtype: str, level: str
+) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, dtype)
+    device = dml.Device("cpu", feature_level=level)
+    inner = int(np.prod(shape[axis % len(shape) + 1 :])) * x.itemsize
+    if level == "1_0" and x.size and any(size * inner % 2 for size in sizes):
+        # No type below 16 bits, and runs of an odd number of bytes.
+        with pytest.raises(dml.InvalidArgumentError, match="no equivalent at feature level 1_0"):
+            split(x, sizes, axis=axis, device=device)
+    else:
+        assert_same(split(x, sizes, axis=axis, device=device), reference(x, sizes, axis))
 
 
 # --- against other implementations ------------------------------------------------------------
@@ -209,9 +224,11 @@ def runtime_session(
     attributes = {"axis": axis}
     if operator == "SplitToSequence":
         attributes["keepdims"] = keepdims
-    if keepdims:  # For a sequence without sizes, keepdims is 0 here.
+    if keepdims:  # Without, there are no sizes either.
         names.append("sizes")
         inputs.append(helper.make_tensor_value_info("sizes", onnx.TensorProto.INT64, None))
+    elif operator == "Split":
+        attributes["num_outputs"] = outputs
     results = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(operator, names, results, **attributes)
     if operator == "Split":
@@ -261,6 +278,45 @@ def test_split_to_sequence_gives_what_onnx_runtime_gives(
     feeds = {"x": x} if given is None else {"x": x, "sizes": given}
     (wanted,) = session.run(None, feeds)
     assert_same(split_to_sequence(x, given, axis=axis, keepdims=keepdims), wanted)
+
+
+def accepts(call: Any) -> bool:
+    try:
+        call()
+    except Exception:
+        # ONNX Runtime's errors have no common class that is public.
+        return False
+    return True
+
+
+@settings(max_examples=200)
+@given(
+    size=st.integers(0, 8),
+    sizes=st.lists(st.integers(-2, 5), min_size=1, max_size=4),
+    opset=st.sampled_from([13, 18]),
+)
+def test_split_refuses_what_onnx_runtime_refuses(size: int, sizes: list[int], opset: int) -> None:
+    x = np.zeros((size, 2), np.float32)
+    session = runtime_session("Split", opset, "float32", 0, len(sizes), 1)
+    wanted = accepts(lambda: session.run(None, {"x": x, "sizes": np.array(sizes, np.int64)}))
+    assert accepts(lambda: split(x, sizes, opset=opset)) == wanted
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_num_outputs_is_accepted_where_onnx_runtime_accepts_it(count: int) -> None:
+    session = runtime_session("Split", 18, "float32", 0, count, 0)
+    for size in range(10):
+        x = np.arange(size, dtype=np.float32)
+        wanted = accepts(lambda x=x: session.run(None, {"x": x}))
+        assert accepts(lambda x=x: split(x, num_outputs=count)) == wanted
+        if wanted:
+            assert_same(split(x, num_outputs=count), session.run(None, {"x": x}))
+
+
+def test_subclasses_of_numpy_s_array_are_arrays(tmp_path: Any) -> None:
+    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(6,))
+    x[:] = range(6)
+    assert_same(split(x, [2, 4]), reference(np.asarray(x), [2, 4], 0))
 
 
 TORCH_TYPES = [*DTYPES, "bfloat16"]

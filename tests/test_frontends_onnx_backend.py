@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
-from dmlsplit import InvalidArgumentError
+from dmlsplit import CompiledOperator, InvalidArgumentError
 from dmlsplit.frontends.onnx import DmlSplitBackend, scan
 
 # onnx 1.23: every test whose model holds a Split or SplitToSequence, by name.
@@ -164,12 +164,32 @@ def test_every_official_model_can_be_scanned_and_every_split_is_found(tmp_path: 
         assert not problems or "affine_grid" in name
 
 
+# Every piece of these is empty, so that nothing is left to dispatch.
+NOTHING_TO_DISPATCH = {
+    "test_split_zero_size_splits_opset13",
+    "test_split_zero_size_splits_opset18",
+    "test_sequence_model8",
+}
+
+
 @pytest.mark.parametrize("name", OFFICIAL)
-def test_official_backend_test_passes_and_our_code_ran(name: str) -> None:
+def test_official_backend_test_passes_and_our_code_ran(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dispatched = []
+    original = CompiledOperator.dispatch
+
+    def counted(self: CompiledOperator, array: Any, outputs: Any, stream: Any = None) -> None:
+        dispatched.append(self.desc)
+        original(self, array, outputs, stream)
+
+    monkeypatch.setattr(CompiledOperator, "dispatch", counted)
     prepared.clear()
     official_tests()[name]()
     (model,) = prepared
     assert model.split_count > 0
+    assert bool(dispatched) == (name not in NOTHING_TO_DISPATCH)
+    assert len(dispatched) <= model.split_count
 
 
 @pytest.mark.parametrize("name", OFFICIAL)
@@ -348,3 +368,5 @@ def test_devices() -> None:
         DmlSplitBackend.prepare(model, "TPU")
     with pytest.raises(InvalidArgumentError, match="there are 2 inputs; the model takes 1: x"):
         DmlSplitBackend.prepare(model).run([np.zeros(2), np.zeros(2)])
+    with pytest.raises(InvalidArgumentError, match="the model's inputs x are missing"):
+        DmlSplitBackend.prepare(model).run([])

@@ -11,6 +11,8 @@ import warnings
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
+
 from dmlsplit import arrays
 from dmlsplit.device import Device
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
@@ -24,6 +26,7 @@ from dmlsplit.frontends.onnx_arguments import (
 from dmlsplit.frontends.onnx_lowering import Lowering, lower
 from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx_scan import scan
+from dmlsplit.legalize import legalize
 from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.tensor import TensorDataType, integer
 
@@ -153,7 +156,9 @@ def run(arguments: Arguments, x: Any, device: Device | str | None = None) -> lis
 
     A choice that the operator's text leaves open is announced as a `UserWarning`.
     """
-    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+    if isinstance(x, np.ndarray):
+        x = np.asarray(x)  # Subclasses, such as memmap, are arrays as well.
+    if type(x).__module__.partition(".")[0] not in ("numpy", "cupy", "torch"):
         allowed = "it must be an array of NumPy, CuPy or PyTorch"
         refuse(arguments.operator, f"the input is a {type(x).__name__}", allowed)
     kind = ElementType.of_dtype(x.dtype)
@@ -176,14 +181,16 @@ def run(arguments: Arguments, x: Any, device: Device | str | None = None) -> lis
 def _dispatch(
     lowering: Lowering, desc: SplitOperatorDesc, x: Any, device: Device | str | None
 ) -> list[Any]:
-    source = _reinterpreted(_packed(x), desc.input_tensor.data_type, desc.input_tensor.sizes)
+    packed = _packed(x)
     if not isinstance(device, Device):
-        device = Device(arrays.view(source, "the input").device if device is None else device)
+        where = _reinterpreted(packed, desc.input_tensor.data_type, desc.input_tensor.sizes)
+        device = Device(arrays.view(where, "the input").device if device is None else device)
+    legal = legalize(desc, device.feature_level)
+    source = _reinterpreted(packed, legal.input_tensor.data_type, legal.input_tensor.sizes)
     shapes = [shape for shape in lowering.output_shapes if 0 not in shape]
-    outputs = device.compile(desc)(source)
     return [
         _reinterpreted(output, x.dtype, shape)
-        for output, shape in zip(outputs, shapes, strict=True)
+        for output, shape in zip(device.compile(legal)(source), shapes, strict=True)
     ]
 
 
@@ -197,7 +204,7 @@ def _reinterpreted(x: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     """Return the bytes of a packed array as another type and shape, without a copy."""
     if isinstance(dtype, TensorDataType):
         library = sys.modules[type(x).__module__.partition(".")[0]]
-        dtype = getattr(library, dtype.name.lower())
+        dtype = getattr(library, dtype.name.lower())  # numpy.uint8, cupy.uint8, torch.uint8
     return x.reshape(-1).view(dtype).reshape(shape)
 
 

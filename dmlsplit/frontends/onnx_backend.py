@@ -84,6 +84,7 @@ class DmlSplitModel(BackendRep):
     def __init__(self, model: onnx.ModelProto, device: Device, **options: Any) -> None:
         self.device = device
         self.split_count = 0
+        self._defaults = {tensor.name for tensor in model.graph.initializer}
         evaluator = type("Evaluator", (_Evaluator,), {"model": self})
         try:
             self._evaluator = evaluator(model, **options)
@@ -105,6 +106,9 @@ class DmlSplitModel(BackendRep):
                     f"{', '.join(names)}"
                 )
             feeds = dict(zip(names, arrays, strict=False))
+        missing = [name for name in names if name not in feeds and name not in self._defaults]
+        if missing:
+            raise InvalidArgumentError(f"the model's inputs {', '.join(missing)} are missing")
         return tuple(self._evaluator.run(None, feeds))
 
     def split(self, node: onnx.NodeProto, opset: int, inputs: Any, attributes: Any) -> list[Any]:

@@ -63,7 +63,7 @@ def scan(path: str | os.PathLike[str]) -> list[Finding]:
     InvalidArgumentError
         If the file cannot be read, is no ONNX model, or nests without end.
     """
-    name = os.fspath(path)
+    name = os.fsdecode(path)
     with _mapped(name) as data:
         # A second walk, of calls and constants, may cost as much as a small model again.
         wire = Wire(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
