@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto
 
 from dmlsplit.cli import build_parser, main
@@ -530,8 +532,34 @@ def test_the_examples_of_the_help_are_understood() -> None:
             parser.parse_args(line.partition(" > ")[0].replace("'", "").split()[1:])
 
 
+README = (ROOT / "README.md").read_text("utf-8")
+IN_CI = README.partition("\n## In CI\n")[2].partition("\n## ")[0]
+
+
+def test_the_output_in_the_readme_is_real(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line, shown = re.findall(r"```console\n\$ dmlsplit (.*?)\n(.*?)```", IN_CI, re.DOTALL)[0]
+    save("model.onnx", single(TensorProto.INT64, (6,), (2, 4), 0))
+    assert main(line.split()) == 1
+    assert capsys.readouterr().out == shown
+
+
+def test_the_steps_and_hooks_in_the_readme_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save("models/m.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", IN_CI, re.DOTALL)]
+    annotations, scanning, hooks = blocks
+    lines = [step["run"] for step in annotations + scanning if "validate" in step.get("run", "")]
+    lines += [f"{hook['entry']} models/m.onnx" for hook in hooks["repos"][0]["hooks"]]
+    published = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    lines += [f"{hook['entry']} models/m.onnx" for hook in published]
+    assert len(lines) == 4
+    for line in lines:
+        assert main(line.split()[1:]) == 0, line
+    assert Path(scanning[-1]["with"]["sarif_file"]).exists()
+
+
 def test_bash_completes_commands_and_options(here: Path) -> None:
-    pytest.importorskip("shtab")
     script, _ = started("completion", "bash", folder=here).communicate()
     Path("completion").write_bytes(script)
     ask = 'COMP_WORDS=(dmlsplit {0}); COMP_CWORD={1}; _shtab_dmlsplit; echo "${{COMPREPLY[@]}}"'
@@ -549,7 +577,6 @@ def test_bash_completes_commands_and_options(here: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_every_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("shtab")
     assert main(["completion", shell]) == 0
     out = capsys.readouterr().out
     assert "write-fixed" in out
