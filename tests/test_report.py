@@ -125,6 +125,9 @@ def test_json_follows_its_schema() -> None:
     validator = jsonschema.Draft202012Validator(schema)
     for each in (assessment(), harmful("x"), assess([], resolve_target())):
         validator.validate(json.loads(json_report(each)))
+    report = json.loads(json_report(assessment()))
+    named = {remark["rule"] for split in report["splits"] for remark in split["remarks"]}
+    assert named == set(report["rules"])
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**json.loads(json_report(assessment())), "schema": 2})
 

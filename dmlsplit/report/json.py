@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dmlsplit.rules import Rule
 from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.targets import Requirement
 from dmlsplit.tensor import TensorDesc
@@ -25,6 +26,7 @@ def json_report(assessment: Assessment) -> str:
             "tool": {"name": "dmlsplit", "version": __version__},
             "target": {"asked": target.asked, "level": str(target.level), "via": target.via},
             "summary": {str(name): count for name, count in assessment.counts.items()},
+            "rules": {rule.id: _rule(rule) for rule in _rules(assessment)},
             "splits": [_split(verdict) for verdict in assessment.verdicts],
             "unreadable": [
                 {"file": file, "message": message} for file, message in assessment.unreadable
@@ -86,7 +88,18 @@ def _remark(remark: Remark) -> dict[str, Any]:
         "field": remark.field,
         "found": remark.found,
         "allowed": remark.allowed,
-        "hint": remark.rule.hint,
-        "basis": remark.rule.basis,
-        "source": remark.rule.source,
+    }
+
+
+def _rules(assessment: Assessment) -> dict[Rule, None]:
+    remarks = (remark for verdict in assessment.verdicts for remark in verdict.remarks)
+    return dict.fromkeys(remark.rule for remark in remarks)
+
+
+def _rule(rule: Rule) -> dict[str, str]:
+    return {
+        "sentence": rule.sentence,
+        "basis": rule.basis,
+        "source": rule.source,
+        "hint": rule.hint,
     }
