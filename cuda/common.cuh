@@ -1,6 +1,6 @@
 // What every kernel shares: the pointers, global memory access, and searching small tables.
 //
-// The constants (kOutputs, kThreads, kStream, ...) are baked in before this text, one set for each
+// The constants (kOutputs, kThreads, kResident, ...) are baked in before this text, one set for each
 // compiled operator. A launch passes pointers only.
 //
 // All global memory is read and written through load() and store(). Reads may fetch a whole aligned

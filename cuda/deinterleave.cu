@@ -48,7 +48,7 @@ __device__ inline void copy_last_rows(const Pointers& pointers) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) deinterleave(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) deinterleave(const __grid_constant__ Pointers pointers) {
     const Wide group = static_cast<Wide>(blockIdx.x) * kThreads + threadIdx.x;
     if (group < kRows / kGroupRows) {
         unsigned words[kWords];

@@ -31,6 +31,7 @@ __device__ inline Byte byte_at(const Piece& piece, Span at) {
 
 // The bytes of one vector that are inside the output, one at a time.
 __device__ inline void store_bytes(const Piece& piece, long long at) {
+#pragma unroll 1
     for (int i = 0; i < kVector; ++i) {
         const long long byte = at + i;
         if (byte >= 0 && static_cast<Wide>(byte) + piece.before < piece.bytes)
@@ -38,7 +39,7 @@ __device__ inline void store_bytes(const Piece& piece, long long at) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) shift(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) shift(const __grid_constant__ Pointers pointers) {
     const Wide chunk = blockIdx.x / kChunkTiles;
     const unsigned tile = blockIdx.x % kChunkTiles;
     const int output = find<kOutputs>(kTileStarts, tile);

@@ -42,7 +42,7 @@ template <int kBox> __device__ inline void copy_box(unsigned box, const Byte* so
     copy_units<kBox>(source, target, tile);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) strided(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Pointers pointers) {
     const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
     copy_box<0>(kOutputBoxes[output], pointers.source + kOffsets[output], pointers.targets[output],
                 blockIdx.x - kTileStarts[output]);

@@ -96,6 +96,7 @@ __device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned o
 // The elements of a vector at the edge of an output's share, one at a time.
 __device__ inline void store_items(const unsigned* shared, Layout layout, unsigned offset, unsigned width,
                                    Byte* target, int at, unsigned bytes) {
+#pragma unroll 1
     for (int i = 0; i < kVector; i += kEdge) {
         const unsigned byte = at + i;  // wraps below the first byte, and is then too large
         if (byte >= bytes) continue;
@@ -106,7 +107,7 @@ __device__ inline void store_items(const unsigned* shared, Layout layout, unsign
 
 constexpr unsigned kDivisor = kEqualVectors ? kEqualVectors : 1;
 
-extern "C" __global__ void __launch_bounds__(kThreads) tile(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Pointers pointers) {
     __shared__ uint4 memory[kSharedVectors];
     unsigned* shared = reinterpret_cast<unsigned*>(memory);
 

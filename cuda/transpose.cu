@@ -57,7 +57,7 @@ template <int kBox> __device__ inline void turn_box(unsigned box, const Byte* so
     turn_square<kBox>(source, target, square);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) transpose(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Pointers pointers) {
     const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
     turn_box<0>(kOutputBoxes[output], pointers.source + kOffsets[output], pointers.targets[output],
                 blockIdx.x - kTileStarts[output]);

@@ -12,7 +12,7 @@ __device__ inline int output_of(Column column) {
     return kEqualVectors ? static_cast<int>(column / kDivisor) : find<kOutputs>(kStarts, column);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) vector(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) vector(const __grid_constant__ Pointers pointers) {
     const Wide first = static_cast<Wide>(blockIdx.x) * (kThreads * kLoads);
     const Wide first_row = first / kRowVectors;
     const Column first_column = static_cast<Column>(first % kRowVectors) + threadIdx.x;
