@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dmlsplit.backends.planning import VECTOR, Plan, plan
+from dmlsplit.backends.planning import Plan, plan
 from dmlsplit.cards import Card
 from dmlsplit.geometry import SplitGeometry, descriptor_geometry
 from dmlsplit.split import SplitOperatorDesc
+from dmlsplit.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,9 @@ class Explanation:
 def explain(place: str, desc: SplitOperatorDesc, card: Card) -> Explanation:
     """Explain a descriptor that has passed validation."""
     geometry = descriptor_geometry(desc)
-    # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT is 16: every binding is at least that aligned.
-    return Explanation(place, desc, geometry, plan(geometry, VECTOR, VECTOR, card.limits), card)
+    # Every binding is at least that aligned.
+    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT
+    return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, card.limits), card)
 
 
 def explanation_record(explanation: Explanation) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def explanation_record(explanation: Explanation) -> dict[str, Any]:
                 "grid": launch.grid,
                 "block": launch.block,
                 "shared_bytes": launch.shared_bytes,
-                "blocks_per_sm": launch.blocks_per_sm(explanation.card.limits),
+                "resident_blocks": launch.resident,
                 "bytes_in_flight": launch.bytes_in_flight,
                 "total_bytes": launch.total_bytes,
             }

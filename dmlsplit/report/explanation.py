@@ -48,12 +48,11 @@ def _loops(piece: StridedCopy) -> str:
 def _launches(explanation: Explanation) -> Iterator[str]:
     launches = explanation.plan.launches
     for launch in launches[:_SHOWN]:
-        resident = launch.blocks_per_sm(explanation.card.limits)
         yield f"kernel: {launch.kernel}, because {launch.reason}"
         yield (
             f"launch: {launch.grid} blocks of {launch.block} threads, {launch.shared_bytes} bytes "
-            f"of shared memory; {resident} blocks to an SM, {launch.bytes_in_flight} bytes in "
-            "flight per thread"
+            f"of shared memory; at least {launch.resident} blocks to an SM, "
+            f"{launch.bytes_in_flight} bytes in flight per thread"
         )
     if len(launches) > _SHOWN:
         yield f"... and {len(launches) - _SHOWN} launches more"
