@@ -58,8 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def one_line(error: Exception) -> str:
     """Return the message of an error, in one line."""
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        name = "" if error.filename is None else f"{error.filename}: "
+        return f"{name}{error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -268,10 +269,13 @@ def _show(text: str) -> None:
         print(text, flush=True)
     except BrokenPipeError:
         _forget_stdout()
+    except OSError:
+        _forget_stdout()
+        raise
 
 
 def _forget_stdout() -> None:
-    """Keep Python from complaining about a closed pipe once more at exit."""
+    """Keep Python from complaining about a closed pipe or full disk once more at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

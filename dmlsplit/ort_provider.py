@@ -96,7 +96,7 @@ def violations(finding: Finding, level: FeatureLevel) -> Iterator[Violation]:
     if count > MOST_DIMENSIONS:
         allowed = f"at most {MOST_DIMENSIONS}"
         yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
-    if any(finding.pieces):
+    if finding.descriptors:
         for index, size in enumerate(finding.pieces):
             if size == 0:
                 yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")

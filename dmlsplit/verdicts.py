@@ -27,7 +27,7 @@ NODE_RULES = {
             "SPLIT-NODE-INVALID",
             "A node keeps the rules of its own operator.",
             "documented",
-            "https://onnx.ai/onnx/operators/",
+            "the specification of the node's operator",
             "correct the node; no runtime can be relied on to take it",
         ),
         Rule(

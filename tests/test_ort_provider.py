@@ -19,7 +19,10 @@ def test_padding_moves_the_same_pieces(desc: dml.SplitOperatorDesc) -> None:
 
 def test_only_empty_outputs_of_a_split_that_has_others_are_a_trap() -> None:
     def rules(*pieces: int) -> list[str]:
-        finding = Finding("f", "net", "n", 0, "Split-13", pieces=pieces)
+        x = dml.TensorDesc("FLOAT32", (6,))
+        desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])
+        solid = (desc,) if any(pieces) else ()
+        finding = Finding("f", "net", "n", 0, "Split-13", solid, pieces=pieces)
         found = ort_provider.violations(finding, dml.FeatureLevel.LEVEL_6_4)
         return [violation.rule.id for violation in found]
 

@@ -1,14 +1,18 @@
 """Rewritten models: the target accepts them, and they compute the same."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import dmlsplit as dml
-from dmlsplit import rewrite
+from dmlsplit import rewrite, split_subgraph
 from dmlsplit.rewrite import Rewriting, write_fixed
 from dmlsplit.sources import scan_file
 from dmlsplit.targets import resolve_target
@@ -132,12 +136,12 @@ def test_nothing_is_written_where_nothing_can_be_done(
 
 
 def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rewrite._split
+    honest = split_subgraph._split
 
     def swapped(source, parts, *rest):  # noqa: ANN001, ANN002, ANN202
         return honest(source, dict(zip(parts, reversed(parts.values()), strict=True)), *rest)
 
-    monkeypatch.setattr(rewrite, "_split", swapped)
+    monkeypatch.setattr(split_subgraph, "_split", swapped)
     with pytest.raises(dml.InvalidArgumentError, match="computes something else"):
         fixed(single(TensorProto.FLOAT, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
     assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
@@ -146,7 +150,7 @@ def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_rewriting_that_is_refused_again_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rewrite, "_cast", lambda kind, supported: 0)
+    monkeypatch.setattr(split_subgraph, "_cast", lambda kind, supported: 0)
     with pytest.raises(dml.InvalidArgumentError, match="refused as well"):
         fixed(single(TensorProto.UINT8, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
     assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
@@ -185,3 +189,62 @@ def test_new_names_meet_no_old_ones(tmp_path: Path) -> None:
     )
     done, _ = fixed(content, tmp_path, feature_level="1_0")
     assert done.replaced
+
+
+# Any split that is rewritten moves the same bits.
+
+KINDS = [
+    TensorProto.FLOAT,
+    TensorProto.FLOAT16,
+    TensorProto.INT8,
+    TensorProto.UINT8,
+    TensorProto.BOOL,
+    TensorProto.INT32,
+]
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> onnx.ModelProto:
+    rank = draw(st.integers(1, 9))
+    axis = draw(st.integers(0, rank - 1))
+    sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any))
+    shape = [draw(st.integers(1, 3)) for _ in range(rank)]
+    shape[axis] = sum(sizes)
+    return single(draw(st.sampled_from(KINDS)), shape, sizes, axis, draw(st.sampled_from([13, 18])))
+
+
+def ran(content: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    provider = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(content.SerializeToString(), options, provider)
+    return list(session.run(None, {"x": x}))
+
+
+@settings(max_examples=60)
+@given(
+    content=splits(),
+    asked=st.sampled_from(
+        [{"feature_level": "1_0"}, {"feature_level": "2_1"}, {"feature_level": "5_0", "via": "ort"}]
+    ),
+)
+def test_any_rewritten_split_moves_the_same_bits(
+    content: onnx.ModelProto, asked: dict[str, str]
+) -> None:
+    (declared,) = content.graph.input
+    shape = [dim.dim_value for dim in declared.type.tensor_type.shape.dim]
+    kind = helper.tensor_dtype_to_np_dtype(declared.type.tensor_type.elem_type)
+    x = np.random.default_rng(0).integers(0, 2 if np.dtype(kind).kind == "b" else 100, shape).astype(kind)
+    expected = ran(content, x)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "m.onnx")
+        onnx.save(content, path)
+        before = assessed(path, **asked)
+        replaced, left = rewrite._replace_splits(content, before)
+        assert not left
+        assert len(replaced) == sum(map(before.fails, before.verdicts))
+        onnx.save(content, path)
+        assert assessed(path, **asked).status == 0
+    for one, other in zip(expected, ran(content, x), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
