@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -313,6 +314,7 @@ def test_names_from_a_model_cannot_drive_the_terminal(
 def on_a_terminal(*arguments: str, folder: Path, **environment: str) -> str:
     """Run a command whose output is a terminal; return what it shows."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
     inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
     child = started(
         *arguments,
@@ -348,7 +350,7 @@ def test_colour_is_for_terminals(here: Path) -> None:
 @pytest.mark.slow
 def test_long_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
     for index in range(6):
-        sparse_model(here / f"{index}.onnx", 1 << 20, copies=30_000)
+        sparse_model(here / f"{index}.onnx", 1 << 20, copies=3000)
     line = ["validate", ".", "-o", "report"]
     shown = on_a_terminal(*line, folder=here)
     assert re.search(r"scan: +\d+%", shown)
