@@ -343,6 +343,14 @@ def test_tensors_of_torch_give_tensors_of_torch(
         assert torch.equal(one, other)
 
 
+def test_lazily_conjugated_tensors_of_torch_are_split_as_they_read() -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    x = torch.tensor([1 + 2j, 3 - 4j, 5j])
+    for lazy in (x.conj(), x.conj().imag):
+        found = torch.cat(split(lazy, [1, 2]))
+        assert torch.equal(found, lazy.clone())
+
+
 @settings(max_examples=50)
 @given(size=st.integers(1, 40), count=st.integers(1, 12), axis=st.sampled_from([0, 1, -1]))
 def test_even_num_outputs_is_torch_s_tensor_split(size: int, count: int, axis: int) -> None:

@@ -432,6 +432,28 @@ def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, bro
     assert found.unknown == "the input's shape is dynamic"
 
 
+def test_what_cannot_be_read_leaves_shape_and_type_unknown(scanned: Scanned) -> None:
+    cut = node("Split", "y", "a b", num_outputs=2)
+    external = TensorProto(name="s", data_type=INT64, dims=[1], data_location=TensorProto.EXTERNAL)
+    for shape in (external, typed("s", [1]), sizes("other", 1)):
+        content = model(
+            [node("Reshape", "x s", "y"), cut], [value("x", [4])], initializers=(shape,)
+        )
+        assert scanned(content)[0].unknown == "the input's shape is dynamic"
+    (found,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
+    assert found.unknown == "the input's data type is not known"
+
+
+def test_types_declared_inside_a_function_count(scanned: Scanned) -> None:
+    function = halve()
+    function.node.insert(0, node("Mystery", "x", "z", domain="own"))
+    function.node[1].input[0] = "z"
+    function.value_info.append(value("z", [4, 6]))
+    call = node("Halve", "x", "a b", domain="own", at=1)
+    (found,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
+    assert found.descriptors[0].input_tensor.sizes == (4, 6)
+
+
 # --- warnings -----------------------------------------------------------------------------------
 
 
@@ -596,6 +618,8 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
     ("far axis", {"axis": 2**63 - 1}, "axis is 9223372036854775807; it must be -1 to 0"),
     ("near axis", {"axis": -(2**63)}, "axis is -9223372036854775808; it must be -1 to 0"),
     ("huge num_outputs", {"num_outputs": 2**63 - 1}, "num_outputs is 9223372036854775807, and"),
+    ("float lengths", {"s": lengths_of(FLOAT, [2], float_data=[2, 4])}, "split has type FLOAT"),
+    ("unpacked lengths", {"s": lengths_of(INT64, [2], int64_data=[0] * 70_000)}, "more than 65536"),
     ("no output", {"outputs": "", "num_outputs": 1}, "num_outputs is 1, and there are 0 outputs"),
     ("no input", {"inputs": ""}, "the node has no input"),
     ("three inputs", {"inputs": "x s s"}, "the node has 3 inputs; at most 2 exist"),
@@ -618,6 +642,17 @@ def test_a_hostile_node_is_a_finding_with_a_problem(
     assert message in found.problem
     assert not found.descriptors
     assert len(found.problem.splitlines()) == 1
+
+
+def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
+    for content in ([0] * 65_537, varint(0) * 65_537):
+        cut = node("Split", "x", "a b")
+        if isinstance(content, bytes):  # Packed, as other writers do.
+            cut.attribute.add().ParseFromString(field(1, b"split") + field(8, content))
+        else:
+            cut.attribute.append(helper.make_attribute("split", content))
+        (found,) = scanned(model([cut], [value("x", [6])], opsets={"": 11}))
+        assert "'split' is neither an integer nor a list of at most 65536" in found.problem
 
 
 def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> None:
@@ -666,10 +701,10 @@ def test_models_that_end_onnx_s_own_tools_are_described(
 
 def test_a_large_model_costs_its_graph_and_not_its_weights(tmp_path: Path) -> None:
     path = tmp_path / "large.onnx"
-    weights = 1 << 30
+    weights = 3 << 30
     names = [field(1, field(4, b"Relu") + field(1, b"w") + field(2, b"y"))]
     names.append(field(1, field(4, b"Split") + field(1, b"y") + field(2, b"a") + field(2, b"b")))
-    tensor = field(1, 1024) + field(1, 1 << 18) + field(2, 1) + field(8, b"w")
+    tensor = field(1, 3072) + field(1, 1 << 18) + field(2, 1) + field(8, b"w")
     tensor += varint(9 << 3 | 2) + varint(weights)
     initializer = varint(5 << 3 | 2) + varint(len(tensor) + weights) + tensor
     graph = b"".join(names) + initializer
@@ -692,8 +727,8 @@ def test_a_large_model_costs_its_graph_and_not_its_weights(tmp_path: Path) -> No
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
     text, seconds, kibibytes = result.stdout.splitlines()
-    half = "FLOAT32[512,262144]"
-    assert text == f"SPLIT axis 0: FLOAT32[1024,262144] -> {half}, {half}"
+    half = "FLOAT32[1536,262144]"
+    assert text == f"SPLIT axis 0: FLOAT32[3072,262144] -> {half}, {half}"
     assert float(seconds) < 1
     assert int(kibibytes) < 16 * 1024
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from dmlsplit import arrays
-from dmlsplit.device import Device
+from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends.onnx_arguments import (
     Arguments,
@@ -27,7 +28,6 @@ from dmlsplit.frontends.onnx_lowering import Lowering, lower
 from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx_scan import scan
 from dmlsplit.legalize import legalize
-from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.tensor import TensorDataType, integer
 
 __all__ = [
@@ -166,37 +166,44 @@ def run(arguments: Arguments, x: Any, device: Device | str | None = None) -> lis
         fix = "bytes in native order" if str(x.dtype)[:1] in "<>" else ""
         found = f"the input has data type {x.dtype}"
         refuse(arguments.operator, found, "ONNX has no such type", fix)
-    lowering = lower(arguments, kind, tuple(x.shape))
+    bits = x if kind is ElementType.STRING else _packed(x)
+    where = device if isinstance(device, Device) else _device(device, bits, kind)
+    lowering, compiled = _compiled(where, arguments, kind, tuple(x.shape))
     for message in lowering.assumed:
         warnings.warn(message, stacklevel=3)
-    if lowering.descriptor is None:
+    if compiled is None:
         return _on_host(lowering, x)
-    solid = iter(_dispatch(lowering, lowering.descriptor, x, device))
+    tensor = compiled.desc.input_tensor
+    filled = iter(compiled(_reinterpreted(bits, tensor.data_type, tensor.sizes)))
     return [
-        _empty(lowering, x, shape) if 0 in shape else next(solid)
+        _empty(lowering, x, shape) if 0 in shape else _reinterpreted(next(filled), x.dtype, shape)
         for shape in lowering.output_shapes
     ]
 
 
-def _dispatch(
-    lowering: Lowering, desc: SplitOperatorDesc, x: Any, device: Device | str | None
-) -> list[Any]:
-    packed = _packed(x)
-    if not isinstance(device, Device):
-        where = _reinterpreted(packed, desc.input_tensor.data_type, desc.input_tensor.sizes)
-        device = Device(arrays.view(where, "the input").device if device is None else device)
-    legal = legalize(desc, device.feature_level)
-    source = _reinterpreted(packed, legal.input_tensor.data_type, legal.input_tensor.sizes)
-    shapes = [shape for shape in lowering.output_shapes if 0 not in shape]
-    return [
-        _reinterpreted(output, x.dtype, shape)
-        for output, shape in zip(device.compile(legal)(source), shapes, strict=True)
-    ]
+def _device(device: str | None, bits: Any, kind: ElementType) -> Device:
+    if device is None and kind is ElementType.STRING:
+        device = "cpu"
+    elif device is None:
+        raw = _reinterpreted(bits, TensorDataType.UINT8, (-1,))
+        device = arrays.view(raw, "the input").device
+    return Device(device)
+
+
+@lru_cache(maxsize=128)
+def _compiled(
+    device: Device, arguments: Arguments, kind: ElementType, shape: tuple[int, ...]
+) -> tuple[Lowering, CompiledOperator | None]:
+    """Lower and compile once for all arrays of a shape; None if there is nothing to dispatch."""
+    lowering = lower(arguments, kind, shape)
+    if lowering.descriptor is None:
+        return lowering, None
+    return lowering, device.compile(legalize(lowering.descriptor, device.feature_level))
 
 
 def _packed(x: Any) -> Any:
-    if hasattr(x, "contiguous"):  # PyTorch
-        return x.contiguous()
+    if hasattr(x, "contiguous"):  # PyTorch, which conjugates and negates lazily.
+        return x.resolve_conj().resolve_neg().contiguous()
     return x if x.flags.c_contiguous else x.copy()
 
 

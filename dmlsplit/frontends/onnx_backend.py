@@ -19,7 +19,7 @@ from onnx.reference.op_run import OpRun
 from dmlsplit.device import Device
 from dmlsplit.errors import DmlError, InvalidArgumentError
 from dmlsplit.frontends.onnx import run
-from dmlsplit.frontends.onnx_arguments import Arguments, node_arguments
+from dmlsplit.frontends.onnx_arguments import Arguments, node_arguments, refuse
 from dmlsplit.frontends.onnx_lowering import check_type
 from dmlsplit.frontends.onnx_operators import OPERATORS, ElementType, operator_version
 
@@ -116,10 +116,12 @@ class DmlSplitModel(BackendRep):
         operator = operator_version(node.op_type, opset)
         given = {name: value for name, value in attributes.items() if value is not None}
         arguments = node_arguments(operator, given, inputs[1:], len(node.output))
+        x = next(iter(inputs), None)
+        if x is None:
+            refuse(operator, "the node has no input", "it must have one")
         self.split_count += 1
-        x = inputs[0]
-        if self.device.name == "cpu" or x.dtype.kind in "OUT":
-            return run(arguments, x, "cpu" if self.device.name != "cpu" else self.device)
+        if self.device.name == "cpu" or x.dtype.kind in "OUT":  # Strings stay on the host.
+            return run(arguments, x, self.device)
         return _through_cuda(arguments, x, self.device)
 
 
