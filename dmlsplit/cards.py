@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlsplit.backends.planning import H200, DeviceLimits
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.nvml import CudaDevice
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.nvml import CudaDevice, cuda_devices
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,15 @@ def find_card(name: str) -> Card:
     raise InvalidArgumentError(
         f"card is {name!r}; it must be one of {', '.join(card.name for card in CARDS)}"
     )
+
+
+def this_card() -> Card:
+    """Return the first CUDA device's card; an H200 where there is none."""
+    try:
+        present = cuda_devices()
+    except UnsupportedError:
+        present = []
+    return card_of_device(present[0]) if present else CARDS[0]
 
 
 def card_of_device(device: CudaDevice) -> Card:

@@ -27,7 +27,6 @@ from dmlsplit.arguments import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dmlsplit.cards import Card
     from dmlsplit.explain import Explanation
     from dmlsplit.frontends import Finding
     from dmlsplit.verdicts import Assessment
@@ -89,6 +88,7 @@ def _version() -> str:
 
 def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the targets."""
+    from dmlsplit.drafts import write_text
     from dmlsplit.report import REPORTS
     from dmlsplit.sources import ENDINGS
     from dmlsplit.targets import resolve_target
@@ -108,7 +108,7 @@ def validate(arguments: argparse.Namespace) -> int:
     assessment = assess(findings, target, unreadable, failing)
     written = REPORTS[arguments.format]
     if arguments.output is not None:
-        _write(Path(arguments.output), written(assessment))
+        write_text(Path(arguments.output), written(assessment) + "\n")
     elif arguments.format == "text" and _wants_colour():
         from dmlsplit.report.text import coloured, text_report
 
@@ -146,15 +146,15 @@ def _findings(
 
 def explain(arguments: argparse.Namespace) -> int:
     """Show how splits are carried out."""
+    from dmlsplit.cards import find_card, this_card
     from dmlsplit.explain import explain as explain_split
-    from dmlsplit.explain import explanation_record
-    from dmlsplit.report.explanation import explanation_text
+    from dmlsplit.report.explanation import explanation_json, explanation_text
     from dmlsplit.report.lines import location
     from dmlsplit.sources import ENDINGS
     from dmlsplit.targets import resolve_target
     from dmlsplit.verdicts import Outcome, assess
 
-    card = _card(arguments.card)
+    card = this_card() if arguments.card is None else find_card(arguments.card)
     findings, unreadable = _findings(arguments, ENDINGS)
     assessment = assess(findings, resolve_target(), unreadable, {Outcome.REFUSED})
     explained = []
@@ -167,9 +167,7 @@ def explain(arguments: argparse.Namespace) -> int:
             used = verdict.legalized or verdict.descriptors
             explained += [explain_split(place, desc, card) for desc in used]
     if arguments.format == "json":
-        _show(
-            json.dumps({"schema": 1, "splits": list(map(explanation_record, explained))}, indent=2)
-        )
+        _show(explanation_json(explained))
     else:
         _show("\n\n".join(map(explanation_text, explained)))
     if arguments.svg is not None:
@@ -177,29 +175,14 @@ def explain(arguments: argparse.Namespace) -> int:
     return assessment.status
 
 
-def _card(name: str | None) -> Card:
-    """Return the card of that name; else the first device's, or the one to plan for."""
-    from dmlsplit.cards import CARDS, card_of_device, find_card
-    from dmlsplit.errors import UnsupportedError
-    from dmlsplit.nvml import cuda_devices
-
-    if name is not None:
-        return find_card(name)
-    try:
-        present = cuda_devices()
-    except UnsupportedError:
-        present = []
-    return card_of_device(present[0]) if present else CARDS[0]
-
-
 def devices(arguments: argparse.Namespace) -> int:
     """List the CUDA devices."""
     from dmlsplit.nvml import cuda_devices
-    from dmlsplit.report.devices import device_records, device_table
+    from dmlsplit.report.devices import device_json, device_table
 
     found = cuda_devices()
     if arguments.format == "json":
-        _show(json.dumps({"schema": 1, "devices": device_records(found)}, indent=2))
+        _show(device_json(found))
     elif found:
         _show(device_table(found))
     else:
@@ -208,6 +191,7 @@ def devices(arguments: argparse.Namespace) -> int:
 
 
 def _draw(path: Path, explained: Sequence[Explanation]) -> None:
+    from dmlsplit.drafts import write_text
     from dmlsplit.errors import InvalidArgumentError
     from dmlsplit.picture import svg_picture
 
@@ -215,7 +199,7 @@ def _draw(path: Path, explained: Sequence[Explanation]) -> None:
         raise InvalidArgumentError(
             f"--svg draws one split; there are {len(explained)}. Name one by flags"
         )
-    _write(path, svg_picture(explained[0].geometry, str(explained[0].desc)))
+    write_text(path, svg_picture(explained[0].geometry, str(explained[0].desc)))
 
 
 def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
@@ -288,13 +272,6 @@ def _tell(message: str) -> None:
     from dmlsplit.report.lines import printable
 
     print(f"dmlsplit: {printable(message)}", file=sys.stderr)
-
-
-def _write(path: Path, text: str) -> None:
-    from dmlsplit.drafts import draft
-
-    with draft(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _wants_colour() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -16,9 +17,14 @@ def draft(path: Path) -> Iterator[Path]:
     Raises
     ------
     OSError
-        If the folder cannot be written.
+        If `path` is there and no regular file, or its folder cannot be written.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=target.parent)
     temporary = Path(name)
     try:
         # mkstemp makes a private file; the result is as readable as any other.
@@ -27,6 +33,15 @@ def draft(path: Path) -> Iterator[Path]:
         os.fchmod(handle, 0o666 & ~mask)
         os.close(handle)
         yield temporary
-        temporary.replace(path)
+        temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file at once; what is no file, such as /dev/stdout, is written to directly."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_text(text, encoding="utf-8")
+        return
+    with draft(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

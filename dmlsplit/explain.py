@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dmlsplit.backends.planning import Plan, plan
 from dmlsplit.cards import Card
@@ -53,49 +52,3 @@ def explain(place: str, desc: SplitOperatorDesc, card: Card) -> Explanation:
     # Every binding is at least that aligned.
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT
     return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, card.limits), card)
-
-
-def explanation_record(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation, ready for JSON."""
-    geometry = explanation.geometry
-    rows = geometry.row_split
-    return {
-        "place": explanation.place,
-        "descriptor": str(explanation.desc),
-        "row_split": rows
-        and {
-            "rows": rows.rows,
-            "pitch": rows.pitch,
-            "offsets": list(rows.offsets),
-            "widths": list(rows.widths),
-        },
-        "pieces": [
-            {
-                "shape": list(piece.shape),
-                "source_strides": list(piece.source_strides),
-                "target_strides": list(piece.target_strides),
-                "source_offset": piece.source_offset,
-                "run_bytes": piece.run_bytes,
-            }
-            for piece in geometry.pieces
-        ],
-        "launches": [
-            {
-                "kernel": launch.kernel,
-                "reason": launch.reason,
-                "outputs": list(launch.outputs),
-                "grid": launch.grid,
-                "block": launch.block,
-                "shared_bytes": launch.shared_bytes,
-                "resident_blocks": launch.resident,
-                "bytes_in_flight": launch.bytes_in_flight,
-                "total_bytes": launch.total_bytes,
-            }
-            for launch in explanation.plan.launches
-        ],
-        "bytes_read": geometry.total_bytes,
-        "bytes_written": geometry.total_bytes,
-        "card": explanation.card.name,
-        "bandwidth": explanation.card.bandwidth,
-        "seconds": explanation.seconds,
-    }

@@ -7,8 +7,8 @@ from hypothesis import given
 
 import dmlsplit as dml
 from dmlsplit.cards import CARDS, find_card
-from dmlsplit.explain import Explanation, explain, explanation_record
-from dmlsplit.report.explanation import explanation_text
+from dmlsplit.explain import Explanation, explain
+from dmlsplit.report.explanation import explanation_json, explanation_text
 from tests.descriptors import split_descriptors
 
 
@@ -63,7 +63,7 @@ def test_long_lists_are_cut_short() -> None:
 @given(desc=split_descriptors())
 def test_every_descriptor_can_be_explained(desc: dml.SplitOperatorDesc) -> None:
     shown = explain("here", desc, CARDS[0])
-    record = json.loads(json.dumps(explanation_record(shown)))
+    (record,) = json.loads(explanation_json([shown]))["splits"]
     written = {output for launch in record["launches"] for output in launch["outputs"]}
     assert written == set(range(desc.output_count))
     assert sum(launch["total_bytes"] for launch in record["launches"]) == record["bytes_written"]

@@ -1,5 +1,6 @@
 """CUDA devices through NVML; a stand-in answers where there is no driver."""
 
+import json
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -7,9 +8,9 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.cards import CARDS, card_of_device, find_card
+from dmlsplit.cards import CARDS, card_of_device, find_card, this_card
 from dmlsplit.nvml import CudaDevice, cuda_devices
-from dmlsplit.report.devices import device_records, device_table
+from dmlsplit.report.devices import device_json, device_table
 
 
 class FakeNvml:
@@ -95,7 +96,8 @@ def test_the_table_fits_80_columns(fake: FakeNvml) -> None:
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05".split()
     assert lines[2].split() == "cuda:1 unknown - - - 580.95.05".split()
-    assert device_records(cuda_devices())[0]["peak_bandwidth"] == 4_916_736_000_000
+    listed = json.loads(device_json(cuda_devices()))["devices"]
+    assert listed[0]["peak_bandwidth"] == 4_916_736_000_000
 
 
 def test_the_real_library_is_asked_without_a_crash() -> None:
@@ -131,3 +133,10 @@ def test_a_device_brings_its_own_bandwidth(fake: FakeNvml) -> None:
     first, second = map(card_of_device, cuda_devices())
     assert (first.bandwidth, first.limits) == (4_916_736_000_000, CARDS[0].limits)
     assert (second.name, second.bandwidth) == ("unknown", CARDS[0].bandwidth)
+
+
+def test_this_card_is_the_first_devices_or_an_h200(fake: FakeNvml) -> None:
+    assert this_card().bandwidth == 4_916_736_000_000
+    for failure in (9, 999):
+        fake.failure = failure
+        assert this_card() is CARDS[0]

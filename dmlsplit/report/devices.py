@@ -1,18 +1,19 @@
-"""CUDA devices as a table and as records."""
+"""CUDA devices as a table and as JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from dmlsplit.nvml import CudaDevice
 from dmlsplit.report.lines import printable
 
 
-def device_records(devices: Sequence[CudaDevice]) -> list[dict[str, Any]]:
-    """Return one JSON-ready record per device."""
-    return [asdict(device) | {"peak_bandwidth": device.peak_bandwidth} for device in devices]
+def device_json(devices: Sequence[CudaDevice]) -> str:
+    """Return the devices as JSON."""
+    records = [asdict(device) | {"peak_bandwidth": device.peak_bandwidth} for device in devices]
+    return json.dumps({"schema": 1, "devices": records}, indent=2)
 
 
 def device_table(devices: Sequence[CudaDevice]) -> str:

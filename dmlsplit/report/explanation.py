@@ -1,8 +1,10 @@
-"""Explanations as text."""
+"""Explanations as text and as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dmlsplit.explain import Explanation
 from dmlsplit.geometry import StridedCopy
@@ -73,3 +75,53 @@ def _duration(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def explanation_json(explanations: Iterable[Explanation]) -> str:
+    """Return explanations as JSON."""
+    return json.dumps({"schema": 1, "splits": list(map(_record, explanations))}, indent=2)
+
+
+def _record(explanation: Explanation) -> dict[str, Any]:
+    geometry = explanation.geometry
+    rows = geometry.row_split
+    return {
+        "place": explanation.place,
+        "descriptor": str(explanation.desc),
+        "row_split": rows
+        and {
+            "rows": rows.rows,
+            "pitch": rows.pitch,
+            "offsets": list(rows.offsets),
+            "widths": list(rows.widths),
+        },
+        "pieces": [
+            {
+                "shape": list(piece.shape),
+                "source_strides": list(piece.source_strides),
+                "target_strides": list(piece.target_strides),
+                "source_offset": piece.source_offset,
+                "run_bytes": piece.run_bytes,
+            }
+            for piece in geometry.pieces
+        ],
+        "launches": [
+            {
+                "kernel": launch.kernel,
+                "reason": launch.reason,
+                "outputs": list(launch.outputs),
+                "grid": launch.grid,
+                "block": launch.block,
+                "shared_bytes": launch.shared_bytes,
+                "resident_blocks": launch.resident,
+                "bytes_in_flight": launch.bytes_in_flight,
+                "total_bytes": launch.total_bytes,
+            }
+            for launch in explanation.plan.launches
+        ],
+        "bytes_read": geometry.total_bytes,
+        "bytes_written": geometry.total_bytes,
+        "card": explanation.card.name,
+        "bandwidth": explanation.card.bandwidth,
+        "seconds": explanation.seconds,
+    }
