@@ -124,7 +124,7 @@ def add_validate(commands: Commands) -> argparse.ArgumentParser:
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by an equivalent subgraph of "
         "standard ONNX nodes that the target accepts. Both models are run on random inputs and "
-        "compared first; nothing is written if they differ",
+        "compared first; nothing is written if they differ. Other nodes than splits are not judged",
     )
     return parser
 

@@ -20,7 +20,7 @@ from dmlsplit.errors import UnsupportedError
 from dmlsplit.feature_levels import capability_table
 from dmlsplit.ort_provider import MOST_DIMENSIONS
 from dmlsplit.targets import Target
-from dmlsplit.tensor import UINT_MAX, TensorDataType
+from dmlsplit.tensor import TensorDataType
 from dmlsplit.verdicts import Verdict
 
 # Reshape takes its shape as an input since 5, Cast its type as a number since 6.
@@ -121,8 +121,6 @@ def _check_curable(verdict: Verdict, opset: int) -> None:
         raise UnsupportedError("its sizes are known only when the model runs")
     if opset < _LEAST_OPSET:
         raise UnsupportedError(f"the model has opset {opset}; rewriting needs {_LEAST_OPSET}")
-    if finding.descriptors[0].input_tensor.element_count > UINT_MAX:
-        raise UnsupportedError("it has more than 2^32-1 elements")
     if finding.element_type.startswith("COMPLEX"):
         raise UnsupportedError("standard ONNX cannot show complex elements as other ones")
 

@@ -135,6 +135,38 @@ def test_nothing_is_written_where_nothing_can_be_done(
     assert not output.exists()
 
 
+def old_split() -> onnx.ModelProto:
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=0, split=[2, 4])
+    return model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}, opset=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "reason"),
+    [
+        (old_split(), {"feature_level": "1_0"}, "opset 2; rewriting needs 6"),
+        (
+            single(TensorProto.FLOAT, (2**20, 2**13), (2**19, 2**19), 0),
+            {"feature_level": "1_0"},
+            "8589934592 elements",
+        ),
+        (sequence(TensorProto.FLOAT, ("n", "m")), {"via": "ort"}, "only when the model runs"),
+    ],
+)
+def test_reasons_are_said(
+    content: onnx.ModelProto, asked: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    done, _ = fixed(content, tmp_path, **asked)
+    assert reason in done.left[0][1]
+
+
+def test_what_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
+    source = tmp_path / "in.onnx"
+    source.write_bytes(b"\xff" * 10)
+    with pytest.raises(dml.InvalidArgumentError, match="onnx cannot load it") as error:
+        write_fixed(source, tmp_path / "out.onnx", assess([], resolve_target()))
+    assert "\n" not in str(error.value)
+
+
 def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = split_subgraph._split
 
