@@ -41,8 +41,15 @@ RULES = {
             "The DirectML provider has a kernel for this version of the operator.",
             "documented",
             _KERNELS,
-            "export the model at opset 13 or later; use Split, with SequenceConstruct for a"
-            " sequence. As it is, the node runs on the CPU",
+            "export the model at opset 13 or later. As it is, the node runs on the CPU",
+        ),
+        Rule(
+            "ORT-SEQUENCE",
+            "The DirectML provider has no SplitToSequence.",
+            "documented",
+            _KERNELS,
+            "use Split and SequenceConstruct, as --write-fixed does where the sizes are known. As"
+            " it is, the node runs on the CPU",
         ),
         Rule(
             "ORT-DATA-TYPE",
@@ -87,8 +94,9 @@ def violations(finding: Finding, level: FeatureLevel) -> Iterator[Violation]:
     if level < MINIMUM_LEVEL:
         yield _broken("ORT-FEATURE-LEVEL", "", "FeatureLevel", level, f"at least {MINIMUM_LEVEL}")
     if finding.operator not in OPERATORS:
+        rule = "ORT-SEQUENCE" if finding.operator.startswith("SplitTo") else "ORT-OPERATOR"
         allowed = f"one of {', '.join(OPERATORS)}"
-        yield _broken("ORT-OPERATOR", "", "OperatorType", finding.operator, allowed)
+        yield _broken(rule, "", "OperatorType", finding.operator, allowed)
     if finding.element_type and finding.element_type not in ELEMENT_TYPES:
         allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
         yield _broken("ORT-DATA-TYPE", "InputTensor", "DataType", finding.element_type, allowed)

@@ -126,7 +126,8 @@ def test_ort_needs_level_5_0(tmp_path: Path) -> None:
 def test_ort_has_no_split_to_sequence(tmp_path: Path) -> None:
     verdict = through_ort(sequence(TensorProto.FLOAT, (2, 3)), tmp_path)
     assert verdict.outcome is Outcome.REFUSED
-    assert "ORT-OPERATOR" in rules(verdict)
+    assert "ORT-SEQUENCE" in rules(verdict)
+    assert "use Split and SequenceConstruct" in verdict.fix
 
 
 def test_ort_has_no_split_1(tmp_path: Path) -> None:
