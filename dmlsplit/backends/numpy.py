@@ -31,6 +31,8 @@ LEAST_TASK_BYTES = 1 << 20
 # A block stays in the second-level cache, and the pages of its rows in the first-level TLB.
 BLOCK_BYTES = 256 << 10
 BLOCK_ROWS = 32
+# An indexed assignment costs about as much as this many plain ones.
+FEW_OUTPUTS = 8
 # No window reaches over outputs in different sections of memory of this length.
 REACH_BYTES = 1 << 35
 
@@ -168,8 +170,9 @@ class _Bound:
 
     def moves(self, start: int, stop: int, block: int) -> Iterator[_Move]:
         """Yield the assignments that copy rows `start` to `stop`, `block` rows at a time."""
-        if len(self.targets) == 1:
-            yield self._single(start, stop)
+        count = len(self.targets)
+        if count == 1 or (count < FEW_OUTPUTS and block >= stop - start):
+            yield from (self._single(number, start, stop) for number in range(count))
             return
         tail = stop - (stop - start) % block
         if start < tail:
@@ -177,11 +180,11 @@ class _Bound:
         if tail < stop:
             yield self._scatter(tail, 1, stop - tail)
 
-    def _single(self, start: int, stop: int) -> _Move:
+    def _single(self, number: int, start: int, stop: int) -> _Move:
         boxes = self.boxes
         shape = (stop - start, *boxes.shape[1:])
-        target = self.targets[0] + start * boxes.target_strides[0]
-        origin = self.origin + start * boxes.source_strides[0]
+        target = self.targets[number] + start * boxes.target_strides[0]
+        origin = self.origin + number * boxes.step + start * boxes.source_strides[0]
         return (
             _window(target, boxes.item, shape, boxes.target_strides),
             ...,
