@@ -7,7 +7,8 @@ compares the bytes of what `Prepared.outputs` names.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,22 +49,34 @@ class Prepared:
 Peer = Callable[[Problem], Prepared]
 
 
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(count)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+
+
 def dmlsplit_bound(problem: Problem) -> Prepared:
     """Compile and bind once, dispatch many times."""
-    os.environ[VARIABLE] = str(problem.threads)
     case, array = problem.case, problem.array
     packed = [None] * len(case.sizes)
     geometry = split_geometry(
         case.shape, case.axis, case.sizes, array.itemsize, array.strides, packed
     )
     addresses = [int(out.ctypes.data) for out in problem.outputs]
-    launch = compiled("cpu", geometry).bind(int(array.ctypes.data), addresses)
+    with _threads(problem.threads):
+        launch = compiled("cpu", geometry).bind(int(array.ctypes.data), addresses)
     return Prepared(launch, lambda: problem.outputs)
 
 
 def dmlsplit_eager(problem: Problem) -> Prepared:
     """`dml.split`: checks, allocates and copies."""
-    os.environ[VARIABLE] = str(problem.threads)
     case, result = problem.case, [[np.empty(0)]]
 
     def call() -> None:
@@ -74,7 +87,6 @@ def dmlsplit_eager(problem: Problem) -> Prepared:
 
 def dmlsplit_dispatch(problem: Problem) -> Prepared:
     """Dispatch a compiled operator: the binding table is checked on every call."""
-    os.environ[VARIABLE] = str(problem.threads)
     case, array = problem.case, problem.array
     pad = (1,) * (4 - len(case.shape))
     tensor = dml.TensorDesc("FLOAT32", (*pad, *case.shape))

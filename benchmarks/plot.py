@@ -62,13 +62,14 @@ def _styles(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
     """Return how each peer looks: ours black, copies grey without markers, the rest in turn."""
     styles: dict[str, dict[str, Any]] = {}
     others = 0
-    for peer in dict.fromkeys(row["peer"] for row in rows):
+    peers = dict.fromkeys(row["peer"] for row in rows)
+    for peer in peers:
         if peer == "dmlsplit":
             styles[peer] = dict(_OURS)
         elif peer in COPIES:
             styles[peer] = {"color": "0.7", "linewidth": 3, "marker": "", "zorder": 1}
         else:
-            shade = mpl.colormaps["viridis"]((others % 6) / 6.5)
+            shade = mpl.colormaps["viridis"](0.85 * others / len(peers))
             styles[peer] = {
                 "color": shade,
                 "marker": _MARKERS[others % len(_MARKERS)],
@@ -167,6 +168,7 @@ def _decorate(ax: Axes, label: str, unit: str, title: str, is_latency: bool) -> 
 
 
 def _count(value: float) -> str:
+    """Return a power of two as people write it."""
     for scale, suffix in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
         if value >= scale:
             return f"{value / scale:g} {suffix}"
