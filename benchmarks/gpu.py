@@ -23,6 +23,9 @@ from benchmarks.timing import summary
 # One sample queues at least this long, so that the resolution of events does not matter.
 SAMPLE_SECONDS = 1e-3
 MOST_CALLS = 200
+# Rotating buffers end here: more of them take longer to make than to measure.
+MOST_SETS = 64
+MOST_ARRAYS = 8192
 _INTEGERS = {1: "u1", 2: "i2", 4: "i4", 8: "i8"}
 
 
@@ -124,8 +127,23 @@ def measure(
         row = {**head, "peer": name, **row}
         results.add(row)
         table.add(row)
+        if row["status"] == "failed":
+            _refuse_lost_card(row, results)
     del problem
     cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _refuse_lost_card(row: Row, results: Results) -> None:
+    """Stop where a peer broke the CUDA context: no later row of this process could be true."""
+    import cupy
+
+    try:
+        cupy.cuda.Device().synchronize()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise ResultsError(
+            f"{row['peer']} on {row['case']} broke the CUDA context ({error}); the row is noted. "
+            f"Fix: run again with -o {results.path}, which goes on behind it"
+        ) from None
 
 
 def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) -> Row:
@@ -153,7 +171,8 @@ def random_problem(case: Case) -> GpuProblem:
     cache = int(device.attributes["L2CacheSize"])
     free, _ = device.mem_info
     wanted = max(2, -(-3 * cache // (2 * case.total_bytes)))
-    count = max(1, min(wanted, 64, int(0.25 * free) // (2 * case.total_bytes)))
+    room = int(0.25 * free) // (2 * case.total_bytes)
+    count = max(1, min(wanted, room, max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS))
     return GpuProblem(case, [_buffer_set(case) for _ in range(count)])
 
 

@@ -1,6 +1,6 @@
 """A fair Triton split: one launch for all outputs, tile shape chosen by timing."""
 
-from __future__ import annotations
+# No deferred annotations: Triton reads those of its kernels.
 
 from collections.abc import Callable
 from math import gcd
@@ -28,23 +28,25 @@ def _split(  # noqa: ANN202
     pitch,  # noqa: ANN001
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
+    aligned: tl.constexpr,
 ):
     # A tile is (output address, first column in the input, width, first column in the output).
-    # Tiles of the same rows run together, so that shared sectors are read once.
+    # Tiles of the same rows run together, so that shared sectors are read once. All columns
+    # are multiples of `aligned` elements, and addresses of 16 bytes, so that lanes may read 16.
     program = tl.program_id(0).to(tl.int64)
     tile = tiles + 4 * (program % tile_count)
     row = (program // tile_count) * tile_rows + tl.arange(0, tile_rows)
-    address = tl.load(tile)
-    column_in = tl.load(tile + 1)
-    width = tl.load(tile + 2)
-    column = tl.load(tile + 3) + tl.arange(0, tile_columns)
+    address = tl.multiple_of(tl.load(tile), 16)
+    column_in = tl.multiple_of(tl.load(tile + 1), aligned)
+    width = tl.multiple_of(tl.load(tile + 2), aligned)
+    column = tl.multiple_of(tl.load(tile + 3), aligned) + tl.arange(0, tile_columns)
     target = address.to(source.dtype)
     inside = (row[:, None] < rows) & (column[None, :] < width)
     values = tl.load(source + row[:, None] * pitch + column_in + column[None, :], mask=inside)
     tl.store(target + row[:, None] * width + column[None, :], values, mask=inside)
 
 
-def prepare(problem: GpuProblem) -> Callable[[int], None]:
+def prepare(problem: "GpuProblem") -> Callable[[int], None]:
     """Compile, choose the fastest tile shape on the first set, and return the call."""
     import torch
 
@@ -55,6 +57,8 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
         torch.as_tensor(entry.array).reshape(-1).view(torch.uint8).view(element)
         for entry in problem.sets
     ]
+
+    widths = [width // unit for width in rows.widths if width]
 
     def call_with(columns: int, elements: int, warps: int) -> Callable[[int], None]:
         tables = [
@@ -73,12 +77,12 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
                 rows.pitch // unit,
                 tile_rows=height,
                 tile_columns=columns,
+                aligned=gcd(16, columns, rows.pitch // unit, *widths),
                 num_warps=warps,
             )
 
         return call
 
-    widths = [width // unit for width in rows.widths if width]
     choices = sorted({min(4096, _power(min(widths))), min(1024, _power(max(widths))), 256})
     candidates = [
         call_with(columns, elements, warps)
@@ -90,14 +94,15 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
     return min(candidates, key=_seconds)
 
 
-def _row_split(problem: GpuProblem) -> RowSplit:
+def _row_split(problem: "GpuProblem") -> RowSplit:
     case = problem.case
     width = np.dtype(case.dtype).itemsize
-    strides = case.strides or packed_byte_strides(case.shape, width)
+    if case.strides is not None:
+        raise NotImplementedError("takes packed inputs only; not called with a strided one")
+    strides = packed_byte_strides(case.shape, width)
     packed = [None] * len(case.sizes)
     rows = split_geometry(case.shape, case.axis, case.sizes, width, strides, packed).row_split
-    if rows is None:
-        raise NotImplementedError("takes packed inputs only; not called with a strided one")
+    assert rows is not None
     return rows
 
 

@@ -67,7 +67,8 @@ def _styles(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
         if peer == "dmlsplit":
             styles[peer] = dict(_OURS)
         elif peer in COPIES:
-            styles[peer] = {"color": "0.7", "linewidth": 3, "marker": "", "zorder": 1}
+            dash = ":" if peer == "copy kernel" else "-"
+            styles[peer] = {"color": "0.7", "linewidth": 3, "linestyle": dash, "zorder": 1}
         else:
             shade = mpl.colormaps["viridis"](0.85 * others / len(peers))
             styles[peer] = {
@@ -149,26 +150,26 @@ def _sweep(
             )
             if points:
                 ax.plot(*zip(*points, strict=True), **style, markersize=5, label=peer)
-        _decorate(ax, label, unit, _title(threads), is_latency)
+        _decorate(ax, unit, _title(threads), is_latency)
+        ax.set_xlabel(label)
+        is_count = label == SWEEPS[OUTPUTS]
+        ax.xaxis.set_major_formatter(lambda x, _, plain=is_count: f"{x:g}" if plain else _bytes(x))
     _legend(figure, axes)
     return figure
 
 
-def _decorate(ax: Axes, label: str, unit: str, title: str, is_latency: bool) -> None:
+def _decorate(ax: Axes, unit: str, title: str, is_latency: bool) -> None:
     ax.set_xscale("log", base=2)
     if is_latency:
         ax.set_yscale("log")
     else:
         ax.set_ylim(bottom=0)
-    ax.xaxis.set_major_formatter(lambda value, _: _count(value))
-    ax.set_xlabel(label)
     ax.set_ylabel(unit)
     ax.set_title(title)
     ax.grid(color="0.9")
 
 
-def _count(value: float) -> str:
-    """Return a power of two as people write it."""
+def _bytes(value: float) -> str:
     for scale, suffix in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
         if value >= scale:
             return f"{value / scale:g} {suffix}"

@@ -53,7 +53,10 @@ def line(row: Row, base: float | None) -> str:
     median = seconds["median"]
     spread = (seconds["p80"] - seconds["p20"]) / (2 * median)
     ratio = f"{median / base:6.2f}" if base else " " * 6
-    return f"{start} {duration(median):>11} {spread:7.1%} {row['gb_per_s']:8.1f} {ratio}"
+    text = f"{start} {duration(median):>11} {spread:7.1%} {row['gb_per_s']:8.1f} {ratio}"
+    if "host_seconds" in row:
+        text += f"  host {duration(row['host_seconds']['median'])}, {row['mode']}"
+    return text
 
 
 def duration(seconds: float) -> str:
