@@ -31,16 +31,16 @@ def _split(  # noqa: ANN202
     aligned: tl.constexpr,
 ):
     # A tile is (output address, first column in the input, width, first column in the output).
-    # Tiles of the same rows run together, so that shared sectors are read once. All columns
-    # are multiples of `aligned` elements, and addresses of 16 bytes, so that lanes may read 16.
+    # Tiles of the same rows run together, so that shared sectors are read once. The table holds
+    # multiples of 16 bytes and of `aligned` elements: so the compiler knows that lanes may read 16.
     program = tl.program_id(0).to(tl.int64)
     tile = tiles + 4 * (program % tile_count)
     row = (program // tile_count) * tile_rows + tl.arange(0, tile_rows)
-    address = tl.multiple_of(tl.load(tile), 16)
-    column_in = tl.multiple_of(tl.load(tile + 1), aligned)
-    width = tl.multiple_of(tl.load(tile + 2), aligned)
-    column = tl.multiple_of(tl.load(tile + 3), aligned) + tl.arange(0, tile_columns)
-    target = address.to(source.dtype)
+    address = tl.load(tile) * 16
+    column_in = tl.load(tile + 1) * aligned
+    width = tl.load(tile + 2) * aligned
+    column = tl.load(tile + 3) * aligned + tl.arange(0, tile_columns)
+    target = tl.multiple_of(address.to(source.dtype), 16)
     inside = (row[:, None] < rows) & (column[None, :] < width)
     values = tl.load(source + row[:, None] * pitch + column_in + column[None, :], mask=inside)
     tl.store(target + row[:, None] * width + column[None, :], values, mask=inside)
@@ -61,8 +61,11 @@ def prepare(problem: "GpuProblem") -> Callable[[int], None]:
     widths = [width // unit for width in rows.widths if width]
 
     def call_with(columns: int, elements: int, warps: int) -> Callable[[int], None]:
+        aligned = gcd(16, columns, rows.pitch // unit, *widths)
         tables = [
-            torch.as_tensor(_tiles(rows, unit, columns, [o.data.ptr for o in entry.outputs])).cuda()
+            torch.as_tensor(
+                _tiles(rows, unit, columns, aligned, [out.data.ptr for out in entry.outputs])
+            ).cuda()
             for entry in problem.sets
         ]
         height = max(1, elements // columns)
@@ -77,7 +80,7 @@ def prepare(problem: "GpuProblem") -> Callable[[int], None]:
                 rows.pitch // unit,
                 tile_rows=height,
                 tile_columns=columns,
-                aligned=gcd(16, columns, rows.pitch // unit, *widths),
+                aligned=aligned,
                 num_warps=warps,
             )
 
@@ -106,9 +109,13 @@ def _row_split(problem: "GpuProblem") -> RowSplit:
     return rows
 
 
-def _tiles(rows: RowSplit, unit: int, columns: int, addresses: list[int]) -> np.ndarray:
+def _tiles(
+    rows: RowSplit, unit: int, columns: int, aligned: int, addresses: list[int]
+) -> np.ndarray:
+    assert all(address % 16 == 0 for address in addresses)
+    step = unit * aligned
     table = [
-        (address, offset // unit, width // unit, start)
+        (address // 16, offset // step, width // step, start // aligned)
         for address, offset, width in zip(addresses, rows.offsets, rows.widths, strict=True)
         for start in range(0, width // unit, columns)
     ]
