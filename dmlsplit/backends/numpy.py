@@ -23,8 +23,8 @@ from dmlsplit.backends import Launch, threads
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 
 WIDEST_ITEM = 2048
-# Below this, waking another thread costs more than it saves.
-PARALLEL_BYTES = 1 << 20
+# Waking another thread takes as long as copying about half of this.
+PARALLEL_BYTES = 2 << 20
 # Long enough to hand over the interpreter lock rarely, short enough to share the work fairly.
 TASK_BYTES = 4 << 20
 LEAST_TASK_BYTES = 1 << 20
@@ -94,7 +94,7 @@ class NumpyProgram:
             move
             for group in groups
             for bound in group
-            for move in bound.moves(0, bound.rows, bound.rows)
+            for move in bound.moves(0, bound.rows, _block_rows(group))
         ]
 
         def launch(stream: Any = None) -> None:
@@ -242,18 +242,22 @@ def _shared_launch(groups: Sequence[Sequence[_Bound]], workers: int) -> Launch:
 
 def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, int]]:
     """Cut a group's rows; every task is a share of the rest, so that all threads end together."""
-    rows = group[0].rows
+    rows, block = group[0].rows, _block_rows(group)
     row_bytes = sum(bound.row_bytes for bound in group)
     is_narrow = any(bound.boxes.item.itemsize < 64 for bound in group)
     most = max(1, (TASK_BYTES if is_narrow else sys.maxsize) // row_bytes)
     least = max(1, LEAST_TASK_BYTES // row_bytes)
-    block = max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, TASK_BYTES // row_bytes))
     start = 0
     while start < rows:
         share = min(most, max(least, (rows - start) // (2 * workers)))
         stop = min(rows, start + -(-share // block) * block)
         yield start, stop, block
         start = stop
+
+
+def _block_rows(group: Sequence[_Bound]) -> int:
+    row_bytes = sum(bound.row_bytes for bound in group)
+    return max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, TASK_BYTES // row_bytes))
 
 
 def _copy(group: Sequence[_Bound], start: int, stop: int, block: int) -> None:
