@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from benchmarks.results import ResultsError
@@ -17,9 +18,7 @@ def main(argv: Sequence[str]) -> int:
     """Run a command; return the exit status."""
     arguments = list(argv)
     if arguments[:1] == ["model"]:
-        from benchmarks.model import main as model
-
-        return int(model(arguments[1:]) or 0)
+        return int(import_module("benchmarks.model").main(arguments[1:]) or 0)
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options, arguments))
@@ -51,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
         if name == "gpu":
             command.add_argument("--minutes", type=float, help="stop starting cases after this")
     commands.add_parser("model", help="figures of the kernels that need no GPU", add_help=False)
+    ratios = commands.add_parser("ratios", help="peers' times over ours, as a Markdown table")
+    ratios.add_argument("results", type=Path)
+    ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")
+    ratios.set_defaults(run=_ratios)
     compare = commands.add_parser("compare", help="what got faster or slower from A to B")
     compare.add_argument("a", type=Path)
     compare.add_argument("b", type=Path)
@@ -111,6 +114,14 @@ def _compare(options: argparse.Namespace, argv: list[str]) -> int:
     from benchmarks.results import load
 
     print(report(compare(load(options.a), load(options.b))))
+    return 0
+
+
+def _ratios(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks.ratios import markdown
+    from benchmarks.results import load
+
+    print(markdown(load(options.results), options.kind))
     return 0
 
 

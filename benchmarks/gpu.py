@@ -19,6 +19,7 @@ from benchmarks.peers_gpu import COPIES, FAST, PEERS, BufferSet, GpuPeer, GpuPre
 from benchmarks.results import Results, ResultsError, Row, failed, measured
 from benchmarks.table import Table
 from benchmarks.timing import summary
+from benchmarks.workloads import WORKLOADS
 
 # One sample queues at least this long, so that the resolution of events does not matter.
 SAMPLE_SECONDS = 1e-3
@@ -69,23 +70,11 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
 def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
     """Yield every case with the peers that are worth their time on it."""
     yield Case("ceiling: 2 GiB", "ceiling", (1 << 31,), "u1", 0, (1 << 31,)), COPIES
-    for case in workload_cases():
-        yield case, FAST if quick else PEERS
+    for case in WORKLOADS:
+        yield integers(case), FAST if quick else PEERS
     if not quick:
         for case in cases.row_widths(1 << 28) + cases.total_sizes() + cases.output_counts(1 << 28):
             yield integers(case), FAST
-
-
-def workload_cases() -> list[Case]:
-    """Return the 26 workloads of workloads.py as cases."""
-    from benchmarks.workloads import WORKLOADS
-
-    return [
-        integers(
-            Case(w.name, cases.CASES, tuple(w.shape), w.dtype, w.axis, tuple(w.sizes), 0, w.strides)
-        )
-        for w in WORKLOADS
-    ]
 
 
 def integers(case: Case) -> Case:

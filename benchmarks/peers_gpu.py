@@ -208,7 +208,7 @@ def jax_jit(problem: GpuProblem) -> GpuPrepared:
 
     jax.config.update("jax_enable_x64", True)
     _refuse_strides(problem)
-    _refuse_many(problem, 1024)
+    _refuse_many(problem, 300)
     ends, axis = np.cumsum(problem.case.sizes)[:-1], problem.case.axis
     fast = jax.jit(lambda array: jax.numpy.split(array, ends, axis))
     arrays = [jax.dlpack.from_dlpack(entry.array) for entry in problem.sets]

@@ -19,6 +19,7 @@ from benchmarks.peers_cpu import Prepared, Problem
 from benchmarks.results import Results, ResultsError, failed, load, measured
 from benchmarks.table import Table, duration, line
 from benchmarks.timing import calls_per_sample, interleaved, quantile, summary
+from benchmarks.workloads import WORKLOADS
 
 TINY = Case("tiny", cases.CASES, (6, 4), "f4", 1, (1, 3))
 MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
@@ -64,7 +65,11 @@ def test_a_short_call_is_repeated_until_the_clock_does_not_matter() -> None:
     assert calls_per_sample(lambda: None) > 100
 
 
-@pytest.mark.parametrize("case", [*cases.cpu_cases(False), *cases.latency_cases()], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [*cases.cpu_cases(False), *cases.latency_cases(), *WORKLOADS],
+    ids=lambda case: case.name,
+)
 def test_every_case_is_a_split(case: Case) -> None:
     assert sum(case.sizes) == case.shape[case.axis]
     moved = sum(np.prod(shape) for shape in case.output_shapes) * np.dtype(case.dtype).itemsize
@@ -72,7 +77,7 @@ def test_every_case_is_a_split(case: Case) -> None:
 
 
 def test_names_of_cases_are_unique() -> None:
-    for group in (cases.cpu_cases(False), cases.latency_cases()):
+    for group in (cases.cpu_cases(False), cases.latency_cases(), WORKLOADS):
         assert len({case.name for case in group}) == len(group)
 
 
