@@ -16,6 +16,7 @@ from benchmarks.cases import Case
 from benchmarks.compare import compare, report
 from benchmarks.environment import card_state, environment
 from benchmarks.peers_cpu import Prepared, Problem
+from benchmarks.ratios import markdown
 from benchmarks.results import Results, ResultsError, failed, load, measured
 from benchmarks.table import Table, duration, line
 from benchmarks.timing import calls_per_sample, interleaved, quantile, summary
@@ -65,11 +66,10 @@ def test_a_short_call_is_repeated_until_the_clock_does_not_matter() -> None:
     assert calls_per_sample(lambda: None) > 100
 
 
-@pytest.mark.parametrize(
-    "case",
-    [*cases.cpu_cases(False), *cases.latency_cases(), *WORKLOADS],
-    ids=lambda case: case.name,
-)
+ALL_CASES = [*cases.cpu_cases(False), *cases.latency_cases(), *WORKLOADS]
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
 def test_every_case_is_a_split(case: Case) -> None:
     assert sum(case.sizes) == case.shape[case.axis]
     moved = sum(np.prod(shape) for shape in case.output_shapes) * np.dtype(case.dtype).itemsize
@@ -297,3 +297,21 @@ def test_the_gpu_command(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "--quick", "--only", "2 x 64 B", "-o", str(path)]) == 0
     assert load(path)["after"] is not None
+
+
+def test_figures_in_the_readme_are_those_of_their_results() -> None:
+    folder = Path(command.__file__).parent
+    text = (folder / "README.md").read_text()
+    for name, kind in (("cpu-xeon-2core", cases.CASES), ("latency-xeon-2core", None)):
+        assert f"results/{name}.json" in text
+        assert markdown(load(folder / "results" / f"{name}.json"), kind) in text
+
+
+def test_a_ratio_is_the_peers_time_over_ours() -> None:
+    slow, fast = timed("x", "p", 4e-3, 0.25), timed("x", "dmlsplit", 2e-3, 0)
+    broken = {**timed("x", "q", 1.0), **failed(RuntimeError("no"))}
+    assert markdown(a_run(fast, slow, broken)).splitlines() == [
+        "| case | threads | dmlsplit | p | q |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| x |  | 2 ms | 2.00 / 1.00 | failed |",
+    ]

@@ -29,7 +29,7 @@ PARALLEL_BYTES = 2 << 20
 TASK_BYTES = 4 << 20
 LEAST_TASK_BYTES = 1 << 20
 # A block stays in the second-level cache, and the pages of its rows in the first-level TLB.
-BLOCK_BYTES = 256 << 10
+BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
 # An indexed assignment costs about as much as this many plain ones.
 FEW_OUTPUTS = 8
