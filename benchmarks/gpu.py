@@ -70,11 +70,27 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
 def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
     """Yield every case with the peers that are worth their time on it."""
     yield Case("ceiling: 2 GiB", "ceiling", (1 << 31,), "u1", 0, (1 << 31,)), COPIES
-    for case in WORKLOADS:
+    for case in workload_cases():
         yield integers(case), FAST if quick else PEERS
     if not quick:
         for case in cases.row_widths(1 << 28) + cases.total_sizes() + cases.output_counts(1 << 28):
             yield integers(case), FAST
+
+
+def workload_cases() -> list[Case]:
+    """Return the workloads of the kernels as cases."""
+    return [
+        Case(
+            f"{w.number} {w.name}",
+            cases.CASES,
+            w.shape,
+            w.dtype,
+            w.axis,
+            w.sizes,
+            strides=w.strides and tuple(step * w.element_bytes for step in w.strides),
+        )
+        for w in WORKLOADS
+    ]
 
 
 def integers(case: Case) -> Case:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import __main__ as command
-from benchmarks import calls, cases, cpu, peers_cpu
+from benchmarks import calls, cases, cpu, gpu, peers_cpu
 from benchmarks.cases import Case
 from benchmarks.compare import compare, report
 from benchmarks.environment import card_state, environment
@@ -20,7 +20,6 @@ from benchmarks.ratios import markdown
 from benchmarks.results import Results, ResultsError, failed, load, measured
 from benchmarks.table import Table, duration, line
 from benchmarks.timing import calls_per_sample, interleaved, quantile, summary
-from benchmarks.workloads import WORKLOADS
 
 TINY = Case("tiny", cases.CASES, (6, 4), "f4", 1, (1, 3))
 MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
@@ -66,7 +65,7 @@ def test_a_short_call_is_repeated_until_the_clock_does_not_matter() -> None:
     assert calls_per_sample(lambda: None) > 100
 
 
-ALL_CASES = [*cases.cpu_cases(False), *cases.latency_cases(), *WORKLOADS]
+ALL_CASES = [*cases.cpu_cases(False), *cases.latency_cases(), *gpu.workload_cases()]
 
 
 @pytest.mark.parametrize("case", ALL_CASES, ids=lambda case: case.name)
@@ -77,7 +76,7 @@ def test_every_case_is_a_split(case: Case) -> None:
 
 
 def test_names_of_cases_are_unique() -> None:
-    for group in (cases.cpu_cases(False), cases.latency_cases(), WORKLOADS):
+    for group in (cases.cpu_cases(False), cases.latency_cases(), gpu.workload_cases()):
         assert len({case.name for case in group}) == len(group)
 
 
