@@ -3,7 +3,7 @@
 // Global memory is reached only through __ldg, __ldcs, __stcs and __stwb, so those report every
 // access to the runner (device.cpp), which checks its bounds and alignment and counts it.
 // Threads of a block are fibers that change over at __syncthreads, blocks run one after the
-// other; so shared memory is an ordinary static array, and AddressSanitizer guards its ends.
+// other; so shared memory is an ordinary static array, whose ends the sanitizers guard.
 #pragma once
 
 #define __global__

@@ -24,7 +24,6 @@
 #include "cuda_on_host.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -38,6 +37,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kWarp = 32;
 constexpr std::uintptr_t kSector = 32;
+constexpr std::ptrdiff_t kBand = 256;  // guard bytes on each side of a buffer
 constexpr unsigned char kGuardByte = 0xA5;
 
 struct Access {
@@ -96,8 +96,9 @@ const Buffer* buffer_of(const void* address) {
     static const Buffer* last = nullptr;
     const auto* byte = static_cast<const unsigned char*>(address);
     if (last && byte >= last->data && byte < last->data + last->bytes) return last;
+    // Bands part the buffers, so an access belongs to the last one that begins before its band.
     auto after = std::upper_bound(
-        by_address.begin(), by_address.end(), byte,
+        by_address.begin(), by_address.end(), byte + kBand,
         [](const unsigned char* wanted, const Buffer* buffer) { return wanted < buffer->data; });
     if (after == by_address.begin()) return nullptr;
     last = *--after;
@@ -291,22 +292,14 @@ void read_buffer(Buffer& buffer) {
         const std::int64_t offset = read_int(), bytes = read_int();
         read_bytes(buffer.data + offset, bytes);
     }
-    std::memset(buffer.data - 256, kGuardByte, 256);
-    std::memset(end, kGuardByte, 256);
-#if defined(__SANITIZE_ADDRESS__)
-    ASAN_POISON_MEMORY_REGION(buffer.data - 256, 256);
-    ASAN_POISON_MEMORY_REGION(end, 256);
-#endif
+    std::memset(buffer.data - kBand, kGuardByte, kBand);
+    std::memset(end, kGuardByte, kBand);
 }
 
 void check_guards(const Buffer& buffer) {
     unsigned char* end = buffer.data + buffer.bytes;
-#if defined(__SANITIZE_ADDRESS__)
-    ASAN_UNPOISON_MEMORY_REGION(buffer.data - 256, 256);
-    ASAN_UNPOISON_MEMORY_REGION(end, 256);
-#endif
-    for (int i = 0; i < 256; ++i) {
-        if (buffer.data[i - 256] != kGuardByte) fault("guard changed", buffer.data + i - 256, 1);
+    for (int i = 0; i < kBand; ++i) {
+        if (buffer.data[i - kBand] != kGuardByte) fault("guard changed", buffer.data + i - kBand, 1);
         if (end[i] != kGuardByte) fault("guard changed", end + i, 1);
     }
 }
@@ -362,7 +355,10 @@ __attribute__((noinline)) void access(const void* address, unsigned bytes, bool 
     const auto* byte = static_cast<const unsigned char*>(address);
     if (where % bytes) fault("misaligned address", address, bytes);
     const Buffer* buffer = buffer_of(address);
-    if (!buffer || byte + bytes > buffer->data + buffer->bytes)
+    // A load may fetch an aligned word that holds at least one byte of the source: no page ends
+    // inside such a word. A store touches bytes of its target only.
+    const std::ptrdiff_t slack = is_store ? 0 : bytes - 1;
+    if (!buffer || byte + slack < buffer->data || byte + bytes > buffer->data + buffer->bytes + slack)
         fault(is_store ? "store out of bounds" : "load out of bounds", address, bytes);
     if (is_store == (buffer == &buffers.front()))
         fault(is_store ? "store to the source" : "load from a target", address, bytes);
