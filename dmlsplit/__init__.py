@@ -18,6 +18,7 @@ from dmlsplit.errors import (
     UnsupportedError,
 )
 from dmlsplit.feature_levels import FeatureLevel
+from dmlsplit.legalize import legalize
 from dmlsplit.rules import ValidationReport, Violation
 from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.tensor import TensorDataType, TensorDesc, TensorFlags
@@ -42,6 +43,7 @@ __all__ = [
     "UnsupportedError",
     "ValidationReport",
     "Violation",
+    "legalize",
     "minimum_feature_level",
     "split",
     "validate",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 
@@ -145,7 +145,7 @@ def open_npy(path: Path) -> np.ndarray:
         raise InvalidArgumentError(
             f"{path} has {held} bytes; its header says {wanted}. Fix: copy the file again"
         )
-    order = "F" if fortran else "C"
+    order: Literal["F", "C"] = "F" if fortran else "C"
     if 0 in shape:
         return np.empty(shape, dtype, order)
     return np.memmap(path, dtype, "r", start, shape, order)

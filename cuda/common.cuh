@@ -1,0 +1,59 @@
+// What every kernel shares: the pointers, global memory access, and searching small tables.
+//
+// The constants (kOutputs, kThreads, kResident, ...) are baked in before this text, one set for each
+// compiled operator. A launch passes pointers only.
+//
+// All global memory is read and written through load() and store(). Reads may fetch a whole aligned
+// word or vector that holds at least one byte of the input; writes touch bytes of outputs only.
+
+using Byte = unsigned char;
+using Wide = unsigned long long;
+
+// The kernel's only parameter, passed by value: no table is copied to the device.
+struct Pointers {
+    const Byte* source;
+    Byte* targets[kOutputs];
+};
+
+template <int kBytes> struct Unsigned;
+template <> struct Unsigned<1> { using Type = unsigned char; };
+template <> struct Unsigned<2> { using Type = unsigned short; };
+template <> struct Unsigned<4> { using Type = unsigned int; };
+template <> struct Unsigned<8> { using Type = uint2; };
+template <> struct Unsigned<16> { using Type = uint4; };
+
+constexpr int kVector = 16;
+
+__device__ inline unsigned phase(const Byte* pointer, unsigned alignment) {
+    return static_cast<unsigned>(reinterpret_cast<Wide>(pointer)) & (alignment - 1);
+}
+
+// The input is never written while a kernel runs, so it may go through the read-only path.
+template <class T> __device__ inline T load(const Byte* pointer) {
+    return __ldg(reinterpret_cast<const T*>(pointer));
+}
+
+// Outputs too large for the cache are written past it, so that they do not push out the input.
+template <class T> __device__ inline void store(Byte* pointer, T value) {
+    if constexpr (kStream)
+        __stcs(reinterpret_cast<T*>(pointer), value);
+    else
+        __stwb(reinterpret_cast<T*>(pointer), value);
+}
+
+// The last of the first kCount entries of an ascending table that is not above value.
+template <int kCount, class T> __device__ inline int find(const T* table, T value) {
+    int steps = 1;
+    while (steps < kCount) steps *= 2;
+    int low = 0;
+    for (int step = steps / 2; step > 0; step /= 2)
+        if (low + step < kCount && table[low + step] <= value) low += step;
+    return low;
+}
+
+// The vector that begins `shift` bytes inside five consecutive words.
+__device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
+    const unsigned bits = shift * 8;
+    return make_uint4(__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
+                      __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
+}

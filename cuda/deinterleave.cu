@@ -1,0 +1,63 @@
+// Rows of a few equal elements of 1, 2, 4 or 8 bytes: RGB and RGBA pixels, complex numbers, points.
+//
+// One thread takes kOutputs * 16 contiguous bytes, which is 16 / kWidth rows, sorts them in registers
+// with byte permutations whose selectors are constants, and writes one 16-byte vector to each output.
+// Neighbouring threads take neighbouring groups of rows.
+//
+// Assumes 16-byte aligned pointers and rows without padding. The rows left over at the end, fewer
+// than one thread takes, are copied element by element by the threads of the last block.
+
+constexpr int kGroupRows = kVector / kWidth;
+constexpr int kWords = kOutputs * kVector / 4;
+
+// Byte `byte` of the vector of an output, as an index into the bytes that the thread holds.
+constexpr int origin(int output, int byte) {
+    return byte / kWidth * (kOutputs * kWidth) + output * kWidth + byte % kWidth;
+}
+
+template <int kOutput, int kByte> __device__ inline unsigned sorted_word(const unsigned (&words)[kWords]) {
+    constexpr int a = origin(kOutput, kByte), b = origin(kOutput, kByte + 1);
+    constexpr int c = origin(kOutput, kByte + 2), d = origin(kOutput, kByte + 3);
+    if constexpr (kWidth >= 4) {
+        return words[a / 4];
+    } else if constexpr (kWidth == 2) {
+        return __byte_perm(words[a / 4], words[c / 4], (a % 4) | (b % 4) << 4 | (4 + c % 4) << 8 | (4 + d % 4) << 12);
+    } else {
+        const unsigned low = __byte_perm(words[a / 4], words[b / 4], (a % 4) | (4 + b % 4) << 4);
+        const unsigned high = __byte_perm(words[c / 4], words[d / 4], (c % 4) | (4 + d % 4) << 4);
+        return __byte_perm(low, high, 0x5410);
+    }
+}
+
+template <int kOutput> __device__ inline void store_outputs(const Pointers& pointers, Wide group, const unsigned (&words)[kWords]) {
+    if constexpr (kOutput < kOutputs) {
+        const uint4 sorted = make_uint4(sorted_word<kOutput, 0>(words), sorted_word<kOutput, 4>(words),
+                                        sorted_word<kOutput, 8>(words), sorted_word<kOutput, 12>(words));
+        store(pointers.targets[kOutput] + group * kVector, sorted);
+        store_outputs<kOutput + 1>(pointers, group, words);
+    }
+}
+
+__device__ inline void copy_last_rows(const Pointers& pointers) {
+    using Element = typename Unsigned<kWidth>::Type;
+    constexpr Wide first = kRows / kGroupRows * kGroupRows;
+    for (int i = threadIdx.x; i < static_cast<int>(kRows - first) * kOutputs; i += kThreads) {
+        const Wide row = first + i / kOutputs;
+        const int output = i % kOutputs;
+        store(pointers.targets[output] + row * kWidth, load<Element>(pointers.source + (row * kOutputs + output) * kWidth));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) deinterleave(const __grid_constant__ Pointers pointers) {
+    const Wide group = static_cast<Wide>(blockIdx.x) * kThreads + threadIdx.x;
+    if (group < kRows / kGroupRows) {
+        unsigned words[kWords];
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) {
+            const uint4 held = load<uint4>(pointers.source + (group * kOutputs + i) * kVector);
+            words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
+        }
+        store_outputs<0>(pointers, group, words);
+    }
+    if (blockIdx.x == gridDim.x - 1) copy_last_rows(pointers);
+}

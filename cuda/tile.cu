@@ -1,0 +1,143 @@
+// Narrow rows of any width from one byte up, and any number of outputs: heads, labels, channels.
+//
+// A block takes kTileRows rows of the columns of one group of outputs. It reads them as aligned
+// 16-byte vectors into shared memory, in runs: one run of whole rows where the group is the whole
+// row (kRuns == 1), else one run per row. Then it writes, for each output, the contiguous bytes of
+// these rows, as 16-byte vectors at aligned addresses of the output, gathered from shared memory.
+//
+// kTileRows is a multiple of 32 where there are so many rows: no two blocks share a 32-byte sector
+// of an aligned output. kPad spreads the rows over the banks of shared memory.
+
+constexpr int kRunVectors = (kRunBytes + 2 * (kVector - 1)) / kVector;
+constexpr int kRunPitch = kRunVectors * kVector + (kRuns > 1 ? kPad : 0);
+constexpr int kTileVectors = kRuns * kRunVectors;
+constexpr int kLoads = (kTileVectors + kThreads - 1) / kThreads;
+
+// Where the tile lies in shared memory: byte `column` of row `row`, both counted from its corner.
+struct Layout {
+    unsigned low;  // low bits of the address of the corner
+
+    __device__ unsigned place(unsigned row, unsigned column) const {
+        if constexpr (kRuns > 1)
+            return row * kRunPitch + ((low + row * static_cast<unsigned>(kPitch)) & (kVector - 1)) + column;
+        else if constexpr (kPad > 0)
+            return row * (static_cast<unsigned>(kPitch) + kPad) + column;
+        else
+            return low + row * static_cast<unsigned>(kPitch) + column;
+    }
+};
+
+// One vector of a run of whole rows; with padding, its words go to their rows.
+__device__ inline void put(unsigned* shared, unsigned at, uint4 held, unsigned low, unsigned bytes) {
+    if constexpr (kRuns == 1 && kPad > 0) {
+        const unsigned words[4] = {held.x, held.y, held.z, held.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const unsigned byte = at + 4 * i - low;  // wraps below the first row, and is then too large
+            if (byte < bytes) shared[(byte + byte / static_cast<unsigned>(kPitch) * kPad) / 4] = words[i];
+        }
+    } else if constexpr (kPad % kVector != 0) {
+        unsigned* to = shared + at / 4;
+        to[0] = held.x, to[1] = held.y, to[2] = held.z, to[3] = held.w;
+    } else {
+        *reinterpret_cast<uint4*>(shared + at / 4) = held;
+    }
+}
+
+__device__ inline void load_tile(unsigned* shared, const Byte* corner, unsigned rows, unsigned run_bytes) {
+    uint4 held[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+        const unsigned index = threadIdx.x + i * kThreads;
+        const unsigned run = index / kRunVectors, at = index % kRunVectors * kVector;
+        const Byte* from = corner + static_cast<Wide>(run) * kPitch;
+        const unsigned low = phase(from, kVector);
+        if (run < rows && at < low + run_bytes) held[i] = load<uint4>(from - low + at);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+        const unsigned index = threadIdx.x + i * kThreads;
+        const unsigned run = index / kRunVectors, at = index % kRunVectors * kVector;
+        const unsigned low = phase(corner + static_cast<Wide>(run) * kPitch, kVector);
+        if (run < rows && at < low + run_bytes) put(shared, run * kRunPitch + at, held[i], low, run_bytes);
+    }
+}
+
+// One element of kItem bytes: what every width, offset, pitch and address is a multiple of.
+__device__ inline unsigned item(const unsigned* shared, unsigned at) {
+    using Item = typename Unsigned<kItem>::Type;
+    return *reinterpret_cast<const Item*>(reinterpret_cast<const Byte*>(shared) + at);
+}
+
+// The 16 bytes at byte `at` of an output's share of the tile.
+__device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned offset, unsigned width, unsigned at) {
+    unsigned row = at / width, column = at % width;
+    unsigned place = layout.place(row, offset + column);
+    if (kWidest >= kVector && column + kVector <= width) {
+        const unsigned shift = kItem == 4 ? 0 : place % 4;
+        const unsigned* from = shared + place / 4;
+        const unsigned words[5] = {from[0], from[1], from[2], from[3], shift ? from[4] : 0};
+        return funnel(words, shift);
+    }
+    unsigned words[4] = {};
+#pragma unroll
+    for (int i = 0; i < kVector; i += kItem) {
+        words[i / 4] |= item(shared, place) << (i % 4 * 8);
+        column += kItem;
+        place += kItem;
+        if (column == width && i + kItem < kVector) {
+            column = 0;
+            place = layout.place(++row, offset);
+        }
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// The elements of a vector at the edge of an output's share, one at a time.
+__device__ inline void store_items(const unsigned* shared, Layout layout, unsigned offset, unsigned width,
+                                   Byte* target, int at, unsigned bytes) {
+#pragma unroll 1
+    for (int i = 0; i < kVector; i += kItem) {
+        const unsigned byte = at + i;  // wraps below the first byte, and is then too large
+        if (byte >= bytes) continue;
+        const Byte* from = reinterpret_cast<const Byte*>(shared) + layout.place(byte / width, offset + byte % width);
+        store(target + byte, *reinterpret_cast<const typename Unsigned<kItem>::Type*>(from));
+    }
+}
+
+constexpr unsigned kDivisor = kEqualVectors ? kEqualVectors : 1;
+
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Pointers pointers) {
+    __shared__ uint4 memory[kSharedVectors];
+    unsigned* shared = reinterpret_cast<unsigned*>(memory);
+
+    const Wide first_row = static_cast<Wide>(blockIdx.x / kGroups) * kTileRows;
+    const unsigned group = blockIdx.x % kGroups;
+    const unsigned rows = static_cast<unsigned>(min(static_cast<Wide>(kTileRows), kRows - first_row));
+    const unsigned first_output = kGroupOutputs[group], last_output = kGroupOutputs[group + 1];
+    const unsigned column = kColumns[first_output], columns = kColumns[last_output] - column;
+    const Byte* corner = pointers.source + first_row * kPitch + kFirstByte + column;
+
+    if constexpr (kRuns == 1)
+        load_tile(shared, corner, 1, rows * static_cast<unsigned>(kPitch));
+    else
+        load_tile(shared, corner, rows, columns);
+    __syncthreads();
+
+    const Layout layout{phase(corner, kVector)};
+    const unsigned first_vector = kVectorStarts[first_output];
+    const unsigned vectors = kVectorStarts[last_output] - first_vector;
+    for (unsigned i = threadIdx.x; i < vectors; i += kThreads) {
+        const int output = kEqualVectors ? first_output + i / kDivisor
+                                         : find<kOutputs>(kVectorStarts, first_vector + i);
+        const unsigned width = kEqualVectors ? kWidest : kColumns[output + 1] - kColumns[output];
+        const unsigned bytes = rows * width;
+        Byte* target = pointers.targets[output] + first_row * width;
+        const int at = static_cast<int>((first_vector + i - kVectorStarts[output]) * kVector) - static_cast<int>(phase(target, kVector));
+        const unsigned offset = kColumns[output] - column;
+        if (at >= 0 && static_cast<unsigned>(at) + kVector <= bytes)
+            store(target + at, gather(shared, layout, offset, width, at));
+        else
+            store_items(shared, layout, offset, width, target, at, bytes);
+    }
+}

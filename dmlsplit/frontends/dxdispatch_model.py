@@ -1,0 +1,250 @@
+"""DxDispatch models as values: resources, dispatchables and commands.
+
+Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fields are passed
+over, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.dxdispatch_descriptor import SPLIT_NAMES, read_split
+from dmlsplit.frontends.dxdispatch_files import LITTLE_ENDIAN, inside
+from dmlsplit.frontends.dxdispatch_json import Field
+from dmlsplit.frontends.dxdispatch_values import InitialValues, data_type_of, read_values
+from dmlsplit.split import SplitOperatorDesc
+from dmlsplit.tensor import UINT64_MAX, UINT_MAX, TensorDataType
+
+# A D3D12 buffer ends at 4 GiB; together, resources must leave a machine standing.
+MAX_RESOURCE_BYTES = 1 << 32
+MAX_MODEL_BYTES = 1 << 33
+
+_EXECUTION_FLAGS = (
+    "NONE",
+    "ALLOW_HALF_PRECISION_COMPUTATION",
+    "DISABLE_META_COMMANDS",
+    "DESCRIPTORS_VOLATILE",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A buffer: its size, and the values it starts with, from an offset on."""
+
+    name: str
+    data_type: TensorDataType
+    values: InitialValues
+    offset_in_bytes: int
+    size_in_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A resource, from an element on. Sizes of 0 mean those of the resource's data type.
+
+    DxDispatch binds the rest of the buffer, whatever `element_count` says; so do we.
+    """
+
+    resource: str
+    element_count: int = 0
+    element_size_in_bytes: int = 0
+    element_offset: int = 0
+
+
+Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatchable:
+    """Something to dispatch; `desc` is None for what is no Split.
+
+    `bindings` are those for initialization, which an OWNED_BY_DML input needs.
+    """
+
+    name: str
+    type: str
+    desc: SplitOperatorDesc | None
+    bindings: Bindings = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Run a dispatchable."""
+
+    place: str
+    dispatchable: str
+    bindings: Bindings
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """Print a resource as a flat list."""
+
+    place: str
+    resource: str
+    verbose: bool
+    needs_data_type: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Write a resource to a file; `dimensions` is the shape in a .npy file."""
+
+    place: str
+    resource: str
+    target: Path
+    dimensions: tuple[int, ...]
+
+    @property
+    def needs_data_type(self) -> bool:
+        """Whether the file names the type of its elements."""
+        return self.target.suffix.lower() == ".npy"
+
+
+Command = Dispatch | Print | WriteFile
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A DxDispatch model."""
+
+    resources: tuple[Resource, ...]
+    dispatchables: tuple[Dispatchable, ...]
+    commands: tuple[Command, ...]
+
+
+def read_model(root: Field, folder: Path) -> Model:
+    """Read a model; files are looked for in `folder`. Nothing is allocated or run."""
+    resources = tuple(
+        _resource(name, field, folder) for name, field in root.get("resources").members()
+    )
+    total = sum(resource.size_in_bytes for resource in resources)
+    if total > MAX_MODEL_BYTES:
+        raise InvalidArgumentError(
+            f"resources: take {total} bytes together; at most {MAX_MODEL_BYTES} are allowed"
+        )
+    fields = root.get("dispatchables").members()
+    dispatchables = tuple(read_dispatchable(name, field) for name, field in fields)
+    commands = tuple(_command(field, folder) for field in root.get("commands").items())
+    model = Model(resources, dispatchables, commands)
+    _check_references(model)
+    return model
+
+
+def read_dispatchable(name: str, field: Field) -> Dispatchable:
+    """Read a dispatchable; a Split with its descriptor, anything else with its type alone."""
+    kind = read_type(field)
+    if kind not in SPLIT_NAMES:
+        return Dispatchable(name, kind, None)
+    flags = field.find("executionFlags")
+    for flag in flags.one_or_many() if flags else []:
+        flag.one_of(dict.fromkeys(_EXECUTION_FLAGS), "DML_EXECUTION_FLAG_")
+    compile_type = field.find("dmlCompileType")
+    if compile_type is not None:
+        compile_type.one_of({"DmlCompileOp": None, "DmlCompileGraph": None}, "")
+    bindings = field.find("bindings")
+    return Dispatchable(name, kind, read_split(field), _bindings(bindings) if bindings else ())
+
+
+def read_type(field: Field) -> str:
+    """Return the type of a dispatchable, such as ``DML_OPERATOR_SPLIT`` or ``hlsl``."""
+    return field.get("type", "Type").text()
+
+
+def _resource(name: str, field: Field, folder: Path) -> Resource:
+    declared = field.find("initialValuesDataType")
+    data_type = TensorDataType.UNKNOWN if declared is None else data_type_of(declared)
+    data_type, values = read_values(field.get("initialValues"), data_type, folder)
+    if values.size_in_bytes == 0:
+        raise field.get("initialValues").wrong("is empty")
+    offset = field.optional("initialValuesOffsetInBytes", UINT64_MAX)
+    explicit = field.find("sizeInBytes")
+    size = (values.size_in_bytes + 3) // 4 * 4
+    if explicit is not None:
+        size = explicit.integer(0, UINT64_MAX)
+    if size > MAX_RESOURCE_BYTES:
+        raise field.wrong(f"is a buffer of {size} bytes; at most {MAX_RESOURCE_BYTES} are allowed")
+    if values.size_in_bytes + offset > size:
+        raise field.wrong(
+            f"has {values.size_in_bytes} bytes of initial values at offset {offset}; "
+            f"its size is {size}"
+        )
+    return Resource(name, data_type, values, offset, size)
+
+
+def _bindings(field: Field) -> Bindings:
+    return tuple(
+        (point, tuple(_binding(entry) for entry in entries.one_or_many()))
+        for point, entries in field.members()
+    )
+
+
+def _binding(field: Field) -> Binding:
+    if isinstance(field.value, str):
+        return Binding(field.value)
+    names = ("elementCount", "elementSizeInBytes", "elementOffset")
+    count, size, offset = (field.optional(name, UINT64_MAX) for name in names)
+    return Binding(field.get("name").text(), count, size, offset)
+
+
+def _command(field: Field, folder: Path) -> Command:
+    kind = field.get("type")
+    match kind.text().lower():
+        case "dispatch":
+            name = field.get("dispatchable").text()
+            return Dispatch(field.path, name, _bindings(field.get("bindings")))
+        case "print":
+            verbose = field.find("verbose")
+            if verbose is not None and not isinstance(verbose.value, bool):
+                raise verbose.error("true or false")
+            is_verbose = verbose is not None and verbose.value
+            return Print(field.path, field.get("resource").text(), is_verbose)
+        case "writefile":
+            return _write_file(field, folder)
+    raise kind.error("'dispatch', 'print' or 'writeFile'")
+
+
+def _write_file(field: Field, folder: Path) -> WriteFile:
+    name = field.get("targetPath")
+    target = inside(name, folder)
+    if target.suffix.lower() in (".png", ".jpg"):
+        raise name.error("a .npy or raw file; images are not written here")
+    dimensions = field.find("dimensions")
+    shape = () if dimensions is None else tuple(d.integer(0, UINT_MAX) for d in dimensions.items())
+    return WriteFile(field.path, field.get("resource").text(), target, shape)
+
+
+def _check_references(model: Model) -> None:
+    resources = {resource.name: resource for resource in model.resources}
+    dispatchables = {dispatchable.name for dispatchable in model.dispatchables}
+    for dispatchable in model.dispatchables:
+        _check_bindings(f"dispatchables.{dispatchable.name}", dispatchable.bindings, resources)
+    for command in model.commands:
+        if isinstance(command, Dispatch):
+            if command.dispatchable not in dispatchables:
+                raise _unknown(command.place, "dispatchable", command.dispatchable)
+            _check_bindings(command.place, command.bindings, resources)
+        elif command.resource not in resources:
+            raise _unknown(command.place, "resource", command.resource)
+        elif command.needs_data_type and (
+            resources[command.resource].data_type not in LITTLE_ENDIAN
+        ):
+            raise InvalidArgumentError(
+                f"{command.place}: resource {command.resource[:80]!r} has no data type; "
+                "it can only be written as raw bytes"
+            )
+
+
+def _check_bindings(place: str, bindings: Bindings, resources: Mapping[str, Resource]) -> None:
+    for _, bound in bindings:
+        for binding in bound:
+            if binding.resource not in resources:
+                raise _unknown(place, "resource", binding.resource)
+
+
+def _unknown(place: str, what: str, name: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{place}: there is no {what} {name[:80]!r}")

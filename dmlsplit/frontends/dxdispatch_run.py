@@ -1,0 +1,268 @@
+"""Runs a DxDispatch model: allocates resources, compiles Splits, carries out commands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.binding import BufferBinding
+from dmlsplit.device import CompiledOperator, Device
+from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
+from dmlsplit.frontends.dxdispatch_files import LITTLE_ENDIAN
+from dmlsplit.frontends.dxdispatch_model import (
+    Binding,
+    Bindings,
+    Dispatch,
+    Dispatchable,
+    Model,
+    Print,
+    Resource,
+    WriteFile,
+)
+from dmlsplit.frontends.dxdispatch_text import printed
+from dmlsplit.tensor import TensorFlags
+
+MAX_NUMPY_DIMENSIONS = 64
+# Of binary data, over all print commands; as text it is several times as much.
+MAX_PRINTED_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run leaves behind.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        What was printed, in order.
+    resources : mapping
+        The final contents of each resource, as a flat NumPy array of its data type.
+    """
+
+    lines: tuple[str, ...]
+    resources: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class _Buffer:
+    """A resource in memory: its bytes, on the device."""
+
+    resource: Resource
+    memory: Any
+
+    def host(self) -> np.ndarray:
+        if isinstance(self.memory, np.ndarray):
+            return self.memory
+        found: np.ndarray = self.memory.get()
+        return found
+
+    def elements(self, size_in_bytes: int) -> np.ndarray:
+        """Return the first bytes as elements of the resource's data type."""
+        dtype = LITTLE_ENDIAN.get(self.resource.data_type, np.dtype(np.uint8))
+        count = size_in_bytes // dtype.itemsize
+        return self.host()[: count * dtype.itemsize].view(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """A compiled Split, and the copy of its input if DirectML owns that."""
+
+    compiled: CompiledOperator
+    owned_input: BufferBinding | None
+
+
+def run_model(
+    model: Model, device: Device, output: Callable[[str], object] | None = None
+) -> Result:
+    """Run a model; see `dmlsplit.frontends.dxdispatch.run`."""
+    dispatched = {
+        command.dispatchable for command in model.commands if isinstance(command, Dispatch)
+    }
+    splits = [entry for entry in model.dispatchables if entry.name in dispatched or entry.desc]
+    # Everything that can be refused is refused before anything is allocated or written.
+    compiled = {entry.name: _compiled(entry, device) for entry in splits}
+    _check_commands(model)
+    _check_memory(model)
+    buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
+    operators = {entry.name: _initialized(entry, compiled[entry.name], buffers) for entry in splits}
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if output is not None:
+            output(line)
+
+    for command in model.commands:
+        match command:
+            case Dispatch():
+                _dispatch(command, operators[command.dispatchable], buffers)
+            case Print():
+                buffer = buffers[command.resource]
+                values = buffer.elements(buffer.resource.values.size_in_bytes)
+                say(printed(command.resource, values, command.verbose))
+            case WriteFile():
+                _write(command, buffers[command.resource])
+                say(f"Resource '{command.resource}' written to '{command.target}'")
+    contents = {name: buffer.elements(_used(buffer.resource)) for name, buffer in buffers.items()}
+    return Result(tuple(lines), contents)
+
+
+def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
+    if entry.desc is None:
+        raise InvalidArgumentError(
+            f"dispatchables.{entry.name}: is a {entry.type[:80]!r}; "
+            "only DML_OPERATOR_SPLIT runs here"
+        )
+    try:
+        return device.compile(entry.desc)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"dispatchables.{entry.name}: {error}", error.report) from None
+
+
+def _check_commands(model: Model) -> None:
+    resources = {resource.name: resource for resource in model.resources}
+    to_print = 0
+    for command in model.commands:
+        if isinstance(command, WriteFile):
+            _check_dimensions(command, resources[command.resource])
+        elif isinstance(command, Print):
+            to_print += resources[command.resource].values.size_in_bytes
+            if to_print > MAX_PRINTED_BYTES:
+                raise InvalidArgumentError(
+                    f"{command.place}: more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. "
+                    "Fix: use writeFile"
+                )
+
+
+def _check_memory(model: Model) -> None:
+    # Linux hands out more memory than there is, and ends the process that uses it.
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    wanted = sum(resource.size_in_bytes for resource in model.resources)
+    if wanted > machine:
+        raise OutOfMemoryError(f"resources take {wanted} bytes; this machine has {machine}")
+
+
+def _allocated(resource: Resource, device: Device) -> _Buffer:
+    try:
+        memory: Any = np.zeros(resource.size_in_bytes, np.uint8)
+    except MemoryError:
+        raise OutOfMemoryError(
+            f"resource {resource.name!r}: {resource.size_in_bytes} bytes do not fit in memory"
+        ) from None
+    start = resource.offset_in_bytes
+    resource.values.fill(memory[start : start + resource.values.size_in_bytes])
+    if device.name != "cpu":
+        import cupy
+
+        with cupy.cuda.Device(int(device.name.partition(":")[2])):
+            memory = cupy.asarray(memory)
+    return _Buffer(resource, memory)
+
+
+def _initialized(
+    entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
+) -> _Operator:
+    """Give DirectML its own copy of an input that it is to own."""
+    place = f"dispatchables.{entry.name}.bindings"
+    if not compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
+        if entry.bindings:
+            raise InvalidArgumentError(
+                f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
+                "bind the others in the dispatch command"
+            )
+        return _Operator(compiled, None)
+    (binding,) = _bound(place, entry.bindings, ["InputTensor"])["InputTensor"]
+    buffer = buffers[binding.resource]
+    copy = {binding.resource: _Buffer(buffer.resource, buffer.memory.copy())}
+    return _Operator(compiled, _buffer_binding(place, binding, copy))
+
+
+def _dispatch(command: Dispatch, operator: _Operator, buffers: Mapping[str, _Buffer]) -> None:
+    place = f"{command.place}.bindings"
+    owned = operator.owned_input
+    points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
+    bound = {
+        point: [_buffer_binding(place, binding, buffers) for binding in bindings]
+        for point, bindings in _bound(place, command.bindings, points).items()
+    }
+    source = owned or bound["InputTensor"][0]
+    try:
+        operator.compiled.dispatch(source, bound["OutputTensors"])
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{place}: {error}", error.report) from None
+
+
+def _bound(place: str, bindings: Bindings, points: list[str]) -> dict[str, tuple[Binding, ...]]:
+    given = dict(bindings)
+    unknown = [point for point in given if point not in points]
+    missing = [point for point in points if point not in given]
+    if unknown or missing:
+        what = f"binds {unknown[0][:80]!r}" if unknown else f"lacks {missing[0]!r}"
+        raise InvalidArgumentError(f"{place}: {what}; it must bind {' and '.join(points)}")
+    if len(given.get("InputTensor", ("one",))) != 1:
+        count = len(given["InputTensor"])
+        raise InvalidArgumentError(f"{place}.InputTensor: binds {count} resources; it must bind 1")
+    return given
+
+
+def _buffer_binding(place: str, binding: Binding, buffers: Mapping[str, _Buffer]) -> BufferBinding:
+    buffer = buffers[binding.resource]
+    resource = buffer.resource
+    dtype = LITTLE_ENDIAN.get(resource.data_type)
+    width = binding.element_size_in_bytes or (dtype.itemsize if dtype else 0)
+    offset = binding.element_offset * width
+    if offset > resource.size_in_bytes:
+        raise InvalidArgumentError(
+            f"{place}: elementOffset {binding.element_offset} of {resource.name[:80]!r} is byte "
+            f"{offset}; the resource has {resource.size_in_bytes} bytes"
+        )
+    return BufferBinding(buffer.memory, offset, resource.size_in_bytes - offset)
+
+
+def _used(resource: Resource) -> int:
+    """Return the size without the bytes that only round it up to a multiple of 4."""
+    padding = resource.size_in_bytes - resource.values.size_in_bytes - resource.offset_in_bytes
+    return resource.size_in_bytes - (padding if padding < 4 else 0)
+
+
+def _check_dimensions(command: WriteFile, resource: Resource) -> None:
+    dtype = LITTLE_ENDIAN.get(resource.data_type, np.dtype(np.uint8))
+    room = resource.size_in_bytes // dtype.itemsize
+    if prod(command.dimensions) > room and command.dimensions:
+        raise InvalidArgumentError(
+            f"{command.place}.dimensions: {list(command.dimensions[:16])} have "
+            f"{prod(command.dimensions)} elements; the resource has {room}"
+        )
+    if len(command.dimensions) > MAX_NUMPY_DIMENSIONS:
+        raise InvalidArgumentError(
+            f"{command.place}.dimensions: are {len(command.dimensions)}; "
+            f"a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
+        )
+
+
+def _write(command: WriteFile, buffer: _Buffer) -> None:
+    """Write a file in one step: an interrupted run leaves the old one as it was."""
+    values = buffer.elements(buffer.resource.size_in_bytes)
+    target = command.target
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("xb") as file:
+                if target.suffix.lower() == ".npy":
+                    shape = command.dimensions or (len(values),)
+                    np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
+                else:
+                    buffer.host().tofile(file)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidArgumentError(
+            f"{command.place}: {target} cannot be written: {error}"
+        ) from None

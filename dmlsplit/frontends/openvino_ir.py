@@ -1,0 +1,320 @@
+"""Reads OpenVINO IR (model.xml) into layers and edges, as far as splits are concerned.
+
+The file is taken from strangers: it is read in pieces, events are counted, and nothing is
+kept of layers that say nothing about a split. Format: OpenVINO documentation, "Intermediate
+Representation format", versions 10 and 11.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+from dmlsplit.errors import InvalidArgumentError
+
+NET_VERSIONS = ("10", "11")
+MAX_FILE_BYTES = 128 << 20
+# Tags that open, tags that close, and texts between them.
+MAX_EVENTS = 3_000_000
+MAX_LAYERS = 100_000
+MAX_EDGES = 250_000
+MAX_DEPTH = 96
+MAX_RANK = 64
+_CHUNK_BYTES = 1 << 16
+# Chunks without any event that the parser may swallow: the longest tag is 4 MiB.
+_MAX_SILENT_CHUNKS = 64
+_INT64_MAX = 2**63 - 1
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
+
+_SPLITS = {"Split", "VariadicSplit"}
+_KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
+_OF_KEPT_LAYERS = {"data", "input", "output"}
+_BODIES = {"body", "then_body", "else_body"}
+_CHILDREN = {
+    "": {"net"},
+    "net": {"layers", "edges"},
+    **{body: {"layers", "edges"} for body in _BODIES},
+    "layers": {"layer"},
+    "layer": {"data", "input", "output", *_BODIES},
+    "input": {"port"},
+    "output": {"port"},
+    "port": {"dim"},
+    "edges": {"edge"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One input or output of a layer; a dimension of -1 is dynamic."""
+
+    id: str
+    precision: str
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One operation. Data and ports are kept of splits, constants and parameters only."""
+
+    index: int
+    id: str
+    name: str
+    type: str
+    version: str
+    data: Mapping[str, str]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    bodies: tuple[tuple[str, Graph], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The layers of a model or of a body, by id, and where the inputs come from.
+
+    `sources` maps (layer id, port id) of an input to the same of an output, for splits.
+    """
+
+    name: str
+    layers: Mapping[str, Layer]
+    sources: Mapping[tuple[str, str], tuple[str, str]]
+
+
+def read_ir(path: Path) -> Graph:
+    """Read a model.xml.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no IR of version 10 or 11, is not well formed, declares a DOCTYPE or an
+        encoding other than UTF-8, or is larger than any real model.
+    """
+    reader = _Reader()
+    # The given encoding wins over the declared one: no other alphabet can hide a DOCTYPE.
+    parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - see _chunks
+    silent, seen = 0, 0
+    try:
+        for chunk in _chunks(path):
+            parser.feed(chunk)
+            silent = silent + 1 if reader.events == seen else 0
+            seen = reader.events
+            if silent > _MAX_SILENT_CHUNKS:
+                raise InvalidArgumentError("a single tag is longer than 4 MiB")
+        parser.close()
+        return reader.graph()
+    except ElementTree.ParseError as error:
+        raise InvalidArgumentError(f"{path}: is not well-formed XML: {error}") from None
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{path}: {error}") from None
+    except (OSError, UnicodeError) as error:
+        raise InvalidArgumentError(f"{path}: cannot be read: {error}") from None
+
+
+def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
+    """Return a decimal number within bounds; anything else is an error."""
+    digits = text.strip(" \t\r\n")
+    if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
+        return int(digits)
+    raise InvalidArgumentError(
+        f"{what} is {text[:40]!r}; it must be an integer from {low} to {high}"
+    )
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    if not path.is_file():
+        raise InvalidArgumentError("is not a file")
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise InvalidArgumentError(f"is larger than {MAX_FILE_BYTES >> 20} MiB")
+    before = b""
+    with path.open("rb") as file:
+        first = True
+        while chunk := file.read(_CHUNK_BYTES):
+            if first:
+                _check_encoding(chunk)
+                first = False
+            window = (before[-16:] + chunk).upper()
+            if b"\0" in chunk:
+                raise InvalidArgumentError("holds a zero byte; it must be UTF-8 text")
+            if b"<!DOCTYPE" in window or b"<!ENTITY" in window:
+                raise InvalidArgumentError("declares a DOCTYPE or ENTITY, which no IR needs")
+            before = chunk
+            yield chunk
+
+
+def _check_encoding(start: bytes) -> None:
+    declared = re.match(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*encoding\s*=\s*[\"']([^\"'>]*)", start)
+    if declared and declared[1].upper() not in (b"UTF-8", b"UTF8", b"US-ASCII", b"ASCII"):
+        name = declared[1][:20].decode("ascii", "replace")
+        raise InvalidArgumentError(f"declares encoding {name!r}; it must be UTF-8")
+
+
+@dataclass(slots=True)
+class _OpenGraph:
+    name: str
+    layers: dict[str, Layer] = field(default_factory=dict)
+    sources: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _OpenLayer:
+    attributes: dict[str, str]
+    data: dict[str, str] = field(default_factory=dict)
+    inputs: list[Port] = field(default_factory=list)
+    outputs: list[Port] = field(default_factory=list)
+    bodies: list[tuple[str, Graph]] = field(default_factory=list)
+
+    @property
+    def kept(self) -> bool:
+        return self.attributes.get("type") in _KEPT_TYPES
+
+
+class _Reader:
+    """The target of the XML parser: turns events into layers, and counts them."""
+
+    def __init__(self) -> None:
+        self.events = 0
+        self._layer_count = 0
+        self._edge_count = 0
+        self._tags: list[str] = []
+        self._skipping = 0
+        self._graphs: list[_OpenGraph] = []
+        self._layers: list[_OpenLayer] = []
+        self._port: tuple[dict[str, str], list[int]] | None = None
+        self._text = ""
+        self._result: Graph | None = None
+
+    def graph(self) -> Graph:
+        if self._result is None:
+            raise InvalidArgumentError("holds no <net>")
+        return self._result
+
+    def data(self, text: str) -> None:
+        self.events += 1
+        if self._tags and self._tags[-1] == "dim" and not self._skipping:
+            self._text = (self._text + text)[:64]
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self.events += 1
+        if self.events > MAX_EVENTS:
+            raise InvalidArgumentError(f"holds more than {MAX_EVENTS} tags and texts")
+        if len(self._tags) + self._skipping >= MAX_DEPTH:
+            raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
+        if self._skipping or not self._matters(tag):
+            self._skipping += 1
+            return
+        self._tags.append(tag)
+        self._open(tag, attributes)
+
+    def _matters(self, tag: str) -> bool:
+        parent = self._tags[-1] if self._tags else ""
+        if tag in _CHILDREN.get(parent, ()):
+            # Most of a file is ports of layers that say nothing about a split.
+            return tag not in _OF_KEPT_LAYERS or self._layers[-1].kept
+        if not parent:
+            raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
+        return False
+
+    def end(self, tag: str) -> None:
+        self.events += 1
+        if self._skipping:
+            self._skipping -= 1
+            return
+        self._tags.pop()
+        self._close(tag)
+
+    def _open(self, tag: str, attributes: dict[str, str]) -> None:
+        if tag == "net":
+            _check_version(attributes.get("version"))
+            self._graphs.append(_OpenGraph(attributes.get("name", "")))
+        elif tag in _BODIES:
+            self._graphs.append(_OpenGraph(tag))
+        elif tag == "layer":
+            self._layers.append(_OpenLayer(attributes))
+        elif tag == "data":
+            self._layers[-1].data = attributes
+        elif tag == "port":
+            self._port = (attributes, [])
+        elif tag == "dim":
+            self._text = ""
+        elif tag == "edge":
+            self._edge(attributes)
+
+    def _close(self, tag: str) -> None:
+        if tag == "net":
+            self._result = self._finished_graph()
+        elif tag in _BODIES:
+            self._layers[-1].bodies.append((tag, self._finished_graph()))
+        elif tag == "layer":
+            self._layer(self._layers.pop())
+        elif tag == "port":
+            self._finish_port()
+        elif tag == "dim" and self._port is not None:
+            self._port[1].append(checked_integer("a port's <dim>", self._text, -1))
+            if len(self._port[1]) > MAX_RANK:
+                raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
+
+    def _finished_graph(self) -> Graph:
+        graph = self._graphs.pop()
+        return Graph(graph.name, graph.layers, graph.sources)
+
+    def _finish_port(self) -> None:
+        assert self._port is not None
+        (attributes, dims), self._port = self._port, None
+        layer = self._layers[-1]
+        key = _required("port", attributes, "id")
+        port = Port(key, attributes.get("precision", ""), tuple(dims))
+        (layer.inputs if self._tags[-1] == "input" else layer.outputs).append(port)
+
+    def _layer(self, layer: _OpenLayer) -> None:
+        self._layer_count += 1
+        if self._layer_count > MAX_LAYERS:
+            raise InvalidArgumentError(f"holds more than {MAX_LAYERS} layers")
+        attributes, graph = layer.attributes, self._graphs[-1]
+        key = _required("layer", attributes, "id")
+        if key in graph.layers:
+            raise InvalidArgumentError(f"two layers have the id {key[:40]!r}")
+        graph.layers[key] = Layer(
+            len(graph.layers),
+            key,
+            attributes.get("name", ""),
+            _required("layer", attributes, "type"),
+            attributes.get("version", "opset1"),
+            layer.data,
+            tuple(layer.inputs),
+            tuple(layer.outputs),
+            tuple(layer.bodies),
+        )
+
+    def _edge(self, attributes: dict[str, str]) -> None:
+        names = ("to-layer", "to-port", "from-layer", "from-port")
+        to_layer, to_port, *source = (_required("edge", attributes, name) for name in names)
+        graph = self._graphs[-1]
+        target = graph.layers.get(to_layer)
+        if target is not None and target.type not in _SPLITS:
+            return
+        self._edge_count += 1
+        if self._edge_count > MAX_EDGES:
+            raise InvalidArgumentError(f"holds more than {MAX_EDGES} edges to splits")
+        sources = graph.sources
+        if (to_layer, to_port) in sources:
+            raise InvalidArgumentError(
+                f"two edges lead to port {to_port[:40]!r} of layer {to_layer[:40]!r}"
+            )
+        sources[to_layer, to_port] = (source[0], source[1])
+
+
+def _required(tag: str, attributes: Mapping[str, str], name: str) -> str:
+    if name not in attributes:
+        raise InvalidArgumentError(f"a <{tag}> lacks the attribute {name!r}")
+    return attributes[name]
+
+
+def _check_version(version: str | None) -> None:
+    if version not in NET_VERSIONS:
+        found = "missing" if version is None else repr(version[:20])
+        raise InvalidArgumentError(
+            f"net version is {found}; it must be {' or '.join(NET_VERSIONS)}. "
+            "Fix: convert the model with OpenVINO 2021 or later"
+        )

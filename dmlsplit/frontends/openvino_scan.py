@@ -1,0 +1,247 @@
+"""Finds every split of an OpenVINO IR, in the model and in the bodies of If, Loop and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends import Finding
+from dmlsplit.frontends.openvino_ir import Graph, Layer, checked_integer, read_ir
+from dmlsplit.frontends.openvino_lowering import (
+    SPLIT,
+    VARIADIC_SPLIT,
+    Lowering,
+    resolve_axis,
+    resolve_count,
+    resolve_lengths,
+    shown,
+)
+from dmlsplit.frontends.openvino_weights import (
+    UnknownConstantError,
+    constant_shape,
+    integers,
+)
+from dmlsplit.tensor import TensorDataType
+
+_OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
+_MAX_OUTPUTS = 1 << 20
+
+# Port precision to what its elements travel as; types without whole bytes are absent.
+_CARRIERS = {
+    "FP32": TensorDataType.FLOAT32,
+    "FP16": TensorDataType.FLOAT16,
+    "FP64": TensorDataType.FLOAT64,
+    "BF16": TensorDataType.UINT16,
+    "BOOL": TensorDataType.UINT8,
+    "F8E4M3": TensorDataType.UINT8,
+    "F8E5M2": TensorDataType.UINT8,
+    "F8E8M0": TensorDataType.UINT8,
+    **{
+        f"{letter}{bits}": TensorDataType.parse(f"{name}{bits}")
+        for letter, name in (("I", "INT"), ("U", "UINT"))
+        for bits in (4, 8, 16, 32, 64)
+    },
+}
+
+
+class _UnknownError(Exception):
+    """What keeps a split from being known."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A split layer and where it stands."""
+
+    layer: Layer
+    graph: Graph
+    xml: Path
+
+    @property
+    def operator(self) -> str:
+        return _OPERATORS[self.layer.type]
+
+    def source(self, position: int) -> Layer | None:
+        """Return the layer that feeds an input, found through the edges."""
+        if position >= len(self.layer.inputs):
+            return None
+        port = self.layer.inputs[position].id
+        origin = self.graph.sources.get((self.layer.id, port))
+        return self.graph.layers.get(origin[0]) if origin else None
+
+    def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
+        """Return the Const behind an input, and its shape."""
+        layer = self.source(position)
+        if layer is None:
+            raise InvalidArgumentError(f"{self.operator}: no edge leads to its input {name}")
+        if layer.type != "Const":
+            raise _UnknownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
+        try:
+            return layer, constant_shape(layer)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
+
+    def values(self, layer: Layer, name: str) -> list[int]:
+        try:
+            return integers(layer, self.xml)
+        except UnknownConstantError as error:
+            raise _UnknownError(f"{name} is unknown: {error}") from None
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
+
+
+def scan(path: str | PathLike[str]) -> list[Finding]:
+    """Find the splits of an IR file.
+
+    The weights are not loaded: only the axis and the lengths are read from the .bin file of
+    the same name in the same folder.
+
+    Parameters
+    ----------
+    path
+        A model.xml of version 10 or 11.
+
+    Returns
+    -------
+    list of Finding
+        In the order of the file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file is no such model.
+    """
+    xml = Path(path)
+    return list(_scan(read_ir(xml), xml, str(path), ""))
+
+
+def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[Finding]:
+    place = f"{above}{graph.name}"
+    for layer in graph.layers.values():
+        if layer.type in _OPERATORS:
+            yield _finding(_Node(layer, graph, xml), file, place)
+        for _, body in layer.bodies:
+            yield from _scan(body, xml, file, f"{place}/{layer.name}.")
+
+
+def _finding(node: _Node, file: str, place: str) -> Finding:
+    layer = node.layer
+    blank = Finding(file, place, layer.name, layer.index, node.operator)
+    if layer.version != "opset1":
+        return replace(blank, unknown=f"operation set is {layer.version[:40]!r}, not 'opset1'")
+    try:
+        lowering = _lowered(node)
+    except InvalidArgumentError as error:
+        return replace(blank, problem=str(error))
+    except _UnknownError as error:
+        return replace(blank, unknown=str(error))
+    desc = lowering.descriptor
+    return replace(
+        blank,
+        descriptors=() if desc is None else (desc,),
+        warnings=tuple(_warnings(node, lowering)),
+    )
+
+
+def _lowered(node: _Node) -> Lowering:
+    data_type = _data_type(node)
+    shape = _shape(node)
+    axis = _axis(node, len(shape))
+    whole = None if shape[axis] < 0 else shape[axis]
+    sizes = (
+        _lengths(node, axis, whole)
+        if node.layer.type == "VariadicSplit"
+        else _count(node, axis, whole)
+    )
+    dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
+    if dynamic is not None:
+        raise _UnknownError(f"dimension {dynamic} of the data is dynamic")
+    return Lowering(node.operator, shape, axis, sizes, data_type)
+
+
+def _data_type(node: _Node) -> TensorDataType:
+    # Version 10 writes the precision of outputs only; a split keeps the type.
+    ports = [*node.layer.inputs[:1], *node.layer.outputs]
+    precision = next((port.precision for port in ports if port.precision), "")
+    if not precision:
+        raise _UnknownError("the data type is not in the file")
+    if precision.upper() not in _CARRIERS:
+        raise InvalidArgumentError(
+            f"{node.operator}: data has type {precision[:20]!r}, whose elements DirectML "
+            "cannot carry"
+        )
+    return _CARRIERS[precision.upper()]
+
+
+def _shape(node: _Node) -> tuple[int, ...]:
+    if not node.layer.inputs:
+        raise InvalidArgumentError(f"{node.operator}: has no inputs")
+    dims = node.layer.inputs[0].dims
+    if dims:
+        return dims
+    # No <dim> at all means a scalar or a dynamic rank; only a Parameter or Const can tell.
+    source = node.source(0)
+    declared = source.data.get("shape") if source else None
+    if declared is not None and not declared.strip():
+        raise InvalidArgumentError(f"{node.operator}: data is a scalar; it must have a dimension")
+    raise _UnknownError("the rank of the data is dynamic")
+
+
+def _axis(node: _Node, rank: int) -> int:
+    layer, shape = node.constant(1, "axis")
+    shapes = [(), (1,)] if node.layer.type == "VariadicSplit" else [()]
+    if shape not in shapes:
+        allowed = " or ".join("a scalar" if not s else "of shape [1]" for s in shapes)
+        raise InvalidArgumentError(
+            f"{node.operator}: axis has shape {list(shape)}; it must be {allowed}"
+        )
+    (axis,) = node.values(layer, "axis")
+    return resolve_axis(node.operator, axis, rank)
+
+
+def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
+    outputs = len(node.layer.outputs)
+    try:
+        layer, shape = node.constant(2, "split_lengths")
+        if len(shape) != 1:
+            raise InvalidArgumentError(
+                f"{node.operator}: split_lengths has shape {list(shape)}; it must be 1-D"
+            )
+        # Before the values are read: a file of a few lines may claim any number of them.
+        _check_outputs(node, shape[0])
+        lengths: Sequence[int] = node.values(layer, "split_lengths")
+    except _UnknownError:
+        declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
+        if not outputs or -1 in declared:
+            raise
+        lengths = declared
+    return resolve_lengths(lengths, axis, whole)
+
+
+def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
+    text = node.layer.data.get("num_splits", "")
+    count = checked_integer(f"{node.operator}: num_splits", text, 1, _MAX_OUTPUTS)
+    _check_outputs(node, count)
+    return resolve_count(count, axis, whole)
+
+
+def _check_outputs(node: _Node, pieces: int) -> None:
+    outputs = len(node.layer.outputs)
+    if pieces != outputs:
+        raise InvalidArgumentError(
+            f"{node.operator}: it makes {pieces} pieces; the layer has {outputs} outputs"
+        )
+
+
+def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
+    empty = [index for index, shape in enumerate(lowering.shapes) if 0 in shape]
+    if empty:
+        yield f"outputs {shown(empty)} are empty; DirectML takes no empty tensor, so drop them"
+    ports = zip(node.layer.outputs, lowering.shapes, strict=True)
+    for index, (port, shape) in enumerate(ports):
+        if port.dims and -1 not in port.dims and port.dims != shape:
+            yield (
+                f"output {index} is declared as {list(port.dims)}; the split makes {list(shape)}"
+            )

@@ -1,0 +1,101 @@
+"""Integer constants of an IR: small slices of the .bin file beside the .xml."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.openvino_ir import MAX_RANK, Layer, checked_integer
+
+# Attribute element_type of a Const, and the data types that hold whole numbers.
+_INTEGERS = {
+    **{f"i{8 * width}": f"<i{width}" for width in (1, 2, 4, 8)},
+    **{f"u{8 * width}": f"<u{width}" for width in (1, 2, 4, 8)},
+}
+# One length per output; more outputs than any model has.
+MAX_CONSTANT_BYTES = 8 << 20
+
+
+class UnknownConstantError(Exception):
+    """Why the value of a constant cannot be known from the files."""
+
+
+def weights_path(xml: Path) -> Path:
+    """Return the .bin file of an .xml.
+
+    Raises
+    ------
+    UnknownConstantError
+        If there is none, or it is a link out of the folder: such links are not followed.
+    """
+    path = xml.with_suffix(".bin")
+    if not path.is_file():
+        raise UnknownConstantError(f"the weights file {path.name} is missing")
+    if path.resolve().parent != path.parent.resolve():
+        raise UnknownConstantError(f"{path.name} links out of its folder and is not followed")
+    return path
+
+
+def constant_shape(layer: Layer) -> tuple[int, ...]:
+    """Return the shape of a Const: its attribute, or its output's dimensions where it has none."""
+    text = layer.data.get("shape")
+    if text is None:
+        dims = layer.outputs[0].dims if layer.outputs else ()
+        if any(dim < 0 for dim in dims):
+            raise InvalidArgumentError(f"Const {layer.name[:80]!r}: its shape is dynamic")
+        return dims
+    parts = text.split(",", MAX_RANK) if text.strip() else []
+    return tuple(checked_integer(f"Const {layer.name[:80]!r}: shape", part, 0) for part in parts)
+
+
+def constant_type(layer: Layer) -> str:
+    """Return the element type of a Const in lower case, such as ``i64``."""
+    precision = layer.outputs[0].precision if layer.outputs else ""
+    return layer.data.get("element_type", precision).lower()
+
+
+def integers(layer: Layer, xml: Path) -> list[int]:
+    """Return the values of an integer Const, flat.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If its type is not integer, or its range does not fit its shape or the file.
+    UnknownConstantError
+        If the file is not there.
+    """
+    name = f"Const {layer.name[:80]!r}"
+    kind = constant_type(layer)
+    if kind not in _INTEGERS:
+        raise InvalidArgumentError(f"{name} has type {kind[:20]!r}; it must be an integer type")
+    dtype = np.dtype(_INTEGERS[kind])
+    count = prod(constant_shape(layer))
+    offset = checked_integer(f"{name}: offset", layer.data.get("offset", ""), 0)
+    size = checked_integer(f"{name}: size", layer.data.get("size", ""), 0)
+    if size != count * dtype.itemsize:
+        raise InvalidArgumentError(
+            f"{name}: size is {size}; its {count} elements of {kind} take {count * dtype.itemsize}"
+        )
+    if size > MAX_CONSTANT_BYTES:
+        raise InvalidArgumentError(
+            f"{name}: size is {size}; at most {MAX_CONSTANT_BYTES} bytes of lengths are read"
+        )
+    if size == 0:
+        return []
+    path = weights_path(xml)
+    with path.open("rb") as file:
+        length = path.stat().st_size
+        if offset + size > length:
+            raise InvalidArgumentError(
+                f"{name}: bytes {offset} to {offset + size} lie outside {path.name}, "
+                f"which has {length}"
+            )
+        file.seek(offset)
+        raw = file.read(size)
+    if len(raw) != size:
+        raise InvalidArgumentError(f"{name}: {path.name} ended while it was read")
+    values: list[int] = np.frombuffer(raw, dtype).tolist()
+    return values

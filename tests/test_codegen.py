@@ -1,0 +1,47 @@
+"""The source of a launch: complete, stable, small."""
+
+import re
+from pathlib import Path
+
+from dmlsplit.backends.codegen import source
+from dmlsplit.backends.planning import plan
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+
+KERNELS = Path(__file__).parent.parent / "cuda"
+
+
+def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
+    strides = packed_byte_strides(shape, width)
+    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
+
+
+def test_a_source_is_constants_then_common_then_the_kernel() -> None:
+    (launch,) = plan(packed((64, 48), 1, (16, 32), 1), 16, 16).launches
+    text = source(launch)
+    assert "constexpr int kOutputs = 2;\n" in text
+    assert "__constant__ constexpr Column kStarts[] = {0, 1, 3};\n" in text
+    assert text.index("kOutputs = 2") < text.index('#line 1 "common.cuh"')
+    assert text.index('#line 1 "common.cuh"') < text.index('#line 1 "vector.cu"')
+    assert text.endswith((KERNELS / "vector.cu").read_text())
+    assert text == source(launch)
+
+
+def test_large_and_negative_numbers_are_typed() -> None:
+    geometry = split_geometry((2, 3), 0, (2,), 4, (-(2**33), 8), [(16, 4)])
+    (launch,) = plan(geometry, 16, 16).launches
+    assert "-8589934592ll" in source(launch)
+    (launch,) = plan(packed((1 << 36,), 0, (1 << 35, 1 << 35), 1), 16, 16).launches
+    assert "68719476736ull" in source(launch)
+
+
+def test_thousands_of_outputs_stay_small() -> None:
+    (launch,) = plan(packed((8, 8000), 1, (1, 3) * 2000, 1), 16, 16).launches
+    assert len(source(launch)) < 100_000
+
+
+def test_every_kernel_file_has_one_entry_of_its_name_and_a_header() -> None:
+    for path in KERNELS.glob("*.cu"):
+        text = path.read_text()
+        assert re.findall(r'extern "C" __global__ void __launch.*?\) (\w+)\(', text) == [path.stem]
+        assert text.startswith("// ")
+        assert "#include" not in text

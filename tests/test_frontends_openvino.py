@@ -1,0 +1,393 @@
+"""OpenVINO's VariadicSplit-1 and Split-1 on arrays: their rules, and OpenVINO itself as a peer."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dmlsplit import Device, InvalidArgumentError, TensorDataType
+from dmlsplit.frontends.openvino import lower_split, lower_variadic_split, split, variadic_split
+
+F32 = TensorDataType.FLOAT32
+
+
+def same(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    assert len(got) == len(expected)
+    for piece, wanted in zip(got, expected, strict=True):
+        assert piece.dtype == wanted.dtype
+        assert piece.shape == wanted.shape
+        assert piece.tobytes() == wanted.tobytes()
+
+
+def rows(sizes: list[int]) -> list[np.ndarray]:
+    data = six()
+    return np.split(data, np.cumsum(sizes)[:-1], 0)
+
+
+def six() -> np.ndarray:
+    return np.arange(12, dtype=np.float32).reshape(6, 2)
+
+
+# VariadicSplit-1: what it accepts.
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sizes"),
+    [
+        ([0, 6, 0], [0, 6, 0]),
+        ([4, 2, -1], [4, 2, 0]),
+        ([-1], [6]),
+        ([6], [6]),
+        ([2, -1], [2, 4]),
+        ([-1, 2], [4, 2]),
+        ([1, -1, 2], [1, 3, 2]),
+        ((1, 2, 3), [1, 2, 3]),
+    ],
+)
+def test_lengths_that_fit(lengths: Any, sizes: list[int]) -> None:
+    same(variadic_split(six(), 0, lengths), rows(sizes))
+
+
+@pytest.mark.parametrize("kind", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"])
+def test_axis_and_lengths_have_any_integer_type_each(kind: str) -> None:
+    same(variadic_split(six(), np.array(0, kind), np.array([1, 5], "i8")), rows([1, 5]))
+    same(variadic_split(six(), np.array([0], "i4"), np.array([1, 5], kind)), rows([1, 5]))
+
+
+def test_the_axis_may_count_from_the_end() -> None:
+    same(variadic_split(six(), -2, [2, 4]), rows([2, 4]))
+
+
+def test_data_of_size_zero_gives_empty_pieces() -> None:
+    data = np.zeros((0, 3), np.int16)
+    same(variadic_split(data, 0, [0, 0]), [data, data])
+    same(variadic_split(data, 1, [1, 2]), [data[:, :1], data[:, 1:]])
+    assert variadic_split(data, 0, []) == []
+    same(split(data, 0, 2), [data, data])
+
+
+@pytest.mark.parametrize("rank", [1, 8, 9, 12])
+def test_any_rank(rank: int) -> None:
+    shape = [1] * rank
+    shape[-1], shape[0] = 3, 2 if rank > 1 else 3
+    data = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    same(variadic_split(data, -1, [1, 2]), [data[..., :1], data[..., 1:]])
+
+
+# VariadicSplit-1: what it refuses.
+
+
+@pytest.mark.parametrize(
+    ("axis", "lengths", "message"),
+    [
+        ([0, 1], [6], "axis has shape [2]; it must be a scalar or of shape [1]"),
+        ([[0]], [6], "axis has shape [1, 1]"),
+        (0, 6, "split_lengths has shape []; it must be 1-D"),
+        (0, [[6]], "split_lengths has shape [1, 1]; it must be 1-D"),
+        (2, [6], "axis is 2; data of 2 dimensions allows -2 to 1"),
+        (-3, [6], "axis is -3"),
+        (0, [8, -2], "split_lengths[1] is -2; it must be at least -1"),
+        (0, [-1, -1], "split_lengths is -1 at 0 and 1"),
+        (0, [3, 4], "split_lengths [3, 4] add up to 7; they must add up to 6"),
+        (0, [3, 2], "add up to 5"),
+        (0, [], "split_lengths [] add up to 0"),
+        # OpenVINO takes these constants and reads behind its input.
+        (0, [7, -1], "split_lengths [7, -1] add up to 7; they must not exceed 6"),
+        (0, [8, -1], "must not exceed 6"),
+        (0, [-1, 9], "must not exceed 6"),
+        # OpenVINO takes these too; its specification does not.
+        (0.0, [6], "axis is 0.0; it must be of a 64-bit integer type or smaller"),
+        (np.float32(0), [6], "axis is np.float32(0.0)"),
+        (0, np.array([6], np.float32), "split_lengths is of type float32"),
+        (True, [6], "axis is True"),
+        (0, np.array([True]), "split_lengths is of type bool"),
+        (0, ["6"], "split_lengths is ['6']"),
+        (0, [[1], [2, 3]], "it must be integers"),
+        (None, [6], "axis is None"),
+        (0, [2**64, 6], "64-bit integer"),
+        (2**63, [6], "axis is 9223372036854775808"),
+    ],
+)
+def test_arguments_that_do_not_fit(axis: Any, lengths: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)) as error:
+        variadic_split(six(), axis, lengths)
+    assert "VariadicSplit-1" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_scalar_cannot_be_split() -> None:
+    with pytest.raises(InvalidArgumentError, match="VariadicSplit-1: data is a scalar"):
+        variadic_split(np.float32(1), 0, [1])
+    with pytest.raises(InvalidArgumentError, match="Split-1: data is a scalar"):
+        split(np.array(1), 0, 1)
+
+
+def test_what_is_no_array_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="data is a list"):
+        variadic_split([1, 2], 0, [2])
+    with pytest.raises(InvalidArgumentError, match=r"type .* of 3 bytes"):
+        variadic_split(np.zeros(2, "V3"), 0, [2])
+
+
+# Split-1.
+
+
+@pytest.mark.parametrize(("axis", "count"), [(0, 1), (0, 2), (0, 3), (0, 6), (1, 2), (-1, 2)])
+def test_equal_parts(axis: int, count: int) -> None:
+    same(split(six(), axis, count), np.split(six(), count, axis))
+    same(split(six(), np.array(axis), np.int32(count)), np.split(six(), count, axis))
+
+
+@pytest.mark.parametrize(
+    ("axis", "count", "message"),
+    [
+        (0, 0, "num_splits is 0; it must be at least 1"),
+        (0, -3, "num_splits is -3"),
+        ([0], 3, "axis has shape [1]; it must be a scalar"),
+        (0, 4, "num_splits is 4; it must divide 6, the size of axis 0"),
+        (0, [3], "num_splits has shape [1]"),
+        (0.0, 3, "axis is 0.0"),
+        (0, 3.0, "num_splits is 3.0"),
+        (2, 3, "axis is 2"),
+    ],
+)
+def test_parts_that_cannot_be_equal(axis: Any, count: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)) as error:
+        split(six(), axis, count)
+    assert str(error.value).startswith("Split-1")
+
+
+# Types and layouts.
+
+
+@pytest.mark.parametrize(
+    "kind", ["?", "i1", "u2", "f2", "f4", "i8", "f8", "c8", "c16", ">f4", "M8[s]", "V2", "U5", "S3"]
+)
+def test_any_data_type_keeps_its_bytes(kind: str) -> None:
+    dtype = np.dtype(kind)
+    raw = np.random.default_rng(3).integers(0, 2, 12 * dtype.itemsize, np.uint8)
+    data = (
+        np.array(["a", "bc", "d"] * 4, dtype) if dtype.kind in "US" else raw.view(dtype)
+    ).reshape(2, 6)
+    same(variadic_split(data, 1, [1, 0, 5]), [data[:, :1], data[:, :0], data[:, 1:]])
+
+
+def test_strings_of_any_length_are_split_on_the_host() -> None:
+    data = np.array(["short", "a much longer one", ""], object)
+    got = variadic_split(data, 0, [2, -1])
+    assert [piece.tolist() for piece in got] == [["short", "a much longer one"], [""]]
+
+
+def test_strided_data_and_fresh_outputs() -> None:
+    whole = np.arange(96, dtype=np.int16).reshape(8, 12)
+    data = whole[::2, ::-3].T
+    got = variadic_split(data, 0, [1, 3])
+    same(got, [data[:1], data[1:]])
+    assert not any(np.shares_memory(piece, whole) for piece in got)
+
+
+@pytest.mark.parametrize("level", ["1_0", "3_0", "6_4"])
+@pytest.mark.parametrize("kind", ["f4", "i8", "f2", "u1"])
+def test_weak_levels_run_the_legalized_operator(level: str, kind: str) -> None:
+    data = np.arange(24).astype(kind).reshape(2, 6, 2)
+    got = variadic_split(data, 1, [2, 4], device=Device("cpu", level))
+    same(got, [data[:, :2], data[:, 2:]])
+
+
+def test_what_a_weak_level_cannot_carry_is_refused_with_the_reason() -> None:
+    with pytest.raises(InvalidArgumentError, match="UINT16 needs runs"):
+        variadic_split(np.zeros(5, np.int8), 0, [2, 3], device=Device("cpu", "1_0"))
+
+
+def test_a_device_may_be_named() -> None:
+    same(split(six(), 0, 2, device="cpu"), np.split(six(), 2))
+    with pytest.raises(InvalidArgumentError, match="device is 'tpu'"):
+        split(six(), 0, 2, device="tpu")
+
+
+def test_torch_tensors_come_back_as_torch_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    data = torch.arange(12, dtype=torch.float32).reshape(6, 2)
+    got = variadic_split(data, 0, [1, 0, 5])
+    assert all(isinstance(piece, torch.Tensor) for piece in got)
+    assert [tuple(piece.shape) for piece in got] == [(1, 2), (0, 2), (5, 2)]
+    assert torch.equal(torch.cat(got), data)
+
+
+# The lowering.
+
+
+def test_a_lowering_is_a_value_that_reads_well() -> None:
+    lowering = lower_variadic_split((6, 2), -2, [2, -1, 0], F32)
+    assert lowering.sizes == (2, 4, 0)
+    assert lowering.shapes == ((2, 2), (4, 2), (0, 2))
+    assert lowering.filled == (0, 1)
+    assert str(lowering) == (
+        "VariadicSplit-1 [6,2] axis 0 into [2, 4, 0] -> "
+        "SPLIT axis 0: FLOAT32[6,2] -> FLOAT32[2,2], FLOAT32[4,2]"
+    )
+    assert lowering == lower_variadic_split((6, 2), 0, [2, 4, 0], F32)
+    assert hash(lowering) == hash(lower_variadic_split((6, 2), 0, [2, 4, 0], F32))
+
+
+def test_nothing_is_left_of_empty_data() -> None:
+    lowering = lower_split((0, 4), 0, 2, F32)
+    assert lowering.descriptor is None
+    assert str(lowering).endswith("nothing: every output is empty")
+
+
+def test_many_lengths_are_cut_in_messages() -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        lower_variadic_split((5,), 0, [1] * 100_000, F32)
+    assert len(str(error.value)) < 250
+
+
+# Published vectors: tensorflow-directml's split_op_test, -1 inference and empty parts.
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sizes"), [([-1, 3], [1, 3]), ([-1, 4], [0, 4]), ([4, -1], [4, 0])]
+)
+def test_tensorflow_inference_vectors(lengths: list[int], sizes: list[int]) -> None:
+    data = np.arange(16, dtype=np.float32).reshape(4, 4)
+    same(variadic_split(data, 0, lengths), [data[: sizes[0]], data[sizes[0] :]])
+
+
+@pytest.mark.parametrize("lengths", [[-1, -2], [1, 2], [3, -1]])
+def test_tensorflow_error_vectors(lengths: list[int]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        variadic_split(np.zeros(2, np.float32), 0, lengths)
+
+
+@pytest.mark.parametrize(("axis", "count"), [(0, 2), (1, 4), (2, 7)])
+def test_tensorflow_empty_vectors(axis: int, count: int) -> None:
+    data = np.zeros((8, 0, 21), np.float32)
+    same(split(data, axis, count), np.split(data, count, axis))
+
+
+def test_tensorflow_thousand_outputs() -> None:
+    sizes = [1 + i % 2 for i in range(1000)]
+    data = np.random.default_rng(1).random((3, sum(sizes)), np.float32)
+    same(variadic_split(data, 1, sizes), np.split(data, np.cumsum(sizes)[:-1], 1))
+
+
+@pytest.mark.parametrize("sizes", [[1] * 64, [32, 16, 8, 4, 2, 1, -1]])
+def test_tensorflow_large_vectors(sizes: list[int]) -> None:
+    data = np.random.default_rng(1).random((1, 64, 32768), np.float32)
+    ends = np.cumsum([max(size, 1) for size in sizes])[:-1]
+    same(variadic_split(data, 1, sizes), np.split(data, ends, 1))
+
+
+@pytest.mark.parametrize("shape", [(6, 10, 18), (6, 7, 18), (6, 7, 9)])
+def test_tensorflow_gradient_vectors(shape: tuple[int, ...]) -> None:
+    data = np.random.default_rng(1).random(shape, np.float32)
+    same(split(data, 0, 3), np.split(data, 3))
+    for axis in range(-3, 3):
+        same(split(data, axis, 1), [data])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 3), min_size=5, max_size=5),
+    axis=st.integers(-5, 4),
+    sizes=st.lists(st.integers(1, 4), min_size=2, max_size=24),
+)
+def test_tensorflow_random_vectors(shape: list[int], axis: int, sizes: list[int]) -> None:
+    shape[axis] = sum(sizes)
+    data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    same(variadic_split(data, axis, sizes), np.split(data, np.cumsum(sizes)[:-1], axis))
+
+
+# OpenVINO itself. Its CPU plugin is exact for these types only.
+
+EXACT = ["f4", "i1", "u2", "?"]
+
+
+@cache
+def openvino_variadic_split(kind: str, outputs: int) -> Any:
+    ov = pytest.importorskip("openvino")
+    from openvino import opset13 as op
+
+    data = op.parameter(ov.PartialShape([-1, -1, -1]), np.dtype(kind).type)
+    axis = op.parameter([], np.int64)
+    lengths = op.parameter([outputs], np.int64)
+    node = op.variadic_split(data, axis, lengths)
+    model = ov.Model([node.output(i) for i in range(outputs)], [data, axis, lengths])
+    return ov.Core().compile_model(model, "CPU")
+
+
+@cache
+def openvino_split(outputs: int) -> Any:
+    ov = pytest.importorskip("openvino")
+    from openvino import opset13 as op
+
+    data = op.parameter(ov.PartialShape([-1, -1, -1]), np.float32)
+    axis = op.parameter([], np.int64)
+    node = op.split(data, axis, outputs)
+    model = ov.Model([node.output(i) for i in range(outputs)], [data, axis])
+    return ov.Core().compile_model(model, "CPU")
+
+
+def outcome(run: Any) -> list[np.ndarray] | None:
+    try:
+        return run()
+    except (InvalidArgumentError, RuntimeError):
+        return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(EXACT),
+    shape=st.tuples(*[st.integers(1, 5)] * 3),
+    axis=st.integers(-3, 2),
+    data=st.data(),
+)
+def test_variadic_split_agrees_with_openvino(
+    kind: str, shape: tuple[int, int, int], axis: int, data: st.DataObject
+) -> None:
+    whole = shape[axis]
+    cuts = sorted(data.draw(st.tuples(st.integers(0, whole), st.integers(0, whole))))
+    lengths = [cuts[0], cuts[1] - cuts[0], whole - cuts[1]]
+    change = data.draw(st.sampled_from(["none", "rest", "wrong"]))
+    at = data.draw(st.integers(0, 2))
+    if change == "rest":
+        lengths[at] = -1
+    elif change == "wrong":
+        lengths[at] += data.draw(st.sampled_from([-3, -2, -1, 1]))
+    model = openvino_variadic_split(kind, 3)
+    array = np.random.default_rng(0).integers(0, 2 if kind == "?" else 100, shape).astype(kind)
+    expected = outcome(
+        lambda: list(model([array, np.int64(axis), np.array(lengths, np.int64)]).values())
+    )
+    got = outcome(lambda: variadic_split(array, axis, lengths))
+    assert (got is None) == (expected is None), (lengths, whole)
+    if got is not None and expected is not None:
+        for piece, wanted in zip(got, expected, strict=True):
+            assert piece.shape == wanted.shape
+            assert_array_equal(piece, wanted)
+
+
+@settings(max_examples=25, deadline=None)
+@given(shape=st.tuples(*[st.integers(1, 6)] * 3), axis=st.integers(-3, 2))
+def test_split_agrees_with_openvino(shape: tuple[int, int, int], axis: int) -> None:
+    array = np.random.default_rng(0).random(shape, np.float32)
+    expected = outcome(lambda: list(openvino_split(3)([array, np.int64(axis)]).values()))
+    got = outcome(lambda: split(array, axis, 3))
+    assert (got is None) == (expected is None)
+    if got is not None and expected is not None:
+        same(got, expected)
+
+
+def test_the_docstring_example_works() -> None:
+    results = doctest.testmod(importlib.import_module("dmlsplit.frontends.openvino"))
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -1,0 +1,310 @@
+"""Legalizing: another descriptor, a lower level, the same bytes on the same buffers."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit import BufferBinding, InvalidArgumentError, SplitOperatorDesc, TensorDesc
+from dmlsplit.feature_levels import FeatureLevel
+from dmlsplit.geometry import descriptor_geometry
+
+TYPES = [kind for kind in dml.TensorDataType if kind.bits >= 8]
+LEVELS = list(FeatureLevel)
+GUARD = 16
+POISON = 0xA5
+
+
+def interpret(desc: SplitOperatorDesc, source: bytes) -> list[bytes]:
+    """Run a descriptor on bytes, by NumPy's own strides and nothing of the library's geometry."""
+    width = desc.input_tensor.element_bytes
+
+    def elements(tensor: TensorDesc, memory: np.ndarray) -> np.ndarray:
+        strides = [step * width for step in tensor.effective_strides]
+        return np.ndarray(tensor.sizes, f"u{width}", memory, 0, strides)
+
+    given_array = elements(desc.input_tensor, np.frombuffer(bytearray(source), np.uint8))
+    results = []
+    start = 0
+    for tensor in desc.output_tensors:
+        memory = np.full(tensor.total_tensor_size_in_bytes + GUARD, POISON, np.uint8)
+        size = tensor.sizes[desc.axis]
+        part = given_array.take(range(start, start + size), axis=desc.axis)
+        elements(tensor, memory)[...] = part
+        start += size
+        results.append(memory.tobytes())
+    return results
+
+
+def dispatched(desc: SplitOperatorDesc, source: bytes, level: object) -> list[bytes]:
+    outputs = [
+        np.full(tensor.total_tensor_size_in_bytes + GUARD, POISON, np.uint8)
+        for tensor in desc.output_tensors
+    ]
+    operator = dml.Device("cpu", level).compile(desc)
+    bindings = [BufferBinding(o, 0, len(o) - GUARD) for o in outputs]
+    operator.bind(BufferBinding(np.frombuffer(source, np.uint8)), bindings).dispatch()
+    return [output.tobytes() for output in outputs]
+
+
+def assert_equivalent(desc: SplitOperatorDesc, legal: SplitOperatorDesc, level: object) -> None:
+    assert dml.validate(legal, level).ok
+    tensors = zip(
+        [desc.input_tensor, *desc.output_tensors],
+        [legal.input_tensor, *legal.output_tensors],
+        strict=True,
+    )
+    for before, after in tensors:
+        assert after.total_tensor_size_in_bytes == before.total_tensor_size_in_bytes
+        assert after.flags == before.flags
+        assert bool(after.guaranteed_base_offset_alignment) == bool(
+            before.guaranteed_base_offset_alignment
+        )
+    size = desc.input_tensor.total_tensor_size_in_bytes
+    source = np.random.default_rng(7).bytes(size)
+    expected = interpret(desc, source)
+    assert interpret(legal, source) == expected
+    assert dispatched(legal, source, level) == expected
+    if dml.validate(desc).ok:
+        assert dispatched(desc, source, "6_4") == expected
+    assert descriptor_geometry(legal).total_bytes == descriptor_geometry(desc).total_bytes
+
+
+SHAPES = [(6,), (4, 6), (2, 6, 4), (2, 2, 6, 2), (2, 1, 6, 2, 2), (1, 2, 2, 6, 2, 2)]
+SHAPES += [(2, 1, 2, 6, 1, 2, 2), (2, 1, 2, 1, 6, 2, 1, 2)]
+
+
+@pytest.mark.parametrize("level", LEVELS, ids=str)
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
+def test_every_level_type_and_rank_has_an_equivalent_with_equal_bytes(
+    level: FeatureLevel, kind: dml.TensorDataType
+) -> None:
+    for shape in SHAPES:
+        axis = shape.index(6)
+        desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, shape), axis=axis, sizes=(2, 4))
+        assert_equivalent(desc, dml.legalize(desc, level), level)
+
+
+def test_a_valid_descriptor_comes_back_as_it_is() -> None:
+    desc = SplitOperatorDesc.from_sizes(TensorDesc("FLOAT32", (1, 1, 6, 2)), axis=2, sizes=(2, 4))
+    assert dml.legalize(desc, "1_0") is desc
+
+
+@pytest.mark.parametrize(
+    ("tensor", "axis", "sizes", "level", "expected"),
+    [
+        (("FLOAT32", (6,)), 0, (2, 4), "1_0", "axis 3: FLOAT32[1,1,1,6]"),
+        (("INT64", (2, 3)), 1, (1, 2), "3_0", "axis 1: UINT32[2,6]"),
+        (("FLOAT64", (2, 3, 4, 5)), 1, (1, 2), "2_0", "axis 1: UINT32[2,3,4,10]"),
+        (("FLOAT16", (2, 3, 4, 5, 6)), 2, (1, 3), "1_0", "axis 2: FLOAT16[2,3,4,30]"),
+        (("FLOAT32", (2, 1, 3, 4, 5)), 2, (1, 2), "1_0", "axis 1: FLOAT32[2,3,4,5]"),
+        (("UINT8", (3, 4)), 1, (2, 2), "1_0", "axis 3: UINT16[1,1,3,2]"),
+        (("INT8", (4, 3, 2)), 0, (1, 3), "2_0", "axis 1: UINT16[1,4,3,1]"),
+        (("UINT8", (2, 2, 3)), 0, (2,), "1_0", "axis 3: UINT16[1,1,1,6]"),
+        (("FLOAT32", (2,) * 9), 4, (1, 1), "6_4", "axis 4: FLOAT32[2,2,2,2,2,2,2,4]"),
+    ],
+)
+def test_the_rewriting_is_the_smallest_one(
+    tensor: tuple[str, tuple[int, ...]],
+    axis: int,
+    sizes: tuple[int, ...],
+    level: str,
+    expected: str,
+) -> None:
+    desc = SplitOperatorDesc.from_sizes(TensorDesc(*tensor), axis=axis, sizes=sizes)
+    legal = dml.legalize(desc, level)
+    assert str(legal).startswith(f"SPLIT {expected}")
+    assert_equivalent(desc, legal, level)
+
+
+def test_more_than_eight_dimensions_collapse_at_every_level() -> None:
+    shape = (2, 1, 3, 1, 2, 1, 2, 1, 2, 1)
+    desc = SplitOperatorDesc.from_sizes(TensorDesc("INT64", shape), axis=2, sizes=(1, 2))
+    for level in LEVELS:
+        assert_equivalent(desc, dml.legalize(desc, level), level)
+
+
+def test_padded_64_bit_tensors_get_lanes_in_a_dimension_of_their_own() -> None:
+    source = TensorDesc("INT64", (2, 3), strides=(1, 2))
+    out = [TensorDesc("INT64", (2, 1)), TensorDesc("INT64", (2, 2), strides=(5, 2))]
+    desc = SplitOperatorDesc(source, out, 1)
+    legal = dml.legalize(desc, "1_0")
+    assert legal.input_tensor.sizes == (1, 2, 3, 2)
+    assert legal.input_tensor.strides == (0, 2, 4, 1)
+    assert_equivalent(desc, legal, "1_0")
+
+
+def test_what_a_tensor_promises_is_carried_over() -> None:
+    source = TensorDesc(
+        "UINT8",
+        (4, 4),
+        flags="OWNED_BY_DML",
+        total_tensor_size_in_bytes=64,
+        guaranteed_base_offset_alignment=1,
+    )
+    outputs = [TensorDesc("UINT8", (2, 4), guaranteed_base_offset_alignment=64)] * 2
+    legal = dml.legalize(SplitOperatorDesc(source, outputs, 0), "1_0")
+    assert legal.input_tensor.flags is dml.TensorFlags.OWNED_BY_DML
+    assert legal.input_tensor.total_tensor_size_in_bytes == 64
+    assert legal.input_tensor.guaranteed_base_offset_alignment == 2
+    assert legal.output_tensors[0].guaranteed_base_offset_alignment == 64
+
+
+def test_more_elements_than_a_tensor_may_have_are_taken_four_at_a_time() -> None:
+    desc = SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (3, 2**31)), axis=0, sizes=(1, 2))
+    assert "DML-TENSOR-ELEMENT-COUNT" in dml.validate(desc).rule_ids
+    legal = dml.legalize(desc, "6_4")
+    assert str(legal.input_tensor) == "UINT16[3,1073741824]"
+    assert dml.validate(legal).ok
+
+
+@pytest.mark.parametrize(
+    ("desc", "level", "why"),
+    [
+        (
+            SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (3, 4)), axis=1, sizes=(1, 3)),
+            "1_0",
+            "runs of 1 bytes from byte 0 on, and UINT16 needs .* multiples of 2",
+        ),
+        (
+            SplitOperatorDesc.from_sizes(TensorDesc("INT8", (5,)), axis=0, sizes=(5,)),
+            "2_0",
+            "runs of 5 bytes",
+        ),
+        (
+            SplitOperatorDesc(
+                TensorDesc("FLOAT32", (2, 2, 2, 2, 2), strides=(625, 125, 25, 5, 1)),
+                [TensorDesc("FLOAT32", (2, 2, 1, 2, 2))] * 2,
+                2,
+            ),
+            "1_0",
+            "5 dimensions that strides keep apart, and at most 4",
+        ),
+        (
+            SplitOperatorDesc.from_sizes(TensorDesc("INT64", (2**31, 1)), axis=0, sizes=(2**31,)),
+            "1_0",
+            "DML-TENSOR-ELEMENT-COUNT",
+        ),
+        (
+            SplitOperatorDesc.from_sizes(TensorDesc("INT64", (6,)), axis=1, sizes=(6,)),
+            "1_0",
+            "wrong at every feature level: DML-SPLIT-AXIS-RANGE",
+        ),
+        (
+            SplitOperatorDesc.from_sizes(TensorDesc("UINT4", (8,)), axis=0, sizes=(4, 4)),
+            "6_4",
+            "no element of a supported size",
+        ),
+        (SplitOperatorDesc(TensorDesc("INT8", ()), [TensorDesc("INT8", ())], 0), "1_0", "AXIS"),
+    ],
+)
+def test_where_none_exists_it_says_why(desc: SplitOperatorDesc, level: str, why: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=why) as error:
+        dml.legalize(desc, level)
+    assert "\n" not in str(error.value)
+    assert error.value.report is not None
+    assert not error.value.report.ok
+
+
+def test_an_unknown_level_is_refused() -> None:
+    desc = SplitOperatorDesc.from_sizes(TensorDesc("INT8", (2,)), axis=0, sizes=(2,))
+    with pytest.raises(InvalidArgumentError, match="feature level is '9_9'"):
+        dml.legalize(desc, "9_9")
+
+
+@st.composite
+def layouts(draw: st.DrawFn, sizes: tuple[int, ...], may_repeat: bool) -> tuple[int, ...] | None:
+    """Strides of a tensor: packed, or in any order of dimensions with padding between them."""
+    if draw(st.booleans()):
+        return None
+    strides = [0] * len(sizes)
+    step = draw(st.sampled_from([1, 1, 2]))
+    for dim in draw(st.permutations(range(len(sizes)))):
+        strides[dim] = step
+        step = step * sizes[dim] + draw(st.sampled_from([0, 0, 0, 1, 2]))
+    if may_repeat and draw(st.booleans()):
+        strides[draw(st.integers(0, len(sizes) - 1))] = 0
+    return tuple(strides)
+
+
+@st.composite
+def descriptors(draw: st.DrawFn) -> SplitOperatorDesc:
+    kind = draw(st.sampled_from(TYPES))
+    sizes = draw(st.lists(st.sampled_from([1, 1, 2, 2, 3, 4]), min_size=1, max_size=9))
+    axis = draw(st.integers(0, len(sizes) - 1))
+    pieces = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    sizes[axis] = sum(pieces)
+
+    def tensor(shape: list[int], may_repeat: bool) -> TensorDesc:
+        strides = draw(layouts(tuple(shape), may_repeat))
+        least = TensorDesc(kind, shape, strides=strides)
+        total = least.total_tensor_size_in_bytes + draw(st.sampled_from([0, 0, 4, 16]))
+        alignment = draw(st.sampled_from([0, 0, 8, 64]))
+        return TensorDesc(
+            kind,
+            shape,
+            strides=strides,
+            total_tensor_size_in_bytes=total,
+            guaranteed_base_offset_alignment=alignment,
+        )
+
+    outputs = [tensor([*sizes[:axis], n, *sizes[axis + 1 :]], may_repeat=False) for n in pieces]
+    return SplitOperatorDesc(tensor(sizes, may_repeat=True), outputs, axis)
+
+
+@settings(max_examples=300, deadline=None)
+@given(desc=descriptors(), level=st.sampled_from(LEVELS))
+def test_any_layout_keeps_its_bytes_or_is_refused_with_a_reason(
+    desc: SplitOperatorDesc, level: FeatureLevel
+) -> None:
+    refusal = ""
+    legal = desc
+    try:
+        legal = dml.legalize(desc, level)
+    except InvalidArgumentError as error:
+        refusal = str(error)
+    if not refusal:
+        assert_equivalent(desc, legal, level)
+        return
+    assert "\n" not in refusal
+    assert not dml.validate(desc, level).ok
+    # Elements of 16 and 32 bits with few dimensions are within reach of every level.
+    moving = sum(size > 1 for size in desc.input_tensor.sizes)
+    assert desc.input_tensor.element_bytes == 1 or moving + 1 > 4
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    kind=st.sampled_from(TYPES),
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=9),
+    pieces=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_packed_tensors_are_only_refused_for_odd_bytes(
+    kind: dml.TensorDataType, sizes: list[int], pieces: list[int], data: st.DataObject
+) -> None:
+    axis = data.draw(st.integers(0, len(sizes) - 1))
+    sizes[axis] = sum(pieces)
+    desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, sizes), axis=axis, sizes=pieces)
+    inner = int(np.prod(sizes[axis + 1 :], dtype=np.int64)) * kind.bits // 8
+    rows = int(np.prod(sizes[:axis], dtype=np.int64))
+    odd = any(piece * inner % 2 for piece in pieces)
+    if len(pieces) == 1:
+        odd = rows * pieces[0] * inner % 2 == 1
+    if odd:
+        with pytest.raises(InvalidArgumentError, match="multiples of 2 bytes"):
+            dml.legalize(desc, "1_0")
+    else:
+        assert_equivalent(desc, dml.legalize(desc, "1_0"), "1_0")
+
+
+def test_the_docstring_example_works() -> None:
+    results = doctest.testmod(importlib.import_module("dmlsplit.legalize"))
+    assert results.attempted > 0
+    assert results.failed == 0

@@ -1,0 +1,151 @@
+"""Which kernel a geometry gets, and the launch it is given."""
+
+import itertools
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from descriptors import split_descriptors
+from dmlsplit.backends.kernel_launch import THREADS, KernelLaunch, power_of_two
+from dmlsplit.backends.planning import H200, DeviceLimits, plan
+from dmlsplit.geometry import (
+    SplitGeometry,
+    descriptor_geometry,
+    packed_byte_strides,
+    split_geometry,
+)
+
+
+def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
+    strides = packed_byte_strides(shape, width)
+    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
+
+
+def constants(launch: KernelLaunch) -> dict[str, object]:
+    return {constant.name: constant.value for constant in launch.constants}
+
+
+QKV = packed((8192, 10240), 1, (8192, 1024, 1024), 2)
+RGB = packed((2160, 3840, 3), 2, (1, 1, 1), 1)
+HEADS = packed((25200, 85), 1, (2, 2, 1, 80), 2)
+VOCABULARY = packed((4096, 50257), 1, (25129, 25128), 2)
+LABELS = packed((4096, 4000), 1, (2,) * 2000, 2)
+TRANSPOSED = split_geometry((512, 512), 1, (256, 256), 4, (4, 2048), [None, None])
+BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
+
+
+@pytest.mark.parametrize(
+    ("geometry", "aligned", "misaligned"),
+    [
+        (QKV, ["vector"], ["shift"]),
+        (packed((4096 * 64,), 0, (64,) * 4096, 4), ["vector", "vector"], ["tile", "tile"]),
+        (packed((1 << 20, 2), 1, (1, 1), 8), ["deinterleave"], ["tile"]),
+        (RGB, ["deinterleave"], ["tile"]),
+        (packed((3, 3), 1, (1, 1, 1), 1), ["tile"], ["tile"]),
+        (HEADS, ["tile"], ["tile"]),
+        (VOCABULARY, ["shift"], ["shift"]),
+        (LABELS, ["tile"], ["tile"]),
+        (
+            packed((99, 5000), 1, (1, 2, 4990, 7), 1),
+            ["shift", "tile", "tile"],
+            ["shift", "tile", "tile"],
+        ),
+        (TRANSPOSED, ["transpose"], ["strided"]),
+        (BROADCAST, ["strided"], ["strided"]),
+    ],
+)
+def test_the_kernel_follows_from_geometry_and_alignment(
+    geometry: SplitGeometry, aligned: list[str], misaligned: list[str]
+) -> None:
+    assert [launch.kernel for launch in plan(geometry, 16, 16).launches] == aligned
+    assert [launch.kernel for launch in plan(geometry, 2, 16).launches] == misaligned
+    assert [launch.kernel for launch in plan(geometry, 16, 2).launches] == misaligned
+
+
+def test_the_launch_of_a_wide_aligned_split() -> None:
+    (launch,) = plan(QKV, 16, 16).launches
+    found = constants(launch)
+    assert (found["kRows"], found["kPitch"], found["kRowVectors"]) == (8192, 20480, 1280)
+    assert found["kStarts"] == (0, 1024, 1152, 1280)
+    assert found["kEqualVectors"] == 0
+    assert found["kStream"] == 1
+    assert launch.grid == 8192 * 1280 // (THREADS * 4)
+    assert launch.outputs == (0, 1, 2)
+    assert "multiple of 16 bytes" in launch.reason
+
+
+def test_small_outputs_stay_in_the_cache() -> None:
+    (launch,) = plan(packed((64, 10240), 1, (8192, 1024, 1024), 2), 16, 16).launches
+    assert constants(launch)["kStream"] == 0
+
+
+def test_pieces_without_elements_get_no_pointer() -> None:
+    (launch,) = plan(packed((4, 64), 1, (0, 32, 0, 32), 1), 16, 16).launches
+    assert launch.outputs == (1, 3)
+    assert plan(packed((0, 64), 1, (32, 32), 1), 16, 16).launches == ()
+
+
+@pytest.mark.parametrize(("parameters", "most"), [(32764, 4094), (4096, 511)])
+@pytest.mark.parametrize("geometry", [LABELS, packed((4, 4097), 1, (1,) * 4097, 1)])
+def test_outputs_that_do_not_fit_the_parameters_get_more_launches(
+    geometry: SplitGeometry, parameters: int, most: int
+) -> None:
+    limits = DeviceLimits(80, 1024, 64 << 10, 48 << 10, 6 << 20, parameters)
+    launches = plan(geometry, 16, 16, limits).launches
+    assert all(len(launch.outputs) <= most for launch in launches)
+    covered = [output for launch in launches for output in launch.outputs]
+    assert covered == list(range(len(geometry.pieces)))
+
+
+def test_more_than_four_gigabytes_get_wide_indices() -> None:
+    (launch,) = plan(packed((3 << 33,), 0, (1 << 33, 2 << 33), 8), 16, 16).launches
+    assert constants(launch)["Column"] == "unsigned long long"
+    assert launch.grid == (3 << 33) * 8 // 16 // 1024
+
+
+@given(split_descriptors(), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4, 8, 16]))
+def test_every_output_is_written_once_within_the_limits(
+    desc: object, source: int, target: int
+) -> None:
+    geometry = descriptor_geometry(desc)  # type: ignore[arg-type]
+    launches = plan(geometry, source, target).launches
+    covered = sorted(output for launch in launches for output in launch.outputs)
+    assert covered == [i for i, piece in enumerate(geometry.pieces) if piece.run_bytes]
+    assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
+    for launch in launches:
+        assert 1 <= launch.grid < 2**31
+        assert launch.shared_bytes <= H200.shared_per_block
+        resident = launch.shared_bytes * launch.resident
+        assert resident <= H200.shared_per_sm
+        assert launch.block * launch.resident <= H200.threads_per_sm
+
+
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=40), st.integers(1, 4000))
+def test_tiles_hold_their_rows(widths: list[int], rows: int) -> None:
+    geometry = packed((rows, sum(widths)), 1, tuple(widths), 1)
+    for launch in plan(geometry, 1, 1).launches:
+        if launch.kernel != "tile":
+            continue
+        found = constants(launch)
+        groups, columns = found["kGroupOutputs"], found["kColumns"]
+        assert isinstance(groups, tuple)
+        assert isinstance(columns, tuple)
+        assert (groups[0], groups[-1]) == (0, len(launch.outputs))
+        assert all(a < b for a, b in itertools.pairwise(groups))
+        runs = [columns[b] - columns[a] for a, b in itertools.pairwise(groups)]
+        run, tile_rows = found["kRunBytes"], found["kTileRows"]
+        assert isinstance(run, int)
+        assert isinstance(tile_rows, int)
+        assert run >= max(runs)
+        assert launch.shared_bytes >= tile_rows * max(runs)
+        assert launch.grid == -(-rows // tile_rows) * (len(groups) - 1)
+
+
+def test_power_of_two() -> None:
+    assert power_of_two(16, 48, 80) == 16
+    assert power_of_two(16, 6, 0) == 2
+    assert power_of_two(4, 16) == 4
+    assert power_of_two(16, -8) == 8
+    assert prod([power_of_two(16)]) == 16
