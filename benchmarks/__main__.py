@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 
 from benchmarks.results import ResultsError
@@ -18,7 +17,9 @@ def main(argv: Sequence[str]) -> int:
     """Run a command; return the exit status."""
     arguments = list(argv)
     if arguments[:1] == ["model"]:
-        return int(import_module("benchmarks.model").main(arguments[1:]) or 0)
+        from benchmarks.model import main as model
+
+        return model(arguments[1:])
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options, arguments))

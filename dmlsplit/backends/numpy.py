@@ -25,8 +25,8 @@ from dmlsplit.geometry import SplitGeometry, StridedCopy
 WIDEST_ITEM = 2048
 # Waking another thread takes as long as copying about half of this.
 PARALLEL_BYTES = 2 << 20
-# Long enough to hand over the interpreter lock rarely, short enough to share the work fairly.
-TASK_BYTES = 4 << 20
+# Long enough to hand over the interpreter lock rarely; bounded, as indices are made per task.
+TASK_BYTES = 64 << 20
 LEAST_TASK_BYTES = 1 << 20
 # A block stays in the second-level cache, and the pages of its rows in the first-level TLB.
 BLOCK_BYTES = 128 << 10
@@ -139,9 +139,8 @@ def _boxes(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> _Boxe
     item_bytes = piece.run_bytes
     loops = list(zip(piece.shape, piece.source_strides, piece.target_strides, strict=True))
     if item_bytes > WIDEST_ITEM:
-        part = 64 if item_bytes % 64 == 0 else 1
-        loops.append((item_bytes // part, part, part))
-        item_bytes = part
+        loops.append((item_bytes, 1, 1))
+        item_bytes = 1
     # Tasks cut the outermost loop, but the longest one where that gives too few of them.
     if loops and piece.total_bytes > TASK_BYTES * loops[0][0]:
         loops.sort(reverse=True)
@@ -244,12 +243,12 @@ def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, in
     """Cut a group's rows; every task is a share of the rest, so that all threads end together."""
     rows, block = group[0].rows, _block_rows(group)
     row_bytes = sum(bound.row_bytes for bound in group)
-    is_narrow = any(bound.boxes.item.itemsize < 64 for bound in group)
-    most = max(1, (TASK_BYTES if is_narrow else sys.maxsize) // row_bytes)
+    most = max(1, TASK_BYTES // row_bytes)
     least = max(1, LEAST_TASK_BYTES // row_bytes)
+    parts = 4 * workers if workers > 1 else 1
     start = 0
     while start < rows:
-        share = min(most, max(least, (rows - start) // (2 * workers)))
+        share = min(most, max(least, (rows - start) // parts))
         stop = min(rows, start + -(-share // block) * block)
         yield start, stop, block
         start = stop
@@ -257,7 +256,7 @@ def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, in
 
 def _block_rows(group: Sequence[_Bound]) -> int:
     row_bytes = sum(bound.row_bytes for bound in group)
-    return max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, TASK_BYTES // row_bytes))
+    return max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, LEAST_TASK_BYTES // row_bytes))
 
 
 def _copy(group: Sequence[_Bound], start: int, stop: int, block: int) -> None:
