@@ -173,7 +173,7 @@ def random_problem(case: Case) -> GpuProblem:
     import cupy
 
     device = cupy.cuda.Device()
-    cache = int(device.attributes["L2CacheSize"])
+    cache = int(cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"])
     free, _ = device.mem_info
     wanted = max(2, -(-3 * cache // (2 * case.total_bytes)))
     room = int(0.25 * free) // (2 * case.total_bytes)
