@@ -12,7 +12,7 @@ import ctypes
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby, pairwise
 from math import gcd, prod
 from typing import Any
@@ -149,7 +149,7 @@ def _boxes(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> _Boxe
     return _Boxes(outputs, item, shape, source, target, piece.source_offset, step)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Bound:
     """Boxes with the addresses of the first item of each, on both sides."""
 
@@ -166,6 +166,11 @@ class _Bound:
     def row_bytes(self) -> int:
         """Bytes of one turn."""
         return len(self.targets) * self.boxes.item.itemsize * prod(self.boxes.shape[1:])
+
+    @cached_property
+    def spacing(self) -> tuple[np.ndarray, int]:
+        """Addresses of the outputs, and what divides all distances between them."""
+        return np.array(self.targets), gcd(*(target - self.targets[0] for target in self.targets))
 
     def moves(self, start: int, stop: int, block: int) -> Iterator[_Move]:
         """Yield the assignments that copy rows `start` to `stop`, `block` rows at a time."""
@@ -196,9 +201,10 @@ class _Bound:
         shape = (rows, *boxes.shape[1:])
         target_step, source_step = boxes.target_strides[0], boxes.source_strides[0]
         starts = np.arange(start, start + blocks * rows, rows)[:, None] * target_step
-        addresses = starts + np.array(self.targets)
+        targets, distance = self.spacing
+        addresses = starts + targets
         base = int(addresses.min())
-        unit = gcd(*(target - self.targets[0] for target in self.targets), rows * target_step)
+        unit = gcd(distance, rows * target_step)
         index = (addresses - base) // unit
         count = int(index.max()) + 1
         return (
