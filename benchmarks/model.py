@@ -33,8 +33,8 @@ from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
-import nvrtc  # type: ignore[import-not-found]  # noqa: E402
-from host_cuda import harness  # type: ignore[import-not-found]  # noqa: E402
+import nvrtc  # type: ignore[import-not-found]
+from host_cuda import harness  # type: ignore[import-not-found]
 
 ARCH = "sm_90"
 SECTOR = 32
@@ -110,9 +110,7 @@ def workload_geometry(workload: Workload) -> SplitGeometry:
     if workload.strides is not None:
         strides = tuple(stride * width for stride in workload.strides)
     targets = [None] * len(workload.sizes)
-    return split_geometry(
-        workload.shape, workload.axis, workload.sizes, width, strides, targets
-    )
+    return split_geometry(workload.shape, workload.axis, workload.sizes, width, strides, targets)
 
 
 def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:

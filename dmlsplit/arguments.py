@@ -1,8 +1,9 @@
-"""What `validate`, `explain`, `devices` and `completion` take, and their help."""
+"""What the commands take, and their help."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -148,6 +149,37 @@ def add_explain(commands: Commands) -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--svg", metavar="FILE", help="draw which bytes of the input go to which output"
+    )
+    return parser
+
+
+def add_run(commands: Commands) -> argparse.ArgumentParser:
+    """Add the command that carries out splits."""
+    parser = commands.add_parser(
+        "run",
+        help="split a .npy file or a zarr array, or carry out a DxDispatch model",
+        description="Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, "
+        "... INPUT may be larger than memory. The pieces appear when all are complete. A run that "
+        "writes zarr can be interrupted: the same command goes on where it stopped. A .json file "
+        "is a DxDispatch model: its commands are carried out, print and writeFile included.",
+    )
+    parser.add_argument(
+        "input", type=Path, metavar="INPUT", help=".npy file, zarr array or DxDispatch .json"
+    )
+    parser.add_argument("--axis", type=int, help="negative counts from the end")
+    cut = parser.add_mutually_exclusive_group()
+    cut.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
+    cut.add_argument("--count", type=int, metavar="N", help="number of equal pieces")
+    parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="default: here")
+    parser.add_argument(
+        "--format", choices=("npy", "zarr"), help="of the pieces; default: that of INPUT"
+    )
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://host:8786"
+    )
+    parser.add_argument(
+        "--block-bytes", type=int, metavar="N", help="of INPUT per task; zarr only, default 8388608"
     )
     return parser
 

@@ -20,8 +20,8 @@ from dmlsplit.arguments import (
     add_completion,
     add_devices,
     add_explain,
+    add_run,
     add_validate,
-    integers,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_validate(commands).set_defaults(command=validate)
     add_explain(commands).set_defaults(command=explain)
     _add_levels(commands)
-    _add_run(commands)
+    add_run(commands).set_defaults(command=run)
     add_devices(commands).set_defaults(command=devices)
     add_completion(commands).set_defaults(command=completion)
     return parser
@@ -302,49 +302,27 @@ def levels(arguments: argparse.Namespace) -> int:
     return ACCEPTED
 
 
-def _add_run(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "run",
-        help="split a .npy file or a zarr array into files of the same kind",
-        description="Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, "
-        "... INPUT may be larger than memory. The pieces appear when all are complete. A run that "
-        "writes zarr can be interrupted: the same command goes on where it stopped.",
-    )
-    parser.add_argument("input", type=Path, metavar="INPUT", help=".npy file or zarr array")
-    parser.add_argument("--axis", type=int, required=True, help="negative counts from the end")
-    cut = parser.add_mutually_exclusive_group(required=True)
-    cut.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
-    cut.add_argument("--count", type=int, metavar="N", help="number of equal pieces")
-    parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: here"
-    )
-    parser.add_argument(
-        "--format", choices=("npy", "zarr"), help="of the pieces; default: that of INPUT"
-    )
-    parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://host:8786"
-    )
-    parser.add_argument(
-        "--block-bytes", type=int, metavar="N", help="of INPUT per task; zarr only, default 8388608"
-    )
-    parser.set_defaults(command=run)
-
-
 def run(arguments: argparse.Namespace) -> int:
-    """Split a file or a store."""
+    """Split a file or a store, or carry out a DxDispatch model."""
+    if arguments.input.suffix == ".json":
+        return _run_model(arguments)
     from dmlsplit.device import Device
+    from dmlsplit.errors import InvalidArgumentError
     from dmlsplit.resumable import split_path
 
+    cut = arguments.count if arguments.split is None else arguments.split
+    if arguments.axis is None or cut is None:
+        raise InvalidArgumentError(
+            f"{arguments.input} needs --axis, and --split 2,1,3 or --count N"
+        )
     # Workers of a cluster have devices that this machine may lack.
     device = arguments.device if arguments.scheduler else Device(arguments.device).name
-    cut = arguments.count if arguments.split is None else arguments.split
     with progress_bar(arguments.input.name) as progress:
         done = split_path(
             arguments.input,
             cut,
             arguments.axis,
-            arguments.output,
+            arguments.output or Path(),
             kind=arguments.format,
             device=device,
             scheduler=arguments.scheduler,
@@ -359,6 +337,23 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"  {path}  {done.dtype} {shape}")
     for note in done.notes:
         print(f"dmlsplit: note: {note}", file=sys.stderr)
+    return ACCEPTED
+
+
+def _run_model(arguments: argparse.Namespace) -> int:
+    """Carry out a DxDispatch model; it prints what Windows' dxdispatch.exe prints."""
+    from dmlsplit.device import Device
+    from dmlsplit.errors import InvalidArgumentError
+    from dmlsplit.frontends.dxdispatch import run as run_model
+
+    names = ("axis", "split", "count", "output", "format", "scheduler", "block_bytes")
+    given = [name for name in names if getattr(arguments, name) is not None]
+    if given:
+        raise InvalidArgumentError(
+            f"--{given[0].replace('_', '-')} is not for a DxDispatch model, which says itself "
+            "what to split and where to write"
+        )
+    run_model(arguments.input, Device(arguments.device), output=_show)
     return ACCEPTED
 
 

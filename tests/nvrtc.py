@@ -67,9 +67,11 @@ def compile_cubin(source: str, arch: str) -> bytes:
     """
     library = _library()
     program = ctypes.c_void_p()
-    _check(library.nvrtcCreateProgram(
-        ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None
-    ))
+    _check(
+        library.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None
+        )
+    )
     try:
         options = [f"-arch={arch}".encode(), *(option.encode() for option in OPTIONS)]
         status = library.nvrtcCompileProgram(
