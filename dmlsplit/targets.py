@@ -9,7 +9,7 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.feature_levels import (
     FeatureLevel,
     WindowsBuild,
-    capability_table,
+    first_directml_with,
     first_windows_with,
     level_for_directml,
     level_for_windows,
@@ -68,7 +68,7 @@ class Requirement:
 
 def requirement(level: FeatureLevel) -> Requirement:
     """Return what a level requires, from the capability table."""
-    return Requirement(level, capability_table()[level].directml, first_windows_with(level))
+    return Requirement(level, first_directml_with(level), first_windows_with(level))
 
 
 def resolve_target(
