@@ -96,7 +96,7 @@ def view(array: Any, name: str) -> ArrayView:
     """
     if isinstance(array, np.ndarray):
         return _numpy_view(array, name)
-    if _is_torch(array):
+    if _is_torch(array) and (array.device.type != "cpu" or not _is_numpy_like(array)):
         return _torch_view(array, name)
     if hasattr(array, "__dlpack_device__"):
         kind, number = array.__dlpack_device__()
@@ -123,6 +123,13 @@ def _is_torch(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
+def _is_numpy_like(tensor: Any) -> bool:
+    """Whether NumPy can stand for a tensor: it knows the type, no gradients, no lazy bits."""
+    known = _torch_type(tensor) != str(tensor.dtype).removeprefix("torch.")
+    lazy = tensor.requires_grad or tensor.is_conj() or tensor.is_neg()
+    return known and not lazy and str(tensor.layout) == "torch.strided"
+
+
 def _torch_view(tensor: Any, name: str) -> ArrayView:
     """Describe a tensor of torch, which needs no synchronisation and has types of its own."""
     kind = tensor.device.type
@@ -142,7 +149,7 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
         tensor.data_ptr(),
         tuple(tensor.shape),
         tuple(step * width for step in tensor.stride()),
-        _torch_type(str(tensor.dtype).removeprefix("torch.")),
+        _torch_type(tensor),
         width,
         # torch itself refuses to write where it would have to track gradients.
         bool(tensor.requires_grad),
@@ -150,7 +157,8 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
     )
 
 
-def _torch_type(name: str) -> str:
+def _torch_type(tensor: Any) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
     try:
         return np.dtype(name).str
     except TypeError:
