@@ -276,20 +276,26 @@ def prepacked(
     address = parameters.ctypes.data
     alive = (table, parameters, keep)
 
-    def start(handle: int | None) -> None:
-        if current_device() != device:
-            with use_device(device):
-                start(handle)
-            return
+    def launch(handle: int | None) -> None:
         stream = current_stream().ptr if handle is None else handle
         try:
             launch_kernel(function, *shape, stream, address, 0)
         except RuntimeError as error:
             if getattr(error, "status", None) != INVALID_CONTEXT:
-                raise translated(error, device, "the launch failed") from None
+                raise
             # A thread that never used CUDA has no context yet.
             use_device(device).use()
             launch_kernel(function, *shape, stream, address, 0)
+
+    def start(handle: int | None) -> None:
+        try:
+            if current_device() == device:
+                launch(handle)
+            else:
+                with use_device(device):
+                    launch(handle)
+        except RuntimeError as error:
+            raise translated(error, device, "the launch failed") from None
 
     start.__dict__["alive"] = alive
     return start
