@@ -224,7 +224,7 @@ def test_what_is_no_stream_is_refused_before_the_launch(fake: FakeDriver, stream
 
 
 def test_a_stream_of_another_device_is_refused(fake: FakeDriver) -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="belongs to cuda:0.*cuda:1"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"belongs to cuda:0.*cuda:1"):
         bound(fake, 1).dispatch(TorchStream())
     assert not fake.launched
 
@@ -300,20 +300,20 @@ def test_bindings_are_held_to_the_rules(fake: FakeDriver) -> None:
 
 
 def test_host_arrays_do_not_go_to_a_cuda_device(fake: FakeDriver) -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="an array on cpu.*on cuda:0"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"an array on cpu.*on cuda:0"):
         dml.Device("cuda").compile(DESC)(noise((4, 96), "f2"))
     assert not fake.launched
 
 
 def test_cuda_arrays_do_not_go_to_the_cpu(fake: FakeDriver) -> None:
     source = fake.array(noise((4, 96), "f2"))
-    with pytest.raises(dml.InvalidArgumentError, match="an array on cuda:0.*on cpu"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"an array on cuda:0.*on cpu"):
         dml.Device("cpu").compile(DESC)(source)
 
 
 def test_arrays_of_another_device_are_refused(fake: FakeDriver) -> None:
     source = fake.array(noise((4, 96), "f2"), device=1)
-    with pytest.raises(dml.InvalidArgumentError, match="an array on cuda:1.*on cuda:0"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"an array on cuda:1.*on cuda:0"):
         dml.Device("cuda:0").compile(DESC)(source)
     with pytest.raises(dml.InvalidArgumentError, match="device is cuda:0; it must be cuda:1"):
         dml.split(source, 2, out=[fake.array(np.zeros((2, 96), "f2"))] * 2)

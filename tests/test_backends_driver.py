@@ -108,7 +108,7 @@ def test_the_second_failure_in_a_row_is_one_too() -> None:
 # A CuPy with no more than the driver uses.
 
 
-class CompileException(Exception):
+class CompileException(Exception):  # noqa: N818
     pass
 
 
