@@ -160,9 +160,11 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 def _torch_type(tensor: Any) -> str:
     name = str(tensor.dtype).removeprefix("torch.")
     try:
-        return np.dtype(name).str
+        dtype = np.dtype(name)
     except TypeError:
         return name
+    # Extension types, such as bfloat16 of ml_dtypes, are V to NumPy.
+    return name if dtype.kind == "V" else dtype.str
 
 
 def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
