@@ -17,6 +17,9 @@ from dmlsplit.geometry import packed_byte_strides
 # DLDeviceType of the DLPack standard.
 _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_MANAGED = 1, 2, 13
 
+# numpy.dtype.isbuiltin of a type that another library has registered.
+_EXTENSION = 2
+
 
 @dataclass(frozen=True, slots=True)
 class ArrayView:
@@ -125,7 +128,7 @@ def _is_torch(array: Any) -> bool:
 
 def _is_numpy_like(tensor: Any) -> bool:
     """Whether NumPy can stand for a tensor: it knows the type, no gradients, no lazy bits."""
-    known = _torch_type(tensor) != str(tensor.dtype).removeprefix("torch.")
+    known = _torch_type(tensor)[0] in "<>|"
     lazy = tensor.requires_grad or tensor.is_conj() or tensor.is_neg()
     return known and not lazy and str(tensor.layout) == "torch.strided"
 
@@ -160,11 +163,14 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
 def _torch_type(tensor: Any) -> str:
     name = str(tensor.dtype).removeprefix("torch.")
     try:
-        dtype = np.dtype(name)
+        return _type_string(np.dtype(name))
     except TypeError:
         return name
-    # Extension types, such as bfloat16 of ml_dtypes, are V to NumPy.
-    return name if dtype.kind == "V" else dtype.str
+
+
+def _type_string(dtype: np.dtype) -> str:
+    """Return NumPy's string of a type; extensions, such as bfloat16, have only their name."""
+    return str(dtype) if dtype.isbuiltin == _EXTENSION else dtype.str
 
 
 def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
@@ -183,7 +189,8 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     # CuPy names the current stream, which is ours; others may have work under way.
     if interface.get("stream") and _library(array) != "cupy":
         driver.load().wait_for(number, interface["stream"])
-    dtype = np.dtype(interface["typestr"])
+    own = getattr(array, "dtype", None)
+    dtype = own if isinstance(own, np.dtype) else np.dtype(interface["typestr"])
     shape = tuple(interface["shape"])
     strides = interface.get("strides") or packed_byte_strides(shape, dtype.itemsize)
     return ArrayView(
@@ -191,8 +198,7 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
         address,
         shape,
         tuple(strides),
-        # An extension type is a bare V here; its own name tells it from others of its size.
-        str(array.dtype) if dtype.kind == "V" and hasattr(array, "dtype") else dtype.str,
+        _type_string(dtype),
         dtype.itemsize,
         # Arrays of JAX never change, whatever their interface says.
         bool(read_only) or _library(array) in ("jax", "jaxlib"),
