@@ -163,7 +163,7 @@ class FakeCupy:
 
         return Stream()
 
-    def RawModule(self, code: str, options: tuple[str, ...]) -> Any:  # noqa: N802
+    def RawKernel(self, code: str, name: str, options: tuple[str, ...]) -> Any:  # noqa: N802
         def compile_() -> None:
             if self.failure:
                 raise self.failure
@@ -174,7 +174,7 @@ class FakeCupy:
             self.launched.append((grid, block, arguments[0].tobytes()))
 
         kernel.compile = compile_  # type: ignore[attr-defined]
-        return SimpleNamespace(get_function=lambda name: kernel)
+        return kernel
 
 
 @pytest.mark.parametrize(
@@ -318,3 +318,7 @@ def test_cupy_has_what_the_driver_uses() -> None:
     assert issubclass(cupy.cuda.compiler.CompileException, Exception)
     assert callable(cupy.cuda.Stream.from_external)
     assert callable(cupy.cuda.runtime.getDevice)
+    assert {"compile", "kernel"} <= set(dir(cupy.RawKernel))
+    assert hasattr(cupy.cuda.function.Function, "ptr")
+    assert hasattr(cupy.cuda.Device, "use")
+    assert issubclass(api.CUDADriverError, RuntimeError)

@@ -102,7 +102,7 @@ class Driver:
         cupy = self._cupy
         try:
             with cupy.cuda.Device(device):
-                kernel = cupy.RawModule(code=source, options=OPTIONS).get_function(name)
+                kernel = cupy.RawKernel(source, name, options=OPTIONS)
                 kernel.compile()
         except cupy.cuda.compiler.CompileException as error:
             raise DmlError(
