@@ -6,6 +6,7 @@ a launch hands the generated source to host_cuda, so that a split on it gives th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -65,7 +66,7 @@ class FakeDriver:
     calls: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
-    buffers: list[np.ndarray] = field(default_factory=list)
+    buffers: dict[int, np.ndarray] = field(default_factory=dict)
     failure: DmlError | None = None
 
     def array(self, value: np.ndarray, device: int = 0, **interface: Any) -> FakeArray:
@@ -80,8 +81,9 @@ class FakeDriver:
     def _allocate(self, size: int) -> np.ndarray:
         store = np.full(size + 256, 0xEE, np.uint8)
         begin = -store.__array_interface__["data"][0] % 256
-        self.buffers.append(store[begin : begin + size])
-        return self.buffers[-1]
+        made = store[begin : begin + size]
+        self.buffers[made.__array_interface__["data"][0]] = made
+        return made
 
     def limits(self, device: int) -> DeviceLimits:
         return self.device_limits
@@ -116,6 +118,7 @@ class FakeDriver:
         return start
 
     def _execute(self, source: str, launch: Launched) -> None:
+        self._begins = sorted(self.buffers)
         memory = [self._around(address) for address in launch.addresses]
         buffers = [
             harness.Buffer(
@@ -135,11 +138,9 @@ class FakeDriver:
             store[changed] = after[changed]
 
     def _around(self, address: int) -> tuple[np.ndarray, int]:
-        for store in self.buffers:
-            begin = store.__array_interface__["data"][0]
-            if begin <= address < begin + store.nbytes:
-                return store, address - begin
-        raise AssertionError(f"{address:#x} is no device memory")
+        begin = self._begins[bisect_right(self._begins, address) - 1]
+        assert begin <= address < begin + self.buffers[begin].nbytes, "no device memory"
+        return self.buffers[begin], address - begin
 
     def empty(
         self,
