@@ -66,21 +66,20 @@ def split(
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = [(*source.shape[:at], size, *source.shape[at + 1 :]) for size in sizes]
     if out is None:
-        dtype = source.owner.dtype
-        own = [arrays.empty(shape, None, dtype, 0) for shape in shapes]
-        targets = [arrays.view(piece, "out") for piece in own]
-        result: Sequence[Any] = own
+        strides = None
+        result = [arrays.empty(source, shape) for shape in shapes]
+        addresses = [arrays.address(piece) for piece in result]
     else:
         targets = _checked(out, shapes, source)
-        result = out
-    strides = None if out is None else tuple(target.strides for target in targets)
+        strides = tuple(target.strides for target in targets)
+        result = list(out)
+        addresses = [target.address for target in targets]
     program = _program(
         source.device, source.shape, source.strides, source.item_bytes, at, sizes, strides
     )
-    program.bind(source.address, [target.address for target in targets])()
-    if out is None:
-        return [arrays.same_kind(piece, array) for piece in result]
-    return list(result)
+    stream = arrays.current_stream(array)
+    program.bind(source.address, addresses)(stream and stream())
+    return result if out is not None else [arrays.same_kind(piece, array) for piece in result]
 
 
 def piece_sizes(
@@ -217,6 +216,6 @@ def _refuse_overlap(named: list[tuple[str, ArrayView]]) -> None:
 def _share_memory(one: ArrayView, two: ArrayView) -> bool:
     """Whether two arrays with overlapping spans really meet; columns of one array do not."""
     try:
-        return np.shares_memory(one.owner, two.owner, max_work=10_000)  # type: ignore[arg-type]
+        return np.shares_memory(one.window, two.window, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
