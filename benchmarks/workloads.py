@@ -81,9 +81,7 @@ WORKLOADS = (
     Workload(23, "bytes, misaligned", (65536, 4099), BYTE, 1, (1000, 3099)),
     Workload(24, "1000 x 8-wide fp32", (65536, 8000), SINGLE, 1, (8,) * 1000),
     Workload(25, "rank 8, axis 4", (4, 3, 8, 5, 6, 7, 16, 33), HALF, 4, (2, 2, 2)),
-    Workload(
-        26, "transposed input", (8192, 8192), SINGLE, 1, (4096, 4096), strides=(1, 8192)
-    ),
+    Workload(26, "transposed input", (8192, 8192), SINGLE, 1, (4096, 4096), strides=(1, 8192)),
 )
 
 
