@@ -46,7 +46,7 @@ SAMPLED_BLOCKS = 64
 REGISTERS_PER_SM = 65536
 REGISTER_UNIT = 8
 MOST_BLOCKS_PER_SM = 32
-SHARED_PER_BLOCK_RESERVED = 1024
+SHARED_RESERVED = 1024  # of each block; cuobjdump adds it where a kernel has shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def resident_blocks(launch: planning.KernelLaunch, used: nvrtc.Resources) -> int
             MOST_BLOCKS_PER_SM,
             limits.threads_per_sm // launch.block,
             REGISTERS_PER_SM // registers,
-            limits.shared_per_sm // (used.shared_bytes + SHARED_PER_BLOCK_RESERVED),
+            limits.shared_per_sm // (used.shared_bytes or SHARED_RESERVED),
         )
     )
 
