@@ -5,8 +5,9 @@ full-size launch, and are compiled by NVRTC for one architecture. What is counte
 
 - *sectors*: 32-byte sectors that a block touches, against the fewest that hold its bytes.
   A block's own re-reads are taken to hit its L1 cache, those of other blocks to miss.
-- *vectors*: the share of stored bytes that go in 16-byte stores.
-- *instructions*: a thread's loads and stores of global memory, per 16 bytes copied.
+- *lines*: the same for the 128-byte lines that a block writes.
+- *16 B*: the share of stored bytes that go in 16-byte stores.
+- *instr*: a thread's loads and stores of global memory, per 16 bytes copied.
 - *in flight*: bytes that one SM has requested from memory when as many blocks are resident
   as threads, registers and shared memory allow.
 
@@ -37,16 +38,18 @@ import nvrtc  # type: ignore[import-not-found]
 from host_cuda import harness  # type: ignore[import-not-found]
 
 ARCH = "sm_90"
-SECTOR = 32
-SAMPLED_BLOCKS = 96
-WARP = 32
+SECTOR, LINE = 32, 128
+SAMPLED_BLOCKS = 64
 
 # An SM of compute capability 9.0. Source: CUDA C++ Programming Guide, "Technical
 # specifications per compute capability".
 REGISTERS_PER_SM = 65536
 REGISTER_UNIT = 8
 MOST_BLOCKS_PER_SM = 32
-SHARED_PER_BLOCK_RESERVED = 1024
+
+# What keeps the memory of an H200 busy, per SM. Source: the tuning of NVIDIA's CUB for it.
+IN_FLIGHT_BYTES = 48 << 10
+SHARED_RESERVED = 1024  # of each block; cuobjdump adds it where a kernel has shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,8 @@ class LaunchFigures:
         Bytes read, which is also the number of bytes written.
     read_ratio, write_ratio : float
         Sectors touched by blocks, against the bytes they copy.
+    read_line_ratio, write_line_ratio : float
+        The same for lines of 128 bytes: above 1 where blocks leave lines half done.
     vector_share : float
         Share of stored bytes in 16-byte stores.
     instructions : float
@@ -76,6 +81,8 @@ class LaunchFigures:
     total_bytes: int
     read_ratio: float
     write_ratio: float
+    read_line_ratio: float
+    write_line_ratio: float
     vector_share: float
     instructions: float
     registers: int
@@ -149,6 +156,8 @@ def launch_figures(
         total_bytes=launch.total_bytes,
         read_ratio=counts.load_block_sectors * SECTOR / copied,
         write_ratio=counts.store_block_sectors * SECTOR / copied,
+        read_line_ratio=counts.load_block_lines * LINE / copied,
+        write_line_ratio=counts.store_block_lines * LINE / copied,
         vector_share=counts.store_bytes_16 / copied,
         instructions=(counts.load_instructions + counts.store_instructions) * 16 / copied,
         registers=used.registers,
@@ -174,14 +183,14 @@ def resident_blocks(launch: planning.KernelLaunch, used: nvrtc.Resources) -> int
             MOST_BLOCKS_PER_SM,
             limits.threads_per_sm // launch.block,
             REGISTERS_PER_SM // registers,
-            limits.shared_per_sm // (used.shared_bytes + SHARED_PER_BLOCK_RESERVED),
+            limits.shared_per_sm // (used.shared_bytes or SHARED_RESERVED),
         )
     )
 
 
 HEADER = (
-    f"{'#':>2} {'workload':<24}{'MB':>7} {'kernels':<22}{'read':>7}{'written':>8}"
-    f"{'16 B':>6}{'instr':>7}{'regs':>5}{'KiB in flight':>14}"
+    f"{'#':>2} {'workload':<24}{'MB':>7} {'kernels':<22}{'read':>7}{'written':>8}{'lines':>6}"
+    f"{'16 B':>7}{'instr':>7}{'regs':>5}{'KiB in flight':>14}"
 )
 
 
@@ -192,7 +201,7 @@ def line(figures: Figures) -> str:
     return (
         f"{figures.number:>2} {figures.name:<24}{figures.total_bytes / 1e6:>7.0f} {names:<22}"
         f"{figures.mean('read_ratio'):>7.3f}{figures.mean('write_ratio'):>8.3f}"
-        f"{figures.mean('vector_share'):>6.1%}{figures.mean('instructions'):>7.2f}"
+        f"{figures.mean('write_line_ratio'):>6.2f}{figures.mean('vector_share'):>7.1%}{figures.mean('instructions'):>7.2f}"
         f"{figures.largest.registers:>5}{figures.largest.in_flight / 1024:>14.0f}"
     )
 

@@ -100,30 +100,27 @@ def sass(cubin: bytes) -> tuple[Instruction, ...]:
 
 
 def bytes_in_flight(instructions: tuple[Instruction, ...]) -> int:
-    """Return the most bytes of global loads that are under way when one is first waited for.
+    """Return the most bytes of global loads that are under way at once in one thread.
 
-    The code is read in a straight line: loads add their bytes until an instruction reads a
-    register that one of them fills.
+    The code is read in a straight line, and loads are taken to arrive in order: an instruction
+    that reads a register waits for the load that fills it and for those before.
     """
-    most = held = 0
-    waiting: set[int] = set()
+    most = 0
+    waiting: list[tuple[set[int], int]] = []
     for instruction in instructions:
         operands = instruction.operands
-        if instruction.opcode.startswith("LDG"):
-            target, _, operands = operands.partition(",")
-        if waiting & {int(register) for register in _REGISTER.findall(operands)}:
-            held, waiting = 0, set()
-        if instruction.opcode.startswith("LDG"):
-            words = {"64": 2, "128": 4}.get(_width(instruction.opcode), 1)
+        is_load = instruction.opcode.startswith("LDG")
+        target, _, sources = operands.partition(",") if is_load else ("", "", operands)
+        read = set(map(int, _REGISTER.findall(sources)))
+        arrived = [i for i, (registers, _) in enumerate(waiting) if registers & read]
+        if arrived:
+            del waiting[: arrived[-1] + 1]
+        if is_load:
+            size = _bytes(instruction.opcode)
             first = int(_REGISTER.findall(target)[0])
-            waiting |= set(range(first, first + words))
-            held += _bytes(instruction.opcode)
-            most = max(most, held)
+            waiting.append((set(range(first, first + max(1, size // 4))), size))
+            most = max(most, sum(size for _, size in waiting))
     return most
-
-
-def _width(opcode: str) -> str:
-    return next((part for part in opcode.split(".") if part in ("64", "128")), "")
 
 
 def _bytes(opcode: str) -> int:

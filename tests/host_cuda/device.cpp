@@ -7,8 +7,8 @@
 // only the pages that are touched.
 //
 // Counting. A warp's request is what its 32 lanes do at one instruction: accesses of the same
-// call site, the same time round. Sectors are 32 bytes. `block` sectors are those distinct
-// within a block: its own re-reads are taken to hit L1, those of other blocks to miss.
+// call site, the same time round. Sectors are 32 bytes, lines 128. `block` sectors and lines are those
+// distinct within a block: its own re-reads are taken to hit L1, those of other blocks to miss.
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -37,6 +37,7 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kWarp = 32;
 constexpr std::uintptr_t kSector = 32;
+constexpr std::uintptr_t kLineSectors = 4;
 constexpr std::ptrdiff_t kBand = 256;  // guard bytes on each side of a buffer
 constexpr unsigned char kGuardByte = 0xA5;
 
@@ -67,7 +68,8 @@ struct Counts {
     std::int64_t load_instructions, store_instructions, load_bytes, store_bytes;
     std::int64_t store_bytes_16, load_requests, store_requests;
     std::int64_t load_request_sectors, store_request_sectors;
-    std::int64_t load_block_sectors, store_block_sectors, bytes_in_flight;
+    std::int64_t load_block_sectors, store_block_sectors;
+    std::int64_t load_block_lines, store_block_lines, bytes_in_flight;
 } counts;
 
 std::vector<Fiber> fibers;
@@ -198,7 +200,13 @@ void add_sectors(const Access& access, Sectors& sectors) {
 
 std::int64_t distinct(Sectors& sectors) {
     std::sort(sectors.begin(), sectors.end());
-    return std::unique(sectors.begin(), sectors.end()) - sectors.begin();
+    sectors.erase(std::unique(sectors.begin(), sectors.end()), sectors.end());
+    return static_cast<std::int64_t>(sectors.size());
+}
+
+std::int64_t distinct_lines(Sectors& sectors) {
+    for (std::uintptr_t& sector : sectors) sector /= kLineSectors;
+    return distinct(sectors);
 }
 
 struct Lane {
@@ -255,6 +263,8 @@ void count_block() {
         }
     counts.load_block_sectors += distinct(loaded);
     counts.store_block_sectors += distinct(stored);
+    counts.load_block_lines += distinct_lines(loaded);
+    counts.store_block_lines += distinct_lines(stored);
     count_requests();
 }
 

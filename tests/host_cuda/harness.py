@@ -62,11 +62,11 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Counts:
-    """Sums over the blocks that ran; sectors are of 32 bytes.
+    """Sums over the blocks that ran; sectors are of 32 bytes, lines of 128.
 
     ``*_request_sectors`` count the sectors of each warp-wide instruction, ``*_block_sectors``
-    those distinct within each block. `bytes_in_flight` is the most that any thread loads
-    before it first stores to global memory or waits at a barrier.
+    and ``*_block_lines`` those distinct within each block. `bytes_in_flight` is the most that any
+    thread loads before it first stores to global memory or waits at a barrier.
     """
 
     load_instructions: int
@@ -80,6 +80,8 @@ class Counts:
     store_request_sectors: int
     load_block_sectors: int
     store_block_sectors: int
+    load_block_lines: int
+    store_block_lines: int
     bytes_in_flight: int
 
 
