@@ -93,8 +93,9 @@ class NumpyProgram:
         moves = [
             move
             for group in groups
+            for block in [_block_rows(group)]
             for bound in group
-            for move in bound.moves(0, bound.rows, _block_rows(group))
+            for move in bound.moves(0, bound.rows, block)
         ]
 
         def launch(stream: Any = None) -> None:
