@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from dmlsplit import arrays
+from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Backend, Launch, Program
-from dmlsplit.binding import NUMPY_TYPES, BoundTensor, bind_tensors
+from dmlsplit.binding import NUMPY_TYPES, BoundTensor, BufferBinding, bind_tensors
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.feature_levels import FeatureLevel, capability_table
 from dmlsplit.geometry import SplitGeometry, descriptor_geometry
@@ -137,9 +137,11 @@ class CompiledOperator:
         list
             One array per output, of the same library as `array`.
         """
-        own = [_empty(tensor) for tensor in self.desc.output_tensors]
+        buffer = array.buffer if isinstance(array, BufferBinding) else array
+        like = arrays.view(buffer, "InputTensor")
+        own = [_empty(tensor, like) for tensor in self.desc.output_tensors]
         self.dispatch(array, own, stream)
-        return [arrays.same_kind(out, array) for out in own]
+        return [arrays.same_kind(out, buffer) for out in own]
 
     def dispatch(self, array: Any, outputs: Sequence[Any], stream: Any = None) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
@@ -162,7 +164,7 @@ class CompiledOperator:
         """
         source, targets = bind_tensors(self.desc, array, outputs, self.device.name)
         launch = self._program.bind(source.address, [target.address for target in targets])
-        return BoundOperator(launch, source, targets)
+        return BoundOperator(_on_current_stream(launch, source.owner), source, targets)
 
 
 class BoundOperator:
@@ -184,23 +186,53 @@ class BoundOperator:
         self._keep = source, targets
 
 
-def _empty(tensor: TensorDesc) -> np.ndarray:
+def _empty(tensor: TensorDesc, like: ArrayView) -> Any:
     width = tensor.element_bytes
     return arrays.empty(
+        like,
         tensor.sizes,
         None if tensor.strides is None else [step * width for step in tensor.strides],
-        np.dtype(NUMPY_TYPES[tensor.data_type]),
+        NUMPY_TYPES[tensor.data_type],
         tensor.total_tensor_size_in_bytes,
     )
 
 
-def find_backend(device: str | None) -> Backend:
-    """Return the backend of a device name, as `Device` takes it."""
-    from dmlsplit.backends.numpy import NumpyBackend
+def _on_current_stream(launch: Launch, source: Any) -> Launch:
+    """Let a launch without a stream use the one that the input's library would use."""
+    current = arrays.current_stream(source)
+    if current is None:
+        return launch
 
-    if device in (None, "cpu"):
+    def dispatch(stream: Any = None) -> None:
+        launch(current() if stream is None else stream)
+
+    return dispatch
+
+
+def find_backend(device: str | None) -> Backend:
+    """Return the backend of a device name, as `Device` takes it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no device name.
+    UnsupportedError
+        If the device, its driver or CuPy is missing.
+    """
+    from dmlsplit.backends import driver
+
+    if device is None:
+        device = "cuda:0" if driver.is_available() else "cpu"
+    if device == "cpu":
+        from dmlsplit.backends.numpy import NumpyBackend
+
         return NumpyBackend()
-    raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
+    found = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", device) if isinstance(device, str) else None
+    if not found:
+        raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
+    from dmlsplit.backends.cuda import CudaBackend
+
+    return CudaBackend(int(found[1] or 0))
 
 
 @lru_cache(maxsize=256)

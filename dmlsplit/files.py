@@ -42,6 +42,8 @@ class SplitFiles:
         The pieces, in order.
     shapes : tuple of tuple of int
         Their shapes.
+    notes : tuple of str
+        What the user should know about the source.
     """
 
     source: Path
@@ -50,6 +52,7 @@ class SplitFiles:
     axis: int
     paths: tuple[Path, ...]
     shapes: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...] = ()
 
 
 def split_file(

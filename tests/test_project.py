@@ -96,10 +96,18 @@ ROOMS = [
     ["binding"],
     ["device"],
     ["eager"],
+    ["distributed", "files", "block_plan", "journal"],
+    ["zarr_files"],
+    ["block_worker"],
+    ["resumable"],
 ]
 
 # Named for an annotation, or imported on use.
-LATER = {"errors": {"rules"}, "feature_levels": {"capability_table"}}
+LATER = {
+    "errors": {"rules"},
+    "feature_levels": {"capability_table"},
+    "eager": {"distributed"},
+}
 
 
 def imported(path: Path) -> set[str]:

@@ -1,0 +1,149 @@
+"""`python -m benchmarks.latency`: what a bound CUDA dispatch costs the host, with no device.
+
+The driver's launch returns at once: it is CuPy's own `launchKernel` on a libcuda built here that
+does nothing, or, where CuPy or a C compiler is missing, a Python function. Asking for the current
+device and stream are Python functions in both cases, so CuPy's own cost is not in the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.backends import cuda, driver
+from dmlsplit.backends.planning import H200
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+
+BAR_US, BAR_OUTPUTS = 3.0, 3
+OUTPUTS = (1, 3, 8, 32, 256, 4000, 8192)
+ROUNDS, CALLS, BINDS = 21, 20_000, 50
+INSIDE = "DMLSPLIT_NULL_DRIVER"
+STUB = """
+#define S(name) int name() { return 0; }
+S(cuLaunchKernel) S(cuInit) S(cuDriverGetVersion) S(cuCtxGetCurrent)
+"""
+
+
+class NullDriver(driver.Driver):
+    """The real driver, but for the calls that need a device."""
+
+    def __init__(self, launch_kernel: Callable[..., None]) -> None:
+        super().__init__(None, 1)
+        self._launch_kernel = launch_kernel
+
+    def kernel(self, device: int, source: str, name: str) -> Any:
+        """Compile nothing."""
+        return None
+
+    def launcher(
+        self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
+    ) -> driver.Start:
+        """Pack a launch as the real driver does."""
+        stream = SimpleNamespace(ptr=0)
+        return driver.prepacked(
+            launch_kernel=self._launch_kernel,
+            current_device=lambda: 0,
+            current_stream=lambda: stream,
+            use_device=lambda number: None,
+            translated=self.translated,
+            device=device,
+            function=1,
+            shape=(grid, 1, 1, block, 1, 1, 0),
+            table=np.array(addresses, np.uint64),
+        )
+
+
+def main() -> int:
+    """Print the table, write it as JSON where asked, and return 1 if the bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    options = parser.parse_args()
+    if INSIDE not in os.environ and (status := _with_stub(sys.argv[1:])) is not None:
+        return status
+    launch_kernel, how = _launch_kernel()
+    print(f"Host time of a bound dispatch: {how}; median of {ROUNDS} rounds")
+    rows = [_row(NullDriver(launch_kernel), count) for count in OUTPUTS]
+    if options.json:
+        options.json.write_text(json.dumps({"launch": how, "rows": rows}, indent=1) + "\n")
+    (found,) = (row["dispatch_us"] for row in rows if row["outputs"] == BAR_OUTPUTS)
+    is_met = found <= BAR_US
+    print(f"bar: {BAR_OUTPUTS} outputs in {BAR_US} us: {'met' if is_met else 'missed'}")
+    return int(not is_met)
+
+
+def _row(null: NullDriver, outputs: int) -> dict[str, float]:
+    program = cuda.CudaProgram(null, 0, H200, _geometry(outputs))
+    addresses = [(1 + output) << 12 for output in range(outputs)]
+    launch = program.bind(1 << 40, addresses)
+    launches = len(program.variant(16, 16))
+    row = {
+        "outputs": outputs,
+        "launches": launches,
+        "dispatch_us": _microseconds(launch, CALLS),
+        "dispatch_with_stream_us": _microseconds(lambda: launch(7), CALLS),
+        "bind_us": _microseconds(lambda: program.bind(1 << 40, addresses), BINDS),
+    }
+    print("  ".join(f"{name} {value:<7.4g}" for name, value in row.items()), flush=True)
+    return row
+
+
+def _geometry(outputs: int) -> SplitGeometry:
+    shape, sizes = (64, 16 * outputs), (16,) * outputs
+    return split_geometry(shape, 1, sizes, 1, packed_byte_strides(shape, 1), [None] * outputs)
+
+
+def _microseconds(call: Callable[[], Any], calls: int) -> float:
+    samples = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        samples.append((time.perf_counter_ns() - begin) / calls / 1000)
+    return round(statistics.median(samples), 4)
+
+
+def _launch_kernel() -> tuple[Callable[..., None], str]:
+    try:
+        from cupy_backends.cuda.api import driver as api
+    except ImportError:
+        return _nothing, "a Python stub launches (CuPy is not installed)"
+    if INSIDE not in os.environ:
+        return _nothing, "a Python stub launches (there is no C compiler)"
+    api.launchKernel(1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
+    return api.launchKernel, "CuPy's launchKernel on a null libcuda"
+
+
+def _nothing(*arguments: int) -> None:
+    """Take a launch, and do nothing."""
+
+
+def _with_stub(arguments: list[str]) -> int | None:
+    """Run again with a libcuda that does nothing; None where none can be built."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder, "null.c"), Path(folder, "libcuda.so.1")
+        source.write_text(STUB)
+        subprocess.run([compiler, "-shared", "-fPIC", "-w", source, "-o", library], check=True)
+        paths = ":".join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
+        environment = {**os.environ, "LD_LIBRARY_PATH": paths, INSIDE: "1"}
+        command = [sys.executable, "-m", "benchmarks.latency", *arguments]
+        return subprocess.run(command, env=environment, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""The CUDA engine: a plan's kernels, compiled once, launched with pointers only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from dmlsplit.backends import Launch, driver
+from dmlsplit.backends.codegen import source as kernel_source
+from dmlsplit.backends.driver import Driver, Start
+from dmlsplit.backends.kernel_launch import VECTOR, DeviceLimits, KernelLaunch, power_of_two
+from dmlsplit.backends.planning import plan
+from dmlsplit.backends.streams import stream_handle
+from dmlsplit.errors import UnsupportedError
+from dmlsplit.geometry import SplitGeometry
+
+Variant = tuple[tuple[KernelLaunch, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CudaProgram:
+    """A compiled geometry: one variant per alignment of the memory it was bound to."""
+
+    driver: Driver
+    number: int
+    limits: DeviceLimits
+    geometry: SplitGeometry
+    variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
+
+    def variant(self, source: int, target: int) -> Variant:
+        """Return the launches and kernels for an alignment of input and outputs, in bytes."""
+        key = source, target
+        if key not in self.variants:
+            launches = plan(self.geometry, source, target, self.limits).launches
+            self.variants[key] = tuple(
+                (launch, self.driver.kernel(self.number, kernel_source(launch), launch.kernel))
+                for launch in launches
+            )
+        return self.variants[key]
+
+    def bind(self, source: int, targets: Sequence[int]) -> Launch:
+        """Fix the address of the first element of the input and of each output.
+
+        The alignment of the addresses chooses the kernels; a new one compiles them here.
+        """
+        written = [
+            target
+            for target, piece in zip(targets, self.geometry.pieces, strict=True)
+            if piece.run_bytes
+        ]
+        starts = [
+            self.driver.launcher(
+                self.number,
+                kernel,
+                launch.grid,
+                launch.block,
+                [source, *(targets[output] for output in launch.outputs)],
+            )
+            for launch, kernel in self.variant(_alignment([source]), _alignment(written))
+        ]
+        return _launch(starts, self.number)
+
+
+@dataclass(frozen=True, slots=True)
+class CudaBackend:
+    """The engine of ``Device("cuda:N")``.
+
+    Raises
+    ------
+    UnsupportedError
+        If CuPy, the CUDA driver or the device is missing.
+    """
+
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        count = driver.load().device_count
+        if self.number >= count:
+            raise UnsupportedError(
+                f"device is 'cuda:{self.number}'; there are {count}, from cuda:0 to "
+                f"cuda:{count - 1}"
+            )
+
+    @property
+    def device(self) -> str:
+        """``cuda:N``."""
+        return f"cuda:{self.number}"
+
+    def compile(self, geometry: SplitGeometry) -> CudaProgram:
+        """Make a program of a geometry, and compile it for aligned memory."""
+        found = driver.load()
+        program = CudaProgram(found, self.number, found.limits(self.number), geometry)
+        program.variant(VECTOR, VECTOR)
+        return program
+
+
+def _alignment(addresses: Sequence[int]) -> int:
+    """Return the largest power of two, up to 16, that divides every address."""
+    return power_of_two(VECTOR, reduce(or_, addresses, 0))
+
+
+def _launch(starts: list[Start], number: int) -> Launch:
+    def launch(stream: Any = None) -> None:
+        handle = None if stream is None else stream_handle(stream, number)
+        for start in starts:
+            start(handle)
+
+    return launch

@@ -1,0 +1,189 @@
+"""A CUDA driver that records what it is asked, and runs the kernels on the CPU.
+
+`FakeDriver` stands in for `dmlsplit.backends.driver.Driver`. Its device memory is host memory;
+a launch hands the generated source to host_cuda, so that a split on it gives the right bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.backends.kernel_launch import DeviceLimits
+from dmlsplit.backends.planning import H200
+from dmlsplit.errors import DmlError, OutOfMemoryError
+from dmlsplit.geometry import packed_byte_strides
+from host_cuda import harness
+
+CURRENT_STREAM = 0x51
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One call of cuLaunchKernel."""
+
+    device: int
+    kernel: str
+    grid: int
+    block: int
+    addresses: tuple[int, ...]
+    stream: int
+
+
+class FakeArray:
+    """An array in fake device memory; CuPy's attributes as far as they are used."""
+
+    def __init__(self, host: np.ndarray, device: int, **interface: Any) -> None:
+        self.host, self._device = host, device
+        self.dtype, self.shape, self.strides = host.dtype, host.shape, host.strides
+        self.__cuda_array_interface__ = {
+            "data": (host.__array_interface__["data"][0], not host.flags.writeable),
+            "shape": host.shape,
+            "strides": host.strides,
+            "typestr": host.dtype.str,
+            "version": 3,
+            **interface,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self._device
+
+
+@dataclass
+class FakeDriver:
+    """Records calls in order; `programs` is the folder of compiled kernels, None runs nothing."""
+
+    device_count: int = 2
+    memory_bytes: int = 1 << 26
+    device_limits: DeviceLimits = H200
+    programs: Path | None = None
+    calls: list[str] = field(default_factory=list)
+    launched: list[Launched] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    buffers: dict[int, np.ndarray] = field(default_factory=dict)
+    failure: DmlError | None = None
+
+    def array(self, value: np.ndarray, device: int = 0, **interface: Any) -> FakeArray:
+        """Put a copy, with its strides kept, into device memory at an aligned address."""
+        low, high = np.lib.array_utils.byte_bounds(value)
+        store = self._allocate(high - low)
+        start = value.__array_interface__["data"][0] - low
+        store[:] = np.ndarray(high - low, np.uint8, buffer=_bytes_at(low, high - low))
+        host = np.ndarray(value.shape, value.dtype, store, start, value.strides)
+        return FakeArray(host, device, **interface)
+
+    def _allocate(self, size: int) -> np.ndarray:
+        store = np.full(size + 256, 0xEE, np.uint8)
+        begin = -store.__array_interface__["data"][0] % 256
+        made = store[begin : begin + size]
+        self.buffers[made.__array_interface__["data"][0]] = made
+        return made
+
+    def limits(self, device: int) -> DeviceLimits:
+        return self.device_limits
+
+    def kernel(self, device: int, source: str, name: str) -> tuple[str, str]:
+        self.calls.append("compile")
+        if self.failure:
+            raise self.failure
+        self.sources.append(source)
+        return source, name
+
+    def launcher(
+        self,
+        device: int,
+        kernel: tuple[str, str],
+        grid: int,
+        block: int,
+        addresses: Sequence[int],
+    ) -> Callable[[int | None], None]:
+        self.calls.append("pack")
+        source, name = kernel
+        launch = Launched(device, name, grid, block, tuple(addresses), CURRENT_STREAM)
+
+        def start(handle: int | None) -> None:
+            self.calls.append("launch")
+            if self.failure:
+                raise self.failure
+            self.launched.append(launch if handle is None else replace(launch, stream=handle))
+            if self.programs:
+                self._execute(source, launch)
+
+        return start
+
+    def _execute(self, source: str, launch: Launched) -> None:
+        self._begins = sorted(self.buffers)
+        memory = [self._around(address) for address in launch.addresses]
+        buffers = [
+            harness.Buffer(
+                store.nbytes,
+                origin,
+                (address - origin) % 4096,
+                ((0, store.copy()),),
+                ((0, store.nbytes),),
+            )
+            for (store, origin), address in zip(memory, launch.addresses, strict=True)
+        ]
+        program = harness.build([source], self.programs, harness.FAST)[source]
+        outcome = program.run(launch.grid, launch.block, buffers)
+        for (store, _), (after,), buffer in zip(memory, outcome.windows, buffers, strict=True):
+            before = buffer.patches[0][1]
+            changed = after != before
+            store[changed] = after[changed]
+
+    def _around(self, address: int) -> tuple[np.ndarray, int]:
+        begin = self._begins[bisect_right(self._begins, address) - 1]
+        assert begin <= address < begin + self.buffers[begin].nbytes, "no device memory"
+        return self.buffers[begin], address - begin
+
+    def empty(
+        self,
+        device: int,
+        shape: Sequence[int],
+        dtype: Any,
+        strides: Sequence[int] | None,
+        size_in_bytes: int,
+    ) -> FakeArray:
+        self.calls.append("allocate")
+        kind = np.dtype(dtype)
+        needed = size_in_bytes if strides is not None else prod(shape) * kind.itemsize
+        if needed > self.memory_bytes:
+            raise MemoryError(needed)
+        steps = packed_byte_strides(shape, kind.itemsize) if strides is None else tuple(strides)
+        return FakeArray(np.ndarray(shape, kind, self._allocate(needed), 0, steps), device)
+
+    def device_of(self, address: int) -> int:
+        self.calls.append("device_of")
+        return 1
+
+    def wait_for(self, device: int, handle: int) -> None:
+        self.calls.append(f"wait for {handle}")
+
+    def from_dlpack(self, array: Any) -> Any:
+        self.calls.append("from_dlpack")
+        return array.alias
+
+    def translated(
+        self, error: Exception, device: int, what: str, needed: int | None = None
+    ) -> DmlError:
+        return OutOfMemoryError(
+            f"{what} on cuda:{device}: {needed} bytes are needed, {self.memory_bytes} are free"
+        )
+
+
+def _bytes_at(address: int, size: int) -> Any:
+    class Memory:
+        __array_interface__ = {  # noqa: RUF012
+            "data": (address, False),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+    return np.asarray(Memory()).data if size else bytearray()

@@ -1,0 +1,364 @@
+"""The CUDA engine on a card: bit by bit against NumPy, with guard bytes around every output.
+
+``pytest -m gpu``; the tests named sanitize are also for
+``compute-sanitizer --tool memcheck python -m pytest -m gpu -k sanitize``.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import dmlsplit as dml
+from descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
+
+pytestmark = pytest.mark.gpu
+
+GUARD, POISON = 64, 0xEE
+
+
+def noise(shape: tuple[int, ...], dtype: str = "u1", seed: int = 0) -> np.ndarray:
+    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return np.frombuffer(np.random.default_rng(seed).bytes(count), dtype).reshape(shape)
+
+
+def cuts(sizes: tuple[int, ...]) -> list[int]:
+    return [int(end) for end in np.cumsum(sizes)[:-1]]
+
+
+class Guarded:
+    """An output in the middle of poisoned device memory."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, shift: int = 0) -> None:
+        import cupy
+
+        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        self.store = cupy.full(count + 2 * GUARD + shift, POISON, "u1")
+        self.first, self.count = GUARD + shift, count
+        inner = self.store[self.first : self.first + count]
+        self.array = inner.view(dtype).reshape(shape) if count else cupy.empty(shape, dtype)
+
+    def check(self, wanted: np.ndarray) -> None:
+        found = self.store.get()
+        inside = found[self.first : self.first + self.count]
+        assert inside.tobytes() == wanted.tobytes()
+        assert (found[: self.first] == POISON).all()
+        assert (found[self.first + self.count :] == POISON).all()
+
+
+def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, shift: int = 0) -> None:
+    """Split on the card into guarded outputs, all `shift` bytes past an aligned address."""
+    import cupy
+
+    store = cupy.empty(array.nbytes + shift, "u1")
+    store[shift:] = cupy.asarray(np.ascontiguousarray(array).reshape(-1).view("u1"))
+    source = store[shift:].view(array.dtype).reshape(array.shape)
+    wanted = np.split(array, cuts(sizes), axis)
+    outs = [Guarded(piece.shape, array.dtype.str, shift) for piece in wanted]
+    dml.split(source, sizes, axis, out=[out.array for out in outs])
+    for out, piece in zip(outs, wanted, strict=True):
+        out.check(piece)
+
+
+SHAPES = {
+    "aligned": ((64, 1024), "u2", 1, (512, 384, 128)),
+    "odd offset": ((37, 5027), "u2", 1, (2515, 2512)),
+    "misaligned bytes": ((129, 4099), "u1", 1, (1000, 3099)),
+    "rgb": ((211, 97, 3), "u1", 2, (1, 1, 1)),
+    "complex": ((4097, 2), "f4", 1, (1, 1)),
+    "heads of 85": ((1001, 85), "u2", 1, (2, 2, 1, 80)),
+    "32 narrow": ((999, 32), "f4", 1, (1,) * 32),
+    "1000 narrow": ((33, 8000), "u4", 1, (8,) * 1000),
+    "axis 0": ((64, 333), "u1", 0, (1, 30, 0, 33)),
+    "rank 8": ((2, 3, 2, 5, 3, 2, 4, 3), "u2", 4, (1, 2)),
+    "one output": ((999,), "u1", 0, (999,)),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+def test_sanitize_pieces_and_guard_bytes(case: str) -> None:
+    shape, dtype, axis, sizes = SHAPES[case]
+    check(noise(shape, dtype), sizes, axis)
+
+
+@pytest.mark.parametrize("shift", [1, 2, 4, 8])
+def test_sanitize_misaligned_memory(shift: int) -> None:
+    check(noise((61, 4100)), (1000, 100, 3000), 1, shift)
+    check(noise((61, 40)), (3, 1, 36), 1, shift)
+
+
+def test_sanitize_4097_outputs() -> None:
+    check(noise((4097, 5)), (1,) * 4097, 0)
+    check(noise((3, 4097)), (1,) * 4097, 1)
+
+
+@pytest.mark.parametrize("width", [*range(1, 34), 48, 63, 64, 65, 127, 128, 255, 256, 511, 513])
+def test_every_row_width(width: int) -> None:
+    check(noise((301, width * 3 + 1)), (width, width * 2, 1), 1)
+
+
+@pytest.mark.parametrize("kind", DATA_TYPES)
+def test_every_data_type(kind: str) -> None:
+    import cupy
+
+    width = dml.TensorDesc(kind, (1,)).element_bytes
+    x = dml.TensorDesc(kind, (3, 40, 5))
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(7, 32, 1)))
+    array = noise((3, 40, 5), f"u{width}").view(str(kind).lower())
+    for found, wanted in zip(op(cupy.asarray(array)), np.split(array, [7, 39], 1), strict=True):
+        assert found.get().tobytes() == wanted.tobytes()
+
+
+@given(split_descriptors())
+@settings(max_examples=150)
+def test_any_layout_leaves_every_other_byte_alone(desc: dml.SplitOperatorDesc) -> None:
+    import cupy
+
+    memory = Memory.of(desc)
+    wanted = expected_buffers(desc, memory)
+    # The whole buffers travel, so that the bindings' offsets stay what they are.
+    source = dml.BufferBinding(cupy.asarray(memory.source), memory.input_binding.offset)
+    targets = [cupy.asarray(target) for target in memory.targets]
+    bindings = [
+        dml.BufferBinding(target, binding.offset, binding.size_in_bytes)
+        for target, binding in zip(targets, memory.output_bindings, strict=True)
+    ]
+    dml.Device("cuda").compile(desc).dispatch(source, bindings)
+    for target, expected in zip(targets, wanted, strict=True):
+        np.testing.assert_array_equal(target.get(), expected)
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1)])
+def test_sanitize_strided_arrays(order: tuple[int, ...]) -> None:
+    import cupy
+
+    array = noise((70, 33, 130), "u2")
+    turned = array.transpose(order)
+    on_card = cupy.asarray(array).transpose(order)
+    for source, wanted in ((on_card, turned), (on_card[:, ::-1], turned[:, ::-1])):
+        sizes = (wanted.shape[1] - 5, 5)
+        for found, piece in zip(
+            dml.split(source, sizes, 1), np.split(wanted, cuts(sizes), 1), strict=True
+        ):
+            assert found.get().tobytes() == np.ascontiguousarray(piece).tobytes()
+
+
+def test_more_than_2_to_the_31_elements() -> None:
+    import cupy
+
+    rows, columns = 1 << 20, 2051  # 2.15e9 elements of 2 bytes: 4.3 GB in, and out.
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    if free < 14e9:
+        pytest.skip(f"needs 14 GB of device memory, {free / 1e9:.1f} GB are free")
+    source = cupy.arange(rows * columns, dtype="u4").astype("u2").reshape(rows, columns)
+    source ^= cupy.arange(rows, dtype="u4").astype("u2")[:, None]
+    for sizes in ((1500, 551), (3, 2048)):
+        found = dml.split(source, sizes, 1)
+        for piece, wanted in zip(found, cupy.split(source, cuts(sizes), 1), strict=True):
+            # Row blocks bound the memory that the comparison takes.
+            for first in range(0, rows, rows // 8):
+                part = slice(first, first + rows // 8)
+                assert bool((piece[part] == wanted[part]).all())
+        del found, piece
+
+
+# Streams, graphs, threads.
+
+
+def bound(source: Any, outs: list[Any]) -> dml.BoundOperator:
+    x = dml.TensorDesc("FLOAT32", source.shape)
+    sizes = [out.shape[1] for out in outs]
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=sizes)
+    return dml.Device("cuda").compile(desc).bind(source, outs)
+
+
+def problem(columns: int = 100) -> tuple[Any, list[Any]]:
+    import cupy
+
+    source = cupy.asarray(noise((512, 3 * columns), "u4").view("f4"))
+    return source, [cupy.zeros((512, columns), "f4"), cupy.zeros((512, 2 * columns), "f4")]
+
+
+def same(source: Any, outs: list[Any]) -> bool:
+    joined = np.concatenate([out.get() for out in outs], 1)
+    return bool(joined.tobytes() == source.get().tobytes())
+
+
+def test_a_graph_replays_the_split() -> None:
+    import cupy
+
+    source, outs = problem()
+    operator = bound(source, outs)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        operator.dispatch()  # Loads the module; a capture must not.
+        stream.begin_capture()
+        operator.dispatch()
+        graph = stream.end_capture()
+    stream.synchronize()
+    source.view("u4")[...] ^= 0x5A5A
+    cupy.cuda.Device().synchronize()
+    assert not same(source, outs)
+    graph.launch(stream)
+    stream.synchronize()
+    assert same(source, outs)
+
+
+def test_a_side_stream_orders_the_split_behind_its_work() -> None:
+    import cupy
+
+    source, outs = problem(100_000)
+    operator = bound(source, outs)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    for how in ("argument", "handle", "current"):
+        fresh = cupy.asarray(noise(source.shape, "u4", seed=len(how)).view("f4"))
+        cupy.cuda.Device().synchronize()
+        with stream:
+            for _ in range(20):
+                source[...] = 0  # Keeps the stream busy: a split too early reads zeros.
+            source[...] = fresh
+            if how == "current":
+                operator.dispatch()
+        if how != "current":
+            operator.dispatch(stream if how == "argument" else stream.ptr)
+        stream.synchronize()
+        assert same(source, outs), how
+
+
+def test_a_new_thread_may_dispatch() -> None:
+    import cupy
+
+    source, outs = problem()
+    operator = bound(source, outs)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            operator.dispatch(0)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    cupy.cuda.Device().synchronize()
+    assert not failures
+    assert same(source, outs)
+
+
+def test_a_dispatch_allocates_nothing() -> None:
+    import cupy
+
+    operator = bound(*problem())
+    operator.dispatch()
+    seen: list[str] = []
+
+    class Watch(cupy.cuda.MemoryHook):
+        name = "watch"
+
+        def malloc_preprocess(self, **_: Any) -> None:
+            seen.append("malloc")
+
+    with Watch():
+        operator.dispatch()
+    assert not seen
+
+
+def test_sanitize_the_public_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dmlsplit.backends import driver
+
+    found = driver.load()
+
+    def public(device: int, kernel: Any, grid: int, block: int, addresses: list[int]) -> Any:
+        table = np.array(addresses, np.uint64)
+        return found._public_launcher(device, kernel, grid, block, table)
+
+    monkeypatch.setattr(found, "launcher", public, raising=False)
+    source, outs = problem()
+    bound(source, outs).dispatch()
+    assert same(source, outs)
+    check(noise((3, 1200)), (1,) * 1200, 1)  # More than 4,096 bytes of parameters.
+
+
+# Other libraries.
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "bool", "complex64", "float8_e4m3fn"])
+def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    dtype = getattr(torch, kind)
+    raw = torch.randint(0, 2, (64, 30 * dtype.itemsize), dtype=torch.uint8, device="cuda")
+    source = raw.view(dtype)
+    found = dml.split(source, (7, 23), 1)
+    for piece, wanted in zip(found, torch.split(source, [7, 23], 1), strict=True):
+        assert piece.dtype == dtype
+        assert piece.device == source.device
+        assert torch.equal(piece.view(torch.uint8), wanted.contiguous().view(torch.uint8))
+
+
+def test_torchs_current_stream_is_used() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    source = torch.zeros((4096, 30_000), device="cuda")
+    fresh = torch.rand_like(source)
+    dml.split(source, 2, 1)  # Compiles.
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(20):
+            source.zero_()
+        source.copy_(fresh)
+        one, two = dml.split(source, 2, 1)
+    stream.synchronize()
+    assert torch.equal(torch.cat([one, two], 1), fresh)
+
+
+def test_an_operator_takes_torch_tensors() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    x = dml.TensorDesc("FLOAT16", (4, 96))
+    out = dml.TensorDesc("FLOAT16", (4, 96), strides=(1, 4))
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc(x, [out], 1))
+    source = torch.rand((4, 96), device="cuda").half()
+    (found,) = op(source)
+    assert found.stride() == (1, 4)
+    assert torch.equal(found, source)
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "int8"])
+def test_jax_arrays_come_back_as_jax_arrays(kind: str) -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    if jax.default_backend() != "gpu":
+        pytest.skip(f"JAX runs on {jax.default_backend()}, not on the GPU")
+    source = jax.random.normal(jax.random.key(0), (64, 30)).astype(kind)
+    found = dml.split(source, (7, 23), 1)
+    for piece, wanted in zip(found, (source[:, :7], source[:, 7:]), strict=True):
+        assert isinstance(piece, jax.Array)
+        assert piece.dtype == source.dtype
+        assert np.asarray(piece).tobytes() == np.asarray(wanted).tobytes()
+
+
+# Refusals.
+
+
+def test_too_large_an_output_says_what_is_needed_and_free() -> None:
+    import cupy
+
+    # One byte, repeated by stride 0: the input is small and its pieces are not.
+    source = cupy.broadcast_to(cupy.zeros(1, "u1"), (1 << 43,))
+    with pytest.raises(dml.OutOfMemoryError, match=r"4398046511104 bytes.*of \d+ bytes are free"):
+        dml.split(source, 2)
+
+
+def test_a_device_beyond_the_last_is_refused() -> None:
+    import cupy
+
+    count = cupy.cuda.runtime.getDeviceCount()
+    with pytest.raises(dml.UnsupportedError, match=f"there are {count}"):
+        dml.Device(f"cuda:{count}")
+
+
+def test_without_a_name_the_card_is_taken() -> None:
+    assert dml.Device().name == "cuda:0"
