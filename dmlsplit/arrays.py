@@ -179,7 +179,7 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
         interface = array.__cuda_array_interface__
     except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
         # JAX, for one, has no interface for types that NumPy does not know.
-        array = _cupy_alias(array, name)
+        array = cupy_alias(array, name)
         interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"{name} is masked; only whole arrays can be split")
@@ -206,7 +206,8 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     )
 
 
-def _cupy_alias(array: Any, name: str) -> Any:
+def cupy_alias(array: Any, name: str) -> Any:
+    """Return a CuPy array on the memory of another library's array on a CUDA device."""
     try:
         return driver.load().from_dlpack(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:

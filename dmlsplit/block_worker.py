@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.block_plan import Block, BlockPlan
-from dmlsplit.eager import split
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.journal import read_header
+from dmlsplit.staging import split_on
 from dmlsplit.zarr_files import describe, needed, open_source
 
 
@@ -70,7 +70,7 @@ def _pieces(opened: _Run, block: Block, device: str) -> list[np.ndarray]:
     data = _read(opened.source, block)
     if len(block.parts) == 1:
         return [data]
-    return _split(data, [part.size for part in block.parts], opened.plan.axis, device)
+    return split_on(device, data, [part.size for part in block.parts], opened.plan.axis)
 
 
 def _read(source: Any, block: Block) -> np.ndarray:
@@ -114,19 +114,3 @@ def _fill_bits(data: np.ndarray, piece: Any) -> np.ndarray:
     fill = np.frombuffer(np.array(piece.fill_value, data.dtype).tobytes(), np.uint8)
     elements = np.ascontiguousarray(data).reshape(-1).view(np.uint8).reshape(-1, fill.size)
     return np.asarray((elements == fill).all(axis=1))
-
-
-def _split(data: np.ndarray, sizes: list[int], axis: int, device: str) -> list[np.ndarray]:
-    if device == "cpu":
-        return split(data, sizes, axis)
-    try:
-        import cupy
-    except ImportError:
-        raise UnsupportedError(
-            f'device is {device}, which needs CuPy. Fix: pip install "dmlsplit[cuda12]" or [cuda13]'
-        ) from None
-    # As bytes, since CuPy lacks some of NumPy's data types.
-    flat = np.ascontiguousarray(data).view(np.uint8).reshape(*data.shape, data.itemsize)
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        parts = [cupy.asnumpy(part) for part in split(cupy.asarray(flat), sizes, axis)]
-    return [part.reshape(-1).view(data.dtype).reshape(part.shape[:-1]) for part in parts]

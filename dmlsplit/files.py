@@ -20,6 +20,7 @@ import numpy as np
 from dmlsplit.eager import piece_sizes, split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
+from dmlsplit.staging import split_on
 
 BLOCK_BYTES = 32 << 20
 
@@ -257,8 +258,5 @@ def _split_block(block: np.ndarray, parts: list[np.ndarray], device: str) -> Non
     if device == "cpu":
         split(block, widths, 1, out=parts)
         return
-    import cupy
-
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        for part, piece in zip(parts, split(cupy.asarray(block), widths, 1), strict=True):
-            part[...] = cupy.asnumpy(piece)
+    for part, piece in zip(parts, split_on(device, block, widths, 1), strict=True):
+        part[...] = piece

@@ -96,6 +96,7 @@ ROOMS = [
     ["binding"],
     ["device"],
     ["eager"],
+    ["staging"],
     ["distributed", "files", "block_plan", "journal"],
     ["zarr_files"],
     ["block_worker"],
@@ -138,3 +139,9 @@ def test_rooms_import_only_rooms_earlier_on_the_way() -> None:
 def test_backends_know_no_descriptor_and_no_level() -> None:
     for path in (ROOT / "dmlsplit" / "backends").glob("*.py"):
         assert imported(path) <= {"backends", "geometry", "errors", "resources", "arrays"}, path
+
+
+def test_only_the_driver_touches_cupy() -> None:
+    for path in (ROOT / "dmlsplit").rglob("*.py"):
+        if path.name != "driver.py":
+            assert "import cupy" not in path.read_text(), path

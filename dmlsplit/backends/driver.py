@@ -177,6 +177,25 @@ class Driver:
         """Return a CuPy array on the memory of another library's, safe on the current stream."""
         return self._cupy.from_dlpack(array)
 
+    def to_device(self, array: np.ndarray, device: int) -> Any:
+        """Copy an array from the host to a device."""
+        cupy = self._cupy
+        try:
+            with cupy.cuda.Device(device):
+                return cupy.asarray(array)
+        except (RuntimeError, MemoryError) as error:
+            what = "the copy to the device failed"
+            raise self.translated(error, device, what, array.nbytes) from None
+
+    def to_host(self, array: Any) -> np.ndarray:
+        """Copy an array from its device to the host."""
+        try:
+            with array.device:
+                return np.asarray(self._cupy.asnumpy(array))
+        except RuntimeError as error:
+            what = "the copy to the host failed"
+            raise self.translated(error, array.device.id, what) from None
+
     def device_of(self, address: int) -> int:
         """Return the device that an address belongs to."""
         return int(self._cupy.cuda.runtime.pointerGetAttributes(address).device)

@@ -25,6 +25,7 @@ from dmlsplit.frontends.dxdispatch_model import (
     WriteFile,
 )
 from dmlsplit.frontends.dxdispatch_text import printed
+from dmlsplit.staging import to_device, to_host
 from dmlsplit.tensor import TensorFlags
 
 MAX_NUMPY_DIMENSIONS = 64
@@ -56,10 +57,7 @@ class _Buffer:
     memory: Any
 
     def host(self) -> np.ndarray:
-        if isinstance(self.memory, np.ndarray):
-            return self.memory
-        found: np.ndarray = self.memory.get()
-        return found
+        return to_host(self.memory)
 
     def elements(self, size_in_bytes: int) -> np.ndarray:
         """Return the first bytes as elements of the resource's data type."""
@@ -156,12 +154,7 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
         ) from None
     start = resource.offset_in_bytes
     resource.values.fill(memory[start : start + resource.values.size_in_bytes])
-    if device.name != "cpu":
-        import cupy
-
-        with cupy.cuda.Device(int(device.name.partition(":")[2])):
-            memory = cupy.asarray(memory)
-    return _Buffer(resource, memory)
+    return _Buffer(resource, to_device(memory, device.name))
 
 
 def _initialized(

@@ -22,6 +22,7 @@ from dmlsplit.frontends.onnx import run
 from dmlsplit.frontends.onnx_arguments import Arguments, node_arguments, refuse
 from dmlsplit.frontends.onnx_lowering import check_type
 from dmlsplit.frontends.onnx_operators import OPERATORS, ElementType, operator_version
+from dmlsplit.staging import to_device, to_host
 
 
 class DmlSplitBackend(Backend):
@@ -127,13 +128,10 @@ class DmlSplitModel(BackendRep):
 
 def _through_cuda(arguments: Arguments, x: np.ndarray, device: Device) -> list[np.ndarray]:
     """Run a split on a CUDA device; the reference evaluator's arrays are NumPy's."""
-    import cupy
-
-    with cupy.cuda.Device(int(device.name.partition(":")[2])):
-        check_type(arguments.operator, ElementType.of_dtype(x.dtype))
-        raw = x if x.dtype.kind in "biufc" else x.view(f"u{x.dtype.itemsize}")
-        pieces = run(arguments, cupy.asarray(raw), device)
-        return [cupy.asnumpy(piece).view(x.dtype) for piece in pieces]
+    check_type(arguments.operator, ElementType.of_dtype(x.dtype))
+    raw = x if x.dtype.kind in "biufc" else x.view(f"u{x.dtype.itemsize}")
+    pieces = run(arguments, to_device(raw, device.name), device)
+    return [to_host(piece).view(x.dtype) for piece in pieces]
 
 
 class _Evaluator(ReferenceEvaluator):

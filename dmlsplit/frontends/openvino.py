@@ -148,7 +148,8 @@ def _run(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
     source = arrays.view(data, "data")
     kind, lanes = _travels_as(source.owner.dtype)
     lowering = lower(source.shape, kind, lanes)
-    array = source.owner if source.is_contiguous else source.owner.copy()
+    owner = source.owner if source.device == "cpu" else arrays.cupy_alias(data, "data")
+    array = owner if source.is_contiguous else owner.copy()
     filled = iter(_dispatch(lowering, array, device or source.device))
     nothing = array[(slice(0, 0),) * array.ndim]
     pieces = [
