@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from dmlsplit import cuda_arrays
+from dmlsplit.backends import driver
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
 
 # DLDeviceType of the DLPack standard.
 _DLPACK_CPU = 1
+
+# NumPy numbers the types that others register from here.
+# Source: NumPy C-API, "NPY_USERDEF".
+_USER_TYPES = 256
+
+_NATIVE = "<" if sys.byteorder == "little" else ">"
+
+# Shape, bytes per stride, data type, bytes to reserve where there are strides.
+Allocate = Callable[[Sequence[int], Sequence[int] | None, np.dtype, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +35,8 @@ class ArrayView:
 
     Attributes
     ----------
-    owner : object
-        Keeps the memory alive.
+    owner : numpy.ndarray or cupy.ndarray
+        An array on the memory; keeps it alive.
     address : int
         Of the first element.
     shape : tuple of int
@@ -67,6 +79,26 @@ class ArrayView:
         rows = zip(self.shape, self.strides, packed, strict=True)
         return 0 in self.shape or all(n == 1 or s == p for n, s, p in rows)
 
+    @property
+    def extent(self) -> np.ndarray:
+        """An array to reason about addresses; its elements must not be read."""
+        if isinstance(self.owner, np.ndarray):
+            return self.owner
+        return np.asarray(_Extent(self))
+
+
+class _Extent:
+    """The addresses of a view, in the form that NumPy reads."""
+
+    def __init__(self, of: ArrayView) -> None:
+        self.__array_interface__ = {
+            "data": (of.address, False),
+            "shape": of.shape,
+            "strides": of.strides,
+            "typestr": f"|V{of.item_bytes}",
+            "version": 3,
+        }
+
 
 def view(array: Any, name: str) -> ArrayView:
     """Describe an array of NumPy, or of anything with DLPack or an array interface.
@@ -78,13 +110,20 @@ def view(array: Any, name: str) -> ArrayView:
     """
     if isinstance(array, np.ndarray):
         return _numpy_view(array, name)
+    if driver.is_array(array):
+        return _cuda_view(array, name)
     if hasattr(array, "__dlpack_device__"):
-        kind, _ = array.__dlpack_device__()
+        kind = _dlpack_device_type(array, name)
         if kind == _DLPACK_CPU:
             return _numpy_view(_numpy_alias(array, name), name)
+        if kind in cuda_arrays.DLPACK_CUDA:
+            return _cuda_view(array, name)
         raise InvalidArgumentError(
-            f"{name} is a {_type_name(array)} on DLPack device type {kind}; it must be on the CPU"
+            f"{name} is a {_type_name(array)} on DLPack device type {kind}; "
+            "it must be on the CPU (1) or on CUDA (2 or 13)"
         )
+    if hasattr(array, "__cuda_array_interface__"):
+        return _cuda_view(array, name)
     if hasattr(array, "__array_interface__"):
         return _numpy_view(np.asarray(array), name)
     raise InvalidArgumentError(
@@ -93,14 +132,51 @@ def view(array: Any, name: str) -> ArrayView:
     )
 
 
+def _dlpack_device_type(array: Any, name: str) -> int:
+    try:
+        return int(array.__dlpack_device__()[0])
+    except (BufferError, TypeError, RuntimeError, ValueError) as error:
+        raise InvalidArgumentError(
+            f"{name}, a {_type_name(array)}, is on no one device: {error}"
+        ) from None
+
+
 def _numpy_alias(array: Any, name: str) -> np.ndarray:
     try:
-        return np.from_dlpack(array)
+        return np.from_dlpack(_known_to_numpy(array))
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
         raise InvalidArgumentError(
             f"{name}, a {_type_name(array)}, cannot be shared without a copy: {error}. "
             "Fix: view its bytes as an integer type of the same size"
         ) from None
+
+
+def _known_to_numpy(array: Any) -> Any:
+    """Return a tensor whose type NumPy lacks (bfloat16) as the unsigned integers of its size."""
+    if not cuda_arrays.is_torch(array):
+        return array
+    carried = cuda_arrays.torch_carrier_type(array.dtype, array.element_size())
+    known = getattr(sys.modules["torch"], carried.name)
+    return array if array.dtype == known else array.view(known)
+
+
+def _cuda_view(array: Any, name: str) -> ArrayView:
+    carried = cuda_arrays.carrier(array, name)
+    return ArrayView(
+        carried,
+        carried.data.ptr,
+        carried.shape,
+        carried.strides,
+        _type(carried.dtype),
+        carried.dtype.itemsize,
+        cuda_arrays.is_read_only(array),
+        f"cuda:{driver.device_of(carried)}",
+    )
+
+
+def _type(dtype: np.dtype) -> str:
+    """Return the type string; types that are not NumPy's own go by their size."""
+    return f"{_NATIVE}u{dtype.itemsize}" if dtype.num >= _USER_TYPES else dtype.str
 
 
 def _numpy_view(array: np.ndarray, name: str) -> ArrayView:
@@ -113,7 +189,7 @@ def _numpy_view(array: np.ndarray, name: str) -> ArrayView:
         array.__array_interface__["data"][0],
         array.shape,
         array.strides,
-        array.dtype.str,
+        _type(array.dtype),
         array.dtype.itemsize,
         not array.flags.writeable,
         "cpu",
@@ -151,11 +227,25 @@ def empty(
     return np.ndarray(shape, dtype, store, 0, strides)
 
 
-def same_kind(result: np.ndarray, model: Any) -> Any:
+def allocator(model: Any, device: str) -> Allocate:
+    """Return what allocates arrays on a device, of the library of `model` where that is known.
+
+    Its result goes through `same_kind` before the caller sees it.
+    """
+    if device == "cpu":
+        return empty
+    return partial(cuda_arrays.empty, model, int(device.removeprefix("cuda:")))
+
+
+def same_kind(result: Any, model: Any) -> Any:
     """Hand `result` over as an array of the library that `model` belongs to, without a copy."""
     library = type(model).__module__.partition(".")[0]
-    if isinstance(model, np.ndarray) or library not in sys.modules:
+    if isinstance(model, np.ndarray) or type(result) is type(model) or library not in sys.modules:
         return result
+    if cuda_arrays.is_torch(model):
+        tensor = sys.modules["torch"].from_dlpack(result)
+        same_size = tensor.element_size() == model.element_size()
+        return tensor.view(model.dtype) if same_size else tensor
     if hasattr(model, "__array_namespace__"):
         return model.__array_namespace__().from_dlpack(result)
     module = sys.modules[library]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from dmlsplit import arrays
-from dmlsplit.backends import Backend, Launch, Program
-from dmlsplit.binding import NUMPY_TYPES, BoundTensor, bind_tensors
+from dmlsplit import arrays, cuda_arrays
+from dmlsplit.backends import Backend, Launch, Program, driver
+from dmlsplit.backends.cuda import CudaBackend
+from dmlsplit.backends.numpy import NumpyBackend
+from dmlsplit.binding import NUMPY_TYPES, BoundTensor, BufferBinding, bind_tensors
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.feature_levels import FeatureLevel, capability_table
 from dmlsplit.geometry import SplitGeometry, descriptor_geometry
 from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.tensor import TensorDataType, TensorDesc
 from dmlsplit.validation import validate
+
+_CUDA = re.compile(r"cuda(?::([0-9]{1,9}))?")
 
 
 class Device:
@@ -137,9 +142,11 @@ class CompiledOperator:
         list
             One array per output, of the same library as `array`.
         """
-        own = [_empty(tensor) for tensor in self.desc.output_tensors]
+        model = _buffer(array)
+        allocate = arrays.allocator(model, self.device.name)
+        own = [_empty(allocate, tensor) for tensor in self.desc.output_tensors]
         self.dispatch(array, own, stream)
-        return [arrays.same_kind(out, array) for out in own]
+        return [arrays.same_kind(out, model) for out in own]
 
     def dispatch(self, array: Any, outputs: Sequence[Any], stream: Any = None) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
@@ -162,7 +169,7 @@ class CompiledOperator:
         """
         source, targets = bind_tensors(self.desc, array, outputs, self.device.name)
         launch = self._program.bind(source.address, [target.address for target in targets])
-        return BoundOperator(launch, source, targets)
+        return BoundOperator(on_its_stream(launch, _buffer(array)), source, targets)
 
 
 class BoundOperator:
@@ -172,7 +179,9 @@ class BoundOperator:
     ----------
     dispatch : callable
         ``dispatch(stream=None)`` carries out the split, and nothing else: no check, no
-        allocation, no copy between host and device.
+        allocation, no copy between host and device. `stream` is a CuPy or PyTorch stream,
+        anything with ``__cuda_stream__``, or a raw handle. None takes PyTorch's current
+        stream where the input was PyTorch's, else CuPy's.
     """
 
     __slots__ = ("_keep", "dispatch")
@@ -184,9 +193,25 @@ class BoundOperator:
         self._keep = source, targets
 
 
-def _empty(tensor: TensorDesc) -> np.ndarray:
+def on_its_stream(launch: Launch, array: Any) -> Launch:
+    """Return a launch that takes the current stream of the array's library by default."""
+    current = cuda_arrays.stream_of(array)
+    if current is None:
+        return launch
+
+    def on_current(stream: Any = None) -> None:
+        launch(current() if stream is None else stream)
+
+    return on_current
+
+
+def _buffer(array: Any) -> Any:
+    return array.buffer if isinstance(array, BufferBinding) else array
+
+
+def _empty(allocate: arrays.Allocate, tensor: TensorDesc) -> Any:
     width = tensor.element_bytes
-    return arrays.empty(
+    return allocate(
         tensor.sizes,
         None if tensor.strides is None else [step * width for step in tensor.strides],
         np.dtype(NUMPY_TYPES[tensor.data_type]),
@@ -196,11 +221,25 @@ def _empty(tensor: TensorDesc) -> np.ndarray:
 
 def find_backend(device: str | None) -> Backend:
     """Return the backend of a device name, as `Device` takes it."""
-    from dmlsplit.backends.numpy import NumpyBackend
-
-    if device in (None, "cpu"):
+    if device is None:
+        return _default_backend()
+    if device == "cpu":
         return NumpyBackend()
-    raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
+    named = _CUDA.fullmatch(device) if isinstance(device, str) else None
+    if named is None:
+        raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
+    number, count = int(named[1] or 0), driver.device_count()
+    if number >= count:
+        last = f"cuda:{count - 1}" if count else "none"
+        raise UnsupportedError(f"device is {device!r}; the last CUDA device is {last}")
+    return CudaBackend(f"cuda:{number}")
+
+
+def _default_backend() -> Backend:
+    try:
+        return CudaBackend("cuda:0") if driver.device_count() else NumpyBackend()
+    except UnsupportedError:
+        return NumpyBackend()
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ import numpy as np
 from dmlsplit import arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Program
-from dmlsplit.device import compiled
+from dmlsplit.device import compiled, on_its_stream
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import split_geometry
 from dmlsplit.overlap import may_overlap_itself
@@ -64,7 +64,8 @@ def split(
     shapes = [(*source.shape[:at], size, *source.shape[at + 1 :]) for size in sizes]
     if out is None:
         dtype = source.owner.dtype
-        own = [arrays.empty(shape, None, dtype, 0) for shape in shapes]
+        allocate = arrays.allocator(array, source.device)
+        own = [allocate(shape, None, dtype, 0) for shape in shapes]
         targets = [arrays.view(piece, "out") for piece in own]
         result: Sequence[Any] = own
     else:
@@ -74,7 +75,8 @@ def split(
     program = _program(
         source.device, source.shape, source.strides, source.item_bytes, at, sizes, strides
     )
-    program.bind(source.address, [target.address for target in targets])()
+    launch = program.bind(source.address, [target.address for target in targets])
+    on_its_stream(launch, array)()
     if out is None:
         return [arrays.same_kind(piece, array) for piece in result]
     return list(result)
@@ -197,6 +199,6 @@ def _refuse_overlap(named: list[tuple[str, ArrayView]]) -> None:
 def _share_memory(one: ArrayView, two: ArrayView) -> bool:
     """Whether two arrays with overlapping spans really meet; columns of one array do not."""
     try:
-        return np.shares_memory(one.owner, two.owner, max_work=10_000)  # type: ignore[arg-type]
+        return np.shares_memory(one.extent, two.extent, max_work=10_000)
     except np.exceptions.TooHardError:
         return True

@@ -17,6 +17,8 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
+from dmlsplit.backends import driver
+from dmlsplit.device import find_backend
 from dmlsplit.eager import piece_sizes, split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
@@ -84,6 +86,7 @@ def split_file(
         If a file cannot be read or written. The pieces appear under their names only when
         all of them are complete.
     """
+    device = find_backend(device).device
     array = open_npy(source)
     # A Fortran-ordered file is the row-major file of the transposed array.
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -254,8 +257,6 @@ def _split_block(block: np.ndarray, parts: list[np.ndarray], device: str) -> Non
     if device == "cpu":
         split(block, widths, 1, out=parts)
         return
-    import cupy
-
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        for part, piece in zip(parts, split(cupy.asarray(block), widths, 1), strict=True):
-            part[...] = cupy.asnumpy(piece)
+    on_device = driver.upload(block, int(device.removeprefix("cuda:")))
+    for part, piece in zip(parts, split(on_device, widths, 1), strict=True):
+        part[...] = driver.download(piece)

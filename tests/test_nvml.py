@@ -91,7 +91,7 @@ def test_free_memory_is_asked_by_pci_address(fake: FakeNvml) -> None:
 
 def test_no_driver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(fails=True))
-    with pytest.raises(dml.UnsupportedError, match="Driver Not Loaded.*Fix: install") as error:
+    with pytest.raises(dml.UnsupportedError, match=r"Driver Not Loaded.*Fix: install") as error:
         nvml.devices()
     assert error.value.hresult == 0x887A0004
 
