@@ -199,6 +199,6 @@ def _refuse_overlap(named: list[tuple[str, ArrayView]]) -> None:
 def _share_memory(one: ArrayView, two: ArrayView) -> bool:
     """Whether two arrays with overlapping spans really meet; columns of one array do not."""
     try:
-        return np.shares_memory(one.extent, two.extent, max_work=10_000)
+        return np.shares_memory(one.extent, two.extent, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
