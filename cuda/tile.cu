@@ -63,7 +63,7 @@ __device__ inline void load_tile(unsigned* shared, const Byte* corner, unsigned 
     }
 }
 
-// One element of kItem bytes: what every width, offset and pitch is a multiple of.
+// One element of kItem bytes: what every width, offset, pitch and address is a multiple of.
 __device__ inline unsigned item(const unsigned* shared, unsigned at) {
     using Item = typename Unsigned<kItem>::Type;
     return *reinterpret_cast<const Item*>(reinterpret_cast<const Byte*>(shared) + at);
@@ -97,11 +97,11 @@ __device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned o
 __device__ inline void store_items(const unsigned* shared, Layout layout, unsigned offset, unsigned width,
                                    Byte* target, int at, unsigned bytes) {
 #pragma unroll 1
-    for (int i = 0; i < kVector; i += kEdge) {
+    for (int i = 0; i < kVector; i += kItem) {
         const unsigned byte = at + i;  // wraps below the first byte, and is then too large
         if (byte >= bytes) continue;
         const Byte* from = reinterpret_cast<const Byte*>(shared) + layout.place(byte / width, offset + byte % width);
-        store(target + byte, *reinterpret_cast<const typename Unsigned<kEdge>::Type*>(from));
+        store(target + byte, *reinterpret_cast<const typename Unsigned<kItem>::Type*>(from));
     }
 }
 

@@ -125,6 +125,8 @@ def test_every_output_is_written_once_within_the_limits(
 @given(st.lists(st.integers(1, 700), min_size=1, max_size=40), st.integers(1, 4000))
 def test_tiles_hold_their_rows(widths: list[int], rows: int) -> None:
     geometry = packed((rows, sum(widths)), 1, tuple(widths), 1)
+    assert geometry.row_split is not None
+    rows = geometry.row_split.rows  # one output is one row
     for launch in plan(geometry, 1, 1).launches:
         if launch.kernel != "tile":
             continue

@@ -125,13 +125,7 @@ def test_rooms_import_only_rooms_earlier_on_the_way() -> None:
         paths = [ROOT / "dmlsplit" / f"{room}.py", *(ROOT / "dmlsplit" / room).glob("*.py")]
         for path in paths:
             if path.exists():
-                for name in imported(path) - {room}:
-                    # errors and capability_table name later types for annotations or on use.
-                    if (room, name) in {
-                        ("errors", "rules"),
-                        ("feature_levels", "capability_table"),
-                    }:
-                        continue
+                for name in imported(path) - {room} - LATER.get(room, set()):
                     assert order.get(name, 99) <= place, f"{path.name} imports {name}"
 
 

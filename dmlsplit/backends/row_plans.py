@@ -216,8 +216,8 @@ def _tile(columns: _Columns, source: int, target: int, common: list[Constant]) -
     if not whole_rows:
         groups = _groups(columns, max(WHOLE_ROW_BYTES, TILE_BYTES // rows))
     pitch = columns.pitch if columns.rows > 1 else VECTOR
-    item = power_of_two(4, *columns.widths, columns.first_byte, pitch, source)
-    pad = 4 if item == 4 and rows > 1 else 0
+    word = power_of_two(4, *columns.widths, columns.first_byte, pitch, source)
+    pad = 4 if word == 4 and rows > 1 else 0
     starts = columns.starts
     run = (
         rows * columns.pitch
@@ -247,8 +247,7 @@ def _tile(columns: _Columns, source: int, target: int, common: list[Constant]) -
             Constant("int", "kRuns", 1 if whole_rows else max(2, rows)),
             Constant("int", "kRunBytes", run),
             Constant("int", "kPad", pad),
-            Constant("int", "kItem", item),
-            Constant("int", "kEdge", min(item, target)),
+            Constant("int", "kItem", min(word, target)),
             Constant("int", "kSharedVectors", shared_vectors),
             Constant("unsigned", "kWidest", max(columns.widths)),
             Constant("unsigned", "kGroups", group_count),

@@ -1,0 +1,228 @@
+"""Exact figures of every kernel on the workload table, found without a GPU.
+
+The generated sources run on the CPU (tests/host_cuda), over blocks drawn at random from the
+full-size launch, and are compiled by NVRTC for one architecture. What is counted:
+
+- *sectors*: 32-byte sectors that a block touches, against the fewest that hold its bytes.
+  A block's own re-reads are taken to hit its L1 cache, those of other blocks to miss.
+- *lines*: the same for the 128-byte lines that a block writes.
+- *16 B*: the share of stored bytes that go in 16-byte stores.
+- *instr*: a thread's loads and stores of global memory, per 16 bytes copied.
+- *in flight*: bytes that one SM has requested from memory when as many blocks are resident
+  as threads, registers and shared memory allow.
+
+They bound what a card can do; they are not times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from benchmarks.workloads import WORKLOADS, Workload
+from dmlsplit.backends import codegen, planning
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+
+import nvrtc  # type: ignore[import-not-found]
+from host_cuda import harness  # type: ignore[import-not-found]
+
+ARCH = "sm_90"
+SECTOR, LINE = 32, 128
+SAMPLED_BLOCKS = 64
+
+# An SM of compute capability 9.0. Source: CUDA C++ Programming Guide, "Technical
+# specifications per compute capability".
+REGISTERS_PER_SM = 65536
+REGISTER_UNIT = 8
+MOST_BLOCKS_PER_SM = 32
+SHARED_RESERVED = 1024  # of each block; cuobjdump adds it where a kernel has shared memory
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFigures:
+    """Figures of one launch; ratios are to the least possible.
+
+    Attributes
+    ----------
+    kernel : str
+    total_bytes : int
+        Bytes read, which is also the number of bytes written.
+    read_ratio, write_ratio : float
+        Sectors touched by blocks, against the bytes they copy.
+    read_line_ratio, write_line_ratio : float
+        The same for lines of 128 bytes: above 1 where blocks leave lines half done.
+    vector_share : float
+        Share of stored bytes in 16-byte stores.
+    instructions : float
+        Loads and stores of a thread per 16 bytes.
+    registers : int
+        Of one thread, as compiled.
+    resident : int
+        Blocks per SM.
+    in_flight : int
+        Bytes per SM.
+    """
+
+    kernel: str
+    total_bytes: int
+    read_ratio: float
+    write_ratio: float
+    read_line_ratio: float
+    write_line_ratio: float
+    vector_share: float
+    instructions: float
+    registers: int
+    resident: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of one workload: its launches, and their sum weighted by bytes."""
+
+    number: int
+    name: str
+    total_bytes: int
+    launches: tuple[LaunchFigures, ...]
+
+    def mean(self, field: str) -> float:
+        """Return a ratio or share of all launches together."""
+        parts = sum(getattr(launch, field) * launch.total_bytes for launch in self.launches)
+        return float(parts / self.total_bytes)
+
+    @property
+    def largest(self) -> LaunchFigures:
+        """The launch that carries the most bytes."""
+        return max(self.launches, key=lambda launch: launch.total_bytes)
+
+
+def workload_geometry(workload: Workload) -> SplitGeometry:
+    """Return the byte problem of a workload, with packed outputs."""
+    width = workload.element_bytes
+    strides = packed_byte_strides(workload.shape, width)
+    if workload.strides is not None:
+        strides = tuple(stride * width for stride in workload.strides)
+    targets = [None] * len(workload.sizes)
+    return split_geometry(workload.shape, workload.axis, workload.sizes, width, strides, targets)
+
+
+def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
+    """Yield the figures of each workload in order; `folder` keeps the compiled programs."""
+    geometries = [workload_geometry(workload) for workload in workloads]
+    plans = [planning.plan(geometry, 16, 16).launches for geometry in geometries]
+    sources = [codegen.source(launch) for launches in plans for launch in launches]
+    programs = harness.build(sources, folder, harness.FAST)
+
+    def figures(of: int) -> Figures:
+        launches = tuple(
+            launch_figures(geometries[of], launch, programs[codegen.source(launch)])
+            for launch in plans[of]
+        )
+        workload = workloads[of]
+        return Figures(workload.number, workload.name, geometries[of].total_bytes, launches)
+
+    with ThreadPoolExecutor(harness.COMPILERS) as pool:
+        yield from pool.map(figures, range(len(workloads)))
+
+
+def launch_figures(
+    geometry: SplitGeometry, launch: planning.KernelLaunch, program: harness.Program
+) -> LaunchFigures:
+    """Run a sample of a launch's blocks on the CPU, compile it, and work out its figures."""
+    buffers = [harness.Buffer(geometry.total_bytes)]
+    buffers += [harness.Buffer(geometry.pieces[output].total_bytes) for output in launch.outputs]
+    chosen = sampled(launch.grid)
+    counts = program.run(launch.grid, launch.block, buffers, chosen, counting=True).counts
+    cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH)
+    used = nvrtc.resources(cubin)
+    resident = resident_blocks(launch, used)
+    copied = counts.store_bytes
+    return LaunchFigures(
+        kernel=launch.kernel,
+        total_bytes=launch.total_bytes,
+        read_ratio=counts.load_block_sectors * SECTOR / copied,
+        write_ratio=counts.store_block_sectors * SECTOR / copied,
+        read_line_ratio=counts.load_block_lines * LINE / copied,
+        write_line_ratio=counts.store_block_lines * LINE / copied,
+        vector_share=counts.store_bytes_16 / copied,
+        instructions=(counts.load_instructions + counts.store_instructions) * 16 / copied,
+        registers=used.registers,
+        resident=resident,
+        in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin)) * launch.block * resident,
+    )
+
+
+def sampled(grid: int) -> list[int]:
+    """Return the first, the last and some blocks between, the same ones every time."""
+    if grid <= SAMPLED_BLOCKS:
+        return list(range(grid))
+    draw = random.Random(grid).sample(range(1, grid - 1), SAMPLED_BLOCKS - 2)  # noqa: S311
+    return [0, *sorted(draw), grid - 1]
+
+
+def resident_blocks(launch: planning.KernelLaunch, used: nvrtc.Resources) -> int:
+    """Return how many blocks an SM of an H200 holds at once."""
+    limits = planning.H200
+    registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT * launch.block
+    return int(
+        min(
+            MOST_BLOCKS_PER_SM,
+            limits.threads_per_sm // launch.block,
+            REGISTERS_PER_SM // registers,
+            limits.shared_per_sm // (used.shared_bytes or SHARED_RESERVED),
+        )
+    )
+
+
+HEADER = (
+    f"{'#':>2} {'workload':<24}{'MB':>7} {'kernels':<22}{'read':>7}{'written':>8}{'lines':>6}"
+    f"{'16 B':>7}{'instr':>7}{'regs':>5}{'KiB in flight':>14}"
+)
+
+
+def line(figures: Figures) -> str:
+    """Return one line of the table; registers and bytes in flight are the largest launch's."""
+    kernels = sorted({launch.kernel for launch in figures.launches})
+    names = f"{'+'.join(kernels)} x{len(figures.launches)}"
+    return (
+        f"{figures.number:>2} {figures.name:<24}{figures.total_bytes / 1e6:>7.0f} {names:<22}"
+        f"{figures.mean('read_ratio'):>7.3f}{figures.mean('write_ratio'):>8.3f}"
+        f"{figures.mean('write_line_ratio'):>6.2f}{figures.mean('vector_share'):>7.1%}{figures.mean('instructions'):>7.2f}"
+        f"{figures.largest.registers:>5}{figures.largest.in_flight / 1024:>14.0f}"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table; with ``--json FILE``, write the figures as well."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.model", description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    options = parser.parse_args(argv)
+    lacking = nvrtc.missing()
+    if lacking:
+        parser.error(lacking)
+    found = []
+    print(HEADER)
+    with tempfile.TemporaryDirectory() as folder:
+        for figures in tqdm(
+            rows(WORKLOADS, Path(folder)), total=len(WORKLOADS), leave=False, disable=None
+        ):
+            tqdm.write(line(figures))
+            found.append(asdict(figures))
+    if options.json:
+        options.json.write_text(json.dumps({"arch": ARCH, "workloads": found}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

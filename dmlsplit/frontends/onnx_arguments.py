@@ -1,0 +1,254 @@
+"""What a Split or SplitToSequence node asks for, checked without knowing its input's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion
+from dmlsplit.tensor import integer
+
+
+class Lengths(Enum):
+    """Stands for lengths that are given, but only when the model runs."""
+
+    AT_RUN_TIME = "lengths that are computed when the model runs"
+
+
+# A number is the chunk size of SplitToSequence; a tuple holds the size of each piece.
+Split = tuple[int, ...] | int | Lengths | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a node asks for, checked as far as that goes without a shape.
+
+    Attributes
+    ----------
+    operator : OperatorVersion
+        The operator.
+    axis : int
+        As it was given; may be negative.
+    split : tuple of int, int, Lengths or None
+        Size of each piece, or the chunk size of a SplitToSequence.
+    num_outputs : int or None
+        The attribute of Split-18.
+    keepdims : bool
+        Whether the pieces of SplitToSequence keep the axis.
+    output_count : int or None
+        Outputs of the node; None for a sequence.
+    assumed : tuple of str
+        Choices that the operator's text does not settle.
+    """
+
+    operator: OperatorVersion
+    axis: int
+    split: Split
+    num_outputs: int | None
+    keepdims: bool
+    output_count: int | None
+    assumed: tuple[str, ...]
+
+
+def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn:
+    """Raise the one error of this front end: operator, what was found, what is allowed, fix."""
+    hint = f". Fix: {fix}" if fix else ""
+    raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
+
+
+def shown(values: Sequence[int]) -> str:
+    """Return a list of numbers that fits in a message."""
+    if len(values) <= 16:
+        return str(list(values))
+    return f"[{', '.join(map(str, values[:16]))}, ...] ({len(values)} values)"
+
+
+def node_arguments(
+    operator: OperatorVersion,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[Any],
+    output_count: int,
+) -> Arguments:
+    """Read the arguments of a node in a model.
+
+    Parameters
+    ----------
+    operator
+        The version that the model's opset means.
+    attributes
+        The node's own attributes by name.
+    inputs
+        The inputs behind the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
+    output_count
+        The node's outputs, omitted ones included.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the node has what its operator version does not, or a value breaks a rule.
+    """
+    for name in attributes:
+        if name not in operator.attributes:
+            fix = "since opset 13, sizes are the second input" if name == "split" else ""
+            allowed = f"its attributes are {', '.join(operator.attributes)}"
+            refuse(operator, f"attribute {name!r} is set", allowed, fix)
+    most = 2 if operator.split_types else 1
+    if len(inputs) + 1 > most:
+        fix = "" if operator.split_types else "before opset 13, sizes are the attribute 'split'"
+        refuse(operator, f"the node has {len(inputs) + 1} inputs", f"at most {most} exist", fix)
+    length_input = next(iter(inputs), None)
+    if length_input is not None and "split" in attributes:
+        refuse(operator, "sizes are given as input and as attribute", "one of them may be given")
+    if isinstance(length_input, np.ndarray):
+        found = ElementType.of_dtype(length_input.dtype)
+        if found not in operator.split_types:
+            allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
+            refuse(operator, f"split has data type {length_input.dtype}", f"it must be {allowed}")
+    return read_arguments(
+        operator,
+        axis=attributes.get("axis"),
+        split=attributes.get("split") if length_input is None else length_input,
+        num_outputs=attributes.get("num_outputs"),
+        keepdims=attributes.get("keepdims"),
+        output_count=None if operator.makes_sequence else output_count,
+    )
+
+
+def read_arguments(
+    operator: OperatorVersion,
+    *,
+    axis: Any = None,
+    split: Any = None,
+    num_outputs: Any = None,
+    keepdims: Any = None,
+    output_count: Any = None,
+) -> Arguments:
+    """Check the arguments of a split as far as that goes without a shape.
+
+    Parameters
+    ----------
+    operator
+        The operator version.
+    axis
+        None where a node does not set it.
+    split
+        Integers, a NumPy array (0-d for the chunk size of SplitToSequence), or
+        `Lengths.AT_RUN_TIME`.
+    num_outputs, keepdims
+        The attributes of those names; None where they are not set.
+    output_count
+        Outputs of a Split; None takes the number of sizes, or `num_outputs`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a value breaks a rule of the operator.
+    """
+    assumed = []
+    if axis is None and operator.since == 1:
+        assumed.append("Split-1 names no default axis; 0 is taken, as later versions say")
+    lengths = _lengths(operator, split)
+    if operator.makes_sequence:
+        kept = 1 if keepdims is None else _integer(operator, "keepdims", keepdims)
+        if kept not in (0, 1):
+            refuse(operator, f"keepdims is {kept}", "it must be 0 or 1")
+        outputs = None
+    else:
+        kept = 1
+        outputs = _output_count(operator, lengths, num_outputs, output_count)
+        if operator.since >= 18 and lengths is None and num_outputs is None:
+            assumed.append(
+                f"{operator} has neither sizes nor num_outputs, which ONNX forbids; {outputs} "
+                "equal pieces are taken, one per output. Fix: set num_outputs"
+            )
+    return Arguments(
+        operator,
+        0 if axis is None else _integer(operator, "axis", axis),
+        lengths,
+        None if num_outputs is None else outputs,
+        bool(kept),
+        outputs,
+        tuple(assumed),
+    )
+
+
+def _output_count(
+    operator: OperatorVersion, lengths: Split, num_outputs: Any, output_count: Any
+) -> int:
+    count = None if output_count is None else _integer(operator, "output_count", output_count)
+    if num_outputs is not None:
+        asked = _integer(operator, "num_outputs", num_outputs)
+        if operator.since < 18:
+            allowed = "it exists since opset 18"
+            refuse(operator, f"num_outputs is {asked}", allowed, "give output_count")
+        if lengths is not None:
+            found = f"num_outputs is {asked} and sizes are given"
+            refuse(operator, found, "one of them may be given")
+        if asked < 1:
+            refuse(operator, f"num_outputs is {asked}", "it must be at least 1")
+        if count is not None and count != asked:
+            found = f"num_outputs is {asked}, and there are {count} outputs"
+            refuse(operator, found, "both must be equal")
+        count = asked
+    if isinstance(lengths, tuple):
+        if count is not None and count != len(lengths):
+            found = f"split has {len(lengths)} sizes, and there are {count} outputs"
+            refuse(operator, found, "both must be equal")
+        count = len(lengths)
+    if count is None:
+        allowed = "num_outputs, output_count or split must say it"
+        refuse(operator, "the number of pieces is not given", allowed)
+    if count < 1:
+        refuse(operator, f"there are {count} outputs", "there must be at least 1")
+    return count
+
+
+def _lengths(operator: OperatorVersion, split: Any) -> Split:
+    if split is None or isinstance(split, Lengths):
+        return split
+    values = _numbers(operator, split)
+    if values.ndim == 0 and operator.makes_sequence:
+        chunk = int(values)
+        if chunk < 1:
+            refuse(operator, f"the chunk size, a scalar split, is {chunk}", "it must be at least 1")
+        return chunk
+    if values.ndim != 1:
+        allowed = "a scalar or 1-D" if operator.makes_sequence else "1-D"
+        refuse(operator, f"split has rank {values.ndim}", f"it must be {allowed}")
+    sizes = tuple(int(value) for value in values.tolist())
+    negative = next((i for i, size in enumerate(sizes) if size < 0), None)
+    if negative is not None:
+        found = f"split[{negative}] is {sizes[negative]}"
+        refuse(operator, found, "it must be at least 0", "write out the size that -1 stands for")
+    return sizes
+
+
+def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
+    """Return `split` as an array of whole numbers."""
+    try:
+        values = np.asarray(split)
+    except (ValueError, TypeError, OverflowError):
+        values = np.asarray(None)
+    if values.size == 0 and not isinstance(split, np.ndarray):
+        return values.astype(np.int64)
+    if values.dtype.kind == "f" and ElementType.FLOAT in operator.split_types:
+        # Split-1 takes its sizes in the data's own floating type.
+        wrong = [value for value in values.reshape(-1).tolist() if not float(value).is_integer()]
+        if wrong:
+            refuse(operator, f"split holds {wrong[0]}", "its values must be whole numbers")
+    elif values.dtype.kind not in "iu":
+        found = f"split is {split!r:.100} ({values.dtype})"
+        refuse(operator, found, "it must hold integers")
+    return values
+
+
+def _integer(operator: OperatorVersion, name: str, value: Any) -> int:
+    try:
+        return integer(name, value)
+    except TypeError as error:
+        raise InvalidArgumentError(f"{operator}: {error}") from None

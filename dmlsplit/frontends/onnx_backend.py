@@ -1,0 +1,158 @@
+"""An ONNX backend that runs whole models and splits through dmlsplit.
+
+Split and SplitToSequence, of every version, in the main graph, in nested bodies and in
+functions, become dispatches of a `Device`. Every other node is run by ONNX's reference
+evaluator. This is the only module that needs the package onnx.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+
+from dmlsplit.device import Device
+from dmlsplit.errors import DmlError, InvalidArgumentError
+from dmlsplit.frontends.onnx import run
+from dmlsplit.frontends.onnx_arguments import Arguments, node_arguments, refuse
+from dmlsplit.frontends.onnx_lowering import check_type
+from dmlsplit.frontends.onnx_operators import OPERATORS, ElementType, operator_version
+
+
+class DmlSplitBackend(Backend):
+    """ONNX's backend interface over dmlsplit and the reference evaluator."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> DmlSplitModel:
+        """Load a model for a device: ``"CPU"``, ``"CUDA"`` or ``"CUDA:N"``.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there is no such device, or external data would have to be read.
+        """
+        return DmlSplitModel(model, Device(device.lower()), **kwargs)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Run one node; `opset_version` among the keywords says of which opset."""
+        opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        names = [name for name in node.input if name]
+        graph = onnx.helper.make_graph(
+            [node],
+            "node",
+            [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names)],
+            [onnx.ValueInfoProto(name=name) for name in node.output if name],
+        )
+        imports = [onnx.helper.make_opsetid(node.domain, opset)]
+        model = onnx.helper.make_model(graph, opset_imports=imports)
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether `Device` finds it."""
+        try:
+            Device(device.lower())
+        except DmlError:
+            return False
+        return True
+
+
+class DmlSplitModel(BackendRep):
+    """A loaded model.
+
+    Attributes
+    ----------
+    device : Device
+        Where its splits run.
+    split_count : int
+        How many Split and SplitToSequence nodes have been run so far.
+    """
+
+    def __init__(self, model: onnx.ModelProto, device: Device, **options: Any) -> None:
+        self.device = device
+        self.split_count = 0
+        self._defaults = {tensor.name for tensor in model.graph.initializer}
+        evaluator = type("Evaluator", (_Evaluator,), {"model": self})
+        try:
+            self._evaluator = evaluator(model, **options)
+        except DmlError:
+            raise
+        except Exception as error:
+            # The evaluator raises whatever a malformed model makes Python raise.
+            raise InvalidArgumentError(f"the model cannot be loaded: {error}") from error
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """Run the model on arrays in the order of its inputs, or by name in a dict."""
+        names = self._evaluator.input_names
+        feeds = inputs if isinstance(inputs, dict) else None
+        if feeds is None:
+            arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+            if len(arrays) > len(names):
+                raise InvalidArgumentError(
+                    f"there are {len(arrays)} inputs; the model takes {len(names)}: "
+                    f"{', '.join(names)}"
+                )
+            feeds = dict(zip(names, arrays, strict=False))
+        missing = [name for name in names if name not in feeds and name not in self._defaults]
+        if missing:
+            raise InvalidArgumentError(f"the model's inputs {', '.join(missing)} are missing")
+        return tuple(self._evaluator.run(None, feeds))
+
+    def split(self, node: onnx.NodeProto, opset: int, inputs: Any, attributes: Any) -> list[Any]:
+        """Run one Split or SplitToSequence node."""
+        operator = operator_version(node.op_type, opset)
+        given = {name: value for name, value in attributes.items() if value is not None}
+        arguments = node_arguments(operator, given, inputs[1:], len(node.output))
+        x = next(iter(inputs), None)
+        if x is None:
+            refuse(operator, "the node has no input", "it must have one")
+        self.split_count += 1
+        if self.device.name == "cpu" or x.dtype.kind in "OUT":  # Strings stay on the host.
+            return run(arguments, x, self.device)
+        return _through_cuda(arguments, x, self.device)
+
+
+def _through_cuda(arguments: Arguments, x: np.ndarray, device: Device) -> list[np.ndarray]:
+    """Run a split on a CUDA device; the reference evaluator's arrays are NumPy's."""
+    import cupy
+
+    with cupy.cuda.Device(int(device.name.partition(":")[2])):
+        check_type(arguments.operator, ElementType.of_dtype(x.dtype))
+        raw = x if x.dtype.kind in "biufc" else x.view(f"u{x.dtype.itemsize}")
+        pieces = run(arguments, cupy.asarray(raw), device)
+        return [cupy.asnumpy(piece).view(x.dtype) for piece in pieces]
+
+
+class _Evaluator(ReferenceEvaluator):
+    """A reference evaluator whose splits are ours, wherever it makes another of its class."""
+
+    model: ClassVar[DmlSplitModel]
+
+    def __init__(self, proto: Any, **options: Any) -> None:
+        # The first class of a name counts, so ours come before what the caller brings.
+        own = [_operator(self.model, name) for name in OPERATORS]
+        options["new_ops"] = [*own, *(options.get("new_ops") or ())]
+        super().__init__(proto, **options)
+
+
+def _operator(model: DmlSplitModel, name: str) -> type[OpRun]:
+    def run_node(self: OpRun, *inputs: Any, **attributes: Any) -> tuple[Any, ...]:
+        opset = self.run_params["opsets"][self.onnx_node.domain]
+        pieces = model.split(self.onnx_node, opset, inputs, attributes)
+        return (pieces,) if name == "SplitToSequence" else tuple(pieces)
+
+    # No schema: the attributes are those of the node, and dmlsplit knows the defaults.
+    return type(name, (OpRun,), {"op_domain": "", "op_schema": None, "_run": run_node})

@@ -1,0 +1,145 @@
+"""ONNX's splits by version: what each takes, and the element types they move.
+
+Source: the operator schemas of ONNX, `Split` (since 1, 2, 11, 13, 18) and
+`SplitToSequence` (since 11, 24).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.tensor import TensorDataType
+
+OPERATORS = ("Split", "SplitToSequence")
+
+
+class ElementType(IntEnum):
+    """TensorProto.DataType, with the values of onnx.proto."""
+
+    UNDEFINED = 0
+    FLOAT = 1
+    UINT8 = 2
+    INT8 = 3
+    UINT16 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    STRING = 8
+    BOOL = 9
+    FLOAT16 = 10
+    DOUBLE = 11
+    UINT32 = 12
+    UINT64 = 13
+    COMPLEX64 = 14
+    COMPLEX128 = 15
+    BFLOAT16 = 16
+    FLOAT8E4M3FN = 17
+    FLOAT8E4M3FNUZ = 18
+    FLOAT8E5M2 = 19
+    FLOAT8E5M2FNUZ = 20
+    UINT4 = 21
+    INT4 = 22
+    FLOAT4E2M1 = 23
+    FLOAT8E8M0 = 24
+    UINT2 = 25
+    INT2 = 26
+    FLOAT6E2M3 = 27
+    FLOAT6E3M2 = 28
+
+    @classmethod
+    def of_dtype(cls, dtype: object) -> ElementType:
+        """Return the element type of an array's `dtype`; UNDEFINED if ONNX has none.
+
+        NumPy's string and object types are STRING.
+        """
+        name = str(dtype).removeprefix("torch.")
+        if name == "object" or name.startswith(("<U", ">U", "StringDType")):
+            return cls.STRING
+        name = {"float32": "float", "float64": "double"}.get(name, name)
+        return cls.__members__.get(name.upper().replace("_", ""), cls.UNDEFINED)
+
+
+# How DirectML carries an element: its data type, and how many of them an element takes.
+# What DirectML has no name for travels as the unsigned type of the same size.
+CARRIERS: dict[ElementType, tuple[TensorDataType, int]] = {
+    ElementType.FLOAT: (TensorDataType.FLOAT32, 1),
+    ElementType.DOUBLE: (TensorDataType.FLOAT64, 1),
+    ElementType.FLOAT16: (TensorDataType.FLOAT16, 1),
+    ElementType.BFLOAT16: (TensorDataType.UINT16, 1),
+    ElementType.BOOL: (TensorDataType.UINT8, 1),
+    ElementType.COMPLEX64: (TensorDataType.UINT64, 1),
+    ElementType.COMPLEX128: (TensorDataType.UINT64, 2),
+} | {
+    ElementType[f"{sign}INT{bits}"]: (TensorDataType[f"{sign}INT{bits}"], 1)
+    for sign in ("U", "")
+    for bits in (8, 16, 32, 64)
+}
+
+_FLOATS = frozenset({ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16})
+_ALL = frozenset(CARRIERS) | {ElementType.STRING}
+_WITHOUT_BFLOAT16 = _ALL - {ElementType.BFLOAT16}
+_INT64 = frozenset({ElementType.INT64})
+_INT32_OR_64 = _INT64 | {ElementType.INT32}
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorVersion:
+    """The signature of one version of one operator.
+
+    Attributes
+    ----------
+    name : str
+        ``Split`` or ``SplitToSequence``.
+    since : int
+        The opset that introduced the version.
+    data_types : frozenset of ElementType
+        What it splits.
+    attributes : tuple of str
+        The attributes it has. `split` among them is a list of integers.
+    split_types : frozenset of ElementType
+        Types of the optional second input, `split`; empty if there is no such input.
+    """
+
+    name: str
+    since: int
+    data_types: frozenset[ElementType]
+    attributes: tuple[str, ...]
+    split_types: frozenset[ElementType]
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.since}"
+
+    @property
+    def makes_sequence(self) -> bool:
+        """Whether the pieces come as one sequence."""
+        return self.name == "SplitToSequence"
+
+
+_VERSIONS = (
+    OperatorVersion("Split", 1, _FLOATS, ("axis", "split"), _FLOATS),
+    OperatorVersion("Split", 2, _WITHOUT_BFLOAT16, ("axis", "split"), frozenset()),
+    OperatorVersion("Split", 11, _WITHOUT_BFLOAT16, ("axis", "split"), frozenset()),
+    OperatorVersion("Split", 13, _ALL, ("axis",), _INT64),
+    OperatorVersion("Split", 18, _ALL, ("axis", "num_outputs"), _INT64),
+    OperatorVersion("SplitToSequence", 11, _WITHOUT_BFLOAT16, ("axis", "keepdims"), _INT32_OR_64),
+    OperatorVersion("SplitToSequence", 24, _ALL, ("axis", "keepdims"), _INT32_OR_64),
+)
+
+
+def operator_version(name: str, opset: int) -> OperatorVersion:
+    """Return the version of an operator that a model with this opset means.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the operator does not exist in that opset.
+    """
+    versions = [version for version in _VERSIONS if version.name == name]
+    usable = [version for version in versions if version.since <= opset]
+    if not usable:
+        raise InvalidArgumentError(
+            f"{name}: opset is {opset}; the operator exists since opset {versions[0].since}"
+        )
+    return usable[-1]

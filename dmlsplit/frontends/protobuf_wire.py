@@ -1,0 +1,141 @@
+"""A bounded walk over the protobuf wire format, which copies nothing that nobody asks for.
+
+Source: Protocol Buffers, "Encoding". A message is a run of fields, each a varint key
+(number and wire type) and a value. Values of variable length are passed over in one step,
+so that a message costs as much as its structure, not its payload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol, overload
+
+VARINT, I64, LEN, I32 = 0, 1, 2, 5
+_FIXED_BYTES = {I64: 8, I32: 4}
+_VARINT_BYTES = 10
+
+
+class Buffer(Protocol):
+    """Bytes that are indexed and sliced: bytes, or a mapped file."""
+
+    def __len__(self) -> int:
+        """Return the size in bytes."""
+
+    @overload
+    def __getitem__(self, index: int, /) -> int: ...
+    @overload
+    def __getitem__(self, index: slice, /) -> bytes: ...
+
+
+class WireError(ValueError):
+    """The bytes are no protobuf message, or more of one than the walk is ready to read."""
+
+
+class Span(NamedTuple):
+    """A range of bytes of the buffer."""
+
+    start: int
+    end: int
+
+
+# A field: its name, its wire type, and its value (VARINT) or the bytes that hold it.
+Field = tuple[str, int, int, Span]
+
+
+def field_key(number: int, wire_type: int) -> int:
+    """Return the key that stands before a field."""
+    return number << 3 | wire_type
+
+
+_NOWHERE = Span(0, 0)
+
+
+class Wire:
+    """A buffer with a budget of fields.
+
+    Parameters
+    ----------
+    data
+        The bytes.
+    maximum_fields
+        How many fields may be walked in all.
+    """
+
+    def __init__(self, data: Buffer, maximum_fields: int) -> None:
+        self.data = data
+        self._limit = maximum_fields
+        self._left = maximum_fields
+
+    def fields(self, span: Span, names: Mapping[int, str]) -> Iterator[Field]:
+        """Walk a message, and yield those of its fields whose keys have a name.
+
+        Raises
+        ------
+        WireError
+            Where the bytes stop being a message, or the budget is spent.
+        """
+        data = self.data
+        position, end = span
+        while position < end:
+            self._left -= 1
+            if self._left < 0:
+                raise WireError(f"the graph has more than {self._limit} fields")
+            start = position
+            key = data[position]
+            position += 1
+            if key >= 0x80:  # Most numbers are one byte; the others are worth a call.
+                key, position = self._varint(start, end)
+            number, wire_type = key >> 3, key & 7
+            if not 0 < number < 2**29:
+                raise WireError(f"byte {start}: field number {number} does not exist")
+            value, begin = 0, position
+            if wire_type == VARINT:
+                value, position = self._varint(position, end)
+            elif wire_type == LEN:
+                size, begin = self._varint(position, end)
+                position = begin + size
+            elif wire_type in _FIXED_BYTES:
+                position += _FIXED_BYTES[wire_type]
+            else:
+                raise WireError(f"byte {start}: wire type {wire_type} is not in use")
+            if position > end:
+                raise WireError(
+                    f"byte {start}: field {number} ends at byte {position}, behind the "
+                    f"{end} bytes that there are"
+                )
+            if key in names:
+                inside = _NOWHERE if wire_type == VARINT else Span(begin, position)
+                yield names[key], wire_type, value, inside
+
+    def varints(self, span: Span, most: int) -> list[int]:
+        """Return the first `most` numbers of a packed field, as unsigned 64-bit values."""
+        position, end = span
+        values: list[int] = []
+        while position < end and len(values) < most:
+            value, position = self._varint(position, end)
+            values.append(value)
+        return values
+
+    def copy(self, span: Span, most: int) -> bytes:
+        """Return a copy of a range of at most `most` bytes."""
+        size = span.end - span.start
+        if size > most:
+            raise WireError(f"byte {span.start}: {size} bytes where at most {most} are read")
+        return self.data[span.start : span.end]
+
+    def _varint(self, position: int, end: int) -> tuple[int, int]:
+        if position < end and (value := self.data[position]) < 0x80:
+            return value, position + 1
+        value = 0
+        chunk = self.data[position : min(position + _VARINT_BYTES, end)]
+        for index, byte in enumerate(chunk):
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return value & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
+        what = "is cut off" if len(chunk) < _VARINT_BYTES else "has more than 10 bytes"
+        raise WireError(f"byte {position}: a number {what}")
+
+
+def signed(value: int) -> int:
+    """Return the int64 that an unsigned 64-bit value stands for."""
+    return value - 2**64 if value >= 2**63 else value

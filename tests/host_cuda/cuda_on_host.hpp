@@ -1,0 +1,110 @@
+// The words of CUDA C++ that the kernels in cuda/ use, for an ordinary C++ compiler.
+//
+// Global memory is reached only through __ldg, __ldcs, __stcs and __stwb, so those report every
+// access to the runner (device.cpp), which checks its bounds and alignment and counts it.
+// Threads of a block are fibers that change over at __syncthreads, blocks run one after the
+// other; so shared memory is an ordinary static array, whose ends the sanitizers guard.
+#pragma once
+
+#define __global__
+#define __device__ __attribute__((always_inline))
+#define __host__
+#define __forceinline__ inline
+#define __noinline__
+#define __restrict__ __restrict
+#define __shared__ static
+#define __constant__ static
+#define __grid_constant__
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+
+struct uchar2 { unsigned char x, y; } __attribute__((aligned(2)));
+struct uchar4 { unsigned char x, y, z, w; } __attribute__((aligned(4)));
+struct ushort2 { unsigned short x, y; } __attribute__((aligned(4)));
+struct ushort4 { unsigned short x, y, z, w; } __attribute__((aligned(8)));
+struct uint2 { unsigned int x, y; } __attribute__((aligned(8)));
+struct uint3 { unsigned int x, y, z; };
+struct uint4 { unsigned int x, y, z, w; } __attribute__((aligned(16)));
+struct ulonglong2 { unsigned long long x, y; } __attribute__((aligned(16)));
+
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline ushort2 make_ushort2(unsigned short x, unsigned short y) { return {x, y}; }
+inline ulonglong2 make_ulonglong2(unsigned long long x, unsigned long long y) { return {x, y}; }
+
+extern uint3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace host_cuda {
+void barrier();
+// Reports `bytes` of global memory; ends the process where the card would fault.
+void access(const void* address, unsigned bytes, bool is_store);
+
+struct Kernel {
+    void (*run)(const void* pointers);
+    unsigned long pointers_bytes;
+};
+
+template <class T>
+__attribute__((always_inline)) inline T load(const T* address) {
+    access(address, sizeof(T), false);
+    return *address;
+}
+
+template <class T>
+__attribute__((always_inline)) inline void store(T* address, const T& value) {
+    access(address, sizeof(T), true);
+    *address = value;
+}
+}  // namespace host_cuda
+
+__attribute__((always_inline)) inline void __syncthreads() { host_cuda::barrier(); }
+
+template <class T>
+__attribute__((always_inline)) inline T __ldg(const T* address) {
+    return host_cuda::load(address);
+}
+template <class T>
+__attribute__((always_inline)) inline T __ldcs(const T* address) {
+    return host_cuda::load(address);
+}
+template <class T>
+__attribute__((always_inline)) inline void __stcs(T* address, T value) {
+    host_cuda::store(address, value);
+}
+template <class T>
+__attribute__((always_inline)) inline void __stwb(T* address, T value) {
+    host_cuda::store(address, value);
+}
+
+// The low word of (high:low) >> (shift mod 32).
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+    const unsigned long long both = (static_cast<unsigned long long>(high) << 32) | low;
+    return static_cast<unsigned>(both >> (shift & 31));
+}
+
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
+    const unsigned long long both = (static_cast<unsigned long long>(high) << 32) | low;
+    return static_cast<unsigned>((both << (shift & 31)) >> 32);
+}
+
+// Four bytes picked out of (y:x) by the low three bits of each nibble; bit 3 spreads the sign.
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const unsigned long long both = (static_cast<unsigned long long>(y) << 32) | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) {
+        const unsigned pick = selector >> (4 * i);
+        unsigned byte = static_cast<unsigned>(both >> (8 * (pick & 7))) & 0xff;
+        if (pick & 8) byte = (byte & 0x80) ? 0xff : 0;
+        result |= byte << (8 * i);
+    }
+    return result;
+}
+
+template <class T>
+constexpr T min(T a, T b) {
+    return b < a ? b : a;
+}
+template <class T>
+constexpr T max(T a, T b) {
+    return a < b ? b : a;
+}

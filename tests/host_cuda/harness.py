@@ -1,0 +1,232 @@
+"""Build generated CUDA sources with g++ and run them on the CPU, one launch at a time.
+
+`build` turns sources into programs; `Program.run` gives one launch its memory and returns
+what it left there, with the counts of device.cpp. Sources are compiled several at a time,
+because most of a small compilation is its start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).parent
+SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FAST = ("-O2",)
+SOURCES_PER_PROGRAM = 12
+COMPILERS = 2
+TIME_LIMIT_S = 120
+_ENTRY = re.compile(r"__launch_bounds__\([^)]*\)\s*(\w+)\s*\(")
+
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+
+class KernelFaultError(Exception):
+    """A launch did what a GPU, AddressSanitizer or UBSan does not allow."""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory that a kernel's pointer leads to.
+
+    Attributes
+    ----------
+    size : int
+        Bytes that may be touched.
+    origin : int
+        Where among them the pointer points; not 0 where strides are negative.
+    misalignment : int
+        The pointer's address modulo 4096.
+    patches : tuple of (int, bytes)
+        What to put where before the launch; all else is 0.
+    windows : tuple of (int, int)
+        Offset and length of what to bring back.
+    """
+
+    size: int
+    origin: int = 0
+    misalignment: int = 0
+    patches: tuple[tuple[int, Bytes], ...] = ()
+    windows: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sums over the blocks that ran; sectors are of 32 bytes, lines of 128.
+
+    ``*_request_sectors`` count the sectors of each warp-wide instruction, ``*_block_sectors``
+    and ``*_block_lines`` those distinct within each block. `bytes_in_flight` is the most that any
+    thread loads before it first stores to global memory or waits at a barrier.
+    """
+
+    load_instructions: int
+    store_instructions: int
+    load_bytes: int
+    store_bytes: int
+    store_bytes_16: int
+    load_requests: int
+    store_requests: int
+    load_request_sectors: int
+    store_request_sectors: int
+    load_block_sectors: int
+    store_block_sectors: int
+    load_block_lines: int
+    store_block_lines: int
+    bytes_in_flight: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The windows of every buffer, in order, and the counts."""
+
+    windows: tuple[tuple[Bytes, ...], ...]
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class Program:
+    """One kernel inside a compiled program."""
+
+    path: Path
+    index: int
+
+    def run(
+        self,
+        grid: int,
+        block: int,
+        buffers: Sequence[Buffer],
+        blocks: Iterable[int] | None = None,
+        counting: bool = False,
+    ) -> Outcome:
+        """Run `blocks` (by default all) of a launch over the source and target `buffers`.
+
+        Raises
+        ------
+        KernelFaultError
+            The kernel touched a byte outside its buffers or below its alignment, wrote to its
+            source, parted at a barrier, or a sanitizer stopped it.
+        """
+        with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
+            job, result = Path(folder, "job"), Path(folder, "result")
+            with job.open("wb") as file:
+                for part in _job(grid, block, buffers, blocks, counting):
+                    file.write(part)
+            done = subprocess.run(
+                [self.path, str(self.index), job, result],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=TIME_LIMIT_S,
+                env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"},
+                check=False,
+            )
+            if done.returncode:
+                raise KernelFaultError(done.stderr[:4000] or f"exit status {done.returncode}")
+            return _outcome(result.read_bytes(), buffers)
+
+
+def build(
+    sources: Sequence[str], folder: Path, flags: Sequence[str] = SANITIZERS
+) -> dict[str, Program]:
+    """Compile every distinct source and return its program; `folder` keeps them for reuse."""
+    distinct = list(dict.fromkeys(sources))
+    batches = [
+        distinct[i : i + SOURCES_PER_PROGRAM] for i in range(0, len(distinct), SOURCES_PER_PROGRAM)
+    ]
+    runner = _compiled(folder, ".o", flags, (HERE / "device.cpp").read_text(), ["-c"])
+
+    def program(batch: list[str]) -> dict[str, Program]:
+        path = _compiled(folder, "", flags, _unit(batch), [str(runner)])
+        return {source: Program(path, i) for i, source in enumerate(batch)}
+
+    with ThreadPoolExecutor(COMPILERS) as pool:
+        return {
+            source: made for part in pool.map(program, batches) for source, made in part.items()
+        }
+
+
+def _unit(sources: Sequence[str]) -> str:
+    """One translation unit: each source in its own namespace, its entry point renamed."""
+    parts = ['#include "cuda_on_host.hpp"']
+    table = []
+    for i, source in enumerate(sources):
+        (entry,) = _ENTRY.findall(source)
+        parts += [
+            f"#define {entry} {entry}_{i}",
+            f"namespace unit_{i} {{",
+            source,
+            "}",
+            f"#undef {entry}",
+        ]
+        pointers = f"unit_{i}::Pointers"
+        table.append(
+            f"{{[](const void* p) {{ unit_{i}::{entry}_{i}(*static_cast<const {pointers}*>(p)); }},"
+            f" sizeof({pointers})}},"
+        )
+    parts += ["namespace host_cuda { extern const Kernel kernels[] = {", *table, "}; }"]
+    return "\n".join(parts)
+
+
+def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: list[str]) -> Path:
+    header = (HERE / "cuda_on_host.hpp").read_text()
+    key = hashlib.sha256("\0".join([header, text, *flags, *more]).encode()).hexdigest()[:24]
+    target = folder / f"{key}{suffix}"
+    if target.exists():
+        return target
+    source, partial = folder / f"{key}.cpp", folder / f"{key}{suffix}.part"
+    source.write_text(text)
+    command = ["g++", "-std=c++17", "-w", *flags, "-I", str(HERE), "-x", "c++", str(source)]
+    command += ["-x", "none", *more, "-o", str(partial)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"g++ rejects a generated source:\n{done.stderr[:6000]}")
+    partial.rename(target)
+    return target
+
+
+def _job(
+    grid: int,
+    block: int,
+    buffers: Sequence[Buffer],
+    blocks: Iterable[int] | None,
+    counting: bool,
+) -> Iterable[bytes]:
+    chosen = list(range(grid) if blocks is None else blocks)
+    yield _ints(grid, block, counting, len(chosen), *chosen, len(buffers))
+    for buffer in buffers:
+        yield _ints(buffer.size, buffer.origin, buffer.misalignment, len(buffer.patches))
+        for offset, data in buffer.patches:
+            yield _ints(offset, data.nbytes)
+            yield data.tobytes()
+    for buffer in buffers:
+        yield _ints(len(buffer.windows))
+        for window in buffer.windows:
+            yield _ints(*window)
+
+
+def _ints(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def _outcome(result: bytes, buffers: Sequence[Buffer]) -> Outcome:
+    names = fields(Counts)
+    counts = Counts(*struct.unpack_from(f"<{len(names)}q", result))
+    place = 8 * len(names)
+    windows = []
+    for buffer in buffers:
+        found = []
+        for _, length in buffer.windows:
+            found.append(np.frombuffer(result, np.uint8, length, place))
+            place += length
+        windows.append(tuple(found))
+    return Outcome(tuple(windows), counts)

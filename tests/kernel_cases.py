@@ -1,0 +1,186 @@
+"""Splits to run through the kernels: what goes in, and what NumPy says must come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from dmlsplit.backends import codegen, planning
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+from host_cuda import harness
+
+POISON = 0xEE
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of one tensor lie; strides in bytes, may be 0 or negative."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    element_bytes: int
+
+    @property
+    def origin(self) -> int:
+        """Bytes of the buffer before the first element."""
+        return -sum(min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True) if n)
+
+    @property
+    def size(self) -> int:
+        """Bytes from the lowest to the end of the highest element."""
+        if 0 in self.shape:
+            return 0
+        reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
+        return self.origin + reach + self.element_bytes
+
+    def view(self, memory: np.ndarray) -> np.ndarray:
+        """Return the tensor inside the bytes of its buffer."""
+        kind = np.dtype(f"V{self.element_bytes}")
+        return np.ndarray(self.shape, kind, memory, self.origin, self.strides)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One split: strides in elements, None where packed; addresses modulo 4096."""
+
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    axis: int = -1
+    element_bytes: int = 1
+    strides: tuple[int, ...] | None = None
+    target_strides: tuple[tuple[int, ...] | None, ...] | None = None
+    misaligned: tuple[int, int] = (0, 0)
+    limits: planning.DeviceLimits = field(default=planning.H200, repr=False)
+
+    @property
+    def source(self) -> Layout:
+        return self._layout(self.shape, self.strides)
+
+    @property
+    def targets(self) -> list[Layout]:
+        axis = self.axis % len(self.shape)
+        return [
+            self._layout((*self.shape[:axis], size, *self.shape[axis + 1 :]), strides)
+            for size, strides in zip(
+                self.sizes, self.target_strides or [None] * len(self.sizes), strict=True
+            )
+        ]
+
+    def _layout(self, shape: tuple[int, ...], strides: tuple[int, ...] | None) -> Layout:
+        width = self.element_bytes
+        if strides is None:
+            return Layout(shape, packed_byte_strides(shape, width), width)
+        return Layout(shape, tuple(stride * width for stride in strides), width)
+
+    @property
+    def geometry(self) -> SplitGeometry:
+        return split_geometry(
+            self.shape,
+            self.axis % len(self.shape),
+            self.sizes,
+            self.element_bytes,
+            self.source.strides,
+            [layout.strides for layout in self.targets],
+        )
+
+    @cached_property
+    def launches(self) -> tuple[planning.KernelLaunch, ...]:
+        alignments = [16 if m == 0 else min(16, m & -m) for m in self.misaligned]
+        return planning.plan(self.geometry, *alignments, self.limits).launches
+
+    @property
+    def kernels(self) -> set[str]:
+        return {launch.kernel for launch in self.launches}
+
+    def random_source(self) -> np.ndarray:
+        return np.random.default_rng(5).integers(0, 256, self.source.size, np.uint8)
+
+    def expected(self, data: np.ndarray) -> list[np.ndarray]:
+        """Return every output's buffer: NumPy's elements, and poison where none lies."""
+        whole = self.source.view(data)
+        parts = np.split(whole, np.cumsum(self.sizes)[:-1], axis=self.axis)
+        buffers = []
+        for layout, part in zip(self.targets, parts, strict=True):
+            memory = np.full(layout.size, POISON, np.uint8)
+            if memory.size:
+                layout.view(memory)[...] = part
+            buffers.append(memory)
+        return buffers
+
+    def buffers(self, data: np.ndarray, outputs: Iterable[int]) -> list[harness.Buffer]:
+        """Return the input, and the poisoned memory of some of the outputs."""
+        source = harness.Buffer(
+            data.size, self.source.origin, self.misaligned[0], ((0, data),), ((0, data.size),)
+        )
+        layouts = self.targets
+        poisoned = [
+            harness.Buffer(
+                layouts[o].size,
+                layouts[o].origin,
+                self.misaligned[1],
+                ((0, np.full(layouts[o].size, POISON, np.uint8)),),
+                ((0, layouts[o].size),),
+            )
+            for o in outputs
+        ]
+        return [source, *poisoned]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one case left in memory."""
+
+    data: np.ndarray
+    source: np.ndarray
+    targets: list[np.ndarray]
+    stored_bytes: int
+
+
+def run(cases: Sequence[Case], folder: Path) -> list[Ran | harness.KernelFaultError]:
+    """Compile the launches of all cases together, and run them two at a time."""
+    sources = [[codegen.source(launch) for launch in case.launches] for case in cases]
+    programs = harness.build([text for texts in sources for text in texts], folder)
+
+    def one(case: Case, texts: list[str]) -> Ran | harness.KernelFaultError:
+        data = case.random_source()
+        source = data
+        targets = [np.full(layout.size, POISON, np.uint8) for layout in case.targets]
+        stored = 0
+        for launch, text in zip(case.launches, texts, strict=True):
+            buffers = case.buffers(data, launch.outputs)
+            try:
+                outcome = programs[text].run(launch.grid, launch.block, buffers, counting=True)
+            except harness.KernelFaultError as fault:
+                return fault
+            (source,), *windows = outcome.windows
+            for output, (window,) in zip(launch.outputs, windows, strict=True):
+                targets[output] = window
+            stored += outcome.counts.store_bytes
+        return Ran(data, source, targets, stored)
+
+    with ThreadPoolExecutor(harness.COMPILERS) as pool:
+        return list(pool.map(one, cases, sources))
+
+
+def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
+    """Assert that a case wrote NumPy's bytes, each one once, and nothing else."""
+    if isinstance(ran, harness.KernelFaultError):
+        raise ran
+    assert np.array_equal(ran.source, ran.data), "the input changed"
+    for i, (found, wanted) in enumerate(zip(ran.targets, case.expected(ran.data), strict=True)):
+        wrong = np.flatnonzero(found != wanted)
+        assert wrong.size == 0, (
+            f"output {i} of {case} by {case.kernels}: {wrong.size} of {wanted.size} bytes differ, "
+            f"the first at {wrong[0]}: {found[wrong[0]]:#x}, expected {wanted[wrong[0]]:#x}"
+        )
+    assert ran.stored_bytes == case.geometry.total_bytes, "bytes are written more than once"
+
+
+def small_parameters(case: Case) -> Case:
+    """Return the case on a driver that takes 4096 bytes of parameters."""
+    return replace(case, limits=replace(planning.H200, parameter_bytes=4096))

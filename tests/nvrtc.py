@@ -1,0 +1,174 @@
+"""Compile CUDA source for any architecture without a GPU, and read what came out.
+
+NVRTC, cuobjdump and nvdisasm come as wheels and need no driver: nvidia-cuda-nvrtc,
+nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (all three in the extra ``test``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+_LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(\S+)\s*(.*?)\s*;")
+_REGISTER = re.compile(r"\bR(\d+)\b")
+_USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
+
+
+class CompileError(Exception):
+    """NVRTC refused a source; the message is its log."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one thread, or for `shared_bytes` one block, takes."""
+
+    registers: int
+    stack_bytes: int
+    shared_bytes: int
+    local_bytes: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of SASS without its predicate."""
+
+    opcode: str
+    operands: str
+
+
+def missing() -> str | None:
+    """Return which of the tools is not installed, or None."""
+    for file, wheel in (
+        ("lib/libnvrtc.so.*", "nvidia-cuda-nvrtc"),
+        ("bin/cuobjdump", "nvidia-cuda-cuobjdump"),
+        ("bin/nvdisasm", "nvidia-cuda-nvdisasm"),
+    ):
+        if _find(file) is None:
+            return f"{wheel} is not installed; pip install 'dmlsplit[test]'"
+    return None
+
+
+@cache
+def compile_cubin(source: str, arch: str) -> bytes:
+    """Return the cubin of a source for an architecture such as "sm_90".
+
+    Raises
+    ------
+    CompileError
+        With NVRTC's log.
+    """
+    library = _library()
+    program = ctypes.c_void_p()
+    _check(
+        library.nvrtcCreateProgram(
+            ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None
+        )
+    )
+    try:
+        options = [f"-arch={arch}".encode(), *(option.encode() for option in OPTIONS)]
+        status = library.nvrtcCompileProgram(
+            program, len(options), (ctypes.c_char_p * len(options))(*options)
+        )
+        if status:
+            log = _read(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
+            raise CompileError(log.decode(errors="replace"))
+        return _read(library.nvrtcGetCUBINSize, library.nvrtcGetCUBIN, program)
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+@cache
+def resources(cubin: bytes) -> Resources:
+    """Return what the kernel of a cubin takes."""
+    (usage,) = _USAGE.findall(_tool("cuobjdump", "--dump-resource-usage", cubin))
+    return Resources(*map(int, usage))
+
+
+@cache
+def sass(cubin: bytes) -> tuple[Instruction, ...]:
+    """Return the instructions of a cubin's kernel, in order."""
+    text = _tool("nvdisasm", "--print-code", cubin)
+    return tuple(Instruction(*found) for found in _LINE.findall(text))
+
+
+def bytes_in_flight(instructions: tuple[Instruction, ...]) -> int:
+    """Return the most bytes of global loads that are under way at once in one thread.
+
+    The code is read in a straight line, and loads are taken to arrive in order: an instruction
+    that reads a register waits for the load that fills it and for those before.
+    """
+    most = 0
+    waiting: list[tuple[set[int], int]] = []
+    for instruction in instructions:
+        operands = instruction.operands
+        is_load = instruction.opcode.startswith("LDG")
+        target, _, sources = operands.partition(",") if is_load else ("", "", operands)
+        read = set(map(int, _REGISTER.findall(sources)))
+        arrived = [i for i, (registers, _) in enumerate(waiting) if registers & read]
+        if arrived:
+            del waiting[: arrived[-1] + 1]
+        if is_load:
+            size = _bytes(instruction.opcode)
+            first = int(_REGISTER.findall(target)[0])
+            waiting.append((set(range(first, first + max(1, size // 4))), size))
+            most = max(most, sum(size for _, size in waiting))
+    return most
+
+
+def _bytes(opcode: str) -> int:
+    parts = set(opcode.split("."))
+    sizes = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
+    return next((size for part, size in sizes.items() if part in parts), 4)
+
+
+@cache
+def _find(pattern: str) -> Path | None:
+    """Look for a file in the folders of NVIDIA's wheels: nvidia/cu13, nvidia/cuda_nvrtc, ..."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec else None
+    found = [file for folder in folders or [] for file in Path(folder).glob(f"*/{pattern}")]
+    return next((file for file in found if "alt" not in file.name), None)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    path = _find("lib/libnvrtc.so.*")
+    assert path, missing()
+    return ctypes.CDLL(str(path))
+
+
+def _check(status: int) -> None:
+    if status:
+        raise RuntimeError(f"NVRTC: error {status}")
+
+
+def _read(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_void_p) -> bytes:
+    size = ctypes.c_size_t()
+    _check(size_of(program, ctypes.byref(size)))
+    text = ctypes.create_string_buffer(size.value)
+    _check(get(program, text))
+    return text.raw
+
+
+def _tool(name: str, option: str, cubin: bytes) -> str:
+    path = _find(f"bin/{name}")
+    assert path, missing()
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run(
+            [path, option, file.name],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"PATH": f"{path.parent}{os.pathsep}{os.environ['PATH']}"},
+        )
+    return done.stdout

@@ -1,0 +1,378 @@
+"""Split and SplitToSequence on arrays, against NumPy, ONNX Runtime and PyTorch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.frontends.onnx import split, split_to_sequence
+
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+
+
+def random_bits(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
+    """Return an array of random bytes: NaN payloads and denormals included."""
+    kind = np.dtype(dtype)
+    count = int(np.prod(shape)) * kind.itemsize
+    raw = np.random.default_rng(seed).integers(0, 256, count, np.uint8)
+    if kind == np.bool_:
+        raw &= 1
+    return raw.view(kind).reshape(shape)
+
+
+def reference(x: np.ndarray, sizes: list[int], axis: int) -> list[np.ndarray]:
+    ends = np.cumsum(sizes)
+    return [np.take(x, range(end - size, end), axis) for end, size in zip(ends, sizes, strict=True)]
+
+
+def assert_same(found: list[Any], wanted: list[np.ndarray]) -> None:
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert type(one) is np.ndarray
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert one.tobytes() == other.tobytes()
+
+
+@st.composite
+def splits(draw: st.DrawFn, most_rank: int = 5) -> tuple[tuple[int, ...], int, list[int]]:
+    """Return a shape, an axis, and sizes along it; pieces and dimensions may be empty."""
+    sizes = draw(st.lists(st.integers(0, 5), min_size=1, max_size=6))
+    before = draw(st.lists(st.integers(0, 3), max_size=most_rank - 1))
+    after = draw(st.lists(st.integers(1, 4), max_size=most_rank - 1 - len(before)))
+    axis = len(before)
+    shape = (*before, sum(sizes), *after)
+    return shape, draw(st.sampled_from([axis, axis - len(shape)])), sizes
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@settings(max_examples=25)
+@given(case=splits(), opset=st.sampled_from([2, 11, 13, 18]), seed=st.integers(0, 99))
+def test_split_moves_every_bit(
+    dtype: str, case: tuple[tuple[int, ...], int, list[int]], opset: int, seed: int
+) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, dtype, seed)
+    found = split(x, sizes, axis=axis, opset=opset)
+    assert_same(found, reference(x, sizes, axis))
+    assert not any(np.shares_memory(piece, x) for piece in found)
+
+
+@settings(max_examples=50)
+@given(case=splits(most_rank=12), dtype=st.sampled_from(DTYPES))
+def test_ranks_above_8_work(case: tuple[tuple[int, ...], int, list[int]], dtype: str) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, dtype)
+    assert_same(split(x, sizes, axis=axis), reference(x, sizes, axis))
+
+
+@settings(max_examples=50)
+@given(case=splits(), chunk=st.integers(1, 7), keepdims=st.sampled_from([0, 1]))
+def test_split_to_sequence_moves_every_bit(
+    case: tuple[tuple[int, ...], int, list[int]], chunk: int, keepdims: int
+) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, "float32")
+    size = shape[axis]
+    whole, rest = divmod(size, chunk)
+    chunks = [chunk] * whole + [rest] * (rest > 0)
+    assert_same(
+        split_to_sequence(x, chunk, axis=axis, keepdims=keepdims), reference(x, chunks, axis)
+    )
+    assert_same(
+        split_to_sequence(x, sizes, axis=axis, keepdims=keepdims), reference(x, sizes, axis)
+    )
+    ones = reference(x, [1] * size, axis)
+    wanted = ones if keepdims else [np.squeeze(piece, axis) for piece in ones]
+    assert_same(split_to_sequence(x, axis=axis, keepdims=keepdims), wanted)
+
+
+@pytest.mark.parametrize("order", ["reversed", "transposed", "stepped", "broadcast", "read-only"])
+def test_any_strides_are_taken(order: str) -> None:
+    x = random_bits((4, 6), "float32")
+    x = {
+        "reversed": x[:, ::-1],
+        "transposed": x.T,
+        "stepped": random_bits((4, 12), "float32")[:, ::2],
+        "broadcast": np.broadcast_to(x[:1], (4, 6)),
+        "read-only": x,
+    }[order]
+    x.flags.writeable = False
+    sizes = [1, x.shape[1] - 1]
+    assert_same(split(x, sizes, axis=1), reference(x, sizes, 1))
+
+
+@pytest.mark.parametrize("dtype", [object, "U5"])
+def test_strings_are_split_on_the_host(dtype: Any) -> None:
+    x = np.array([["a", "bb"], ["", "ääää"], ["c", "d"]], dtype)
+    found = split(x, [0, 1, 2])
+    assert [piece.tolist() for piece in found] == [[], [["a", "bb"]], [["", "ääää"], ["c", "d"]]]
+    assert not any(np.shares_memory(piece, x) for piece in found)
+    sequence = split_to_sequence(x[:, 0], keepdims=0)
+    assert [piece.item() for piece in sequence] == ["a", "", "c"]
+    assert [piece.shape for piece in sequence] == [()] * 3
+
+
+def test_bfloat16_travels_with_its_type() -> None:
+    bfloat16 = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
+    x = random_bits((3, 4), "uint16").view(bfloat16)
+    assert_same(split(x, [1, 3], axis=1, opset=13), reference(x, [1, 3], 1))
+    assert_same(split_to_sequence(x, 2, opset=24), reference(x, [2, 1], 0))
+    for call in (lambda: split(x, [3], opset=11), lambda: split_to_sequence(x, opset=23)):
+        with pytest.raises(dml.InvalidArgumentError, match="BFLOAT16 needs opset 13 for Split, 24"):
+            call()
+
+
+def test_num_outputs_and_equal_pieces() -> None:
+    x = np.arange(7, dtype=np.float32)
+    assert_same(split(x, num_outputs=4), reference(x, [2, 2, 2, 1], 0))
+    assert_same(split(x[:6], output_count=3, opset=13), reference(x, [2, 2, 2], 0))
+    with pytest.warns(UserWarning, match="Split-18 has neither sizes nor num_outputs"):
+        assert_same(split(x[:6], output_count=3), reference(x, [2, 2, 2], 0))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: split([1, 2], [1, 1]), "Split-18: the input is a list; it must be an array"),
+        (lambda x: split(x, [6], opset=0), "Split: opset is 0; the operator exists since opset 1"),
+        (lambda x: split(x, [6], opset="18"), "Split: opset is '18' .*must be an integer"),
+        (lambda x: split(x), "Split-18: the number of pieces is not given"),
+        (lambda x: split(x, ["a"]), "Split-18: split is .*; it must hold integers"),
+        (lambda x: split(x, [6.0]), "Split-18: split is .*; it must hold integers"),
+        (lambda x: split(x, [[1], [2, 3]]), "Split-18: split is .*; it must hold integers"),
+        (lambda x: split(x, [2**70]), "Split-18: split is .*; it must hold integers"),
+        (lambda x: split(x, [6], axis=0.0), "Split-18: axis is 0.0 .*must be an integer"),
+        (lambda x: split(x, [6], axis=True), "Split-18: axis is True .*must be an integer"),
+        (lambda x: split(x, num_outputs="2"), "Split-18: num_outputs is '2' .*an integer"),
+        (lambda x: split(x, [6], device="tpu"), "device is 'tpu'; it must be"),
+        (lambda x: split(x.astype(">f4"), [6]), "data type >f4; .*Fix: bytes in native order"),
+        (lambda x: split(x.view("M8[s]"), [6]), "data type datetime64.*; ONNX has no such type"),
+        (
+            lambda x: split_to_sequence(x, opset=10),
+            "SplitToSequence: opset is 10; .* since opset 11",
+        ),
+        (lambda x: split_to_sequence(x, keepdims=None, split=7.5), "it must hold integers"),
+    ],
+)
+def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=message) as error:
+        call(np.zeros(6))
+    assert error.value.hresult == 0x80070057
+
+
+@settings(max_examples=150)
+@given(
+    case=splits(),
+    dtype=st.sampled_from(DTYPES),
+    level=st.sampled_from(["1_0", "2_1", "3_0", "4_1", "6_4"]),
+)
+def test_weak_levels_carry_every_type_and_rank(
+    case: tuple[tuple[int, ...], int, list[int]], dtype: str, level: str
+) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, dtype)
+    device = dml.Device("cpu", feature_level=level)
+    inner = int(np.prod(shape[axis % len(shape) + 1 :])) * x.itemsize
+    if level == "1_0" and x.size and any(size * inner % 2 for size in sizes):
+        # No type below 16 bits, and runs of an odd number of bytes.
+        with pytest.raises(dml.InvalidArgumentError, match="no equivalent at feature level 1_0"):
+            split(x, sizes, axis=axis, device=device)
+    else:
+        assert_same(split(x, sizes, axis=axis, device=device), reference(x, sizes, axis))
+
+
+# --- against other implementations ------------------------------------------------------------
+
+# ONNX Runtime lacks complex types, and some of SplitToSequence's.
+RUNTIME_TYPES = {"split": DTYPES[:-2], "sequence": ["bool", "int32", "int64", *DTYPES[9:12]]}
+
+
+@cache
+def runtime_session(
+    operator: str, opset: int, dtype: str, axis: int, outputs: int, keepdims: int
+) -> Any:
+    runtime = pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
+    onnx = pytest.importorskip("onnx", reason="builds the model for ONNX Runtime")
+    helper = onnx.helper
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [onnx.helper.make_tensor_value_info("x", kind, None)]
+    names = ["x"]
+    attributes = {"axis": axis}
+    if operator == "SplitToSequence":
+        attributes["keepdims"] = keepdims
+    if keepdims:  # Without, there are no sizes either.
+        names.append("sizes")
+        inputs.append(helper.make_tensor_value_info("sizes", onnx.TensorProto.INT64, None))
+    elif operator == "Split":
+        attributes["num_outputs"] = outputs
+    results = [f"y{i}" for i in range(outputs)]
+    node = helper.make_node(operator, names, results, **attributes)
+    if operator == "Split":
+        types = [helper.make_tensor_value_info(name, kind, None) for name in results]
+    else:
+        types = [helper.make_tensor_sequence_value_info("y0", kind, None)]
+    graph = helper.make_graph([node], "g", inputs, types)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return runtime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+@settings(max_examples=60)
+@given(
+    case=splits(most_rank=4),
+    dtype=st.sampled_from(RUNTIME_TYPES["split"]),
+    opset=st.sampled_from([13, 18]),
+)
+def test_split_gives_what_onnx_runtime_gives(
+    case: tuple[tuple[int, ...], int, list[int]], dtype: str, opset: int
+) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, dtype)
+    session = runtime_session("Split", opset, dtype, axis, len(sizes), 1)
+    wanted = session.run(None, {"x": x, "sizes": np.array(sizes, np.int64)})
+    assert_same(split(x, sizes, axis=axis, opset=opset), wanted)
+
+
+@settings(max_examples=60)
+@given(
+    case=splits(most_rank=4),
+    dtype=st.sampled_from(RUNTIME_TYPES["sequence"]),
+    kind=st.sampled_from(["chunk", "sizes", "ones"]),
+    chunk=st.integers(1, 6),
+)
+def test_split_to_sequence_gives_what_onnx_runtime_gives(
+    case: tuple[tuple[int, ...], int, list[int]], dtype: str, kind: str, chunk: int
+) -> None:
+    shape, axis, sizes = case
+    x = random_bits(shape, dtype)
+    given = {"chunk": np.array(chunk), "sizes": np.array(sizes), "ones": None}[kind]
+    keepdims = int(kind != "ones")
+    session = runtime_session("SplitToSequence", 11, dtype, axis, 1, keepdims)
+    feeds = {"x": x} if given is None else {"x": x, "sizes": given}
+    (wanted,) = session.run(None, feeds)
+    assert_same(split_to_sequence(x, given, axis=axis, keepdims=keepdims), wanted)
+
+
+def accepts(call: Any) -> bool:
+    try:
+        call()
+    except Exception:
+        # ONNX Runtime's errors have no common class that is public.
+        return False
+    return True
+
+
+@settings(max_examples=200)
+@given(
+    size=st.integers(0, 8),
+    sizes=st.lists(st.integers(-2, 5), min_size=1, max_size=4),
+    opset=st.sampled_from([13, 18]),
+)
+def test_split_refuses_what_onnx_runtime_refuses(size: int, sizes: list[int], opset: int) -> None:
+    x = np.zeros((size, 2), np.float32)
+    session = runtime_session("Split", opset, "float32", 0, len(sizes), 1)
+    wanted = accepts(lambda: session.run(None, {"x": x, "sizes": np.array(sizes, np.int64)}))
+    assert accepts(lambda: split(x, sizes, opset=opset)) == wanted
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_num_outputs_is_accepted_where_onnx_runtime_accepts_it(count: int) -> None:
+    session = runtime_session("Split", 18, "float32", 0, count, 0)
+    for size in range(10):
+        x = np.arange(size, dtype=np.float32)
+        wanted = accepts(lambda x=x: session.run(None, {"x": x}))
+        assert accepts(lambda x=x: split(x, num_outputs=count)) == wanted
+        if wanted:
+            assert_same(split(x, num_outputs=count), session.run(None, {"x": x}))
+
+
+def test_subclasses_of_numpy_s_array_are_arrays(tmp_path: Any) -> None:
+    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(6,))
+    x[:] = range(6)
+    assert_same(split(x, [2, 4]), reference(np.asarray(x), [2, 4], 0))
+
+
+TORCH_TYPES = [*DTYPES, "bfloat16"]
+
+
+@settings(max_examples=100)
+@given(case=splits(), dtype=st.sampled_from(TORCH_TYPES))
+def test_tensors_of_torch_give_tensors_of_torch(
+    case: tuple[tuple[int, ...], int, list[int]], dtype: str
+) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    shape, axis, sizes = case
+    if dtype == "bfloat16":
+        x = torch.from_numpy(random_bits(shape, "uint16")).view(torch.bfloat16)
+    else:
+        x = torch.from_numpy(random_bits(shape, dtype))
+    found = split(x, sizes, axis=axis)
+    wanted = torch.split(x, sizes, axis)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert one.is_contiguous()
+        one, other = (t.contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
+        assert torch.equal(one, other)
+
+
+def test_lazily_conjugated_tensors_of_torch_are_split_as_they_read() -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    x = torch.tensor([1 + 2j, 3 - 4j, 5j])
+    for lazy in (x.conj(), x.conj().imag):
+        found = torch.cat(split(lazy, [1, 2]))
+        assert torch.equal(found, lazy.clone())
+
+
+@settings(max_examples=50)
+@given(size=st.integers(1, 40), count=st.integers(1, 12), axis=st.sampled_from([0, 1, -1]))
+def test_even_num_outputs_is_torch_s_tensor_split(size: int, count: int, axis: int) -> None:
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    shape = (2, size * count) if axis else (size * count, 2)
+    x = torch.from_numpy(random_bits(shape, "int32"))
+    found = split(x.transpose(0, 1).contiguous().transpose(0, 1), num_outputs=count, axis=axis)
+    for one, other in zip(found, torch.tensor_split(x, count, axis), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_nothing_but_the_backend_needs_the_package_onnx() -> None:
+    code = """
+import sys
+sys.modules["onnx"] = None
+import dmlsplit
+from dmlsplit.frontends import onnx
+try:
+    onnx.DmlSplitBackend
+except dmlsplit.UnsupportedError as error:
+    print(error)
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "DmlSplitBackend needs the package onnx" in found.stdout
+    assert 'Fix: pip install "dmlsplit[onnx]"' in found.stdout

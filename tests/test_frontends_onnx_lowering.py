@@ -1,0 +1,419 @@
+"""Lowering of ONNX's splits: every case where implementations disagree, and the descriptors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.frontends.onnx import (
+    ElementType,
+    Lowering,
+    lower,
+    node_arguments,
+    operator_version,
+    read_arguments,
+)
+from dmlsplit.frontends.onnx_operators import CARRIERS
+
+
+def lowered(
+    operator: str, opset: int, shape: tuple[int, ...], data_type: str = "FLOAT", **given: Any
+) -> Lowering:
+    arguments = read_arguments(operator_version(operator, opset), **given)
+    return lower(arguments, ElementType[data_type], shape)
+
+
+def refused(operator: str, opset: int, shape: tuple[int, ...], **given: Any) -> str:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        lowered(operator, opset, shape, **given)
+    text = str(error.value)
+    assert text.startswith(f"{operator_version(operator, opset)}: ")
+    assert "\n" not in text
+    return text
+
+
+INT64 = np.int64
+
+
+# --- the size rule of num_outputs -------------------------------------------------------------
+
+
+def ort_accepts(size: int, count: int) -> bool:
+    """ONNX Runtime's condition, found by running it over all sizes and counts up to 16."""
+    piece = -(-size // count)
+    return count <= size and (size % count == 0 or piece * (count - 1) < size)
+
+
+def test_num_outputs_is_accepted_exactly_where_every_implementation_agrees() -> None:
+    for size in range(17):
+        for count in range(1, 17):
+            if ort_accepts(size, count):
+                sizes = lowered("Split", 18, (size,), num_outputs=count).sizes
+                piece = -(-size // count)
+                assert sizes == (*(piece,) * (count - 1), size - piece * (count - 1))
+            else:
+                refused("Split", 18, (size,), num_outputs=count)
+
+
+OVERSHOOT = [
+    (4, (3,)),
+    (5, (4,)),
+    (6, (4, 5)),
+    (7, (5, 6)),
+    (8, (5, 6, 7)),
+    (9, (4, 6, 7, 8)),
+    (10, (6, 7, 8, 9)),
+    (11, (5, 7, 8, 9, 10)),
+    (12, (5, 7, 8, 9, 10, 11)),
+]
+
+
+@pytest.mark.parametrize("size", range(1, 13))
+def test_the_counts_that_leave_nothing_for_the_last_piece_are_the_published_ones(
+    size: int,
+) -> None:
+    found = tuple(n for n in range(1, size + 1) if not ort_accepts(size, n))
+    assert found == dict(OVERSHOOT).get(size, ())
+    for count in found:
+        refused("Split", 18, (size,), num_outputs=count)
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "sizes"),
+    [
+        (5, 4, "[2, 2, 2, -1]"),
+        (10, 7, "[2, 2, 2, 2, 2, 2, -2]"),
+        (6, 4, "[2, 2, 2, 0]"),
+        (4, 3, "[2, 2, 0]"),
+        (9, 4, "[3, 3, 3, 0]"),
+        (2, 3, "[1, 1, 0]"),
+        (1, 3, "[1, 1, -1]"),
+        (0, 1, "[0]"),
+        (0, 2, "[0, 0]"),
+    ],
+)
+def test_a_refused_num_outputs_prints_the_sizes(size: int, count: int, sizes: str) -> None:
+    text = refused("Split", 18, (size,), num_outputs=count)
+    assert f"num_outputs is {count} on an axis of size {size}" in text
+    assert sizes in text
+    assert "Fix: give the size of each piece" in text
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "sizes"),
+    [(7, 3, (3, 3, 1)), (5, 3, (2, 2, 1)), (10, 4, (3, 3, 3, 1)), (7, 4, (2, 2, 2, 1))],
+)
+def test_uneven_num_outputs_that_all_agree_on(
+    size: int, count: int, sizes: tuple[int, ...]
+) -> None:
+    assert lowered("Split", 18, (size,), num_outputs=count).sizes == sizes
+
+
+# --- where inference, reference and runtime disagree ------------------------------------------
+
+
+@pytest.mark.parametrize("opset", [1, 2, 11, 13])
+def test_uneven_equal_split_before_opset_18_is_refused(opset: int) -> None:
+    text = refused("Split", opset, (7,), axis=0, output_count=3)
+    assert "of size 7, has no sizes and 3 outputs; 3 must divide it" in text
+
+
+ROWS: list[tuple[str, tuple[int, ...], dict[str, Any], str]] = [
+    ("sum too small", (6,), {"split": [2, 2]}, r"split is \[2, 2\], 4 in sum; .* of size 6"),
+    ("sum too large", (6,), {"split": [4, 4]}, r"split is \[4, 4\], 8 in sum"),
+    ("negative", (6,), {"split": [-1, 7]}, r"split\[0\] is -1; it must be at least 0"),
+    ("OpenVINO's -1", (6,), {"split": [2, -1]}, r"split\[1\] is -1; it must be at least 0"),
+    ("no sizes", (6,), {"split": [], "output_count": 1}, "0 sizes, and there are 1 outputs"),
+    ("no sizes, no outputs", (0,), {"split": []}, "there are 0 outputs"),
+    ("0-d", (6,), {"split": np.array(6, INT64)}, "split has rank 0; it must be 1-D"),
+    ("2-D", (6,), {"split": np.array([[2, 4]], INT64)}, "split has rank 2; it must be 1-D"),
+    ("too many sizes", (6,), {"split": [2, 2, 2], "output_count": 2}, "3 sizes.* 2 outputs"),
+    ("too few sizes", (6,), {"split": [2, 4], "output_count": 3}, "2 sizes.* 3 outputs"),
+    ("axis too large", (6,), {"axis": 1, "split": [6]}, "axis is 1; it must be -1 to 0 at rank 1"),
+    ("axis too small", (6,), {"axis": -2, "split": [6]}, "axis is -2; it must be -1 to 0"),
+    ("scalar input", (), {"split": [1]}, "the input is a scalar"),
+]
+
+
+@pytest.mark.parametrize("opset", [2, 11, 13, 18])
+@pytest.mark.parametrize(("case", "shape", "given", "message"), ROWS, ids=[r[0] for r in ROWS])
+def test_what_some_implementation_accepts_and_another_refuses_is_refused(
+    opset: int, case: str, shape: tuple[int, ...], given: dict[str, Any], message: str
+) -> None:
+    import re
+
+    assert re.search(message, refused("Split", opset, shape, **given))
+
+
+@pytest.mark.parametrize("opset", [2, 11, 13, 18])
+def test_empty_pieces_are_legal(opset: int) -> None:
+    found = lowered("Split", opset, (6,), split=[0, 6, 0])
+    assert found.sizes == (0, 6, 0)
+    assert found.empty == (0, 2)
+    assert str(found.descriptor) == "SPLIT axis 0: FLOAT32[6] -> FLOAT32[6]"
+    assert "DirectML provider appears to skip" in found.warnings[0]
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_sizes_as_input_must_be_int64(opset: int) -> None:
+    operator = operator_version("Split", opset)
+    with pytest.raises(dml.InvalidArgumentError, match=r"split has data type int32; .* INT64"):
+        node_arguments(operator, {}, [np.array([2, 4], np.int32)], 2)
+
+
+def test_split_and_num_outputs_together_are_refused() -> None:
+    text = refused("Split", 18, (6,), split=[2, 4], num_outputs=2)
+    assert "num_outputs is 2 and sizes are given; one of them may be given" in text
+
+
+def test_neither_is_equal_pieces_by_output_count_with_a_warning() -> None:
+    found = lowered("Split", 18, (6,), output_count=3)
+    assert found.sizes == (2, 2, 2)
+    assert "neither sizes nor num_outputs, which ONNX forbids" in found.assumed[0]
+    assert "3 must divide it" in refused("Split", 18, (7,), output_count=3)
+
+
+@pytest.mark.parametrize(("asked", "outputs"), [(3, 2), (2, 3)])
+def test_num_outputs_other_than_the_number_of_outputs_is_refused(asked: int, outputs: int) -> None:
+    text = refused("Split", 18, (6,), num_outputs=asked, output_count=outputs)
+    assert f"num_outputs is {asked}, and there are {outputs} outputs; both must be equal" in text
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_num_outputs_must_be_positive(value: int) -> None:
+    assert "it must be at least 1" in refused("Split", 18, (6,), num_outputs=value)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_split_omitted_by_an_empty_name_is_no_split(opset: int) -> None:
+    operator = operator_version("Split", opset)
+    attributes = {"num_outputs": 2} if opset == 18 else {}
+    arguments = node_arguments(operator, attributes, [None], 2)
+    assert lower(arguments, ElementType.FLOAT, (6,)).sizes == (3, 3)
+
+
+@pytest.mark.parametrize("opset", [11, 24])
+class TestSplitToSequence:
+    @pytest.mark.parametrize("value", [0, -2])
+    def test_a_chunk_size_must_be_positive(self, opset: int, value: int) -> None:
+        assert f"is {value}; it must be at least 1" in refused(
+            "SplitToSequence", opset, (6,), split=value
+        )
+
+    @pytest.mark.parametrize(
+        ("chunk", "sizes"), [(1, (1,) * 5), (2, (2, 2, 1)), (5, (5,)), (9, (5,))]
+    )
+    def test_a_chunk_size_keeps_the_axis_whatever_keepdims_says(
+        self, opset: int, chunk: int, sizes: tuple[int, ...]
+    ) -> None:
+        found = lowered("SplitToSequence", opset, (5, 2), split=chunk, keepdims=0)
+        assert found.output_shapes == tuple((size, 2) for size in sizes)
+        assert "keepdims=0 is ignored" in found.warnings[0]
+
+    def test_ones_as_a_list_keep_the_axis(self, opset: int) -> None:
+        found = lowered("SplitToSequence", opset, (2, 2), split=[1, 1], keepdims=0)
+        assert found.output_shapes == ((1, 2), (1, 2))
+
+    @pytest.mark.parametrize("sizes", [[2, 2], [4, 4], [2], []])
+    def test_a_list_must_add_up_and_one_entry_is_no_chunk_size(
+        self, opset: int, sizes: list[int]
+    ) -> None:
+        assert "it must add up to the axis, of size 6" in refused(
+            "SplitToSequence", opset, (6,), split=sizes
+        )
+
+    def test_a_matrix_is_refused(self, opset: int) -> None:
+        text = refused("SplitToSequence", opset, (4,), split=np.array([[2, 2]], INT64))
+        assert "split has rank 2; it must be a scalar or 1-D" in text
+
+    @pytest.mark.parametrize("given", [{}, {"split": 3}, {"split": []}])
+    def test_an_empty_axis_gives_an_empty_sequence(self, opset: int, given: dict[str, Any]) -> None:
+        found = lowered("SplitToSequence", opset, (0, 3), **given)
+        assert found.sizes == ()
+        assert found.descriptor is None
+
+    def test_without_sizes_keepdims_0_drops_the_axis(self, opset: int) -> None:
+        found = lowered("SplitToSequence", opset, (2,), keepdims=0)
+        assert found.output_shapes == ((), ())
+        assert str(found.descriptor) == "SPLIT axis 0: FLOAT32[2] -> FLOAT32[1], FLOAT32[1]"
+
+    @pytest.mark.parametrize("kind", [np.int32, np.int64])
+    def test_sizes_may_be_int32_or_int64(self, opset: int, kind: type) -> None:
+        operator = operator_version("SplitToSequence", opset)
+        arguments = node_arguments(operator, {}, [np.array([1, 2], kind)], 1)
+        assert arguments.split == (1, 2)
+        with pytest.raises(dml.InvalidArgumentError, match="must be INT32 or INT64"):
+            node_arguments(operator, {}, [np.array([1, 2], np.uint8)], 1)
+
+    def test_keepdims_is_0_or_1(self, opset: int) -> None:
+        assert "keepdims is 2; it must be 0 or 1" in refused(
+            "SplitToSequence", opset, (2,), keepdims=2
+        )
+
+    def test_an_absurd_number_of_pieces_is_refused(self, opset: int) -> None:
+        assert f"there are {2**40} pieces" in refused("SplitToSequence", opset, (2**40, 0))
+
+
+# --- versions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "opset", "since"),
+    [("Split", o, s) for o, s in [(1, 1), (2, 2), (10, 2), (11, 11), (12, 11), (13, 13)]]
+    + [("Split", o, s) for o, s in [(17, 13), (18, 18), (28, 18)]]
+    + [("SplitToSequence", o, s) for o, s in [(11, 11), (23, 11), (24, 24), (28, 24)]],
+)
+def test_an_opset_means_the_newest_version_up_to_it(name: str, opset: int, since: int) -> None:
+    assert str(operator_version(name, opset)) == f"{name}-{since}"
+
+
+@pytest.mark.parametrize(("name", "opset", "first"), [("Split", 0, 1), ("SplitToSequence", 10, 11)])
+def test_an_opset_before_the_first_version_is_refused(name: str, opset: int, first: int) -> None:
+    with pytest.raises(
+        dml.InvalidArgumentError,
+        match=f"{name}: opset is {opset}; the operator exists since opset {first}",
+    ):
+        operator_version(name, opset)
+
+
+def test_split_1_takes_whole_floats_and_an_axis_of_0_with_a_warning() -> None:
+    operator = operator_version("Split", 1)
+    for kind in (np.float16, np.float32, np.float64):
+        arguments = node_arguments(operator, {"axis": 0}, [np.array([2, 4], kind)], 2)
+        assert arguments.split == (2, 4)
+        assert not arguments.assumed
+    assert "names no default axis" in node_arguments(operator, {}, [], 2).assumed[0]
+    for wrong in (0.5, np.nan, np.inf):
+        with pytest.raises(dml.InvalidArgumentError, match="its values must be whole numbers"):
+            node_arguments(operator, {}, [np.array([wrong, 4], np.float32)], 2)
+    with pytest.raises(dml.InvalidArgumentError, match="given as input and as attribute"):
+        node_arguments(operator, {"split": [2, 4]}, [np.array([2, 4], np.float32)], 2)
+
+
+@pytest.mark.parametrize("opset", [2, 11])
+def test_sizes_are_an_attribute_before_opset_13_and_an_input_after(opset: int) -> None:
+    sizes = np.array([2, 4], INT64)
+    assert node_arguments(operator_version("Split", opset), {"split": [2, 4]}, [], 2).split
+    with pytest.raises(dml.InvalidArgumentError, match=r"at most 1 exist\. Fix: before opset 13"):
+        node_arguments(operator_version("Split", opset), {}, [sizes], 2)
+    with pytest.raises(dml.InvalidArgumentError, match="Fix: since opset 13, sizes are the second"):
+        node_arguments(operator_version("Split", 13), {"split": [2, 4]}, [], 2)
+
+
+@pytest.mark.parametrize("opset", [1, 2, 11, 13])
+def test_num_outputs_exists_since_opset_18(opset: int) -> None:
+    assert "it exists since opset 18" in refused("Split", opset, (6,), axis=0, num_outputs=2)
+
+
+def accepted_types() -> Iterator[tuple[str, int, set[str]]]:
+    floats = {"FLOAT", "DOUBLE", "FLOAT16"}
+    every = {kind.name for kind in CARRIERS} | {"STRING"}
+    assert len(every) == 16
+    yield "Split", 1, floats
+    for opset in (2, 11):
+        yield "Split", opset, every - {"BFLOAT16"}
+    for opset in (13, 18):
+        yield "Split", opset, every
+    yield "SplitToSequence", 11, every - {"BFLOAT16"}
+    yield "SplitToSequence", 24, every
+
+
+@pytest.mark.parametrize(("name", "opset", "types"), list(accepted_types()))
+def test_data_types_by_version(name: str, opset: int, types: set[str]) -> None:
+    given = {} if name == "SplitToSequence" else {"split": [1, 1], "axis": 0}
+    for kind in ElementType:
+        if kind.name in types:
+            assert lowered(name, opset, (2,), kind.name, **given).data_type is kind
+        else:
+            with pytest.raises(dml.InvalidArgumentError, match=f"data type is {kind.name};"):
+                lowered(name, opset, (2,), kind.name, **given)
+
+
+def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
+    onnx = pytest.importorskip("onnx", reason="compares with the schemas of the package onnx")
+    assert {k.name: int(k) for k in ElementType} == dict(onnx.TensorProto.DataType.items())
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain or schema.name not in ("Split", "SplitToSequence"):
+            continue
+        ours = operator_version(schema.name, schema.since_version)
+        assert ours.since == schema.since_version
+        assert set(schema.attributes) == set(ours.attributes)
+        types = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+        assert len(types[schema.inputs[0].type_str]) == len(ours.data_types)
+        assert schema.max_input == (2 if ours.split_types else 1)
+
+
+# --- descriptors ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data_type", "carrier"),
+    [
+        ("FLOAT", "FLOAT32"),
+        ("DOUBLE", "FLOAT64"),
+        ("BOOL", "UINT8"),
+        ("BFLOAT16", "UINT16"),
+        ("COMPLEX64", "UINT64"),
+        ("FLOAT16", "FLOAT16"),
+        ("INT8", "INT8"),
+        ("UINT64", "UINT64"),
+    ],
+)
+def test_what_directml_has_no_name_for_travels_as_unsigned(data_type: str, carrier: str) -> None:
+    found = lowered("Split", 18, (2, 3), data_type, axis=-1, split=[1, 2])
+    assert found.axis == 1
+    assert (
+        str(found.descriptor) == f"SPLIT axis 1: {carrier}[2,3] -> {carrier}[2,1], {carrier}[2,2]"
+    )
+
+
+def test_complex128_travels_as_two_lanes() -> None:
+    found = lowered("Split", 18, (2, 3), "COMPLEX128", axis=1, split=[1, 2])
+    assert str(found.descriptor) == "SPLIT axis 1: UINT64[2,3,2] -> UINT64[2,1,2], UINT64[2,2,2]"
+
+
+def test_strings_have_no_descriptor() -> None:
+    found = lowered("Split", 18, (3,), "STRING", split=[1, 2])
+    assert found.descriptor is None
+    assert "split on the host: DirectML has no strings" in str(found)
+
+
+@pytest.mark.parametrize("axis", range(9))
+def test_ranks_above_8_collapse_around_the_axis(axis: int) -> None:
+    shape = (2,) * 9
+    found = lowered("Split", 18, shape, axis=axis, split=[1, 1])
+    assert found.descriptor is not None
+    assert found.descriptor.input_tensor.sizes == (2**axis, 2, 2 ** (8 - axis))
+    assert found.descriptor.axis == 1
+    assert dml.validate(found.descriptor).ok
+    assert found.output_shapes[0] == (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def test_rank_8_stays_and_rank_8_of_complex128_collapses() -> None:
+    for kind, rank in (("FLOAT", 8), ("COMPLEX128", 3)):
+        found = lowered("Split", 18, (2,) * 8, kind, axis=3, split=[1, 1])
+        assert found.descriptor is not None
+        assert found.descriptor.input_tensor.dimension_count == rank
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+def test_nothing_is_dispatched_for_an_empty_tensor(shape: tuple[int, ...]) -> None:
+    found = lowered("Split", 18, shape, split=[0, shape[0]])
+    assert found.descriptor is None
+    assert not found.warnings
+    assert "nothing to dispatch: every piece is empty" in str(found)
+
+
+def test_a_lowering_prints_everything() -> None:
+    assert str(lowered("SplitToSequence", 11, (2, 2), "BOOL", keepdims=0)).splitlines() == [
+        "SplitToSequence-11 axis 0: BOOL[2,2] -> [1, 1] squeezed",
+        "  SPLIT axis 0: UINT8[2,2] -> UINT8[1,2], UINT8[1,2]",
+    ]
+    text = str(lowered("Split", 18, (40,), split=[0] + [1] * 40))
+    assert "(41 values)" in text
+    assert "empty pieces, handed back without a dispatch: [0]" in text
+    assert "warning: piece 0 is empty" in text

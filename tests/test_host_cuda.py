@@ -1,0 +1,134 @@
+"""The CPU that stands in for a GPU: right kernels pass on it, wrong ones are caught."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from host_cuda import harness
+
+ROWS, THREADS = 48, 64
+
+# Every thread loads 16 bytes for its left neighbour, who finds them in shared memory.
+KERNEL = """
+constexpr int kThreads = 64;
+struct Pointers { const unsigned char* source; unsigned char* targets[1]; };
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+turn(const __grid_constant__ Pointers pointers) {
+    __shared__ uint4 tile[kThreads];
+    const unsigned first = blockIdx.x * kThreads;
+    const unsigned at = first + threadIdx.x;
+    const unsigned next = first + (threadIdx.x + 1) % kThreads;
+    tile[threadIdx.x] = __ldg(reinterpret_cast<const uint4*>(pointers.source) + next);
+    __syncthreads();
+    __stcs(reinterpret_cast<uint4*>(pointers.targets[0]) + at,
+           tile[(threadIdx.x + kThreads - 1) % kThreads]);
+}
+"""
+
+WRONG = {
+    "load out of bounds": ("pointers.source) + next", "pointers.source) + next + 1"),
+    "store out of bounds": ("targets[0]) + at", "targets[0]) + at - 1"),
+    "misaligned address": ("pointers.source) + next", "pointers.source + 4) + next"),
+    "part at __syncthreads": ("__syncthreads();", "if (threadIdx.x < 32) __syncthreads();"),
+    "store to the source": (
+        "reinterpret_cast<uint4*>(pointers.targets[0])",
+        "const_cast<uint4*>(reinterpret_cast<const uint4*>(pointers.source))",
+    ),
+    "load from a target": ("uint4*>(pointers.source)", "uint4*>(pointers.targets[0])"),
+    "insufficient space|AddressSanitizer": ("tile[threadIdx.x] =", "tile[threadIdx.x + 1] ="),
+    "shift exponent": ("blockIdx.x * kThreads", "blockIdx.x * (1 << blockDim.x)"),
+    "store to misaligned": (
+        "tile[threadIdx.x] =",
+        "*reinterpret_cast<uint4*>(reinterpret_cast<char*>(tile) + 4) =",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("host_cuda")
+
+
+@pytest.fixture(scope="module")
+def programs(folder: Path) -> dict[str, harness.Program]:
+    wrong = [KERNEL.replace(*change) for change in WRONG.values()]
+    assert KERNEL not in wrong
+    race = KERNEL.replace("__syncthreads();", "")
+    return harness.build([KERNEL, race, *wrong], folder)
+
+
+def memory(data: np.ndarray) -> list[harness.Buffer]:
+    poison = np.full(data.nbytes, 0xEE, np.uint8)
+    whole = ((0, data.nbytes),)
+    return [
+        harness.Buffer(data.nbytes, patches=((0, data),), windows=whole),
+        harness.Buffer(data.nbytes, patches=((0, poison),), windows=whole),
+    ]
+
+
+@pytest.fixture
+def data() -> np.ndarray:
+    return np.random.default_rng(3).integers(0, 256, ROWS * 64, np.uint8)
+
+
+def test_a_right_kernel_gives_its_bytes_and_counts(
+    programs: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    outcome = programs[KERNEL].run(3, THREADS, memory(data), counting=True)
+    (source,), (target,) = outcome.windows
+    assert np.array_equal(source, data)
+    assert np.array_equal(target, data)
+    counts = outcome.counts
+    assert counts.load_instructions == counts.store_instructions == 3 * THREADS
+    assert counts.load_bytes == counts.store_bytes == counts.store_bytes_16 == data.nbytes
+    assert counts.load_requests == counts.store_requests == 3 * THREADS // 32
+    # Loads begin 16 bytes into a sector: every warp touches one more, every block none.
+    assert counts.load_request_sectors == data.nbytes // 32 + counts.load_requests
+    assert counts.load_block_sectors == data.nbytes // 32
+    assert counts.store_request_sectors == counts.store_block_sectors == data.nbytes // 32
+    assert counts.bytes_in_flight == 16
+
+
+def test_sectors_count_what_a_misaligned_range_touches(
+    programs: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    source, target = memory(data)
+    shifted = [
+        harness.Buffer(source.size, misalignment=16, patches=source.patches),
+        target,
+    ]
+    counts = programs[KERNEL].run(3, THREADS, shifted, counting=True).counts
+    # Now only the warp that wraps round to the block's first 16 bytes does.
+    assert counts.load_request_sectors == data.nbytes // 32 + 3
+    assert counts.load_block_sectors == data.nbytes // 32 + 3
+
+
+def test_only_the_chosen_blocks_run(programs: dict[str, harness.Program], data: np.ndarray) -> None:
+    (_, (target,)) = programs[KERNEL].run(3, THREADS, memory(data), blocks=[1]).windows
+    assert np.array_equal(target[1024:2048], data[1024:2048])
+    assert np.all(target[:1024] == 0xEE)
+    assert np.all(target[2048:] == 0xEE)
+
+
+def test_a_missing_barrier_spoils_the_result(
+    programs: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    race = programs[KERNEL.replace("__syncthreads();", "")]
+    (_, (target,)) = race.run(3, THREADS, memory(data)).windows
+    assert not np.array_equal(target, data)
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_kernel_is_caught(
+    message: str, programs: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    program = programs[KERNEL.replace(*WRONG[message])]
+    with pytest.raises(harness.KernelFaultError, match=message):
+        program.run(3, THREADS, memory(data))
+
+
+def test_a_source_that_does_not_compile_shows_the_compiler_log(folder: Path) -> None:
+    with pytest.raises(RuntimeError, match="no_such_word"):
+        harness.build([KERNEL.replace("__syncthreads", "no_such_word")], folder)

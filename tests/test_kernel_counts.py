@@ -1,0 +1,78 @@
+"""What the kernels ask of a card on the workload table: sectors, vectors, bytes in flight."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+
+import nvrtc
+from benchmarks import model
+from benchmarks.workloads import WORKLOADS, Workload, scaled
+
+MOST_SECTORS = 1.03
+LEAST_VECTORS = 0.95
+LEAST_IN_FLIGHT = 48 << 10
+LARGE = 64_000_000
+PACKED = [workload for workload in WORKLOADS if workload.strides is None]
+
+
+@pytest.fixture(scope="module")
+def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[int, model.Figures]:
+    lacking = nvrtc.missing()
+    if lacking:
+        pytest.skip(lacking)
+    found = model.rows(WORKLOADS, tmp_path_factory.mktemp("counts"))
+    return {row.number: row for row in found}
+
+
+each = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+
+
+@each
+def test_sectors_are_near_the_least_possible(
+    workload: Workload, figures: dict[int, model.Figures]
+) -> None:
+    row = figures[workload.number]
+    assert 1 <= round(row.mean("read_ratio"), 6) <= MOST_SECTORS
+    assert 1 <= round(row.mean("write_ratio"), 6) <= MOST_SECTORS
+
+
+@pytest.mark.parametrize("workload", PACKED, ids=lambda workload: workload.name)
+def test_packed_rows_are_stored_in_vectors(
+    workload: Workload, figures: dict[int, model.Figures]
+) -> None:
+    assert figures[workload.number].mean("vector_share") >= LEAST_VECTORS
+
+
+@each
+def test_large_inputs_keep_the_memory_busy(
+    workload: Workload, figures: dict[int, model.Figures]
+) -> None:
+    for launch in figures[workload.number].launches:
+        if launch.total_bytes > LARGE:
+            assert launch.in_flight >= LEAST_IN_FLIGHT
+
+
+@each
+def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.Figures]) -> None:
+    """More than one only where the pointers of all outputs do not fit one launch."""
+    pointers = len(workload.sizes) + 1
+    most = -(-pointers * 8 // model.planning.H200.parameter_bytes)
+    assert len(figures[workload.number].launches) <= most
+
+
+@each
+def test_scaled_workloads_keep_their_columns(workload: Workload) -> None:
+    small = scaled(workload, 1 << 20)
+    assert small.shape[workload.axis :] == workload.shape[workload.axis :]
+    rows = prod(workload.shape[: workload.axis])
+    if workload.strides is None:
+        assert small.total_bytes <= max(1 << 21, workload.total_bytes // rows)
+    assert min(small.shape) >= 1
+
+
+def test_the_table_says_what_it_found(figures: dict[int, model.Figures]) -> None:
+    for row in figures.values():
+        assert row.name in model.line(row)
+        assert sum(launch.total_bytes for launch in row.launches) == row.total_bytes

@@ -1,0 +1,167 @@
+"""Every kernel, from the sources in cuda/, against NumPy: bit by bit, under sanitizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import kernel_cases
+from kernel_cases import Case, small_parameters
+
+
+def evens(total: int, parts: int) -> tuple[int, ...]:
+    return (total // parts,) * parts
+
+
+def wide(phase: int, element_bytes: int = 1) -> Case:
+    """Rows of 4099 + `phase` bytes: every relative phase of input and output comes up."""
+    first = 1500 + phase
+    return Case((9, first + 2599), (first, 2599), element_bytes=element_bytes)
+
+
+def narrow(width: int, outputs: int) -> Case:
+    return Case((131, width * outputs), (width,) * outputs)
+
+
+CASES = {
+    # Axis 0, or one row: every output is one segment.
+    "segments": Case((12, 4096), (3, 8, 1), axis=0),
+    "segments_of_odd_length": Case((10, 1021), (3, 5, 2), axis=0),
+    "one_row": Case((50000,), (20000, 29999, 1)),
+    "one_output": Case((7, 1000), (1000,)),
+    "one_byte": Case((1,), (1,)),
+    "two_bytes": Case((2,), (1, 1)),
+    "empty_pieces": Case((6, 96), (0, 64, 0, 32, 0)),
+    "empty_segments": Case((4, 33), (0, 4, 0), axis=0),
+    # Wide rows, aligned.
+    "qkv": Case((24, 5120), (4096, 512, 512), element_bytes=2),
+    "halves": Case((33, 8192), (4096, 4096), element_bytes=2),
+    "one_vector_each": Case((300, 48), (16, 16, 16)),
+    "more_than_a_block_of_columns": Case((3, 70000), (48000, 22000), element_bytes=4),
+    # Wide rows, misaligned.
+    **{f"wide_phase_{phase}": wide(phase) for phase in range(16)},
+    "wide_odd_elements_2": wide(1, 2),
+    "wide_odd_elements_4": wide(1, 4),
+    "wide_odd_elements_8": wide(2, 8),
+    "odd_vocabulary": Case((5, 50257), (25129, 25128), element_bytes=2),
+    "uneven_parameters": Case((3, 30011), (1, 7, 1000, 5003, 24000)),
+    # Narrow rows.
+    **{
+        f"narrow_{width}x{outputs}": narrow(width, outputs)
+        for width, outputs in [
+            (1, 1),
+            (1, 7),
+            (1, 40),
+            (2, 5),
+            (3, 3),
+            (3, 40),
+            (5, 9),
+            (6, 2),
+            (7, 1),
+            (8, 33),
+            (12, 6),
+            (13, 4),
+            (17, 11),
+            (20, 3),
+            (24, 40),
+            (31, 2),
+            (33, 5),
+            (47, 3),
+            (48, 7),
+            (63, 2),
+            (64, 40),
+        ]
+    },
+    "head_85": Case((257, 85), (2, 2, 1, 80), element_bytes=2),
+    "box_144": Case((97, 144), (64, 80), element_bytes=2),
+    "uneven_4_4_2_160": Case((65, 170), (4, 4, 2, 160)),
+    "thousand_pieces": Case((40, 8000), evens(8000, 1000), element_bytes=4),
+    "thousand_bytes": Case((70, 1000), evens(1000, 1000)),
+    # Pixels, complex numbers, points.
+    "rgb": Case((1, 31, 67, 3), (1, 1, 1)),
+    "rgba": Case((1, 32, 64, 4), (1, 1, 1, 1)),
+    "pairs_of_2": Case((1001, 2), (1, 1), element_bytes=2),
+    "points_of_4": Case((515, 3), (1, 1, 1), element_bytes=4),
+    "complex64": Case((1025, 2), (1, 1), element_bytes=4),
+    "complex128": Case((1023, 2), (1, 1), element_bytes=8),
+    # Thousands of outputs.
+    "outputs_4097": Case((4097, 5), (1,) * 4097, axis=0),
+    "outputs_5000_narrow": Case((9, 5000), (1,) * 5000, element_bytes=2),
+    "outputs_700_small_parameters": small_parameters(Case((700, 40), (1,) * 700, axis=0)),
+    "columns_700_small_parameters": small_parameters(Case((20, 2100), (3,) * 700)),
+    # Strided.
+    "transposed_input": Case((70, 90), (30, 60), element_bytes=4, strides=(1, 70)),
+    "transposed_bytes": Case((70, 90), (31, 59), strides=(1, 70)),
+    "transposed_output": Case(
+        (40, 66), (33, 33), element_bytes=2, target_strides=((1, 40), (1, 40))
+    ),
+    "broadcast_rows": Case((17, 64), (16, 48), element_bytes=4, strides=(0, 1)),
+    "broadcast_elements": Case((17, 64), (16, 48), element_bytes=2, strides=(1, 0)),
+    "broadcast_all": Case((5, 6), (2, 4), element_bytes=8, strides=(0, 0)),
+    "padded_input": Case((19, 60), (20, 40), element_bytes=4, strides=(64, 1)),
+    "padded_odd_input": Case((19, 60), (21, 39), strides=(67, 1)),
+    "padded_outputs": Case((19, 60), (20, 40), element_bytes=4, target_strides=((24, 1), (48, 1))),
+    "padded_steps": Case((19, 60), (20, 40), element_bytes=2, target_strides=((50, 2), (90, 2))),
+    "reversed_rows": Case((21, 64), (32, 32), strides=(-64, 1)),
+    "reversed_elements": Case((21, 64), (24, 40), element_bytes=2, strides=(64, -1)),
+    "permuted_input": Case((6, 10, 14), (4, 6), axis=1, element_bytes=4, strides=(10, 1, 60)),
+    "permuted_outputs": Case(
+        (6, 10, 14), (4, 6), axis=1, element_bytes=4, target_strides=((4, 1, 24), (6, 1, 36))
+    ),
+    "channels_last": Case((2, 9, 7, 5), (4, 5), axis=1, element_bytes=2, strides=(315, 1, 45, 9)),
+    "eight_dimensions": Case((2, 3, 2, 3, 2, 2, 3, 5), (1, 2), axis=3, element_bytes=2),
+    "eight_strided_dimensions": Case(
+        (2, 3, 2, 3, 2, 2, 3, 5),
+        (1, 2),
+        axis=3,
+        element_bytes=2,
+        strides=(3000, 700, 301, 90, 44, 21, 6, 1),
+    ),
+    "mixed_strided_and_packed": Case(
+        (8, 12), (4, 4, 4), element_bytes=4, target_strides=(None, (9, 2), (1, 8))
+    ),
+    "strided_with_empty_piece": Case((8, 12), (0, 5, 7), element_bytes=4, strides=(1, 8)),
+    # Base addresses that are not aligned.
+    **{
+        f"qkv_source_at_{m}": Case((9, 1024), (768, 128, 128), misaligned=(m, 0)) for m in (1, 4, 8)
+    },
+    **{f"qkv_targets_at_{m}": Case((9, 1024), (768, 128, 128), misaligned=(0, m)) for m in (2, 15)},
+    **{f"wide_both_at_{m}": Case((4, 6000), (5000, 1000), misaligned=(m, m)) for m in range(1, 16)},
+    "rgb_misaligned": Case((999, 3), (1, 1, 1), misaligned=(1, 3)),
+    "complex64_misaligned": Case((999, 2), (1, 1), element_bytes=4, misaligned=(4, 8)),
+    "narrow_misaligned": Case((131, 85), (4, 1, 80), misaligned=(7, 9)),
+    "segments_misaligned": Case((10, 1000), (3, 7), axis=0, misaligned=(3, 5)),
+    "transposed_misaligned": Case(
+        (40, 50), (20, 30), element_bytes=2, strides=(1, 40), misaligned=(2, 6)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest, folder: Path) -> dict[str, object]:
+    """What the chosen cases did: they are compiled together."""
+    chosen = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.originalname == "test_a_case_gives_numpy_bytes"
+    ]
+    outcomes = kernel_cases.run([CASES[name] for name in chosen], folder)
+    return dict(zip(chosen, outcomes, strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_gives_numpy_bytes(name: str, ran: dict[str, object]) -> None:
+    kernel_cases.check(CASES[name], ran[name])
+
+
+def test_the_cases_reach_every_kernel() -> None:
+    sources = Path(__file__).parent.parent.joinpath("cuda").glob("*.cu")
+    reached = set().union(*(case.kernels for case in CASES.values()))
+    assert reached == {source.stem for source in sources}

@@ -1,0 +1,154 @@
+"""The machine code of every kernel, for every architecture, from NVRTC: no GPU needed."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import nvrtc
+from benchmarks import model
+from dmlsplit.backends import codegen, planning
+from kernel_cases import Case
+
+ARCHES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+
+# One launch of each kind of code: a kernel, and the branches that its constants choose.
+CASES = {
+    "vector_uneven": Case((8192, 10240), (8192, 1024, 1024), element_bytes=2),
+    "vector_equal": Case((16384, 28672), (14336, 14336), element_bytes=2),
+    "vector_segments": Case((256, 1 << 20), (1,) * 256, axis=0, element_bytes=4),
+    "vector_4095_pointers": Case((4094, 1 << 14), (1,) * 4094, axis=0, element_bytes=4),
+    "vector_above_4_gib": Case((1 << 20, 4096), (3072, 1024), element_bytes=2),
+    "shift_long_rows": Case((4096, 50257), (25129, 25128), element_bytes=2),
+    "shift_chunks": Case((65536, 4099), (1000, 3099)),
+    "shift_rows_above_4_gib": Case((2, 5 << 30), ((3 << 30) - 1, (2 << 30) + 1)),
+    "tile_whole_rows": Case((32 * 25200, 85), (2, 2, 1, 80), element_bytes=2),
+    "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4),
+    "tile_column_groups": Case((65536, 3000), (3,) * 1000),
+    "tile_misaligned": Case((1 << 20, 7), (4, 3), misaligned=(1, 3)),
+    "deinterleave_rgb": Case((1 << 24, 3), (1,) * 3),
+    "deinterleave_2": Case((1 << 24, 2), (1,) * 2, element_bytes=2),
+    "deinterleave_4": Case((1 << 24, 2), (1,) * 2, element_bytes=4),
+    "deinterleave_8": Case((1 << 24, 2), (1,) * 2, element_bytes=8),
+    "transpose_4": Case((8192, 8192), (4096, 4096), element_bytes=4, strides=(1, 8192)),
+    "transpose_1": Case((8192, 8192), (4096, 4096), strides=(1, 8192)),
+    "strided_vectors": Case((4096, 1024), (512, 512), element_bytes=4, strides=(0, 1)),
+    "strided_bytes": Case((8192, 60), (20, 40), strides=(-64, -1)),
+    "strided_eight": Case(
+        (8, 3, 2, 3, 8, 2, 3, 5),
+        (1, 2),
+        axis=3,
+        element_bytes=2,
+        strides=(3000, 700, 301, 90, 44, 21, 6, 1),
+    ),
+}
+KERNELS = {"vector", "shift", "tile", "deinterleave", "transpose", "strided"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> None:
+    lacking = nvrtc.missing()
+    if lacking:
+        pytest.skip(lacking)
+
+
+def launch_of(name: str) -> planning.KernelLaunch:
+    """The launch that carries most of a case; its kernel is the first word of the name."""
+    launch = max(CASES[name].launches, key=lambda launch: launch.total_bytes)
+    assert launch.kernel == name.partition("_")[0]
+    return launch
+
+
+def cubin_of(name: str, arch: str = model.ARCH) -> bytes:
+    return nvrtc.compile_cubin(codegen.source(launch_of(name)), arch)
+
+
+def opcodes_of(name: str) -> set[str]:
+    return {instruction.opcode for instruction in nvrtc.sass(cubin_of(name))}
+
+
+each = pytest.mark.parametrize("name", CASES)
+
+
+def test_the_cases_reach_every_kernel() -> None:
+    assert {launch_of(name).kernel for name in CASES} == KERNELS
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_kernel_compiles_without_spills(arch: str) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        cubins = list(pool.map(lambda name: cubin_of(name, arch), CASES))
+    for name, cubin in zip(CASES, cubins, strict=True):
+        used = nvrtc.resources(cubin)
+        assert (used.stack_bytes, used.local_bytes) == (0, 0), name
+
+
+@each
+def test_code_neither_spills_nor_calls(name: str) -> None:
+    """A call would be a division of 64-bit numbers by a variable: 117 instructions."""
+    for opcode in opcodes_of(name):
+        assert not re.match(r"LDL|STL|CALL", opcode), opcode
+
+
+@each
+def test_resources_allow_the_planned_blocks(name: str) -> None:
+    launch = launch_of(name)
+    used = nvrtc.resources(cubin_of(name))
+    reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
+    assert used.shared_bytes == launch.shared_bytes + reserved
+    assert model.resident_blocks(launch, used) >= launch.resident
+
+
+@each
+def test_loads_are_under_way_together(name: str) -> None:
+    launch = launch_of(name)
+    assert nvrtc.bytes_in_flight(nvrtc.sass(cubin_of(name))) >= launch.bytes_in_flight
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if re.match("vector|deinterl", name)])
+def test_aligned_paths_load_and_store_16_bytes_at_once(name: str) -> None:
+    opcodes = opcodes_of(name)
+    assert any(re.match(r"LDG\.E\..*128", opcode) for opcode in opcodes)
+    assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if re.match("shift|tile", name)])
+def test_misaligned_paths_store_16_bytes_at_once(name: str) -> None:
+    assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes_of(name))
+
+
+def test_spills_and_calls_would_be_seen() -> None:
+    """Hold the reader of the code against a kernel that has both."""
+    bad = """
+    extern "C" __global__ void bad(unsigned long long* at, unsigned long long by) {
+        unsigned long long held[64];
+        for (int i = 0; i < 64; ++i) held[i] = at[i * by] / by;
+        for (int i = 0; i < 64; ++i) at[i] = held[held[i] % 64];
+    }
+    """
+    cubin = nvrtc.compile_cubin(bad, model.ARCH)
+    opcodes = {instruction.opcode.partition(".")[0] for instruction in nvrtc.sass(cubin)}
+    assert {"LDL", "STL", "CALL"} <= opcodes
+    assert nvrtc.resources(cubin).stack_bytes >= 512
+
+
+def test_a_rejected_source_shows_the_log_of_the_compiler() -> None:
+    with pytest.raises(nvrtc.CompileError, match="no_such_word"):
+        nvrtc.compile_cubin("no_such_word", model.ARCH)
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        (["LDG.E.128 R4, [R2]", "LDG.E.128 R8, [R2+16]", "STG.E.128 [R20], R4"], 32),
+        (["LDG.E R4, [R2]", "STG.E [R20], R4", "LDG.E R4, [R2]", "STG.E [R20], R4"], 4),
+        (["LDG.E.U8 R4, [R2]", "LDG.E.64 R6, [R4]"], 8),
+        (["LDG.E R4, [R2]", "LDG.E R5, [R2]", "STS [R9], R4", "LDG.E R6, [R2]"], 8),
+        (["LDG.E.128 R4, [R2]", "IADD3 R9, R7, R1, RZ", "LDG.E R10, [R2]"], 16),
+    ],
+)
+def test_bytes_in_flight_end_where_a_load_is_waited_for(code: list[str], wanted: int) -> None:
+    lines = tuple(nvrtc.Instruction(*line.split(" ", 1)) for line in code)
+    assert nvrtc.bytes_in_flight(lines) == wanted
