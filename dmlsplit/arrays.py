@@ -19,10 +19,6 @@ from dmlsplit.geometry import packed_byte_strides
 # DLDeviceType of the DLPack standard.
 _DLPACK_CPU = 1
 
-# NumPy numbers the types that others register from here.
-# Source: NumPy C-API, "NPY_USERDEF".
-_USER_TYPES = 256
-
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 # Shape, bytes per stride, data type, bytes to reserve where there are strides.
@@ -176,7 +172,7 @@ def _cuda_view(array: Any, name: str) -> ArrayView:
 
 def _type(dtype: np.dtype) -> str:
     """Return the type string; types that are not NumPy's own go by their size."""
-    return f"{_NATIVE}u{dtype.itemsize}" if dtype.num >= _USER_TYPES else dtype.str
+    return f"{_NATIVE}u{dtype.itemsize}" if cuda_arrays.is_user_type(dtype) else dtype.str
 
 
 def _numpy_view(array: np.ndarray, name: str) -> ArrayView:

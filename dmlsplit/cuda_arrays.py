@@ -21,6 +21,10 @@ from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError, UnsupportedE
 # DLDeviceType of the DLPack standard: CUDA, and CUDA managed memory.
 DLPACK_CUDA = (2, 13)
 
+# NumPy numbers the types that others register from here.
+# Source: NumPy C-API, "NPY_USERDEF".
+_USER_TYPES = 256
+
 # Their arrays are values: they may be read, never written.
 _IMMUTABLE = ("jax", "jaxlib")
 
@@ -123,12 +127,20 @@ def is_torch(array: Any) -> bool:
 
 
 @cache
-def torch_carrier_type(dtype: Any, item_bytes: int) -> np.dtype:
+def torch_carrier_type(dtype: Any, item_bytes: int) -> np.dtype[Any]:
     """Return NumPy's type of a PyTorch type; the unsigned integer of its size if it has none."""
+    carried = np.dtype(f"u{item_bytes}")
     try:
-        return np.dtype(str(dtype).removeprefix("torch."))
+        own = np.dtype(str(dtype).removeprefix("torch."))
     except TypeError:
-        return np.dtype(f"u{item_bytes}")
+        return carried
+    # Other libraries may have taught NumPy bfloat16 and its like; CuPy need not know them.
+    return carried if is_user_type(own) else own
+
+
+def is_user_type(dtype: np.dtype) -> bool:
+    """Whether a type was registered with NumPy by another library."""
+    return dtype.num >= _USER_TYPES
 
 
 def _torch_carrier(tensor: Any, name: str) -> Any:
