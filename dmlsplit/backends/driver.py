@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.kernel_launch import DeviceLimits
+from dmlsplit.backends.prepacked import Enqueue, prepacked
 from dmlsplit.errors import (
     DeviceRemovedError,
     DmlError,
@@ -21,8 +22,6 @@ from dmlsplit.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-
-Enqueue = Callable[[int], None]
 
 # 32,764 bytes of kernel parameters need CUDA 12.1 in the driver and in NVRTC.
 # Source: CUDA C++ Programming Guide, "Function Parameters".
@@ -51,7 +50,7 @@ class Kernel:
     function : int
         CUfunction.
     owner : object
-        CuPy's RawKernel; keeps the module loaded.
+        CuPy's RawKernel; its module stays loaded as long as it lives.
     """
 
     name: str
@@ -159,31 +158,13 @@ def enqueuer(kernel: Kernel, grid: int, block: int, pointers: Sequence[int]) -> 
     """
     from cupy_backends.cuda.api import driver
 
-    launch_kernel = getattr(driver, "launchKernel", None)
-    if launch_kernel is None:
+    if not hasattr(driver, "launchKernel"):
         return _public_enqueuer(kernel, grid, block, pointers)
-    parameter = np.array(pointers, np.uint64)
-    parameters = np.array([parameter.ctypes.data], np.uint64)
-    where, function, context = parameters.ctypes.data, kernel.function, kernel.context
-    current, make_current = driver.ctxGetCurrent, driver.ctxSetCurrent
 
-    # The defaults keep the packed memory alive, and make the names local.
-    def enqueue(stream: int, _keep: tuple[Any, ...] = (parameter, parameters, kernel)) -> None:
-        try:
-            found = current()
-            if found == context:
-                launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, where, 0)
-                return
-            # Another device, or a thread that has used none yet.
-            make_current(context)
-            try:
-                launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, where, 0)
-            finally:
-                make_current(found)
-        except driver.CUDADriverError as error:
-            raise _explained(error, kernel.name, kernel.device) from None
+    def explain(error: Exception) -> DmlError:
+        return _explained(error, kernel.name, kernel.device)
 
-    return enqueue
+    return prepacked(driver, kernel.function, kernel.context, grid, block, pointers, explain)
 
 
 def _public_enqueuer(kernel: Kernel, grid: int, block: int, pointers: Sequence[int]) -> Enqueue:
