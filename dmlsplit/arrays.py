@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -231,6 +232,12 @@ def allocator(model: Any, device: str) -> Allocate:
     if device == "cpu":
         return empty
     return partial(cuda_arrays.empty, model, int(device.removeprefix("cuda:")))
+
+
+def on_stream_of(array: Any) -> AbstractContextManager[object]:
+    """Return a context in which CuPy works on the current stream of the array's library."""
+    current = cuda_arrays.stream_of(array)
+    return nullcontext() if current is None else driver.on_stream(array.device.index, current())
 
 
 def same_kind(result: Any, model: Any) -> Any:

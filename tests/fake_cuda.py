@@ -20,6 +20,7 @@ from dmlsplit import device, eager
 from dmlsplit.backends import cuda, driver
 from dmlsplit.backends.kernel_launch import DeviceLimits
 from dmlsplit.backends.planning import H200
+from dmlsplit.backends.prepacked import Enqueue
 from dmlsplit.errors import OutOfMemoryError, UnsupportedError
 from host_cuda import harness
 
@@ -179,7 +180,7 @@ class FakeDriver:
 
     def enqueuer(
         self, kernel: driver.Kernel, grid: int, block: int, pointers: Sequence[int]
-    ) -> driver.Enqueue:
+    ) -> Enqueue:
         self.calls.append("enqueuer")
 
         def enqueue(stream: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from dmlsplit.backends import Launch, codegen, driver
 from dmlsplit.backends.kernel_launch import VECTOR, KernelLaunch, power_of_two
 from dmlsplit.backends.planning import plan
+from dmlsplit.backends.prepacked import Enqueue
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry
 
@@ -84,7 +85,7 @@ def _kernel(device: int, name: str, source: str) -> driver.Kernel:
     return driver.load(device, name, source)
 
 
-def _launch(device: int, enqueuers: Sequence[driver.Enqueue]) -> Launch:
+def _launch(device: int, enqueuers: Sequence[Enqueue]) -> Launch:
     current_stream = driver.current_stream
     if len(enqueuers) == 1:
         (enqueue,) = enqueuers

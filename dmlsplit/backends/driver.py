@@ -1,4 +1,4 @@
-"""The CUDA driver, through CuPy: the only module that touches CuPy.
+"""The CUDA driver, through CuPy: the only module of the engine that touches CuPy.
 
 Everything here is an effect, so everything here can be replaced: tests put a recording
 fake in its place. CuPy is imported when a function is first called.
