@@ -3,7 +3,8 @@
 // Each output is cut into 16-byte vectors at aligned addresses of the output. Thread t of a block
 // writes up to kLoads of them, kThreads apart. A vector's bytes lie anywhere in the input, so they are
 // read as five aligned words and shifted together in registers. Where a vector holds the end of one
-// row and the start of the next, or the edge of the output, its bytes are read one at a time.
+// row and the start of the next, or the edge of the output, its bytes are read one at a time; that is
+// rare in wide rows, and right in narrow ones.
 //
 // Rows are taken in chunks of kChunkRows, and the blocks of a chunk cover all outputs before the next
 // chunk begins, so that the sectors that neighbouring outputs share are still in the cache.
@@ -16,12 +17,12 @@ struct Piece {
     Span width;
 };
 
-// The row of byte `at` of a chunk. A vector reaches at most one row beyond a chunk of one.
+// The row of byte `at` of a chunk. A vector reaches less than its length beyond a chunk of one row.
 __device__ inline Span row_of(const Piece& piece, Span at) {
-    if constexpr (kChunkRows == 1)
-        return at >= piece.width;
-    else
-        return at / piece.width;
+    if constexpr (kChunkRows > 1) return at / piece.width;
+    Span row = 0;
+    for (; at >= piece.width; at -= piece.width) ++row;
+    return row;
 }
 
 __device__ inline Byte byte_at(const Piece& piece, Span at) {

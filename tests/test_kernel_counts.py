@@ -12,7 +12,6 @@ from benchmarks.workloads import WORKLOADS, Workload, scaled
 
 MOST_SECTORS = 1.03
 LEAST_VECTORS = 0.95
-LEAST_IN_FLIGHT = 48 << 10
 LARGE = 64_000_000
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
@@ -51,7 +50,7 @@ def test_large_inputs_keep_the_memory_busy(
 ) -> None:
     for launch in figures[workload.number].launches:
         if launch.total_bytes > LARGE:
-            assert launch.in_flight >= LEAST_IN_FLIGHT
+            assert launch.in_flight >= model.IN_FLIGHT_BYTES
 
 
 @each

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 import kernel_cases
+from benchmarks.workloads import WORKLOADS, scaled
 from kernel_cases import Case, small_parameters
 
 
@@ -149,8 +152,7 @@ def ran(request: pytest.FixtureRequest, folder: Path) -> dict[str, object]:
     chosen = [
         item.callspec.params["name"]
         for item in request.session.items
-        if isinstance(item, pytest.Function)
-        and item.originalname == "test_a_case_gives_numpy_bytes"
+        if isinstance(item, pytest.Function) and item.function is test_a_case_gives_numpy_bytes
     ]
     outcomes = kernel_cases.run([CASES[name] for name in chosen], folder)
     return dict(zip(chosen, outcomes, strict=True))
@@ -165,3 +167,96 @@ def test_the_cases_reach_every_kernel() -> None:
     sources = Path(__file__).parent.parent.joinpath("cuda").glob("*.cu")
     reached = set().union(*(case.kernels for case in CASES.values()))
     assert reached == {source.stem for source in sources}
+
+
+@st.composite
+def packed_cases(draw: st.DrawFn) -> Case:
+    """Rows of few or many bytes, cut anywhere, at any address."""
+    most = draw(st.sampled_from([3, 24, 200, 3000]))
+    sizes = draw(st.lists(st.integers(0, most), min_size=1, max_size=14).filter(any))
+    outer = draw(st.lists(st.integers(1, 40), max_size=2))
+    width = draw(st.sampled_from([1, 2, 4, 8]))
+    rows_fit = max(1, (1 << 18) // (sum(sizes) * width))
+    shape = (*(min(n, rows_fit) for n in outer[:1]), *outer[1:][: rows_fit > 40], sum(sizes))
+    return Case(
+        shape,
+        tuple(sizes),
+        element_bytes=width,
+        misaligned=(draw(st.integers(0, 15)), draw(st.integers(0, 15))),
+    )
+
+
+@st.composite
+def strides_for(draw: st.DrawFn, shape: tuple[int, ...], broadcast: bool) -> tuple[int, ...]:
+    """Distinct elements at distinct places, dimensions in any order, gaps, some turned round."""
+    strides = [0] * len(shape)
+    step = draw(st.sampled_from([1, 1, 1, 2, 3]))
+    for d in draw(st.permutations(range(len(shape)))):
+        strides[d] = step * draw(st.sampled_from([1, 1, 1, -1]))
+        step = step * max(1, shape[d]) + draw(st.sampled_from([0, 0, 0, 1, 4, 16]))
+        if broadcast and draw(st.integers(0, 5)) == 0:
+            strides[d] = 0
+    return tuple(strides)
+
+
+@st.composite
+def strided_cases(draw: st.DrawFn) -> Case:
+    rank = draw(st.integers(1, 8))
+    most = {1: 3000, 2: 90, 3: 30, 4: 12}.get(rank, 4)
+    shape = [draw(st.integers(1, most)) for _ in range(rank)]
+    axis = draw(st.integers(0, rank - 1))
+    sizes = draw(st.lists(st.integers(0, most), min_size=1, max_size=4).filter(any))
+    shape[axis] = sum(sizes)
+    parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+    targets = [draw(st.one_of(st.none(), strides_for(part, broadcast=False))) for part in parts]
+    return Case(
+        tuple(shape),
+        tuple(sizes),
+        axis,
+        draw(st.sampled_from([1, 2, 4, 8])),
+        draw(strides_for(tuple(shape), broadcast=True)),
+        tuple(targets),
+        (draw(st.sampled_from([0, 0, 4, 1])), draw(st.sampled_from([0, 0, 8, 2]))),
+    )
+
+
+BATCH = 8
+# A batch costs a compilation, too dear to repeat while looking for a smaller example.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+
+
+def check_batch(cases: list[Case], folder: Path) -> None:
+    for case, ran in zip(cases, kernel_cases.run(cases, folder), strict=True):
+        kernel_cases.check(case, ran)
+
+
+@settings(max_examples=3, phases=PHASES)
+@given(st.lists(packed_cases(), min_size=BATCH, max_size=BATCH))
+def test_any_packed_split_gives_numpy_bytes(folder: Path, cases: list[Case]) -> None:
+    check_batch(cases, folder)
+
+
+@settings(max_examples=3, phases=PHASES)
+@given(st.lists(strided_cases(), min_size=BATCH, max_size=BATCH))
+def test_any_strided_split_gives_numpy_bytes(folder: Path, cases: list[Case]) -> None:
+    check_batch(cases, folder)
+
+
+@pytest.mark.slow
+@settings(max_examples=40, phases=PHASES)
+@given(st.lists(packed_cases() | strided_cases(), min_size=BATCH, max_size=2 * BATCH))
+def test_many_more_splits_give_numpy_bytes(folder: Path, cases: list[Case]) -> None:
+    check_batch(cases, folder)
+
+
+@pytest.mark.slow
+def test_scaled_workloads_give_numpy_bytes(folder: Path) -> None:
+    small = [scaled(workload, 1 << 18) for workload in WORKLOADS]
+    chosen = [workload for workload in small if workload.total_bytes <= 4 << 20]
+    assert len(chosen) >= 22
+    cases = [
+        Case(w.shape, w.sizes, w.axis, w.element_bytes, w.strides, misaligned=where)
+        for w in chosen
+        for where in [(0, 0), (w.element_bytes, 3 * w.element_bytes)]
+    ]
+    check_batch(cases, folder)

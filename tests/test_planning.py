@@ -49,6 +49,11 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
         (LABELS, ["tile"], ["tile"]),
         (
             packed((99, 5000), 1, (1, 2, 4990, 7), 1),
+            ["shift"],
+            ["shift"],
+        ),
+        (
+            packed((99, 5000), 1, (400, 4200, 400), 1),
             ["shift", "tile", "tile"],
             ["shift", "tile", "tile"],
         ),

@@ -103,8 +103,13 @@ def test_resources_allow_the_planned_blocks(name: str) -> None:
 
 @each
 def test_loads_are_under_way_together(name: str) -> None:
+    """As many as the plan counts on, or as many as an H200 needs."""
     launch = launch_of(name)
-    assert nvrtc.bytes_in_flight(nvrtc.sass(cubin_of(name))) >= launch.bytes_in_flight
+    cubin = cubin_of(name)
+    found = nvrtc.bytes_in_flight(nvrtc.sass(cubin))
+    resident = model.resident_blocks(launch, nvrtc.resources(cubin))
+    enough = found * launch.block * resident >= model.IN_FLIGHT_BYTES
+    assert enough or found >= launch.bytes_in_flight
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if re.match("vector|deinterl", name)])

@@ -29,6 +29,8 @@ TILE_BYTES = 16 << 10
 TILE_ROWS = 32
 # Outputs of at least this width gain from staying out of shared memory.
 WIDE_BYTES = 512
+# Narrow outputs among wide ones are not worth a launch of their own below this share of the bytes.
+NARROW_SHARE = 1 / 16
 # Registers that a thread of `deinterleave` can spare for its input.
 DEINTERLEAVE_BYTES = 128
 
@@ -97,6 +99,8 @@ def row_launches(
         and split.rows > 1
     ):
         yield _tile(columns, source, target, common)
+    elif _narrow_bytes(columns) <= NARROW_SHARE * columns.row_bytes:
+        yield from _each(columns, most, lambda part: _shift(part, common))
     else:
         wide = [i for i, width in enumerate(columns.widths) if width >= WIDE_BYTES]
         if wide:
@@ -105,6 +109,10 @@ def row_launches(
             yield from _each(
                 columns.take(run), most, lambda part: _tile(part, source, target, common)
             )
+
+
+def _narrow_bytes(columns: _Columns) -> int:
+    return sum(width for width in columns.widths if width < WIDE_BYTES)
 
 
 def _each(
@@ -205,7 +213,7 @@ def _shift(columns: _Columns, common: list[Constant]) -> KernelLaunch:
         ],
         blocks(columns.rows, rows) * chunk_tiles,
         in_flight=LOADS * VECTOR,
-        reason=f"widths of {narrowest} bytes and more, at any alignment",
+        reason="wide outputs, at any alignment",
     )
 
 

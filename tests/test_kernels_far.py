@@ -1,0 +1,110 @@
+"""Kernels beyond 4 GiB: the last blocks of huge launches, in memory that is mostly not there.
+
+A buffer costs only the pages that are touched. The end of the input holds random bytes, none
+of them 0; whatever the last blocks store must be those bytes, at the end of the outputs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dmlsplit.backends import codegen
+from host_cuda import harness
+from kernel_cases import Case
+
+GIB = 1 << 30
+BLOCKS = 2
+
+# The case, and how many of the last rows and columns of each output are watched.
+CASES = {
+    "vector": (Case((1 << 20, 4096), (3072, 1024), element_bytes=2), 64, None),
+    "vector_segments": (Case((2, 3 * GIB), (1, 1), axis=0), 1, 1 << 18),
+    "shift_rows": (Case((1 << 20, 6001), (5000, 1001)), 64, 1001),
+    "shift_columns": (Case((2, 5 * GIB), (3 * GIB - 1, 2 * GIB + 1)), 1, 1 << 18),
+    "tile": (Case((64_000_001, 85), (2, 3, 80)), 4096, None),
+    "tile_groups": (Case((1_000_001, 6000), (3,) * 2000), 128, 3),
+    "deinterleave": (Case((3 * GIB + 5, 3), (1, 1, 1)), 1 << 15, 1),
+    "transpose": (Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001)), 256, 1024),
+    "strided_source": (Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1)), 5, 2048),
+    "strided_targets": (
+        Case((5, 4096), (2048, 2048), element_bytes=2, target_strides=((2 * GIB, 1),) * 2),
+        5,
+        2048,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, harness.Program]:
+    sources = [codegen.source(launch) for case, _, _ in CASES.values() for launch in case.launches]
+    return harness.build(sources, tmp_path_factory.mktemp("far"))
+
+
+class Corner:
+    """The last rows and columns of each output: what is in the input, and where it must go."""
+
+    def __init__(self, case: Case, rows: int, columns: int | None) -> None:
+        self.case = case
+        width = case.element_bytes
+        draw = np.random.default_rng(11)
+        self.patches: list[tuple[int, np.ndarray]] = []
+        self.data: list[np.ndarray] = []
+        self.windows: list[tuple[tuple[int, int], ...]] = []
+        starts = np.cumsum([0, *case.sizes]).tolist()
+        for layout, start in zip(case.targets, starts, strict=False):
+            axis_0 = case.axis == 0
+            wide = min(columns or layout.shape[1], layout.shape[1])
+            row, column = layout.shape[0] - rows, layout.shape[1] - wide
+            data = draw.integers(1, 256, (rows, wide, width), np.uint8)
+            first = (row + start * axis_0, column + start * (not axis_0))
+            self.patches += self._patches(first, data)
+            self.data.append(data.reshape(rows, -1))
+            self.windows.append(
+                tuple(
+                    (
+                        layout.origin + r * layout.strides[0] + column * layout.strides[1],
+                        wide * width,
+                    )
+                    for r in range(row, row + rows)
+                )
+            )
+
+    def _patches(self, first: tuple[int, int], data: np.ndarray) -> list[tuple[int, np.ndarray]]:
+        source = self.case.source
+        begin = source.origin + first[0] * source.strides[0] + first[1] * source.strides[1]
+        if source.strides[1] == source.element_bytes:
+            return [(begin + r * source.strides[0], row) for r, row in enumerate(data)]
+        columns = range(data.shape[1])
+        if source.strides[0] == source.element_bytes:
+            return [(begin + c * source.strides[1], data[:, c].copy()) for c in columns]
+        return [
+            (begin + r * source.strides[0] + c * source.strides[1], data[r, c])
+            for r in range(data.shape[0])
+            for c in columns
+        ]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_last_blocks_reach_the_end(name: str, programs: dict[str, harness.Program]) -> None:
+    case, rows, columns = CASES[name]
+    assert max(case.source.size, case.targets[0].size) > 4 * GIB
+    assert case.kernels == {name.partition("_")[0]}
+    corner = Corner(case, rows, columns)
+    layouts = case.targets
+    for launch in case.launches:
+        source = harness.Buffer(case.source.size, case.source.origin, patches=tuple(corner.patches))
+        targets = [
+            harness.Buffer(layouts[o].size, layouts[o].origin, windows=corner.windows[o])
+            for o in launch.outputs
+        ]
+        blocks = range(max(0, launch.grid - BLOCKS), launch.grid)
+        outcome = programs[codegen.source(launch)].run(
+            launch.grid, launch.block, [source, *targets], blocks, counting=True
+        )
+        arrived = 0
+        for output, windows in zip(launch.outputs, outcome.windows[1:], strict=True):
+            found = np.array(windows)
+            assert np.array_equal(found[found != 0], corner.data[output][found != 0])
+            arrived += np.count_nonzero(found)
+        assert arrived == outcome.counts.store_bytes > 0
