@@ -22,6 +22,10 @@ class FakeCudaError(RuntimeError):
         self.status = status
 
 
+class FakeOutOfMemory(MemoryError):  # noqa: N818
+    """cupy.cuda.memory.OutOfMemoryError."""
+
+
 class FakeCompileError(Exception):
     """CompileException."""
 
@@ -99,6 +103,7 @@ class FakeCupy:
         cuda = SimpleNamespace(
             runtime=runtime, Device=lambda number: nullcontext(), Stream=stream,
             get_current_stream=lambda number: SimpleNamespace(ptr=40 + number),
+            memory=SimpleNamespace(OutOfMemoryError=FakeOutOfMemory),
         )  # fmt: skip
         entries = SimpleNamespace(
             launchKernel=self.launch,
@@ -198,9 +203,34 @@ def test_errors_of_a_launch_have_an_hresult(
 ) -> None:
     enqueue = enqueue_of(cupy)
     cupy.fails = FakeCudaError(status, "what CUDA says")
-    with pytest.raises(error, match=r"kernel 'vector' was not .* cuda:0: what CUDA says") as found:
+    with pytest.raises(
+        error, match=r"launching kernel 'vector' failed on cuda:0: what CUDA says"
+    ) as found:
         enqueue(5)
     assert found.value.hresult == hresult
+
+
+def test_a_device_that_is_gone_is_said_before_a_launch(cupy: FakeCupy) -> None:
+    def gone(*arguments: Any) -> Any:
+        raise FakeCudaError(46, "device unavailable")
+
+    sys.modules["cupy"].__dict__.update(empty=gone, asarray=gone)
+    for act in (
+        lambda: driver.empty(0, (2,), None, np.dtype("f4"), 0),
+        lambda: driver.upload(np.zeros(2), 0),
+    ):
+        with pytest.raises(dml.DeviceRemovedError, match="cuda:0: device unavailable"):
+            act()
+
+
+def test_a_full_device_is_out_of_memory(cupy: FakeCupy) -> None:
+    def full(*arguments: Any) -> Any:
+        raise FakeOutOfMemory("Out of memory allocating 8 bytes")
+
+    sys.modules["cupy"].__dict__["empty"] = full
+    for strides in (None, (4,)):
+        with pytest.raises(dml.OutOfMemoryError, match="allocating 8 bytes"):
+            driver.empty(0, (2,), strides, np.dtype("f4"), 8)
 
 
 def test_a_failed_compilation_shows_name_and_log(cupy: FakeCupy) -> None:

@@ -6,7 +6,9 @@ fake in its place. CuPy is imported when a function is first called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -100,8 +102,7 @@ def limits(device: int) -> DeviceLimits:
 
 def memory_info(device: int) -> tuple[int, int]:
     """Return the free and the total bytes of a device."""
-    cupy = _cupy()
-    with cupy.cuda.Device(device):
+    with _checked("asking for free memory", device) as cupy:
         free, total = cupy.cuda.runtime.memGetInfo()
     return free, total
 
@@ -140,7 +141,7 @@ def load(device: int, name: str, source: str) -> Kernel:
             f"kernel {name!r} does not compile for cuda:{device}:\n{error.get_message()}"
         ) from None
     except (driver.CUDADriverError, cupy.cuda.runtime.CUDARuntimeError) as error:
-        raise _explained(error, name, device) from None
+        raise _explained(error, f"loading kernel {name!r}", device) from None
     return Kernel(name, device, context, function, raw)
 
 
@@ -162,7 +163,7 @@ def enqueuer(kernel: Kernel, grid: int, block: int, pointers: Sequence[int]) -> 
         return _public_enqueuer(kernel, grid, block, pointers)
 
     def explain(error: Exception) -> DmlError:
-        return _explained(error, kernel.name, kernel.device)
+        return _explained(error, f"launching kernel {kernel.name!r}", kernel.device)
 
     return prepacked(driver, kernel.function, kernel.context, grid, block, pointers, explain)
 
@@ -178,7 +179,8 @@ def _public_enqueuer(kernel: Kernel, grid: int, block: int, pointers: Sequence[i
             with cupy.cuda.Device(kernel.device), _as_stream(stream):
                 kernel.owner((grid,), (block,), (parameter,))
         except RuntimeError as error:
-            raise _explained(error, kernel.name, kernel.device) from None
+            what = f"launching kernel {kernel.name!r}"
+            raise _explained(error, what, kernel.device) from None
 
     return enqueue
 
@@ -200,8 +202,6 @@ class _Handle:
 
 def on_stream(device: int, handle: int) -> Any:
     """Return a context in which a device and a stream are CuPy's current ones."""
-    from contextlib import ExitStack
-
     stack = ExitStack()
     stack.enter_context(_cupy().cuda.Device(device))
     stack.enter_context(_as_stream(handle))
@@ -210,8 +210,6 @@ def on_stream(device: int, handle: int) -> Any:
 
 def is_array(value: Any) -> bool:
     """Whether a value is a CuPy array; CuPy is not imported to find out."""
-    import sys
-
     cupy = sys.modules.get("cupy")
     return cupy is not None and isinstance(value, cupy.ndarray)
 
@@ -263,27 +261,26 @@ def empty(
     OutOfMemoryError
         If the device has not that much memory.
     """
-    cupy = _cupy()
-    try:
-        with cupy.cuda.Device(device):
+    with _checked("allocating an output", device) as cupy:
+        try:
             if strides is None:
                 return cupy.empty(shape, dtype)
             store = cupy.empty(size_in_bytes, np.uint8)
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise OutOfMemoryError(str(error)) from None
         return cupy.ndarray(tuple(shape), dtype, store.data, tuple(strides))
-    except cupy.cuda.memory.OutOfMemoryError as error:
-        raise OutOfMemoryError(str(error)) from None
 
 
 def upload(array: np.ndarray, device: int) -> Any:
     """Copy an array from the host to a device."""
-    cupy = _cupy()
-    with cupy.cuda.Device(device):
+    with _checked("copying to the device", device) as cupy:
         return cupy.asarray(array)
 
 
 def download(array: Any) -> np.ndarray:
     """Copy a CuPy array to the host."""
-    copied: np.ndarray = _cupy().asnumpy(array)
+    with _checked("copying to the host", device_of(array)) as cupy:
+        copied: np.ndarray = cupy.asnumpy(array)
     return copied
 
 
@@ -304,12 +301,22 @@ def _cupy() -> Any:
     return cupy
 
 
-def _explained(error: Exception, kernel: str, device: int) -> DmlError:
+@contextmanager
+def _checked(what: str, device: int) -> Iterator[Any]:
+    """Yield CuPy with a device current; raise its errors as ours."""
+    cupy = _cupy()
+    try:
+        with cupy.cuda.Device(device):
+            yield cupy
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise _explained(error, what, device) from None
+
+
+def _explained(error: Exception, what: str, device: int) -> DmlError:
     status = getattr(error, "status", None)
-    where = f"kernel {kernel!r} was not launched on cuda:{device}: {error}"
+    where = f"{what} failed on cuda:{device}: {error}"
     if status == _OUT_OF_MEMORY:
-        free, _ = memory_info(device)
-        return OutOfMemoryError(f"{where}; {free} bytes of device memory are free")
+        return OutOfMemoryError(f"{where}; {memory_info(device)[0]} bytes of its memory are free")
     if status in _BAD_STREAM:
         return InvalidArgumentError(f"{where}. The stream must be alive and belong to the device")
     if status in _CAPTURE:
