@@ -14,6 +14,7 @@ import numpy as np
 
 from dmlsplit import cuda_arrays
 from dmlsplit.backends import driver
+from dmlsplit.backends.cuda import stream_handle
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
 
@@ -232,6 +233,23 @@ def allocator(model: Any, device: str) -> Allocate:
     if device == "cpu":
         return empty
     return partial(cuda_arrays.empty, model, int(device.removeprefix("cuda:")))
+
+
+def allocating_for(model: Any, device: str, stream: Any) -> AbstractContextManager[object]:
+    """Return a context in which `allocator` takes memory that a stream may write at once.
+
+    Memory pools hand memory on as soon as its last use is queued, so that it is ready on the
+    stream that was current, and on no other.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `stream` is no stream of the device.
+    """
+    if stream is None or device == "cpu":
+        return nullcontext()
+    number = int(device.removeprefix("cuda:"))
+    return cuda_arrays.on_stream(model, number, stream_handle(stream, number))
 
 
 def on_stream_of(array: Any) -> AbstractContextManager[object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from math import prod
 from typing import Any
@@ -99,6 +100,18 @@ def empty(
             f"an output of {wanted} bytes does not fit in the memory of cuda:{device}: "
             f"{free_bytes(device)} bytes are free"
         ) from None
+
+
+def on_stream(model: Any, device: int, handle: int) -> AbstractContextManager[object]:
+    """Return a context in which `empty` allocates for a stream."""
+    if is_torch(model) and model.is_cuda:
+        torch = sys.modules["torch"]
+        place = f"cuda:{device}"
+        context: AbstractContextManager[object] = torch.cuda.stream(
+            torch.cuda.ExternalStream(handle, device=place)
+        )
+        return context
+    return driver.on_stream(device, handle)
 
 
 def free_bytes(device: int) -> int:

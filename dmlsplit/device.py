@@ -144,7 +144,8 @@ class CompiledOperator:
         """
         model = _buffer(array)
         allocate = arrays.allocator(model, self.device.name)
-        own = [_empty(allocate, tensor) for tensor in self.desc.output_tensors]
+        with arrays.allocating_for(model, self.device.name, stream):
+            own = [_empty(allocate, tensor) for tensor in self.desc.output_tensors]
         self.dispatch(array, own, stream)
         return [arrays.same_kind(out, model) for out in own]
 

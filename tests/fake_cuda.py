@@ -118,6 +118,8 @@ class FakeDriver:
         What a launch raises.
     launches, loads : list
         Launches; and names, devices and sources of compiled kernels.
+    allocated_on : list of int
+        The stream that was current at each allocation.
     calls : list of str
         Everything else that was called.
     """
@@ -131,6 +133,7 @@ class FakeDriver:
     launches: list[Launched] = field(default_factory=list)
     loads: list[tuple[str, int, str]] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    allocated_on: list[int] = field(default_factory=list)
     memory: list[np.ndarray] = field(default_factory=list)
 
     def array(self, host: np.ndarray, number: int = 0) -> FakeArray:
@@ -242,6 +245,7 @@ class FakeDriver:
         size_in_bytes: int,
     ) -> FakeArray:
         self.calls.append("empty")
+        self.allocated_on.append(self.current_stream(device))
         size = int(np.prod(shape)) * dtype.itemsize if strides is None else size_in_bytes
         if size > self.free:
             raise OutOfMemoryError("out of memory")

@@ -161,6 +161,16 @@ def test_what_is_no_stream_is_refused(fake: FakeDriver, stream: Any, message: st
     assert fake.launches == []
 
 
+def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDriver) -> None:
+    op, array = dml.Device("cuda").compile(DESC), fake.array(ramp(1, 1, 6, 2))
+    op(array, stream=5)
+    op(array)
+    assert fake.allocated_on == [5, 5, 5, 0, 0, 0]
+    with pytest.raises(dml.InvalidArgumentError, match="stream is a str"):
+        op(array, stream="5")
+    assert len(fake.allocated_on) == 6
+
+
 # Alignments and caches.
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -200,12 +200,11 @@ class _Handle:
         return 0, self.handle
 
 
-def on_stream(device: int, handle: int) -> Any:
-    """Return a context in which a device and a stream are CuPy's current ones."""
-    stack = ExitStack()
-    stack.enter_context(_cupy().cuda.Device(device))
-    stack.enter_context(_as_stream(handle))
-    return stack
+@contextmanager
+def on_stream(device: int, handle: int) -> Iterator[None]:
+    """Make a device and a stream CuPy's current ones for a while."""
+    with _cupy().cuda.Device(device), _as_stream(handle):
+        yield
 
 
 def is_array(value: Any) -> bool:
