@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -309,8 +310,27 @@ class FakeTorch:
 
     def __init__(self, fake: FakeDriver) -> None:
         self.fake = fake
-        self.cuda = SimpleNamespace(OutOfMemoryError=self.OutOfMemoryError)
+        self.cuda = SimpleNamespace(
+            OutOfMemoryError=self.OutOfMemoryError,
+            ExternalStream=lambda handle, device: (handle, device),
+            stream=self.on_stream,
+        )
+        self.streams: list[tuple[int, str]] = []
         self._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda number: 100 + number)
+
+    @contextmanager
+    def on_stream(self, stream: tuple[int, str]) -> Iterator[None]:
+        self.streams.append(stream)
+        yield
+
+    def empty_strided(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: str, device: str
+    ) -> FakeTensor:
+        size = 1 + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+        store = self.empty((size,), dtype, device)
+        steps = tuple(step * store.host.itemsize for step in strides)
+        host = np.lib.stride_tricks.as_strided(store.host, shape, steps)
+        return FakeTensor(host, dtype, store.device.index)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: str) -> FakeTensor:
         if self.fake.free == 0:
@@ -358,6 +378,19 @@ def test_a_bound_tensor_takes_the_stream_current_at_dispatch(
     bound.dispatch()
     bound.dispatch(7)
     assert [each.stream for each in running.launches] == [100, 7]
+
+
+def test_new_tensors_have_the_strides_and_the_stream_asked_for(
+    running: FakeDriver, torch: FakeTorch
+) -> None:
+    array = running.array(ramp(1, 1, 6, 2)).host
+    out = dml.TensorDesc("FLOAT32", X.sizes, strides=(0, 0, 1, 8))
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc(X, [out], 2))
+    (found,) = op(FakeTensor(array, "torch.float32"), stream=9)
+    assert found.host.strides == (0, 0, 4, 32)
+    np.testing.assert_array_equal(found.host, array)
+    assert torch.streams == [(9, "cuda:0")]
+    assert [each.stream for each in running.launches] == [9]
 
 
 @pytest.mark.parametrize(

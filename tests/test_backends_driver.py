@@ -266,3 +266,27 @@ def test_devices_are_counted_or_their_absence_explained(cupy: FakeCupy) -> None:
     cupy.count = FakeCudaError(35, "driver version is insufficient")
     with pytest.raises(dml.UnsupportedError, match=r"insufficient.*install the NVIDIA driver"):
         driver.device_count()
+
+
+# What this relies on in the CuPy that is installed, where one is. None of it needs a driver.
+
+
+def test_the_installed_cupy_has_the_private_entries() -> None:
+    pytest.importorskip("cupy")
+    from cupy_backends.cuda.api import driver as entries
+    from cupy_backends.cuda.libs import nvrtc
+
+    for name in ("launchKernel", "ctxGetCurrent", "ctxSetCurrent", "CUDADriverError"):
+        assert hasattr(entries, name), name
+    assert len(nvrtc.getVersion()) == 2
+
+
+def test_borrowed_memory_is_a_cupy_array() -> None:
+    cupy = pytest.importorskip("cupy")
+    owner = object()
+    array = driver.borrow(4096, (2, 3), (0, 4), np.dtype("u2"), owner, 1)
+    assert isinstance(array, cupy.ndarray)
+    assert driver.is_array(array)
+    assert not driver.is_array(np.zeros(1))
+    assert (array.data.ptr, array.shape, array.strides) == (4096, (2, 3), (0, 4))
+    assert driver.device_of(array) == 1
