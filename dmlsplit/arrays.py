@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from dmlsplit import cuda_arrays
 from dmlsplit.backends import driver
-from dmlsplit.backends.cuda import stream_handle
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
 
 # DLDeviceType of the DLPack standard.
-_DLPACK_CPU = 1
+_DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_MANAGED = 1, 2, 13
 
-_NATIVE = "<" if sys.byteorder == "little" else ">"
-
-# Shape, bytes per stride, data type, bytes to reserve where there are strides.
-Allocate = Callable[[Sequence[int], Sequence[int] | None, np.dtype, int], Any]
+# numpy.dtype.isbuiltin of a type that another library has registered.
+_EXTENSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +27,8 @@ class ArrayView:
 
     Attributes
     ----------
-    owner : numpy.ndarray or cupy.ndarray
-        An array on the memory; keeps it alive.
+    owner : object
+        Keeps the memory alive.
     address : int
         Of the first element.
     shape : tuple of int
@@ -42,7 +36,7 @@ class ArrayView:
     strides : tuple of int
         Bytes per dimension.
     type : str
-        NumPy type string, such as ``<f4``.
+        NumPy type string, such as ``<f4``; the name of a type that NumPy does not know.
     item_bytes : int
         Bytes of one element.
     read_only : bool
@@ -78,24 +72,21 @@ class ArrayView:
         return 0 in self.shape or all(n == 1 or s == p for n, s, p in rows)
 
     @property
-    def extent(self) -> np.ndarray:
-        """An array to reason about addresses; its elements must not be read."""
-        if isinstance(self.owner, np.ndarray):
-            return self.owner
-        return np.asarray(_Extent(self))
+    def window(self) -> np.ndarray:
+        """The same places as an array of bytes runs, for address arithmetic only."""
+        interface = {"shape": self.shape, "strides": self.strides, "version": 3}
+        interface |= {"data": (self.address, True), "typestr": f"|V{self.item_bytes}"}
+        return np.asarray(_Interface(interface))
+
+    @property
+    def device_number(self) -> int:
+        """N of ``cuda:N``."""
+        return int(self.device.removeprefix("cuda:"))
 
 
-class _Extent:
-    """The addresses of a view, in the form that NumPy reads."""
-
-    def __init__(self, of: ArrayView) -> None:
-        self.__array_interface__ = {
-            "data": (of.address, False),
-            "shape": of.shape,
-            "strides": of.strides,
-            "typestr": f"|V{of.item_bytes}",
-            "version": 3,
-        }
+class _Interface:
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = interface
 
 
 def view(array: Any, name: str) -> ArrayView:
@@ -108,20 +99,20 @@ def view(array: Any, name: str) -> ArrayView:
     """
     if isinstance(array, np.ndarray):
         return _numpy_view(array, name)
-    if driver.is_array(array):
-        return _cuda_view(array, name)
+    if _is_torch(array) and (array.device.type != "cpu" or not _is_numpy_like(array)):
+        return _torch_view(array, name)
     if hasattr(array, "__dlpack_device__"):
-        kind = _dlpack_device_type(array, name)
+        kind, number = array.__dlpack_device__()
+        if kind in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
+            return _cuda_view(array, name, int(number))
         if kind == _DLPACK_CPU:
             return _numpy_view(_numpy_alias(array, name), name)
-        if kind in cuda_arrays.DLPACK_CUDA:
-            return _cuda_view(array, name)
         raise InvalidArgumentError(
-            f"{name} is a {_type_name(array)} on DLPack device type {kind}; "
-            "it must be on the CPU (1) or on CUDA (2 or 13)"
+            f"{name} is a {_type_name(array)} on DLPack device type {int(kind)}; it must be on the "
+            "CPU or a CUDA device"
         )
     if hasattr(array, "__cuda_array_interface__"):
-        return _cuda_view(array, name)
+        return _cuda_view(array, name, None)
     if hasattr(array, "__array_interface__"):
         return _numpy_view(np.asarray(array), name)
     raise InvalidArgumentError(
@@ -130,51 +121,119 @@ def view(array: Any, name: str) -> ArrayView:
     )
 
 
-def _dlpack_device_type(array: Any, name: str) -> int:
-    try:
-        return int(array.__dlpack_device__()[0])
-    except (BufferError, TypeError, RuntimeError, ValueError) as error:
+def _is_torch(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _is_numpy_like(tensor: Any) -> bool:
+    """Whether NumPy can stand for a tensor: it knows the type, no gradients, no lazy bits."""
+    known = _torch_type(tensor)[0] in "<>|"
+    lazy = tensor.requires_grad or tensor.is_conj() or tensor.is_neg()
+    return known and not lazy and str(tensor.layout) == "torch.strided"
+
+
+def _torch_view(tensor: Any, name: str) -> ArrayView:
+    """Describe a tensor of torch, which needs no synchronisation and has types of its own."""
+    kind = tensor.device.type
+    if kind not in ("cpu", "cuda") or str(tensor.layout) != "torch.strided":
         raise InvalidArgumentError(
-            f"{name}, a {_type_name(array)}, is on no one device: {error}"
-        ) from None
+            f"{name} is a {tensor.layout} tensor on {tensor.device}; it must be a torch.strided "
+            "one on the CPU or a CUDA device"
+        )
+    if tensor.is_conj() or tensor.is_neg():
+        raise InvalidArgumentError(
+            f"{name} is a view that torch conjugates or negates when it is read; its bytes are "
+            "those of another tensor. Fix: resolve_conj().resolve_neg()"
+        )
+    width = tensor.element_size()
+    return ArrayView(
+        tensor,
+        tensor.data_ptr(),
+        tuple(tensor.shape),
+        tuple(step * width for step in tensor.stride()),
+        _torch_type(tensor),
+        width,
+        # torch itself refuses to write where it would have to track gradients.
+        bool(tensor.requires_grad),
+        "cpu" if kind == "cpu" else f"cuda:{tensor.device.index}",
+    )
+
+
+def _torch_type(tensor: Any) -> str:
+    name = str(tensor.dtype).removeprefix("torch.")
+    try:
+        return _type_string(np.dtype(name))
+    except TypeError:
+        return name
+
+
+def _type_string(dtype: np.dtype) -> str:
+    """Return NumPy's string of a type; extensions, such as bfloat16, have only their name."""
+    return str(dtype) if dtype.isbuiltin == _EXTENSION else dtype.str
+
+
+def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
+    """Describe an array on a CUDA device by its array interface, else through DLPack."""
+    try:
+        interface = array.__cuda_array_interface__
+    except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
+        # JAX, for one, has no interface for types that NumPy does not know.
+        array = _cupy_alias(array, name)
+        interface = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise InvalidArgumentError(f"{name} is masked; only whole arrays can be split")
+    address, read_only = interface["data"]
+    if number is None:
+        number = driver.load().device_of(address)
+    # CuPy names the current stream, which is ours; others may have work under way.
+    if interface.get("stream") and _library(array) != "cupy":
+        driver.load().wait_for(number, interface["stream"])
+    own = getattr(array, "dtype", None)
+    dtype = own if isinstance(own, np.dtype) else np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides") or packed_byte_strides(shape, dtype.itemsize)
+    return ArrayView(
+        array,
+        address,
+        shape,
+        tuple(strides),
+        _type_string(dtype),
+        dtype.itemsize,
+        # Arrays of JAX never change, whatever their interface says.
+        bool(read_only) or _library(array) in ("jax", "jaxlib"),
+        f"cuda:{number}",
+    )
+
+
+def _cupy_alias(array: Any, name: str) -> Any:
+    try:
+        return driver.load().from_dlpack(array)
+    except (BufferError, TypeError, RuntimeError, ValueError) as error:
+        raise _not_shared(array, name, error) from None
+
+
+def _not_shared(array: Any, name: str, error: Exception) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{name}, a {_type_name(array)}, cannot be shared without a copy: {error}. "
+        "Fix: view its bytes as an integer type of the same size"
+    )
+
+
+def address(array: Any) -> int:
+    """Return the address of the first element of an array that `empty` made."""
+    if isinstance(array, np.ndarray):
+        return int(array.__array_interface__["data"][0])
+    if _is_torch(array):
+        return int(array.data_ptr())
+    return int(array.__cuda_array_interface__["data"][0])
 
 
 def _numpy_alias(array: Any, name: str) -> np.ndarray:
     try:
-        return np.from_dlpack(_known_to_numpy(array))
+        return np.from_dlpack(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
-        raise InvalidArgumentError(
-            f"{name}, a {_type_name(array)}, cannot be shared without a copy: {error}. "
-            "Fix: view its bytes as an integer type of the same size"
-        ) from None
-
-
-def _known_to_numpy(array: Any) -> Any:
-    """Return a tensor whose type NumPy lacks (bfloat16) as the unsigned integers of its size."""
-    if not cuda_arrays.is_torch(array):
-        return array
-    carried = cuda_arrays.torch_carrier_type(array.dtype, array.element_size())
-    known = getattr(sys.modules["torch"], carried.name)
-    return array if array.dtype == known else array.view(known)
-
-
-def _cuda_view(array: Any, name: str) -> ArrayView:
-    carried = cuda_arrays.carrier(array, name)
-    return ArrayView(
-        carried,
-        carried.data.ptr,
-        carried.shape,
-        carried.strides,
-        _type(carried.dtype),
-        carried.dtype.itemsize,
-        cuda_arrays.is_read_only(array),
-        f"cuda:{driver.device_of(carried)}",
-    )
-
-
-def _type(dtype: np.dtype) -> str:
-    """Return the type string; types that are not NumPy's own go by their size."""
-    return f"{_NATIVE}u{dtype.itemsize}" if cuda_arrays.is_user_type(dtype) else dtype.str
+        raise _not_shared(array, name, error) from None
 
 
 def _numpy_view(array: np.ndarray, name: str) -> ArrayView:
@@ -187,7 +246,7 @@ def _numpy_view(array: np.ndarray, name: str) -> ArrayView:
         array.__array_interface__["data"][0],
         array.shape,
         array.strides,
-        _type(array.dtype),
+        array.dtype.str,
         array.dtype.itemsize,
         not array.flags.writeable,
         "cpu",
@@ -195,82 +254,92 @@ def _numpy_view(array: np.ndarray, name: str) -> ArrayView:
 
 
 def empty(
-    shape: Sequence[int], strides: Sequence[int] | None, dtype: np.dtype, size_in_bytes: int
-) -> np.ndarray:
-    """Allocate an array on the CPU.
+    like: ArrayView,
+    shape: Sequence[int],
+    strides: Sequence[int] | None = None,
+    dtype: str | None = None,
+    size_in_bytes: int = 0,
+) -> Any:
+    """Allocate an array on the device of another, of its library if that is NumPy, CuPy or torch.
 
     Parameters
     ----------
+    like
+        The other array.
     shape
         Elements per dimension.
     strides
         Bytes per dimension; None for a packed array.
     dtype
-        Data type.
+        NumPy's name of a type; None for the type of `like`.
     size_in_bytes
         Bytes to reserve where there are strides.
 
     Raises
     ------
     OutOfMemoryError
-        If there is not that much memory.
+        If there is not that much memory; for CUDA it says how much is free.
     """
     try:
+        if _is_torch(like.owner):
+            return _torch_empty(like.owner, shape, strides, dtype, size_in_bytes)
+        kind = like.owner.dtype if dtype is None else np.dtype(dtype)
+        if like.device != "cpu":
+            number = like.device_number
+            return driver.load().empty(number, shape, kind, strides, size_in_bytes)
         if strides is None:
-            return np.empty(shape, dtype)
-        store = np.empty(size_in_bytes, np.uint8)
-    except MemoryError:
-        wanted = size_in_bytes if strides is not None else prod(shape) * dtype.itemsize
-        raise OutOfMemoryError(f"an output of {wanted} bytes does not fit in memory") from None
-    return np.ndarray(shape, dtype, store, 0, strides)
+            return np.empty(shape, kind)
+        return np.ndarray(shape, kind, np.empty(size_in_bytes, np.uint8), 0, strides)
+    except (MemoryError, RuntimeError) as error:
+        width = like.item_bytes if dtype is None else np.dtype(dtype).itemsize
+        wanted = size_in_bytes if strides is not None else prod(shape) * width
+        if like.device == "cpu":
+            raise OutOfMemoryError(f"an output of {wanted} bytes does not fit in memory") from None
+        raise driver.load().translated(
+            error, like.device_number, "an output cannot be allocated", wanted
+        ) from None
 
 
-def allocator(model: Any, device: str) -> Allocate:
-    """Return what allocates arrays on a device, of the library of `model` where that is known.
-
-    Its result goes through `same_kind` before the caller sees it.
-    """
-    if device == "cpu":
-        return empty
-    return partial(cuda_arrays.empty, model, int(device.removeprefix("cuda:")))
-
-
-def allocating_for(model: Any, device: str, stream: Any) -> AbstractContextManager[object]:
-    """Return a context in which `allocator` takes memory that a stream may write at once.
-
-    Memory pools hand memory on as soon as its last use is queued, so that it is ready on the
-    stream that was current, and on no other.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `stream` is no stream of the device.
-    """
-    if stream is None or device == "cpu":
-        return nullcontext()
-    number = int(device.removeprefix("cuda:"))
-    return cuda_arrays.on_stream(model, number, stream_handle(stream, number))
-
-
-def on_stream_of(array: Any) -> AbstractContextManager[object]:
-    """Return a context in which CuPy works on the current stream of the array's library."""
-    current = cuda_arrays.stream_of(array)
-    return nullcontext() if current is None else driver.on_stream(array.device.index, current())
+def _torch_empty(
+    like: Any,
+    shape: Sequence[int],
+    strides: Sequence[int] | None,
+    dtype: str | None,
+    size_in_bytes: int,
+) -> Any:
+    torch = sys.modules["torch"]
+    kind = like.dtype if dtype is None else getattr(torch, np.dtype(dtype).name)
+    if strides is None:
+        return torch.empty(tuple(shape), dtype=kind, device=like.device)
+    width = kind.itemsize
+    store = torch.empty(size_in_bytes // width, dtype=kind, device=like.device)
+    return store.as_strided(tuple(shape), [step // width for step in strides])
 
 
 def same_kind(result: Any, model: Any) -> Any:
     """Hand `result` over as an array of the library that `model` belongs to, without a copy."""
-    library = type(model).__module__.partition(".")[0]
-    if isinstance(model, np.ndarray) or type(result) is type(model) or library not in sys.modules:
+    library = _library(model)
+    if isinstance(model, type(result)) or library not in sys.modules:
         return result
-    if cuda_arrays.is_torch(model):
-        tensor = sys.modules["torch"].from_dlpack(result)
-        same_size = tensor.element_size() == model.element_size()
-        return tensor.view(model.dtype) if same_size else tensor
     if hasattr(model, "__array_namespace__"):
         return model.__array_namespace__().from_dlpack(result)
     module = sys.modules[library]
     return module.from_dlpack(result) if hasattr(module, "from_dlpack") else result
+
+
+def current_stream(array: Any) -> Callable[[], int] | None:
+    """Return what tells the stream that an array's library would use now.
+
+    torch keeps a current stream of its own. None stands for CuPy's, or for no stream at all.
+    """
+    if not _is_torch(array) or not array.is_cuda:
+        return None
+    current, device = sys.modules["torch"].cuda.current_stream, array.device
+    return lambda: int(current(device).cuda_stream)
+
+
+def _library(array: Any) -> str:
+    return type(array).__module__.partition(".")[0]
 
 
 def _type_name(value: Any) -> str:

@@ -106,7 +106,7 @@ class _Reader:
         before: tuple[TensorSupport, TensorSupport] | None,
     ) -> LevelSupport:
         required = {"name", "value", "directml", "windows", "source"}
-        fields = self.mapping(node, path, required, frozenset({"split"}))
+        fields = self.mapping(node, path, required, frozenset({"split", "public"}))
         name = f"DML_FEATURE_LEVEL_{level}"
         self.scalar(fields["name"], f"{path}.name", _one_of(name), f"{name} at this place")
         self.scalar(
@@ -116,6 +116,9 @@ class _Reader:
             fields["directml"], f"{path}.directml", _checked_version, "like 1.8.0"
         )
         source = self.scalar(fields["source"], f"{path}.source", str, "text")
+        public = "public" not in fields
+        if not public:
+            self.scalar(fields["public"], f"{path}.public", _one_of("false"), "false, or left out")
         windows = self.windows(fields["windows"], f"{path}.windows")
         if "split" in fields:
             split = self.mapping(
@@ -127,7 +130,7 @@ class _Reader:
             )
         if before is None:
             raise self.fail(node, path, "lacks the key 'split', which the first level must have")
-        return LevelSupport(level, version, windows, *before, source)
+        return LevelSupport(level, version, public, windows, *before, source)
 
     def windows(self, node: Node, path: str) -> WindowsBuild | None:
         if isinstance(node, ScalarNode) and node.value in ("null", "~", ""):

@@ -7,12 +7,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
-from dmlsplit import arrays, cuda_arrays
-from dmlsplit.backends import Backend, Launch, Program, driver
-from dmlsplit.backends.cuda import CudaBackend
-from dmlsplit.backends.numpy import NumpyBackend
+from dmlsplit import arrays
+from dmlsplit.arrays import ArrayView
+from dmlsplit.backends import Backend, Launch, Program
 from dmlsplit.binding import NUMPY_TYPES, BoundTensor, BufferBinding, bind_tensors
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.feature_levels import FeatureLevel, capability_table
@@ -20,8 +17,6 @@ from dmlsplit.geometry import SplitGeometry, descriptor_geometry
 from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.tensor import TensorDataType, TensorDesc
 from dmlsplit.validation import validate
-
-_CUDA = re.compile(r"cuda(?::([0-9]{1,9}))?")
 
 
 class Device:
@@ -142,12 +137,11 @@ class CompiledOperator:
         list
             One array per output, of the same library as `array`.
         """
-        model = _buffer(array)
-        allocate = arrays.allocator(model, self.device.name)
-        with arrays.allocating_for(model, self.device.name, stream):
-            own = [_empty(allocate, tensor) for tensor in self.desc.output_tensors]
+        buffer = array.buffer if isinstance(array, BufferBinding) else array
+        like = arrays.view(buffer, "InputTensor")
+        own = [_empty(tensor, like) for tensor in self.desc.output_tensors]
         self.dispatch(array, own, stream)
-        return [arrays.same_kind(out, model) for out in own]
+        return [arrays.same_kind(out, buffer) for out in own]
 
     def dispatch(self, array: Any, outputs: Sequence[Any], stream: Any = None) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
@@ -170,7 +164,7 @@ class CompiledOperator:
         """
         source, targets = bind_tensors(self.desc, array, outputs, self.device.name)
         launch = self._program.bind(source.address, [target.address for target in targets])
-        return BoundOperator(on_its_stream(launch, _buffer(array)), source, targets)
+        return BoundOperator(_on_current_stream(launch, source.owner), source, targets)
 
 
 class BoundOperator:
@@ -180,9 +174,7 @@ class BoundOperator:
     ----------
     dispatch : callable
         ``dispatch(stream=None)`` carries out the split, and nothing else: no check, no
-        allocation, no copy between host and device. `stream` is a CuPy or PyTorch stream,
-        anything with ``__cuda_stream__``, or a raw handle. None takes PyTorch's current
-        stream where the input was PyTorch's, else CuPy's.
+        allocation, no copy between host and device.
     """
 
     __slots__ = ("_keep", "dispatch")
@@ -194,53 +186,53 @@ class BoundOperator:
         self._keep = source, targets
 
 
-def on_its_stream(launch: Launch, array: Any) -> Launch:
-    """Return a launch that takes the current stream of the array's library by default."""
-    current = cuda_arrays.stream_of(array)
-    if current is None:
-        return launch
-
-    def on_current(stream: Any = None) -> None:
-        launch(current() if stream is None else stream)
-
-    return on_current
-
-
-def _buffer(array: Any) -> Any:
-    return array.buffer if isinstance(array, BufferBinding) else array
-
-
-def _empty(allocate: arrays.Allocate, tensor: TensorDesc) -> Any:
+def _empty(tensor: TensorDesc, like: ArrayView) -> Any:
     width = tensor.element_bytes
-    return allocate(
+    return arrays.empty(
+        like,
         tensor.sizes,
         None if tensor.strides is None else [step * width for step in tensor.strides],
-        np.dtype(NUMPY_TYPES[tensor.data_type]),
+        NUMPY_TYPES[tensor.data_type],
         tensor.total_tensor_size_in_bytes,
     )
 
 
+def _on_current_stream(launch: Launch, source: Any) -> Launch:
+    """Let a launch without a stream use the one that the input's library would use."""
+    current = arrays.current_stream(source)
+    if current is None:
+        return launch
+
+    def dispatch(stream: Any = None) -> None:
+        launch(current() if stream is None else stream)
+
+    return dispatch
+
+
 def find_backend(device: str | None) -> Backend:
-    """Return the backend of a device name, as `Device` takes it."""
+    """Return the backend of a device name, as `Device` takes it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no device name.
+    UnsupportedError
+        If the device, its driver or CuPy is missing.
+    """
+    from dmlsplit.backends import driver
+
     if device is None:
-        return _default_backend()
+        device = "cuda:0" if driver.is_available() else "cpu"
     if device == "cpu":
+        from dmlsplit.backends.numpy import NumpyBackend
+
         return NumpyBackend()
-    named = _CUDA.fullmatch(device) if isinstance(device, str) else None
-    if named is None:
+    found = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", device) if isinstance(device, str) else None
+    if not found:
         raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
-    number, count = int(named[1] or 0), driver.device_count()
-    if number >= count:
-        last = f"cuda:{count - 1}" if count else "none"
-        raise UnsupportedError(f"device is {device!r}; the last CUDA device is {last}")
-    return CudaBackend(f"cuda:{number}")
+    from dmlsplit.backends.cuda import CudaBackend
 
-
-def _default_backend() -> Backend:
-    try:
-        return CudaBackend("cuda:0") if driver.device_count() else NumpyBackend()
-    except UnsupportedError:
-        return NumpyBackend()
+    return CudaBackend(int(found[1] or 0))
 
 
 @lru_cache(maxsize=256)

@@ -15,7 +15,7 @@ import numpy as np
 from dmlsplit import arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Program
-from dmlsplit.device import compiled, on_its_stream
+from dmlsplit.device import compiled
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import split_geometry
 from dmlsplit.overlap import may_overlap_itself
@@ -33,7 +33,8 @@ def split(
     Parameters
     ----------
     array
-        An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, with any strides.
+        An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, with any strides; or
+        a dask.array, which is split lazily, block by block.
     sizes_or_count
         The size of each piece along the axis, which must add up; or the number of equal
         pieces. Sizes may be 0.
@@ -59,27 +60,26 @@ def split(
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
+    if type(array).__module__.startswith("dask.array"):
+        return _split_lazily(array, sizes_or_count, axis, out)
     source = arrays.view(array, "array")
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = [(*source.shape[:at], size, *source.shape[at + 1 :]) for size in sizes]
     if out is None:
-        dtype = source.owner.dtype
-        allocate = arrays.allocator(array, source.device)
-        own = [allocate(shape, None, dtype, 0) for shape in shapes]
-        targets = [arrays.view(piece, "out") for piece in own]
-        result: Sequence[Any] = own
+        strides = None
+        result = [arrays.empty(source, shape) for shape in shapes]
+        addresses = [arrays.address(piece) for piece in result]
     else:
         targets = _checked(out, shapes, source)
-        result = out
-    strides = None if out is None else tuple(target.strides for target in targets)
+        strides = tuple(target.strides for target in targets)
+        result = list(out)
+        addresses = [target.address for target in targets]
     program = _program(
         source.device, source.shape, source.strides, source.item_bytes, at, sizes, strides
     )
-    launch = program.bind(source.address, [target.address for target in targets])
-    on_its_stream(launch, array)()
-    if out is None:
-        return [arrays.same_kind(piece, array) for piece in result]
-    return list(result)
+    stream = arrays.current_stream(array)
+    program.bind(source.address, addresses)(stream and stream())
+    return result if out is not None else [arrays.same_kind(piece, array) for piece in result]
 
 
 def piece_sizes(
@@ -96,6 +96,23 @@ def piece_sizes(
     """
     at = _axis(axis, len(shape))
     return at, _sizes(sizes_or_count, shape[at], at)
+
+
+def _split_lazily(
+    array: Any,
+    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
+    axis: SupportsIndex,
+    out: Sequence[Any] | None,
+) -> list[Any]:
+    # Imported here: distributed.py stands behind this module, and calls it for each block.
+    from dmlsplit.distributed import split_dask
+
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given for a dask.array, which is split lazily; it must be None. "
+            "Fix: dask.array.store(pieces, out)"
+        )
+    return split_dask(array, sizes_or_count, axis)
 
 
 @lru_cache(maxsize=1024)
@@ -199,6 +216,6 @@ def _refuse_overlap(named: list[tuple[str, ArrayView]]) -> None:
 def _share_memory(one: ArrayView, two: ArrayView) -> bool:
     """Whether two arrays with overlapping spans really meet; columns of one array do not."""
     try:
-        return np.shares_memory(one.extent, two.extent, max_work=10_000)  # type: ignore[arg-type]
+        return np.shares_memory(one.window, two.window, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True

@@ -79,6 +79,8 @@ class LevelSupport:
     level : FeatureLevel
     directml : str
         First DirectML version with the level, such as ``"1.8.0"``.
+    public : bool
+        Whether that version was made widely available.
     windows : WindowsBuild or None
         First Windows build that carries it; None where none is documented.
     input_tensor, output_tensors : TensorSupport
@@ -88,6 +90,7 @@ class LevelSupport:
 
     level: FeatureLevel
     directml: str
+    public: bool
     windows: WindowsBuild | None
     input_tensor: TensorSupport
     output_tensors: TensorSupport
@@ -121,6 +124,12 @@ def level_for_windows(build: int) -> FeatureLevel:
     if not levels:
         raise ValueError(f"Windows build is {build}; the first with DirectML is 18362")
     return max(levels)
+
+
+def first_directml_with(level: FeatureLevel) -> str:
+    """Return the first widely available DirectML version with at least this level."""
+    rows = capability_table().values()
+    return next(row.directml for row in rows if row.level >= level and row.public)
 
 
 def first_windows_with(level: FeatureLevel) -> WindowsBuild | None:

@@ -17,8 +17,6 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
-from dmlsplit.backends import driver
-from dmlsplit.device import find_backend
 from dmlsplit.eager import piece_sizes, split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
@@ -44,6 +42,8 @@ class SplitFiles:
         The pieces, in order.
     shapes : tuple of tuple of int
         Their shapes.
+    notes : tuple of str
+        What the user should know about the source.
     """
 
     source: Path
@@ -52,6 +52,7 @@ class SplitFiles:
     axis: int
     paths: tuple[Path, ...]
     shapes: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...] = ()
 
 
 def split_file(
@@ -86,7 +87,6 @@ def split_file(
         If a file cannot be read or written. The pieces appear under their names only when
         all of them are complete.
     """
-    device = find_backend(device).device
     array = open_npy(source)
     # A Fortran-ordered file is the row-major file of the transposed array.
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
@@ -257,6 +257,8 @@ def _split_block(block: np.ndarray, parts: list[np.ndarray], device: str) -> Non
     if device == "cpu":
         split(block, widths, 1, out=parts)
         return
-    on_device = driver.upload(block, int(device.removeprefix("cuda:")))
-    for part, piece in zip(parts, split(on_device, widths, 1), strict=True):
-        part[...] = driver.download(piece)
+    import cupy
+
+    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
+        for part, piece in zip(parts, split(cupy.asarray(block), widths, 1), strict=True):
+            part[...] = cupy.asnumpy(piece)

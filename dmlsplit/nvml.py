@@ -1,12 +1,9 @@
-"""CUDA devices as NVML knows them: no CUDA context, and no CuPy.
-
-NVML counts every device of the machine; CUDA counts those that CUDA_VISIBLE_DEVICES leaves.
-"""
+"""The CUDA devices of this machine, as NVML reports them. It needs no CUDA context."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,109 +11,96 @@ from dmlsplit.errors import UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
-class GpuDevice:
-    """One device. What it does not report is None.
+class CudaDevice:
+    """One GPU. What the driver does not tell is None.
 
     Attributes
     ----------
     index : int
-        Its number in NVML.
+        NVML's index, by PCI bus; CUDA orders alike with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     name : str
-        Its product name.
-    memory_total, memory_free : int
-        Bytes.
-    sm_clock, memory_clock : int or None
-        The highest clocks, in MHz.
-    bus_width : int or None
-        Of the memory, in bits.
-    driver : str
+    memory_bytes : int or None
+        All of its memory.
+    compute_capability : str or None
+        Such as ``9.0``.
+    sm_clock_mhz, memory_clock_mhz : int or None
+        The highest clocks.
+    bus_width_bits : int or None
+        Width of the memory bus.
+    driver : str or None
         Version of the driver.
     """
 
     index: int
     name: str
-    memory_total: int
-    memory_free: int
-    sm_clock: int | None
-    memory_clock: int | None
-    bus_width: int | None
-    driver: str
+    memory_bytes: int | None
+    compute_capability: str | None
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    bus_width_bits: int | None
+    driver: str | None
 
     @property
-    def peak_bandwidth(self) -> float | None:
-        """Bytes per second: memory clock x bus width x 2 (double data rate) / 8."""
-        if self.memory_clock is None or self.bus_width is None:
+    def peak_bandwidth(self) -> int | None:
+        """Bytes per second of the memory: both edges of the clock, over the whole bus."""
+        if self.memory_clock_mhz is None or self.bus_width_bits is None:
             return None
-        return self.memory_clock * 1e6 * self.bus_width * 2 / 8
+        return 2 * self.memory_clock_mhz * 1_000_000 * self.bus_width_bits // 8
 
 
-def devices() -> list[GpuDevice]:
-    """Return every device of the machine.
-
-    Raises
-    ------
-    UnsupportedError
-        If NVML is not to be had: no driver, or no pynvml.
-    """
-    with _nvml() as nvml:
-        driver = _text(nvml.nvmlSystemGetDriverVersion())
-        return [_device(nvml, index, driver) for index in range(nvml.nvmlDeviceGetCount())]
-
-
-def memory_free(pci_bus_id: str) -> int:
-    """Return the free bytes of the device at a PCI address.
+def cuda_devices() -> list[CudaDevice]:
+    """Return the CUDA devices; none where there is no NVIDIA driver.
 
     Raises
     ------
     UnsupportedError
-        If NVML is not to be had, or has no such device.
+        If the driver is there, but NVML fails.
     """
-    with _nvml() as nvml:
-        handle = nvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).free)
+    import pynvml
 
-
-def _device(nvml: Any, index: int, driver: str) -> GpuDevice:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-
-    def asked(name: str, *arguments: Any) -> int | None:
-        with suppress(nvml.NVMLError, AttributeError):
-            return int(getattr(nvml, name)(handle, *arguments))
-        return None
-
-    return GpuDevice(
-        index,
-        _text(nvml.nvmlDeviceGetName(handle)),
-        int(memory.total),
-        int(memory.free),
-        asked("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
-        asked("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
-        asked("nvmlDeviceGetMemoryBusWidth"),
-        driver,
-    )
+    absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    try:
+        with _session(pynvml):
+            count = pynvml.nvmlDeviceGetCount()
+            return [_device(pynvml, index) for index in range(count)]
+    except pynvml.NVMLError as error:
+        if error.value in absent:
+            return []
+        raise UnsupportedError(f"NVML failed: {error}") from None
 
 
 @contextmanager
-def _nvml() -> Iterator[Any]:
+def _session(nvml: Any) -> Iterator[None]:
+    nvml.nvmlInit()
     try:
-        import pynvml
-    except ImportError:
-        raise UnsupportedError(
-            "NVML needs the package nvidia-ml-py. Fix: pip install nvidia-ml-py"
-        ) from None
-    try:
-        pynvml.nvmlInit()
+        yield
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _device(nvml: Any, index: int) -> CudaDevice:
+    card = nvml.nvmlDeviceGetHandleByIndex(index)
+
+    def told(ask: Callable[[], Any]) -> Any:
+        # Each answer may be missing: under MIG, on integrated GPUs, without permission.
         try:
-            yield pynvml
-        finally:
-            pynvml.nvmlShutdown()
-    except pynvml.NVMLError as error:
-        raise UnsupportedError(
-            f"NVML is not available: {error}. Fix: install the NVIDIA driver"
-        ) from None
+            return ask()
+        except nvml.NVMLError:
+            return None
+
+    capability = told(lambda: nvml.nvmlDeviceGetCudaComputeCapability(card))
+    return CudaDevice(
+        index,
+        _text(told(lambda: nvml.nvmlDeviceGetName(card))) or "unknown",
+        told(lambda: nvml.nvmlDeviceGetMemoryInfo(card).total),
+        capability and ".".join(map(str, capability)),
+        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM)),
+        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_MEM)),
+        told(lambda: nvml.nvmlDeviceGetMemoryBusWidth(card)),
+        _text(told(nvml.nvmlSystemGetDriverVersion)),
+    )
 
 
-def _text(value: Any) -> str:
-    # Older releases of pynvml return bytes.
-    return value.decode() if isinstance(value, bytes) else str(value)
+def _text(value: Any) -> str | None:
+    """Return text: older bindings answer in bytes."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -3,6 +3,9 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dmlsplit.backends import driver
+from dmlsplit.errors import UnsupportedError
+
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
@@ -19,3 +22,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(skip)
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    reason = _no_gpu() if gpu else None
+    if reason:
+        for item in gpu:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _no_gpu() -> str | None:
+    """Return why there is no CUDA device, or None."""
+    try:
+        driver.load()
+    except UnsupportedError as error:
+        return str(error)
+    return None

@@ -12,6 +12,7 @@ import pytest
 from dmlsplit.cli import main
 
 PICTURE = Path(__file__).parent / "data" / "picture.npy"
+DISPATCH = Path(__file__).parent / "data" / "dispatch.json"
 ROOT = Path(__file__).parent.parent
 
 
@@ -28,6 +29,14 @@ def test_run_splits_a_picture_into_its_colours(
     assert out[1].endswith("picture_0.npy  uint8 (192, 256, 1)")
 
 
+def test_run_carries_out_a_dxdispatch_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(DISPATCH)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Resource 'Rows': 1, 2, 3, 6, 7, 8",
+        "Resource 'Rest': 4, 5, 9, 10",
+    ]
+
+
 def test_run_takes_a_count(tmp_path: Path) -> None:
     assert main(["run", str(PICTURE), "--axis", "0", "--count", "4", "-o", str(tmp_path)]) == 0
     assert np.load(tmp_path / "picture_3.npy").shape == (48, 256, 3)
@@ -37,7 +46,11 @@ def test_run_takes_a_count(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["missing.npy", "--axis", "0", "--count", "2"], "missing.npy: No such file"),
-        ([str(ROOT), "--axis", "0", "--count", "2"], "Is a directory"),
+        ([str(ROOT), "--axis", "0", "--count", "2"], "is not a zarr store"),
+        ([str(PICTURE), "--axis", "2"], "needs --axis, and --split 2,1,3 or --count N"),
+        ([str(PICTURE), "--count", "2"], "needs --axis"),
+        ([str(DISPATCH), "--axis", "2"], "--axis is not for a DxDispatch model"),
+        (["missing.json"], "missing.json: is not a file"),
         ([str(PICTURE), "--axis", "3", "--count", "2"], "axis is 3; it must be -3 to 2"),
         ([str(PICTURE), "--axis", "2", "--split", "1,1"], "sizes are [1, 1], 2 in sum"),
         ([str(PICTURE), "--axis", "2", "--count", "2"], "count is 2"),
@@ -63,7 +76,6 @@ def test_what_cannot_be_run_is_said_in_one_line(
         [],
         ["unknown"],
         ["run"],
-        ["run", str(PICTURE), "--axis", "2"],
         ["run", str(PICTURE), "--axis", "2", "--split", "1,x"],
         ["run", str(PICTURE), "--axis", "2", "--split", "1", "--count", "1"],
         ["levels", "--format", "xml"],

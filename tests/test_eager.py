@@ -77,16 +77,6 @@ def test_arrays_of_other_libraries_are_split_through_dlpack() -> None:
     assert two.tolist() == [2, 3, 4]
 
 
-def test_torch_types_that_numpy_lacks_travel_as_integers() -> None:
-    torch = pytest.importorskip("torch")
-    tensor = torch.arange(12).reshape(2, 6).to(torch.bfloat16)
-    for piece, wanted in zip(dml.split(tensor, (2, 4), 1), tensor.split((2, 4), 1), strict=True):
-        assert piece.dtype == torch.bfloat16
-        assert torch.equal(piece, wanted)
-    with pytest.raises(dml.InvalidArgumentError, match="cannot be shared without a copy"):
-        dml.split(torch.zeros(4, requires_grad=True), 2)
-
-
 A = np.arange(12.0).reshape(2, 6)
 ONE, TWO = np.zeros((2, 2)), np.zeros((2, 4))
 FROZEN = np.zeros((2, 2))

@@ -8,6 +8,7 @@ import dmlsplit as dml
 from dmlsplit.capability_table import TableError, parse_table
 from dmlsplit.feature_levels import (
     capability_table,
+    first_directml_with,
     first_windows_with,
     level_for_directml,
     level_for_windows,
@@ -79,6 +80,12 @@ def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> No
     assert first_windows_with(dml.FeatureLevel.LEVEL_6_0) is None
 
 
+def test_a_version_that_was_never_public_is_passed_over() -> None:
+    assert capability_table()[dml.FeatureLevel.LEVEL_2_1].directml == "1.2.0"
+    assert first_directml_with(dml.FeatureLevel.LEVEL_2_1) == "1.4.0"
+    assert first_directml_with(dml.FeatureLevel.LEVEL_5_0) == "1.8.0"
+
+
 def test_levels_are_supersets_of_the_ones_before() -> None:
     rows = list(capability_table().values())
     for before, after in itertools.pairwise(rows):
@@ -107,6 +114,7 @@ TEXT = feature_level_table()
         ("dimension_counts: [1, 8]", "dimension_counts: 8", "is a scalar"),
         ("    source:", "    sauce:", r"has the key 'sauce'; allowed are"),
         ("    source:", "    value: 1\n    source:", r"has the key 'value' twice"),
+        ("public: false", "public: maybe", r"levels\[2\].public is 'maybe'"),
         ("levels:", "levels: []\nmore:", "the file has the key 'more'"),
         ("      output_tensors:", "      outputs:", "has the key 'outputs'"),
     ],

@@ -208,7 +208,8 @@ def test_a_finding_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
     (found,) = scanned(variadic(), weights())
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
     file = str(tmp_path / "model.xml")
-    assert found == Finding(file, "toy", "cut", 3, "VariadicSplit-1", (desc,))
+    known = {"shape": (6, 2), "axis": 0, "pieces": (2, 4)}
+    assert found == Finding(file, "toy", "cut", 3, "VariadicSplit-1", (desc,), **known)
 
 
 def test_version_10_names_precisions_at_outputs_only(scanned: Scan) -> None:

@@ -1,40 +1,41 @@
-"""Devices through NVML, against a pynvml that is made up."""
+"""CUDA devices through NVML; a stand-in answers where there is no driver."""
 
+import json
 import sys
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import nvml
+from dmlsplit.cards import CARDS, card_of_device, find_card, this_card
+from dmlsplit.nvml import CudaDevice, cuda_devices
+from dmlsplit.report.devices import device_json, device_table
 
 
-class FakeNvmlError(Exception):
-    """NVMLError."""
+class FakeNvml:
+    """NVML with two cards; the second one tells little, as under MIG."""
 
-
-class FakeNvml(ModuleType):
-    """Two devices; the second does not report its clocks."""
-
-    NVMLError = FakeNvmlError
+    NVML_ERROR_LIBRARY_NOT_FOUND = 12
+    NVML_ERROR_DRIVER_NOT_LOADED = 9
     NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
 
-    def __init__(self, fails: bool = False) -> None:
-        super().__init__("pynvml")
-        self.fails = fails
-        self.open = 0
+    class NVMLError(Exception):
+        def __init__(self, value: int) -> None:
+            super().__init__(f"error {value}")
+            self.value = value
+
+    def __init__(self, failure: int = 0) -> None:
+        self.failure = failure
+        self.sessions = 0
 
     def nvmlInit(self) -> None:  # noqa: N802
-        if self.fails:
-            raise FakeNvmlError("Driver Not Loaded")
-        self.open += 1
+        if self.failure:
+            raise self.NVMLError(self.failure)
+        self.sessions += 1
 
     def nvmlShutdown(self) -> None:  # noqa: N802
-        self.open -= 1
-
-    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
-        return b"580.1"
+        self.sessions -= 1
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
         return 2
@@ -42,61 +43,100 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
         return index
 
-    def nvmlDeviceGetHandleByPciBusId(self, name: str) -> int:  # noqa: N802
-        if name != "0000:01:00.0":
-            raise FakeNvmlError("Not Found")
-        return 1
+    def __getattr__(self, name: str) -> Any:
+        answers = {
+            "nvmlDeviceGetName": "NVIDIA H200",
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=139 << 30),
+            "nvmlDeviceGetCudaComputeCapability": (9, 0),
+            "nvmlDeviceGetMemoryBusWidth": 6144,
+        }
 
-    def nvmlDeviceGetName(self, handle: int) -> str:  # noqa: N802
-        return f"card {handle}"
+        def answer(card: int = 0, clock: int = 0) -> Any:
+            if name == "nvmlSystemGetDriverVersion":
+                return b"580.95.05"
+            if card == 1:
+                raise self.NVMLError(3)
+            if name == "nvmlDeviceGetMaxClockInfo":
+                return 1980 if clock == self.NVML_CLOCK_SM else 3201
+            return answers[name]
 
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:  # noqa: N802
-        return SimpleNamespace(total=1000 + handle, free=500 + handle)
-
-    def nvmlDeviceGetMaxClockInfo(self, handle: int, clock: int) -> int:  # noqa: N802
-        if handle == 1:
-            raise FakeNvmlError("Not Supported")
-        return {1: 1980, 2: 3201}[clock]
-
-    def nvmlDeviceGetMemoryBusWidth(self, handle: int) -> int:  # noqa: N802
-        return 6016
+        return answer
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    module = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", module)
-    return module
+    nvml = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    return nvml
 
 
-def test_devices_say_name_memory_clocks_and_driver(fake: FakeNvml) -> None:
-    first, second = nvml.devices()
-    assert first == nvml.GpuDevice(0, "card 0", 1000, 500, 1980, 3201, 6016, "580.1")
-    assert (second.index, second.sm_clock, second.memory_clock) == (1, None, None)
-    assert fake.open == 0
-
-
-def test_peak_bandwidth_is_that_of_an_h200(fake: FakeNvml) -> None:
-    first, second = nvml.devices()
-    assert first.peak_bandwidth == pytest.approx(4.81e12, rel=1e-2)
+def test_devices_tell_what_they_know(fake: FakeNvml) -> None:
+    first, second = cuda_devices()
+    assert first == CudaDevice(0, "NVIDIA H200", 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05")
+    assert first.peak_bandwidth == 4_916_736_000_000
+    assert second == CudaDevice(1, "unknown", None, None, None, None, None, "580.95.05")
     assert second.peak_bandwidth is None
+    assert fake.sessions == 0
 
 
-def test_free_memory_is_asked_by_pci_address(fake: FakeNvml) -> None:
-    assert nvml.memory_free("0000:01:00.0") == 501
-    with pytest.raises(dml.UnsupportedError, match="Not Found"):
-        nvml.memory_free("0000:02:00.0")
-    assert fake.open == 0
+@pytest.mark.parametrize("failure", [9, 12])
+def test_no_driver_means_no_device(fake: FakeNvml, failure: int) -> None:
+    fake.failure = failure
+    assert cuda_devices() == []
 
 
-def test_no_driver_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(fails=True))
-    with pytest.raises(dml.UnsupportedError, match=r"Driver Not Loaded.*Fix: install") as error:
-        nvml.devices()
-    assert error.value.hresult == 0x887A0004
+def test_a_failing_driver_is_an_error(fake: FakeNvml) -> None:
+    fake.failure = 999
+    with pytest.raises(dml.UnsupportedError, match="NVML failed: error 999"):
+        cuda_devices()
 
 
-def test_no_pynvml_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(dml.UnsupportedError, match="pip install nvidia-ml-py"):
-        nvml.devices()
+def test_the_table_fits_80_columns(fake: FakeNvml) -> None:
+    lines = device_table(cuda_devices()).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05".split()
+    assert lines[2].split() == "cuda:1 unknown - - - 580.95.05".split()
+    listed = json.loads(device_json(cuda_devices()))["devices"]
+    assert listed[0]["peak_bandwidth"] == 4_916_736_000_000
+
+
+def test_the_real_library_is_asked_without_a_crash() -> None:
+    assert isinstance(cuda_devices(), list)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not cuda_devices(), reason="there is no CUDA device")
+def test_this_machine_has_a_device() -> None:
+    device = cuda_devices()[0]
+    assert device.name
+    assert device.peak_bandwidth
+
+
+# Cards.
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [("H200", "H200"), ("NVIDIA H200", "H200"), ("l4", "L4"), ("a100", "A100-SXM4-80GB")],
+)
+def test_cards_are_found_by_name(asked: str, found: str) -> None:
+    assert find_card(asked).name == found
+
+
+@pytest.mark.parametrize("name", ["", "NVIDIA", "Voodoo 2"])
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match="it must be one of H200"):
+        find_card(name)
+
+
+def test_a_device_brings_its_own_bandwidth(fake: FakeNvml) -> None:
+    first, second = map(card_of_device, cuda_devices())
+    assert (first.bandwidth, first.limits) == (4_916_736_000_000, CARDS[0].limits)
+    assert (second.name, second.bandwidth) == ("unknown", CARDS[0].bandwidth)
+
+
+def test_this_card_is_the_first_devices_or_an_h200(fake: FakeNvml) -> None:
+    assert this_card().bandwidth == 4_916_736_000_000
+    for failure in (9, 999):
+        fake.failure = failure
+        assert this_card() is CARDS[0]

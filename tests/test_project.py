@@ -92,16 +92,22 @@ ROOMS = [
     ["rules", "overlap", "capability_table"],
     ["validation", "geometry", "level_listing"],
     ["legalize"],
-    ["nvml", "backends"],
-    ["cuda_arrays"],
-    ["arrays"],
+    ["arrays", "backends"],
     ["binding"],
     ["device"],
     ["eager"],
+    ["distributed", "files", "block_plan", "journal"],
+    ["zarr_files"],
+    ["block_worker"],
+    ["resumable"],
 ]
 
 # Named for an annotation, or imported on use.
-LATER = {"errors": {"rules"}, "feature_levels": {"capability_table"}}
+LATER = {
+    "errors": {"rules"},
+    "feature_levels": {"capability_table"},
+    "eager": {"distributed"},
+}
 
 
 def imported(path: Path) -> set[str]:

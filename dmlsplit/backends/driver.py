@@ -1,323 +1,301 @@
-"""The CUDA driver, through CuPy: the only module of the engine that touches CuPy.
+"""Everything that dmlsplit asks of CuPy, and through it of the CUDA driver.
 
-Everything here is an effect, so everything here can be replaced: tests put a recording
-fake in its place. CuPy is imported when a function is first called.
+No other module of the library imports CuPy. Tests put a recording driver in its place.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.backends.kernel_launch import DeviceLimits
-from dmlsplit.backends.prepacked import Enqueue, prepacked
-from dmlsplit.errors import (
-    DeviceRemovedError,
-    DmlError,
-    InvalidArgumentError,
-    OutOfMemoryError,
-    UnsupportedError,
-)
+from dmlsplit.errors import DeviceRemovedError, DmlError, OutOfMemoryError, UnsupportedError
 
-# 32,764 bytes of kernel parameters need CUDA 12.1 in the driver and in NVRTC.
-# Source: CUDA C++ Programming Guide, "Function Parameters".
-_WIDE_PARAMETERS_SINCE = 12010
-_WIDE_PARAMETERS, _PARAMETERS = 32764, 4096
+# Carries out one launch; the argument is a stream's handle, None for CuPy's current stream.
+Start = Callable[[int | None], None]
 
-# CUresult: out of memory; and what a wrong stream causes: invalid value, invalid context,
-# invalid handle, context destroyed. Codes of 900 to 908 speak of stream capture.
-_OUT_OF_MEMORY = 2
-_BAD_STREAM = (1, 201, 400, 709)
-_CAPTURE = range(900, 909)
+# Bytes of kernel parameters, and the CUDA version that raised them (CUDA 12.1 release notes).
+LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE = 32764, 4096, 12010
+OPTIONS = ("-std=c++17",)
+
+# cudaError_t and CUresult share their numbers. These leave a context that cannot be used again.
+OUT_OF_MEMORY = 2
+INVALID_CONTEXT = 201
+REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 999})
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A compiled kernel, loaded into the context of one device.
-
-    Attributes
-    ----------
-    name : str
-        Its entry.
-    device : int
-        Where it is loaded.
-    context : int
-        CUcontext that must be current when it is launched.
-    function : int
-        CUfunction.
-    owner : object
-        CuPy's RawKernel; its module stays loaded as long as it lives.
-    """
-
-    name: str
-    device: int
-    context: int
-    function: int
-    owner: Any
-
-
-def device_count() -> int:
-    """Return the number of CUDA devices.
+@cache
+def load() -> Driver:
+    """Return the driver.
 
     Raises
     ------
     UnsupportedError
-        If CuPy is not installed, or there is no driver or no device.
+        If CuPy is not installed, or there is no CUDA driver or device.
     """
-    runtime = _cupy().cuda.runtime
-    try:
-        count: int = runtime.getDeviceCount()
-    except runtime.CUDARuntimeError as error:
-        raise UnsupportedError(
-            f"CUDA is not available: {error}. Fix: install the NVIDIA driver, or use the device "
-            "'cpu'"
-        ) from None
-    return count
-
-
-@lru_cache(maxsize=64)
-def limits(device: int) -> DeviceLimits:
-    """Return what the planner must know of a device."""
-    from cupy_backends.cuda.libs import nvrtc
-
-    cuda = _cupy().cuda
-    found = cuda.runtime.getDeviceProperties(device)
-    major, minor = nvrtc.getVersion()
-    version = min(cuda.runtime.driverGetVersion(), 1000 * major + 10 * minor)
-    return DeviceLimits(
-        found["multiProcessorCount"],
-        found["maxThreadsPerMultiProcessor"],
-        found["sharedMemPerMultiprocessor"],
-        found["sharedMemPerBlock"],
-        found["l2CacheSize"],
-        _WIDE_PARAMETERS if version >= _WIDE_PARAMETERS_SINCE else _PARAMETERS,
-    )
-
-
-def memory_info(device: int) -> tuple[int, int]:
-    """Return the free and the total bytes of a device."""
-    with _checked("asking for free memory", device) as cupy:
-        free, total = cupy.cuda.runtime.memGetInfo()
-    return free, total
-
-
-def pci_bus_id(device: int) -> str:
-    """Return the address that NVML knows a device by."""
-    name: str = _cupy().cuda.runtime.deviceGetPCIBusId(device)
-    return name
-
-
-def current_stream(device: int) -> int:
-    """Return the handle of CuPy's current stream on a device."""
-    handle: int = _stream_getter()(device).ptr
-    return handle
-
-
-def load(device: int, name: str, source: str) -> Kernel:
-    """Compile a source with NVRTC, or take it from CuPy's disk cache, and load it.
-
-    Raises
-    ------
-    DmlError
-        If it does not compile; with the kernel's name and NVRTC's log.
-    """
-    cupy = _cupy()
-    from cupy.cuda.compiler import CompileException
-    from cupy_backends.cuda.api import driver
-
-    try:
-        with cupy.cuda.Device(device):
-            raw = cupy.RawModule(code=source, options=("-std=c++17",)).get_function(name)
-            function = raw.kernel.ptr
-            context = driver.ctxGetCurrent()
-    except CompileException as error:
-        raise DmlError(
-            f"kernel {name!r} does not compile for cuda:{device}:\n{error.get_message()}"
-        ) from None
-    except (driver.CUDADriverError, cupy.cuda.runtime.CUDARuntimeError) as error:
-        raise _explained(error, f"loading kernel {name!r}", device) from None
-    return Kernel(name, device, context, function, raw)
-
-
-def enqueuer(kernel: Kernel, grid: int, block: int, pointers: Sequence[int]) -> Enqueue:
-    """Pack a launch once; return what puts it on a stream, given the stream's handle.
-
-    Parameters
-    ----------
-    kernel
-        A loaded kernel; its only parameter is a struct by value of 64-bit pointers.
-    grid, block
-        Blocks, and threads per block.
-    pointers
-        The parameter.
-    """
-    from cupy_backends.cuda.api import driver
-
-    if not hasattr(driver, "launchKernel"):
-        return _public_enqueuer(kernel, grid, block, pointers)
-
-    def explain(error: Exception) -> DmlError:
-        return _explained(error, f"launching kernel {kernel.name!r}", kernel.device)
-
-    return prepacked(driver, kernel.function, kernel.context, grid, block, pointers, explain)
-
-
-def _public_enqueuer(kernel: Kernel, grid: int, block: int, pointers: Sequence[int]) -> Enqueue:
-    """Return the same through RawKernel alone, for a CuPy without the private entry."""
-    cupy = _cupy()
-    # CuPy passes an array of one structured element by value.
-    parameter = np.array(pointers, np.uint64).view(f"V{8 * len(pointers)}")
-
-    def enqueue(stream: int) -> None:
-        try:
-            with cupy.cuda.Device(kernel.device), _as_stream(stream):
-                kernel.owner((grid,), (block,), (parameter,))
-        except RuntimeError as error:
-            what = f"launching kernel {kernel.name!r}"
-            raise _explained(error, what, kernel.device) from None
-
-    return enqueue
-
-
-def _as_stream(handle: int) -> Any:
-    cupy = _cupy()
-    return cupy.cuda.Stream.from_external(_Handle(handle)) if handle else cupy.cuda.Stream.null
-
-
-@dataclass(frozen=True, slots=True)
-class _Handle:
-    """A raw stream handle, in the form that CuPy and others take."""
-
-    handle: int
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self.handle
-
-
-@contextmanager
-def on_stream(device: int, handle: int) -> Iterator[None]:
-    """Make a device and a stream CuPy's current ones for a while."""
-    with _cupy().cuda.Device(device), _as_stream(handle):
-        yield
-
-
-def is_array(value: Any) -> bool:
-    """Whether a value is a CuPy array; CuPy is not imported to find out."""
-    cupy = sys.modules.get("cupy")
-    return cupy is not None and isinstance(value, cupy.ndarray)
-
-
-def device_of(array: Any) -> int:
-    """Return the number of the device that holds a CuPy array."""
-    number: int = array.data.device_id
-    return number
-
-
-def adopt(array: Any) -> Any:
-    """Return a CuPy array on the memory of an array of another library.
-
-    CuPy's current stream waits for what the library has under way, as DLPack and
-    ``__cuda_array_interface__`` ask; the host does not.
-    """
-    cupy = _cupy()
-    if hasattr(array, "__dlpack__"):
-        return cupy.from_dlpack(array)
-    return cupy.asarray(array)
-
-
-def borrow(
-    address: int,
-    shape: Sequence[int],
-    strides: Sequence[int],
-    dtype: np.dtype,
-    owner: Any,
-    device: int,
-) -> Any:
-    """Return a CuPy array on foreign memory, which `owner` keeps alive; nothing waits."""
-    cupy = _cupy()
-    memory = cupy.cuda.UnownedMemory(address, 0, owner, device)
-    pointer = cupy.cuda.MemoryPointer(memory, 0)
-    return cupy.ndarray(tuple(shape), dtype, pointer, tuple(strides))
-
-
-def empty(
-    device: int,
-    shape: Sequence[int],
-    strides: Sequence[int] | None,
-    dtype: np.dtype,
-    size_in_bytes: int,
-) -> Any:
-    """Allocate a CuPy array; `size_in_bytes` counts where there are strides.
-
-    Raises
-    ------
-    OutOfMemoryError
-        If the device has not that much memory.
-    """
-    with _checked("allocating an output", device) as cupy:
-        try:
-            if strides is None:
-                return cupy.empty(shape, dtype)
-            store = cupy.empty(size_in_bytes, np.uint8)
-        except cupy.cuda.memory.OutOfMemoryError as error:
-            raise OutOfMemoryError(str(error)) from None
-        return cupy.ndarray(tuple(shape), dtype, store.data, tuple(strides))
-
-
-def upload(array: np.ndarray, device: int) -> Any:
-    """Copy an array from the host to a device."""
-    with _checked("copying to the device", device) as cupy:
-        return cupy.asarray(array)
-
-
-def download(array: Any) -> np.ndarray:
-    """Copy a CuPy array to the host."""
-    with _checked("copying to the host", device_of(array)) as cupy:
-        copied: np.ndarray = cupy.asnumpy(array)
-    return copied
-
-
-@lru_cache(maxsize=1)
-def _stream_getter() -> Callable[[int], Any]:
-    getter: Callable[[int], Any] = _cupy().cuda.get_current_stream
-    return getter
-
-
-def _cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
         raise UnsupportedError(
-            f"CUDA devices need CuPy, which cannot be imported ({error}). "
-            "Fix: pip install 'dmlsplit[cuda13]' (or 'dmlsplit[cuda12]' for an older driver)"
+            f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: pip install "
+            "'dmlsplit[cuda13]', or 'dmlsplit[cuda12]' for drivers older than 580"
         ) from None
-    return cupy
-
-
-@contextmanager
-def _checked(what: str, device: int) -> Iterator[Any]:
-    """Yield CuPy with a device current; raise its errors as ours."""
-    cupy = _cupy()
     try:
-        with cupy.cuda.Device(device):
-            yield cupy
+        count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise _explained(error, what, device) from None
+        raise UnsupportedError(f"there is no usable CUDA driver: {error}") from None
+    if not count:
+        raise UnsupportedError("there is no CUDA device; CUDA_VISIBLE_DEVICES may hide it")
+    return Driver(cupy, count)
 
 
-def _explained(error: Exception, what: str, device: int) -> DmlError:
-    status = getattr(error, "status", None)
-    where = f"{what} failed on cuda:{device}: {error}"
-    if status == _OUT_OF_MEMORY:
-        return OutOfMemoryError(f"{where}; {memory_info(device)[0]} bytes of its memory are free")
-    if status in _BAD_STREAM:
-        return InvalidArgumentError(f"{where}. The stream must be alive and belong to the device")
-    if status in _CAPTURE:
-        return InvalidArgumentError(f"{where}. The stream's capture does not allow it")
-    return DeviceRemovedError(f"{where}. Fix: start a new process")
+def is_available() -> bool:
+    """Whether CuPy and a CUDA device are there."""
+    try:
+        load()
+    except UnsupportedError:
+        return False
+    return True
+
+
+class Driver:
+    """CuPy, as far as dmlsplit needs it. Devices go by their number.
+
+    Attributes
+    ----------
+    device_count : int
+    """
+
+    def __init__(self, cupy: Any, device_count: int) -> None:
+        self.device_count = device_count
+        self._cupy = cupy
+        self._limits: dict[int, DeviceLimits] = {}
+
+    def limits(self, device: int) -> DeviceLimits:
+        """Return what the planner must know of a device; asked of CUDA once."""
+        if device not in self._limits:
+            runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
+            properties = runtime.getDeviceProperties(device)
+            major, minor = cuda.nvrtc.getVersion()
+            version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
+            self._limits[device] = DeviceLimits(
+                properties["multiProcessorCount"],
+                properties["maxThreadsPerMultiProcessor"],
+                properties["sharedMemPerMultiprocessor"],
+                properties["sharedMemPerBlock"],
+                properties["l2CacheSize"],
+                LARGE_PARAMETERS if version >= LARGE_SINCE else SMALL_PARAMETERS,
+            )
+        return self._limits[device]
+
+    def kernel(self, device: int, source: str, name: str) -> Any:
+        """Compile a source, or find it in CuPy's cache on disk, and return its entry.
+
+        Raises
+        ------
+        DmlError
+            With the kernel's name and the compiler's log.
+        """
+        cupy = self._cupy
+        try:
+            with cupy.cuda.Device(device):
+                kernel = cupy.RawKernel(source, name, options=OPTIONS)
+                kernel.compile()
+        except cupy.cuda.compiler.CompileException as error:
+            raise DmlError(
+                f"kernel {name} does not compile for cuda:{device}; NVRTC says:\n{error}"
+            ) from None
+        except (RuntimeError, OSError) as error:
+            raise self.translated(error, device, f"kernel {name} cannot be loaded") from None
+        return kernel
+
+    def launcher(
+        self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
+    ) -> Start:
+        """Pack a launch whose only parameter is a struct of `addresses`, by value."""
+        table = np.array(addresses, np.uint64)
+        try:
+            from cupy_backends.cuda.api import driver
+
+            launch_kernel = driver.launchKernel
+            # A kernel's handle belongs to the device that is current when it is asked for.
+            with self._cupy.cuda.Device(device):
+                function = kernel.kernel.ptr
+        except (ImportError, AttributeError):
+            return self._public_launcher(device, kernel, grid, block, table)
+        cuda = self._cupy.cuda
+        return prepacked(
+            launch_kernel=launch_kernel,
+            current_device=cuda.runtime.getDevice,
+            current_stream=cuda.get_current_stream,
+            use_device=cuda.Device,
+            translated=self.translated,
+            device=device,
+            function=function,
+            shape=(grid, 1, 1, block, 1, 1, 0),
+            table=table,
+            keep=kernel,
+        )
+
+    def _public_launcher(
+        self, device: int, kernel: Any, grid: int, block: int, table: np.ndarray
+    ) -> Start:
+        """Launch through RawKernel, which passes an array of one item by value."""
+        cuda = self._cupy.cuda
+        arguments = (table.view(f"V{table.nbytes}"),)
+
+        def start(handle: int | None) -> None:
+            try:
+                with cuda.Device(device):
+                    stream = cuda.get_current_stream() if handle is None else self._stream(handle)
+                    with stream:
+                        kernel((grid,), (block,), arguments)
+            except RuntimeError as error:
+                raise self.translated(error, device, "the launch failed") from None
+
+        return start
+
+    def empty(
+        self,
+        device: int,
+        shape: Sequence[int],
+        dtype: Any,
+        strides: Sequence[int] | None,
+        size_in_bytes: int,
+    ) -> Any:
+        """Allocate a CuPy array; strided ones get `size_in_bytes` bytes."""
+        cupy = self._cupy
+        with cupy.cuda.Device(device):
+            if strides is None:
+                return cupy.empty(shape, dtype)
+            return cupy.ndarray(shape, dtype, cupy.cuda.alloc(size_in_bytes), strides)
+
+    def from_dlpack(self, array: Any) -> Any:
+        """Return a CuPy array on the memory of another library's, safe on the current stream."""
+        return self._cupy.from_dlpack(array)
+
+    def device_of(self, address: int) -> int:
+        """Return the device that an address belongs to."""
+        return int(self._cupy.cuda.runtime.pointerGetAttributes(address).device)
+
+    def wait_for(self, device: int, handle: int) -> None:
+        """Let CuPy's current stream wait for what is under way on another stream."""
+        cuda = self._cupy.cuda
+        with cuda.Device(device):
+            current = cuda.get_current_stream()
+            if current.ptr != handle:
+                event = cuda.Event(disable_timing=True)
+                event.record(self._stream(handle))
+                current.wait_event(event)
+
+    def memory(self, device: int) -> tuple[int, int]:
+        """Return free and total bytes: of the card from NVML, else of CUDA's own count."""
+        import pynvml
+
+        runtime = self._cupy.cuda.runtime
+        try:
+            pynvml.nvmlInit()
+            try:
+                card = pynvml.nvmlDeviceGetHandleByPciBusId(runtime.deviceGetPCIBusId(device))
+                found = pynvml.nvmlDeviceGetMemoryInfo(card)
+            finally:
+                pynvml.nvmlShutdown()
+            return int(found.free), int(found.total)
+        except pynvml.NVMLError:
+            with self._cupy.cuda.Device(device):
+                free, total = runtime.memGetInfo()
+            return int(free), int(total)
+
+    def translated(
+        self, error: Exception, device: int, what: str, needed: int | None = None
+    ) -> DmlError:
+        """Return the library's error for one of CUDA's, CuPy's or torch's."""
+        status = getattr(error, "status", None)
+        if status in REMOVED:
+            return DeviceRemovedError(
+                f"{what}: cuda:{device} is gone or has failed: {error}. Fix: start a new process"
+            )
+        is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if not is_full and status != OUT_OF_MEMORY:
+            return DmlError(f"{what} on cuda:{device}: {error}")
+        try:
+            free, total = self.memory(device)
+        except RuntimeError:
+            return OutOfMemoryError(f"{what} on cuda:{device}: out of memory")
+        wanted = "" if needed is None else f"{needed} bytes are needed, "
+        return OutOfMemoryError(
+            f"{what} on cuda:{device}: {wanted}{free} of {total} bytes are free"
+        )
+
+    def _stream(self, handle: int) -> Any:
+        return self._cupy.cuda.Stream.from_external(_Handle(handle))
+
+
+class _Handle:
+    """A stream's handle in the form of the CUDA stream protocol."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
+def prepacked(
+    *,
+    launch_kernel: Callable[..., None],
+    current_device: Callable[[], int],
+    current_stream: Callable[[], Any],
+    use_device: Callable[[int], Any],
+    translated: Callable[[Exception, int, str], DmlError],
+    device: int,
+    function: int,
+    shape: tuple[int, ...],
+    table: np.ndarray,
+    keep: Any = None,
+) -> Start:
+    """Return a launch that is one call of cuLaunchKernel with parameters that lie ready.
+
+    Parameters
+    ----------
+    launch_kernel, current_device, current_stream, use_device, translated
+        The calls of CUDA, CuPy and this module that a launch makes.
+    device, function
+        The device's number and the kernel's handle there.
+    shape
+        Grid, block and dynamic shared memory, as cuLaunchKernel takes them.
+    table
+        The bytes of the kernel's only parameter; read by the driver at every launch.
+    keep
+        Stays alive as long as the launch.
+    """
+    parameters = np.array([table.ctypes.data], np.uint64)
+    address = parameters.ctypes.data
+    alive = (table, parameters, keep)
+
+    def launch(handle: int | None) -> None:
+        stream = current_stream().ptr if handle is None else handle
+        try:
+            launch_kernel(function, *shape, stream, address, 0)
+        except RuntimeError as error:
+            if getattr(error, "status", None) != INVALID_CONTEXT:
+                raise
+            # A thread that never used CUDA has no context yet.
+            use_device(device).use()
+            launch_kernel(function, *shape, stream, address, 0)
+
+    def start(handle: int | None) -> None:
+        try:
+            if current_device() == device:
+                launch(handle)
+            else:
+                with use_device(device):
+                    launch(handle)
+        except RuntimeError as error:
+            raise translated(error, device, "the launch failed") from None
+
+    start.__dict__["alive"] = alive
+    return start

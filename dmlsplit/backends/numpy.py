@@ -1,58 +1,106 @@
-"""The NumPy engine: every piece is one strided copy between two windows on memory.
+"""The NumPy engine: every copy is an assignment between two windows on memory.
 
-A contiguous run is copied as one wide item: u1 to u8 and c16 for runs of 1 to 16 bytes,
-``V<n>`` up to `WIDEST_ITEM`, and a row of bytes above that.
+A contiguous run is one wide item: u1 to u8 and c16 for runs of 1 to 16 bytes, ``V<n>`` up
+to `WIDEST_ITEM`, and a row of bytes above that. Equal boxes of such items, at equal
+distances in the input, are one assignment together, however many they are: the outputs'
+addresses become the index of a window that reaches over all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import groupby, pairwise
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends import Launch
+from dmlsplit.backends import Launch, threads
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 
-WIDEST_ITEM = 4096
+WIDEST_ITEM = 2048
+# Waking another thread takes as long as copying about half of this.
+PARALLEL_BYTES = 2 << 20
+# Long enough to hand over the interpreter lock rarely; bounded, as indices are made per task.
+TASK_BYTES = 64 << 20
+LEAST_TASK_BYTES = 1 << 20
+# A block stays in the second-level cache, and the pages of its rows in the first-level TLB.
+BLOCK_BYTES = 128 << 10
+BLOCK_ROWS = 32
+# An indexed assignment costs about as much as this many plain ones.
+FEW_OUTPUTS = 8
+# No window reaches over outputs in different sections of memory of this length.
+REACH_BYTES = 1 << 35
+
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+_Move = tuple[np.ndarray, Any, np.ndarray]  # target, index, origin: target[index] = origin
+# All addresses but the first, as one buffer: NumPy takes no buffer at address 0.
+_MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
 
 
 @dataclass(frozen=True, slots=True)
-class _Window:
-    """One piece in NumPy's terms: item type, and shape and strides on both sides."""
+class _Boxes:
+    """Equal boxes of consecutive outputs, `step` bytes apart in the input.
 
-    index: int
-    type: str
+    Attributes
+    ----------
+    outputs
+        Indices of the outputs.
+    item
+        One contiguous run.
+    shape, source_strides, target_strides
+        Loops over items. The first one is the one that tasks cut.
+    source_offset
+        Bytes from the first element of the input to the first box.
+    step
+        Bytes from one box to the next in the input.
+    """
+
+    outputs: tuple[int, ...]
+    item: np.dtype
     shape: tuple[int, ...]
     source_strides: tuple[int, ...]
     target_strides: tuple[int, ...]
     source_offset: int
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NumpyProgram:
-    """A compiled geometry."""
+    """A compiled geometry: boxes, grouped by the length of the loop that tasks cut."""
 
-    windows: tuple[_Window, ...]
+    groups: tuple[tuple[_Boxes, ...], ...]
+    total_bytes: int
 
     def bind(self, source: int, targets: Sequence[int]) -> Launch:
-        """Fix the address of the first element of the input and of each output."""
-        pairs = [
-            (
-                _memory(targets[window.index], window.shape, window.target_strides, window.type),
-                _memory(
-                    source + window.source_offset, window.shape, window.source_strides, window.type
-                ),
-            )
-            for window in self.windows
+        """Fix the address of the first element of the input and of each output.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If DMLSPLIT_NUM_THREADS is set to what is not a number of threads.
+        """
+        groups = [
+            [bound for boxes in group for bound in _bind(boxes, source, targets)]
+            for group in self.groups
         ]
-        copyto = np.copyto
+        if self.total_bytes >= PARALLEL_BYTES:
+            return _shared_launch(groups, threads.thread_count())
+        moves = [
+            move
+            for group in groups
+            for block in [_block_rows(group)]
+            for bound in group
+            for move in bound.moves(0, bound.rows, block)
+        ]
 
         def launch(stream: Any = None) -> None:
-            for target, origin in pairs:
-                copyto(target, origin)
+            for target, index, origin in moves:
+                target[index] = origin
 
         return launch
 
@@ -65,29 +113,166 @@ class NumpyBackend:
 
     def compile(self, geometry: SplitGeometry) -> NumpyProgram:
         """Make a program of a geometry."""
-        pieces = enumerate(geometry.pieces)
-        return NumpyProgram(tuple(_window(i, piece) for i, piece in pieces if piece.run_bytes))
+        groups: dict[int, list[_Boxes]] = {}
+        for boxes in _all_boxes(geometry.pieces):
+            groups.setdefault(boxes.shape[0], []).append(boxes)
+        return NumpyProgram(tuple(map(tuple, groups.values())), geometry.total_bytes)
 
 
-def _window(index: int, piece: StridedCopy) -> _Window:
-    run = piece.run_bytes
-    shape, source, target = piece.shape, piece.source_strides, piece.target_strides
-    if run > WIDEST_ITEM:
-        shape, source, target = (*shape, run), (*source, 1), (*target, 1)
-        run = 1
-    item = _ITEMS.get(run, f"|V{run}")
-    return _Window(index, np.dtype(item).str, shape, source, target, piece.source_offset)
+def _all_boxes(pieces: Sequence[StridedCopy]) -> Iterator[_Boxes]:
+    """Join neighbours that differ by nothing but an equal step in the input."""
+
+    def form(index: int) -> tuple[Any, ...]:
+        piece = pieces[index]
+        return piece.shape, piece.source_strides, piece.target_strides, piece.run_bytes
+
+    solid = [index for index, piece in enumerate(pieces) if piece.run_bytes]
+    for _, run in groupby(solid, form):
+        outputs = tuple(run)
+        steps = {pieces[b].source_offset - pieces[a].source_offset for a, b in pairwise(outputs)}
+        if pieces[outputs[0]].run_bytes <= WIDEST_ITEM and len(steps) == 1:
+            yield _boxes(outputs, pieces[outputs[0]], *steps)
+        else:
+            yield from (_boxes((output,), pieces[output]) for output in outputs)
 
 
-class _Memory:
-    """A window on an address, in the form that NumPy reads."""
+def _boxes(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> _Boxes:
+    item_bytes = piece.run_bytes
+    loops = list(zip(piece.shape, piece.source_strides, piece.target_strides, strict=True))
+    if item_bytes > WIDEST_ITEM:
+        loops.append((item_bytes, 1, 1))
+        item_bytes = 1
+    # Tasks cut the outermost loop, but the longest one where that gives too few of them.
+    if loops and piece.total_bytes > TASK_BYTES * loops[0][0]:
+        loops.sort(reverse=True)
+    shape, source, target = zip(*loops or [(1, 0, 0)], strict=True)
+    item = np.dtype(_ITEMS.get(item_bytes, f"|V{item_bytes}"))
+    return _Boxes(outputs, item, shape, source, target, piece.source_offset, step)
 
-    def __init__(self, interface: dict[str, Any]) -> None:
-        self.__array_interface__ = interface
+
+@dataclass(frozen=True)
+class _Bound:
+    """Boxes with the addresses of the first item of each, on both sides."""
+
+    boxes: _Boxes
+    origin: int
+    targets: Sequence[int]
+
+    @property
+    def rows(self) -> int:
+        """Turns of the loop that tasks cut."""
+        return self.boxes.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one turn."""
+        return len(self.targets) * self.boxes.item.itemsize * prod(self.boxes.shape[1:])
+
+    @cached_property
+    def spacing(self) -> tuple[np.ndarray, int]:
+        """Addresses of the outputs, and what divides all distances between them."""
+        return np.array(self.targets), gcd(*(target - self.targets[0] for target in self.targets))
+
+    def moves(self, start: int, stop: int, block: int) -> Iterator[_Move]:
+        """Yield the assignments that copy rows `start` to `stop`, `block` rows at a time."""
+        count = len(self.targets)
+        if count == 1 or (count < FEW_OUTPUTS and block >= stop - start):
+            yield from (self._single(number, start, stop) for number in range(count))
+            return
+        tail = stop - (stop - start) % block
+        if start < tail:
+            yield self._scatter(start, (tail - start) // block, block)
+        if tail < stop:
+            yield self._scatter(tail, 1, stop - tail)
+
+    def _single(self, number: int, start: int, stop: int) -> _Move:
+        boxes = self.boxes
+        shape = (stop - start, *boxes.shape[1:])
+        target = self.targets[number] + start * boxes.target_strides[0]
+        origin = self.origin + number * boxes.step + start * boxes.source_strides[0]
+        return (
+            _window(target, boxes.item, shape, boxes.target_strides),
+            ...,
+            _window(origin, boxes.item, shape, boxes.source_strides),
+        )
+
+    def _scatter(self, start: int, blocks: int, rows: int) -> _Move:
+        """Copy all boxes of a block, then those of the next, in one assignment."""
+        boxes = self.boxes
+        shape = (rows, *boxes.shape[1:])
+        target_step, source_step = boxes.target_strides[0], boxes.source_strides[0]
+        starts = np.arange(start, start + blocks * rows, rows)[:, None] * target_step
+        targets, distance = self.spacing
+        addresses = starts + targets
+        base = int(addresses.min())
+        unit = gcd(distance, rows * target_step)
+        index = (addresses - base) // unit
+        count = int(index.max()) + 1
+        return (
+            _window(base, boxes.item, (count, *shape), (unit, *boxes.target_strides)),
+            index,
+            _window(
+                self.origin + start * source_step,
+                boxes.item,
+                (blocks, len(self.targets), *shape),
+                (rows * source_step, boxes.step, *boxes.source_strides),
+            ),
+        )
 
 
-def _memory(
-    address: int, shape: tuple[int, ...], strides: tuple[int, ...], type_: str
+def _bind(boxes: _Boxes, source: int, targets: Sequence[int]) -> Iterator[_Bound]:
+    """Bind boxes; apart where NumPy could not take a window that reaches over all outputs.
+
+    It would copy an input that lies inside the window, and refuse a window of 2^63 bytes.
+    """
+    origin = source + boxes.source_offset
+    addresses = [targets[output] for output in boxes.outputs]
+    for _, run in groupby(addresses, lambda address: (address > source, address // REACH_BYTES)):
+        side = list(run)
+        yield _Bound(boxes, origin, side)
+        origin += boxes.step * len(side)
+
+
+def _shared_launch(groups: Sequence[Sequence[_Bound]], workers: int) -> Launch:
+    tasks = [
+        partial(_copy, group, start, stop, block)
+        for group in groups
+        for start, stop, block in _tasks(group, workers)
+    ]
+
+    def launch(stream: Any = None) -> None:
+        threads.run(tasks, workers)
+
+    return launch
+
+
+def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, int]]:
+    """Cut a group's rows; every task is a share of the rest, so that all threads end together."""
+    rows, block = group[0].rows, _block_rows(group)
+    row_bytes = sum(bound.row_bytes for bound in group)
+    most = max(1, TASK_BYTES // row_bytes)
+    least = max(1, LEAST_TASK_BYTES // row_bytes)
+    parts = 4 * workers if workers > 1 else 1
+    start = 0
+    while start < rows:
+        share = min(most, max(least, (rows - start) // parts))
+        stop = min(rows, start + -(-share // block) * block)
+        yield start, stop, block
+        start = stop
+
+
+def _block_rows(group: Sequence[_Bound]) -> int:
+    row_bytes = sum(bound.row_bytes for bound in group)
+    return max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, LEAST_TASK_BYTES // row_bytes))
+
+
+def _copy(group: Sequence[_Bound], start: int, stop: int, block: int) -> None:
+    for bound in group:
+        for target, index, origin in bound.moves(start, stop, block):
+            target[index] = origin
+
+
+def _window(
+    address: int, item: np.dtype, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> np.ndarray:
-    interface = {"data": (address, False), "shape": shape, "strides": strides, "typestr": type_}
-    return np.asarray(_Memory({**interface, "version": 3}))
+    return np.ndarray(shape, item, _MEMORY, address - 1, strides)

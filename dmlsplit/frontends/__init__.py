@@ -38,6 +38,14 @@ class Finding:
         What keeps the descriptors from being known, such as a dynamic size; else empty.
     warnings : tuple of str
         What is legal but will surprise.
+    element_type : str
+        The element type by its name in the file, such as ``BFLOAT16``; empty if unknown.
+    shape : tuple of int
+        Of the input, as the file has it; empty if unknown.
+    axis : int
+        The axis in `shape`, counted from the front; -1 if unknown.
+    pieces : tuple of int
+        Sizes of all pieces along the axis, the empty ones included; empty if unknown.
     """
 
     file: str
@@ -49,3 +57,7 @@ class Finding:
     problem: str = ""
     unknown: str = ""
     warnings: tuple[str, ...] = ()
+    element_type: str = ""
+    shape: tuple[int, ...] = ()
+    axis: int = -1
+    pieces: tuple[int, ...] = ()

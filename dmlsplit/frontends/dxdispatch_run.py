@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends import driver
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
@@ -59,7 +58,8 @@ class _Buffer:
     def host(self) -> np.ndarray:
         if isinstance(self.memory, np.ndarray):
             return self.memory
-        return driver.download(self.memory)
+        found: np.ndarray = self.memory.get()
+        return found
 
     def elements(self, size_in_bytes: int) -> np.ndarray:
         """Return the first bytes as elements of the resource's data type."""
@@ -157,7 +157,10 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
     start = resource.offset_in_bytes
     resource.values.fill(memory[start : start + resource.values.size_in_bytes])
     if device.name != "cpu":
-        memory = driver.upload(memory, int(device.name.removeprefix("cuda:")))
+        import cupy
+
+        with cupy.cuda.Device(int(device.name.partition(":")[2])):
+            memory = cupy.asarray(memory)
     return _Buffer(resource, memory)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PureWindowsPath
 
 import numpy as np
@@ -34,6 +34,10 @@ class Described:
     problem: str = ""
     unknown: str = ""
     warnings: tuple[str, ...] = ()
+    element_type: str = ""
+    shape: tuple[int, ...] = ()
+    axis: int = -1
+    pieces: tuple[int, ...] = ()
 
 
 class _NotKnownError(Exception):
@@ -75,9 +79,12 @@ def describe(
         arguments = _arguments(operator, node, inputs, attributes, read)
         warnings += [*arguments.assumed, *_portability(node, inputs, arguments)]
         data = inputs[0] or UNKNOWN
-        if data.data_type:
-            check_type(operator, _element_type(data))
-        return _lowered(arguments, data, node, warnings, most_pieces)
+        if not data.data_type:
+            return _lowered(arguments, data, node, warnings, most_pieces)
+        kind = _element_type(data)
+        check_type(operator, kind)
+        found = _lowered(arguments, data, node, warnings, most_pieces)
+        return replace(found, element_type=kind.name)
     except InvalidArgumentError as error:
         return Described(name, problem=str(error), warnings=tuple(warnings))
     except _NotKnownError as error:
@@ -120,7 +127,15 @@ def _lowered(
     if lowering.carrier is None:
         found += ("DirectML has no strings; they are split on the host",)
     descriptors = () if lowering.descriptor is None else (lowering.descriptor,)
-    return Described(name, outputs, descriptors, warnings=found)
+    return Described(
+        name,
+        outputs,
+        descriptors,
+        warnings=found,
+        shape=numbers,
+        axis=axis,
+        pieces=lowering.sizes,
+    )
 
 
 def _arguments(

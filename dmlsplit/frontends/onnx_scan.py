@@ -201,6 +201,10 @@ class _Walk:
                 found.problem,
                 found.unknown,
                 warnings,
+                found.element_type,
+                found.shape,
+                found.axis,
+                found.pieces,
             )
         )
         return found.outputs

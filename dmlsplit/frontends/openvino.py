@@ -145,11 +145,6 @@ def _integers(operator: str, name: str, value: Any) -> np.ndarray:
 def _run(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
     if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
         return _on_the_host(data, lower)
-    with arrays.on_stream_of(data):
-        return _run_on_device(data, lower, device)
-
-
-def _run_on_device(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
     source = arrays.view(data, "data")
     kind, lanes = _travels_as(source.owner.dtype)
     lowering = lower(source.shape, kind, lanes)

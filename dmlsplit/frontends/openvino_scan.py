@@ -142,6 +142,9 @@ def _finding(node: _Node, file: str, place: str) -> Finding:
         blank,
         descriptors=() if desc is None else (desc,),
         warnings=tuple(_warnings(node, lowering)),
+        shape=lowering.shape,
+        axis=lowering.axis,
+        pieces=lowering.sizes,
     )
 
 

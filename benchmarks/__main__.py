@@ -1,0 +1,141 @@
+"""`python -m benchmarks COMMAND`: measure, compare and plot."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.results import ResultsError
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command; return the exit status."""
+    arguments = list(argv)
+    if arguments[:1] == ["model"]:
+        from benchmarks.model import main as model
+
+        return model(arguments[1:])
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options, arguments))
+    except ResultsError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; finished rows are kept, -o with the same file resumes", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, text in (
+        ("cpu", _cpu, "the NumPy engine beside NumPy, torch, ONNX Runtime and OpenVINO"),
+        ("gpu", _gpu, "the CUDA engine beside torch, CuPy, JAX, Triton and CUB"),
+        ("latency", _latency, "host time per call, 1 to 4,096 outputs"),
+    ):
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument(
+            "-o", "--output", type=Path, help="results file; resumed if unfinished"
+        )
+        command.add_argument("--quick", action="store_true", help="fewer cases and rounds")
+        command.add_argument("--only", help="only cases whose name contains this text")
+        command.add_argument("--rounds", type=_positive, help="samples per peer")
+        command.set_defaults(run=run)
+        if name == "gpu":
+            command.add_argument("--minutes", type=float, help="stop starting cases after this")
+    commands.add_parser("model", help="figures of the kernels that need no GPU", add_help=False)
+    ratios = commands.add_parser("ratios", help="peers' times over ours, as a Markdown table")
+    ratios.add_argument("results", type=Path)
+    ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")
+    ratios.set_defaults(run=_ratios)
+    compare = commands.add_parser("compare", help="what got faster or slower from A to B")
+    compare.add_argument("a", type=Path)
+    compare.add_argument("b", type=Path)
+    compare.set_defaults(run=_compare)
+    plot = commands.add_parser("plot", help="draw a results file as SVG and PNG")
+    plot.add_argument("results", type=Path)
+    plot.add_argument("-o", "--output", type=Path, help="folder; beside the results by default")
+    plot.set_defaults(run=_plot)
+    return top
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
+def _path(options: argparse.Namespace, kind: str) -> Path:
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    named: Path | None = options.output
+    return named or RESULTS / f"{kind}-{stamp}.json"
+
+
+def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks import cases, cpu, peers_cpu
+    from benchmarks.environment import environment, state_after
+    from benchmarks.results import Results
+    from benchmarks.table import Table
+    from dmlsplit.backends.threads import thread_count
+
+    chosen = [c for c in cases.cpu_cases(options.quick) if (options.only or "") in c.name]
+    threads = sorted({1, thread_count()})
+    results = Results(_path(options, "cpu"), "cpu", environment(argv, with_gpu=False))
+    table = Table(len(chosen) * len(threads), "dmlsplit")
+    rounds = options.rounds or (5 if options.quick else 21)
+    cpu.run(chosen, peers_cpu.PEERS, threads, rounds, results, table)
+    table.close()
+    results.finish(state_after(with_gpu=False))
+    print(f"\n{results.path}")
+    return 0
+
+
+def _latency(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks import calls
+
+    return calls.main(options, argv, _path(options, "latency"))
+
+
+def _gpu(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks import gpu
+
+    return gpu.main(options, argv, _path(options, "gpu"))
+
+
+def _compare(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks.compare import compare, report
+    from benchmarks.results import load
+
+    print(report(compare(load(options.a), load(options.b))))
+    return 0
+
+
+def _ratios(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks.ratios import markdown
+    from benchmarks.results import load
+
+    print(markdown(load(options.results), options.kind))
+    return 0
+
+
+def _plot(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks.plot import plot
+    from benchmarks.results import load
+
+    for path in plot(
+        load(options.results), options.output or options.results.parent, options.results.stem
+    ):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

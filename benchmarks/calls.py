@@ -1,0 +1,77 @@
+"""`python -m benchmarks latency`: host time per call where bytes hardly matter."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from benchmarks import cases, cpu, peers_cpu
+from benchmarks.environment import environment, state_after
+from benchmarks.results import Results, failed
+from benchmarks.table import Table
+
+PEERS = {
+    "dmlsplit": peers_cpu.dmlsplit_bound,
+    "dmlsplit dispatch": peers_cpu.dmlsplit_dispatch,
+    "dmlsplit eager": peers_cpu.dmlsplit_eager,
+    "numpy copyto": peers_cpu.numpy_copyto,
+    "numpy split": peers_cpu.numpy_split,
+    "torch": peers_cpu.torch_split_copy,
+    "onnxruntime": peers_cpu.onnxruntime_split,
+    "openvino": peers_cpu.openvino_split,
+}
+
+
+def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
+    """Time calls on the CPU, and on the current card where there is one."""
+    chosen = [case for case in cases.latency_cases() if (options.only or "") in case.name]
+    rounds = options.rounds or (5 if options.quick else 21)
+    card = has_card()
+    results = Results(path, "latency", environment(argv, with_gpu=card))
+    table = Table(len(chosen) * (1 + card), "dmlsplit")
+    cpu.run(chosen, PEERS, [1], rounds, results, table)
+    if card:
+        _on_card(chosen, results, table)
+    table.close()
+    results.finish(state_after(with_gpu=card))
+    print(f"\n{results.path}")
+    return 0
+
+
+def has_card() -> bool:
+    """Whether CuPy finds a CUDA device."""
+    try:
+        import cupy
+
+        return bool(cupy.cuda.runtime.getDeviceCount())
+    except Exception:  # CuPy absent, or no driver: both mean there is none
+        return False
+
+
+def _on_card(chosen: list[cases.Case], results: Results, table: Table) -> None:
+    """Add the host time per call of the card's peers; the GPU's time is in `gpu`."""
+    from benchmarks import gpu, peers_gpu
+
+    peers = {
+        "dmlsplit (cuda)": peers_gpu.dmlsplit_bound,
+        "torch out= (cuda)": peers_gpu.torch_out,
+        "torch per output (cuda)": peers_gpu.torch_per_output,
+        "CuPy per output (cuda)": peers_gpu.cupy_per_output,
+    }
+    with gpu.one_stream():
+        for case in chosen:
+            head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
+            problem = gpu.random_problem(gpu.integers(case))
+            for name, peer in peers.items():
+                if results.has(case=case.name, peer=name):
+                    continue
+                try:
+                    prepared = peer(problem)
+                    gpu.check(problem, prepared)
+                    row = gpu.host_row(prepared, problem)
+                except Exception as error:
+                    row = failed(error)
+                row = {**head, "threads": 1, "peer": name, **row}
+                results.add(row)
+                table.add(row)
+            table.advance()

@@ -1,0 +1,107 @@
+"""What is split in the CPU and latency benchmarks, as data. GPU workloads: workloads.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+CASES = "case"
+ROW_WIDTH = "row width"
+SIZE = "size"
+OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One split.
+
+    Attributes
+    ----------
+    name
+        Unique in its run.
+    kind
+        Which question it answers: `CASES`, or the sweep it is a point of.
+    shape, dtype, axis, sizes
+        The problem; `dtype` as NumPy writes it.
+    at
+        The place on the sweep's axis: bytes of a row, bytes in all, number of outputs.
+    strides
+        Byte strides of the input; None for a packed one.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    axis: int
+    sizes: tuple[int, ...]
+    at: float = 0.0
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the input, which are the bytes of all outputs."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def output_shapes(self) -> list[tuple[int, ...]]:
+        """Shape of each output."""
+        before, behind = self.shape[: self.axis], self.shape[self.axis + 1 :]
+        return [(*before, size, *behind) for size in self.sizes]
+
+
+def cpu_cases(quick: bool) -> list[Case]:
+    """Return cases (a) to (g), and the sweeps unless `quick`."""
+    cases = [
+        Case("a: 4 pieces of 64 MiB", CASES, (64, 1024, 1024), "f4", 0, (16,) * 4),
+        Case("b: QKV rows of 4+4+8 KiB", CASES, (4096, 4096), "f4", 1, (1024, 1024, 2048)),
+        Case("c: 1+3 columns", CASES, (1 << 22, 4), "f4", 1, (1, 3)),
+        Case("d: RGB planes", CASES, (3840 * 2160, 3), "u1", 1, (1, 1, 1)),
+        Case("e: channel halves", CASES, (32, 256, 56, 56), "f4", 1, (128, 128)),
+        Case("f: 256 pieces of 64 B rows", CASES, (2048, 4096), "f4", 1, (16,) * 256),
+        Case("g: tiny", CASES, (6, 2), "f4", 0, (2, 1, 3)),
+    ]
+    return cases if quick else cases + row_widths() + total_sizes() + output_counts()
+
+
+def row_widths(total: int = 1 << 25) -> list[Case]:
+    """Two equal pieces with rows of 1 byte to 64 KiB, 32 MiB in all."""
+    cases = []
+    for width in [1, 2, 4, 8, 12, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536]:
+        dtype = {1: "u1", 2: "i2"}.get(width, "f4")
+        columns = width // np.dtype(dtype).itemsize
+        shape = (total // (2 * width), 2 * columns)
+        name = f"2 x {width} B rows"
+        cases.append(Case(name, ROW_WIDTH, shape, dtype, 1, (columns, columns), width))
+    return cases
+
+
+def total_sizes() -> list[Case]:
+    """Rows of 1+1+2 KiB, 4 KiB to 256 MiB in all."""
+    return [
+        Case(f"{rows * 4} KiB", SIZE, (rows, 1024), "f4", 1, (256, 256, 512), rows * 4096)
+        for rows in (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
+    ]
+
+
+def output_counts(total: int = 1 << 24) -> list[Case]:
+    """2 to 4,096 outputs with rows of 64 bytes, 16 MiB in all."""
+    return [
+        Case(f"{n} outputs", OUTPUTS, (total // (64 * n), 16 * n), "f4", 1, (16,) * n, n)
+        for n in (2, 8, 32, 128, 512, 1024, 4096)
+    ]
+
+
+def latency_cases() -> list[Case]:
+    """1 to 4,096 outputs of 64 bytes each, equal and unequal: too small for bytes to matter."""
+    equal = [
+        Case(f"{n} equal", OUTPUTS, (n * 16,), "f4", 0, (16,) * n, n)
+        for n in (1, 2, 3, 8, 32, 128, 512, 1024, 4096)
+    ]
+    uneven = [
+        Case(f"{n} unequal", "unequal outputs", (n * 16,), "f4", 0, (15, 17) * (n // 2), n)
+        for n in (2, 8, 32, 128, 512)
+    ]
+    return equal + uneven

@@ -1,0 +1,112 @@
+"""`python -m benchmarks compare A B`: what got faster or slower beyond noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import hypot
+from typing import Any
+
+from benchmarks.table import duration
+
+# A change below this is never called one, however small the spread.
+LEAST_CHANGE = 0.03
+REFERENCES = ("plain copy", "memcpy", "copy kernel")
+Key = tuple[str, int | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of both runs.
+
+    Attributes
+    ----------
+    key
+        Case, threads and peer.
+    before, after
+        Median seconds; None where it failed or is missing.
+    change
+        Relative change of the time, after the change of the plain copy of the same run is
+        taken out; 0.1 is ten per cent slower. None where there is no pair.
+    noise
+        What `change` must exceed.
+    """
+
+    key: Key
+    before: float | None
+    after: float | None
+    change: float | None = None
+    noise: float = 0.0
+
+    @property
+    def verdict(self) -> str:
+        """``faster``, ``slower``, ``same``, ``new``, ``gone``, or ``none`` in either run."""
+        if self.change is None:
+            if self.before is None and self.after is None:
+                return "none"
+            return "new" if self.before is None else "gone"
+        if abs(self.change) <= self.noise:
+            return "same"
+        return "slower" if self.change > 0 else "faster"
+
+
+def compare(a: dict[str, Any], b: dict[str, Any]) -> list[Change]:
+    """Pair the rows of two runs."""
+    old, new = _rows(a), _rows(b)
+    return [_change(key, old, new) for key in dict.fromkeys([*old, *new])]
+
+
+def report(changes: list[Change]) -> str:
+    """Return the changes as text: slower first, then faster, then a count of the rest."""
+    lines = []
+    for verdict in ("slower", "faster", "gone", "new"):
+        found = [change for change in changes if change.verdict == verdict]
+        found.sort(key=lambda change: -abs(change.change or 0))
+        lines += [_line(change) for change in found]
+    same = sum(change.verdict == "same" for change in changes)
+    lines.append(f"{same} of {len(changes)} rows unchanged within noise")
+    return "\n".join(lines)
+
+
+def _rows(run: dict[str, Any]) -> dict[Key, dict[str, Any]]:
+    return {(row["case"], row.get("threads"), row["peer"]): row for row in run["rows"]}
+
+
+def _change(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Change:
+    before, after = _median(old.get(key)), _median(new.get(key))
+    if before is None or after is None:
+        return Change(key, before, after)
+    ratio, spreads = after / before, [_spread(old[key]), _spread(new[key])]
+    reference = _reference(key, old, new)
+    if reference:
+        ratio /= _median(new[reference]) / _median(old[reference])  # type: ignore[operator]
+        spreads += [_spread(old[reference]), _spread(new[reference])]
+    return Change(key, before, after, ratio - 1, max(LEAST_CHANGE, 2 * hypot(*spreads)))
+
+
+def _reference(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Key | None:
+    """Return the plain copy of the same case that both runs have; a copy has none itself."""
+    case, threads, peer = key
+    if peer in REFERENCES:
+        return None
+    for name in REFERENCES:
+        for count in dict.fromkeys((threads, 1)):
+            other = (case, count, name)
+            if _median(old.get(other)) and _median(new.get(other)):
+                return other
+    return None
+
+
+def _median(row: dict[str, Any] | None) -> float | None:
+    return row["seconds"]["median"] if row and row["status"] == "ok" else None
+
+
+def _spread(row: dict[str, Any]) -> float:
+    seconds = row["seconds"]
+    return float(seconds["p80"] - seconds["p20"]) / (2 * float(seconds["median"]))
+
+
+def _line(change: Change) -> str:
+    case, threads, peer = change.key
+    times = " -> ".join("none" if t is None else duration(t) for t in (change.before, change.after))
+    size = "" if change.change is None else f"{change.change:+7.1%} (noise {change.noise:.1%})"
+    return f"{change.verdict:7} {case[:30]:30} {threads or '':>3} {peer[:22]:22} {times:24} {size}"

@@ -1,0 +1,138 @@
+"""Everything about the machine that a reader needs to judge a run."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+LIBRARIES = (
+    "numpy",
+    "torch",
+    "onnxruntime",
+    "openvino",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "jax",
+    "triton",
+    "nvidia-ml-py",
+)
+
+
+def environment(command: list[str], with_gpu: bool) -> dict[str, Any]:
+    """Describe machine, libraries, commit and command line."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": ["python", "-m", "benchmarks", *command],
+        "commit": _commit(),
+        "python": sys.version.split()[0],
+        "libraries": {name: version for name in LIBRARIES if (version := _version(name))},
+        "machine": {
+            "system": platform.system(),
+            "architecture": platform.machine(),
+            "processor": _processor(),
+            "processors": os.cpu_count(),
+            "memory_bytes": _memory(),
+        },
+        "card": card_state() if with_gpu else None,
+        "load_before": _load(),
+    }
+
+
+def state_after(with_gpu: bool) -> dict[str, Any]:
+    """Describe what may have changed during the run."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "card": card_state() if with_gpu else None,
+        "load_after": _load(),
+    }
+
+
+def card_state(index: int = 0) -> dict[str, Any]:
+    """Ask NVML about a card; a question it refuses is left out, with the reason."""
+    import pynvml as nvml
+
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return {"error": str(error)}
+    try:
+        card = nvml.nvmlDeviceGetHandleByIndex(index)
+        questions = {
+            "name": lambda: _text(nvml.nvmlDeviceGetName(card)),
+            "driver": lambda: _text(nvml.nvmlSystemGetDriverVersion()),
+            "cuda_of_driver": nvml.nvmlSystemGetCudaDriverVersion_v2,
+            "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(card).total,
+            "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM),
+            "max_sm_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM),
+            "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(card) / 1000,
+            "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1000,
+            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(card, nvml.NVML_TEMPERATURE_GPU),
+            "throttle_reasons": lambda: hex(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
+        }
+        answers: dict[str, Any] = {}
+        for name, question in questions.items():
+            try:
+                answers[name] = question()
+            except nvml.NVMLError as error:
+                answers[name] = f"not available: {error}"
+        return answers
+    except nvml.NVMLError as error:
+        return {"error": str(error)}
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """Return the commit, with a plus sign where tracked files differ from it."""
+    root = Path(__file__).parent
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(root), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _load() -> float | None:
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None

@@ -1,0 +1,344 @@
+"""`python -m benchmarks gpu`: the CUDA engine beside other libraries, on one card."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import cases
+from benchmarks.cases import Case
+from benchmarks.environment import environment, state_after
+from benchmarks.peers_gpu import COPIES, FAST, PEERS, BufferSet, GpuPeer, GpuPrepared, GpuProblem
+from benchmarks.results import Results, ResultsError, Row, failed, measured
+from benchmarks.table import Table
+from benchmarks.timing import summary
+from benchmarks.workloads import WORKLOADS
+
+# One sample queues at least this long, so that the resolution of events does not matter.
+SAMPLE_SECONDS = 1e-3
+MOST_CALLS = 200
+# Rotating buffers end here: more of them take longer to make than to measure.
+MOST_SETS = 64
+MOST_ARRAYS = 8192
+_INTEGERS = {1: "u1", 2: "i2", 4: "i4", 8: "i8"}
+
+
+def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
+    """Run the workloads and sweeps on the current card."""
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except ImportError:
+        raise ResultsError("CuPy is not installed. Fix: pip install 'dmlsplit[cuda13]'") from None
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise ResultsError(f"no CUDA device: {error}") from None
+    minutes = options.minutes or (2.0 if options.quick else 10.0)
+    deadline = time.monotonic() + 60 * minutes
+    chosen = [
+        (case, peers) for case, peers in _plan(options.quick) if (options.only or "") in case.name
+    ]
+    results = Results(path, "gpu", environment(argv, with_gpu=True))
+    table = Table(len(chosen), "dmlsplit")
+    seconds = 0.1 if options.quick else 0.4
+    rounds = options.rounds or (10 if options.quick else 25)
+    left = 0
+    with one_stream():
+        _warm_up()
+        for case, peers in chosen:
+            if time.monotonic() > deadline:
+                left += 1
+                continue
+            measure(case, peers, seconds, rounds, results, table)
+            table.advance()
+    table.close()
+    if left:
+        print(f"\n{left} cases left: the time is up. Resume with -o {results.path}")
+        return 1
+    results.finish(state_after(with_gpu=True))
+    print(f"\n{results.path}")
+    return 0
+
+
+def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
+    """Yield every case with the peers that are worth their time on it."""
+    yield Case("ceiling: 2 GiB", "ceiling", (1 << 31,), "u1", 0, (1 << 31,)), COPIES
+    for case in workload_cases():
+        yield integers(case), FAST if quick else PEERS
+    if not quick:
+        for case in cases.row_widths(1 << 28) + cases.total_sizes() + cases.output_counts(1 << 28):
+            yield integers(case), FAST
+
+
+def workload_cases() -> list[Case]:
+    """Return the workloads of the kernels as cases."""
+    return [
+        Case(
+            f"{w.number} {w.name}",
+            cases.CASES,
+            w.shape,
+            w.dtype,
+            w.axis,
+            w.sizes,
+            strides=w.strides and tuple(step * w.element_bytes for step in w.strides),
+        )
+        for w in WORKLOADS
+    ]
+
+
+def integers(case: Case) -> Case:
+    """Return a case of the same bytes in a type that CuPy, torch and JAX all know."""
+    width = np.dtype(case.dtype).itemsize
+    if width == 16:
+        shape = (*case.shape, 2)
+        strides = None if case.strides is None else (*case.strides, 8)
+        return replace(case, shape=shape, dtype="i8", strides=strides)
+    return replace(case, dtype=_INTEGERS[width])
+
+
+def measure(
+    case: Case,
+    peers: Mapping[str, GpuPeer],
+    seconds: float,
+    rounds: int,
+    results: Results,
+    table: Table,
+) -> None:
+    """Check and time every peer of a case; rows that exist are kept."""
+    import cupy
+
+    wanted = {n: p for n, p in peers.items() if not results.has(case=case.name, peer=n)}
+    if not wanted:
+        return
+    head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
+    try:
+        problem: GpuProblem | None = random_problem(case)
+    except Exception as error:
+        problem, broken = None, error
+    for name, peer in wanted.items():
+        try:
+            if problem is None:
+                raise broken
+            row = _time_peer(problem, peer, seconds, rounds)
+        except Exception as error:
+            row = failed(error)
+        row = {**head, "peer": name, **row}
+        results.add(row)
+        table.add(row)
+        if row["status"] == "failed":
+            _refuse_lost_card(row, results)
+    del problem
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _refuse_lost_card(row: Row, results: Results) -> None:
+    """Stop where a peer broke the CUDA context: no later row of this process could be true."""
+    import cupy
+
+    try:
+        cupy.cuda.Device().synchronize()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise ResultsError(
+            f"{row['peer']} on {row['case']} broke the CUDA context ({error}); the row is noted. "
+            f"Fix: run again with -o {results.path}, which goes on behind it"
+        ) from None
+
+
+def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) -> Row:
+    prepared = peer(problem)
+    check(problem, prepared)
+    if prepared.mode == "wall":
+        samples, mode = wall_samples(prepared, len(problem.sets), seconds, rounds), "wall"
+    else:
+        samples, mode = event_samples(prepared, len(problem.sets), seconds, rounds)
+    host = host_samples(prepared, len(problem.sets))
+    row = measured(summary(samples), samples, problem.case.total_bytes)
+    return {
+        **row,
+        "mode": mode,
+        "buffer_sets": len(problem.sets),
+        "host_seconds": asdict(summary(host)),
+    }
+
+
+def random_problem(case: Case) -> GpuProblem:
+    """Fill enough sets of buffers with random bytes that none stays in the cache."""
+    import cupy
+
+    device = cupy.cuda.Device()
+    cache = int(cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"])
+    free, _ = device.mem_info
+    wanted = max(2, -(-3 * cache // (2 * case.total_bytes)))
+    room = int(0.25 * free) // (2 * case.total_bytes)
+    count = max(1, min(wanted, room, max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS))
+    return GpuProblem(case, [_buffer_set(case) for _ in range(count)])
+
+
+def _buffer_set(case: Case) -> BufferSet:
+    import cupy
+
+    dtype = np.dtype(case.dtype)
+    words = -(-case.total_bytes // 4)
+    memory = cupy.random.randint(0, 1 << 32, words, dtype=cupy.uint32)
+    array = cupy.ndarray(case.shape, dtype, memory.data, strides=case.strides)
+    return BufferSet(array, [cupy.empty(shape, dtype) for shape in case.output_shapes])
+
+
+def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
+    """Run once on poisoned outputs of every set and compare every byte.
+
+    Raises
+    ------
+    AssertionError
+        If a byte differs.
+    """
+    import cupy
+
+    for index, entry in enumerate(problem.sets):
+        for out in entry.outputs:
+            out.view(cupy.uint8).fill(0xA5)
+        cupy.cuda.get_current_stream().synchronize()
+        prepared.call(index)
+        found = prepared.outputs(index)
+        cupy.cuda.get_current_stream().synchronize()
+        if prepared.is_split:
+            views = problem.views(index)
+        else:
+            whole = cupy.ndarray(found[0].shape, found[0].dtype, entry.array.data)
+            views = [whole]
+        wrong = sum((out != view).any() for out, view in zip(found, views, strict=True))
+        if int(wrong):
+            raise AssertionError(f"{int(wrong)} of {len(views)} outputs differ on set {index}")
+
+
+def event_samples(
+    prepared: GpuPrepared, sets: int, seconds: float, rounds: int
+) -> tuple[list[float], str]:
+    """Return GPU seconds per call, by events around calls on rotating sets, and the mode."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream()
+
+    def queue(count: int) -> Callable[[], None]:
+        def calls() -> None:
+            for turn in range(count):
+                prepared.call(turn % sets)
+
+        return calls
+
+    def timed(go: Callable[[], Any], calls: int) -> float:
+        start, end = cupy.cuda.Event(), cupy.cuda.Event()
+        start.record(stream)
+        go()
+        end.record(stream)
+        end.synchronize()
+        return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3 / calls
+
+    guess = timed(queue(sets), sets)
+    count = sets * max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / guess)) // sets)
+    go, mode = queue(count), "queue"
+    if prepared.mode == "graph" and (graph := _captured(go)) is not None:
+        mode = "graph"
+
+        def go() -> None:
+            graph.launch(stream)
+
+    timed(go, count)
+    samples: list[float] = []
+    stop = time.monotonic() + seconds
+    while len(samples) < 5 or (len(samples) < rounds and time.monotonic() < stop):
+        samples.append(timed(go, count))
+    return samples, mode
+
+
+def _captured(go: Callable[[], None]) -> Any:
+    """Return a CUDA graph of the calls, or None where they cannot be captured."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream()
+    stream.begin_capture()
+    try:
+        go()
+    except Exception:
+        # A broken capture must be ended before the stream is of use again.
+        with suppress(cupy.cuda.runtime.CUDARuntimeError):
+            stream.end_capture()
+        return None
+    return stream.end_capture()
+
+
+def wall_samples(prepared: GpuPrepared, sets: int, seconds: float, rounds: int) -> list[float]:
+    """Return seconds per call by the host's clock, for a library with its own streams."""
+    import jax
+
+    def timed(count: int) -> float:
+        start = time.perf_counter()
+        for turn in range(count):
+            last = prepared.call(turn % sets)
+        jax.block_until_ready(last)
+        return (time.perf_counter() - start) / count
+
+    guess = timed(sets)
+    count = max(sets, min(MOST_CALLS, round(5 * SAMPLE_SECONDS / guess)))
+    samples: list[float] = []
+    stop = time.monotonic() + seconds
+    while len(samples) < 5 or (len(samples) < rounds and time.monotonic() < stop):
+        samples.append(timed(count))
+    return samples
+
+
+def host_samples(prepared: GpuPrepared, sets: int) -> list[float]:
+    """Return host seconds per call, while the queue is far from full."""
+    import cupy
+
+    samples = []
+    for _ in range(7):
+        cupy.cuda.Device().synchronize()
+        start = time.perf_counter()
+        for turn in range(20):
+            prepared.call(turn % sets)
+        samples.append((time.perf_counter() - start) / 20)
+    cupy.cuda.Device().synchronize()
+    return samples
+
+
+def host_row(prepared: GpuPrepared, problem: GpuProblem) -> Row:
+    """Return the columns of a host-time measurement."""
+    samples = host_samples(prepared, len(problem.sets))
+    return measured(summary(samples), samples, problem.case.total_bytes)
+
+
+@contextmanager
+def one_stream() -> Iterator[None]:
+    """Make one stream current in CuPy and, where it is installed, in torch."""
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        try:
+            import torch
+        except ImportError:
+            yield
+            return
+        with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr)):
+            yield
+
+
+def _warm_up(seconds: float = 0.7) -> None:
+    """Keep the card busy until its clocks are up."""
+    import cupy
+
+    origin = cupy.ones(1 << 28, cupy.uint8)
+    target = cupy.empty_like(origin)
+    stop = time.monotonic() + seconds
+    while time.monotonic() < stop:
+        for _ in range(20):
+            cupy.copyto(target, origin)
+        cupy.cuda.get_current_stream().synchronize()

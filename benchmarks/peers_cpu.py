@@ -1,0 +1,225 @@
+"""Other ways to split on the CPU. Each function prepares one and returns the call to time.
+
+A peer writes the outputs that it is given, or returns new ones where it cannot; the caller
+compares the bytes of what `Prepared.outputs` names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import dmlsplit as dml
+from benchmarks.cases import Case
+from benchmarks.timing import Call
+from dmlsplit.backends.threads import VARIABLE
+from dmlsplit.device import compiled
+from dmlsplit.geometry import split_geometry
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A case with its memory."""
+
+    case: Case
+    array: np.ndarray
+    outputs: list[np.ndarray]
+    threads: int
+
+    @property
+    def views(self) -> list[np.ndarray]:
+        """The pieces of the input, as views."""
+        ends = np.cumsum(self.case.sizes)[:-1]
+        return np.split(self.array, ends, self.case.axis)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call, and where its result is."""
+
+    call: Call
+    outputs: Callable[[], list[np.ndarray]]
+
+
+Peer = Callable[[Problem], Prepared]
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = str(count)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[VARIABLE]
+        else:
+            os.environ[VARIABLE] = before
+
+
+def dmlsplit_bound(problem: Problem) -> Prepared:
+    """Compile and bind once, dispatch many times."""
+    case, array = problem.case, problem.array
+    packed = [None] * len(case.sizes)
+    geometry = split_geometry(
+        case.shape, case.axis, case.sizes, array.itemsize, array.strides, packed
+    )
+    addresses = [int(out.ctypes.data) for out in problem.outputs]
+    with _threads(problem.threads):
+        launch = compiled("cpu", geometry).bind(int(array.ctypes.data), addresses)
+    return Prepared(launch, lambda: problem.outputs)
+
+
+def dmlsplit_eager(problem: Problem) -> Prepared:
+    """`dml.split`: checks, allocates and copies."""
+    case, result = problem.case, [[np.empty(0)]]
+
+    def call() -> None:
+        result[0] = dml.split(problem.array, case.sizes, case.axis)
+
+    return Prepared(call, lambda: result[0])
+
+
+def dmlsplit_dispatch(problem: Problem) -> Prepared:
+    """Dispatch a compiled operator: the binding table is checked on every call."""
+    case, array = problem.case, problem.array
+    pad = (1,) * (4 - len(case.shape))
+    tensor = dml.TensorDesc("FLOAT32", (*pad, *case.shape))
+    desc = dml.SplitOperatorDesc.from_sizes(tensor, axis=len(pad) + case.axis, sizes=case.sizes)
+    operator = dml.Device("cpu").compile(desc)
+    source = array.reshape(*pad, *array.shape)
+    targets = [out.reshape(*pad, *out.shape) for out in problem.outputs]
+    return Prepared(lambda: operator.dispatch(source, targets), lambda: problem.outputs)
+
+
+def plain_copy(problem: Problem) -> Prepared:
+    """Copy as many bytes from one place to another: what splitting costs at least."""
+    copies, start = [], 0
+    flat = problem.array.reshape(-1)
+    for out in problem.outputs:
+        copies.append((out.reshape(-1), flat[start : start + out.size]))
+        start += out.size
+    parts = [out.reshape(part.shape) for out, part in copies]
+
+    def call() -> None:
+        for target, origin in copies:
+            np.copyto(target, origin)
+
+    # What it must be equal to is itself: checked here, since it is no split.
+    call()
+    for part, (_, origin) in zip(parts, copies, strict=True):
+        assert part.tobytes() == origin.tobytes()
+    return Prepared(call, list)
+
+
+def numpy_copyto(problem: Problem) -> Prepared:
+    """One `numpy.copyto` per output, into the caller's memory."""
+    pairs = list(zip(problem.outputs, problem.views, strict=True))
+
+    def call() -> None:
+        for target, origin in pairs:
+            np.copyto(target, origin)
+
+    return Prepared(call, lambda: problem.outputs)
+
+
+def numpy_split(problem: Problem) -> Prepared:
+    """`numpy.split` and a copy of each view: what most programs do."""
+    ends = np.cumsum(problem.case.sizes)[:-1]
+    result = [[np.empty(0)]]
+
+    def call() -> None:
+        result[0] = [v.copy() for v in np.split(problem.array, ends, problem.case.axis)]
+
+    return Prepared(call, lambda: result[0])
+
+
+def torch_split_copy(problem: Problem) -> Prepared:
+    """`torch.split_with_sizes_copy(out=)`."""
+    import torch
+
+    torch.set_num_threads(problem.threads)
+    array = torch.from_numpy(problem.array)
+    outputs = [torch.from_numpy(out) for out in problem.outputs]
+    sizes, axis = list(problem.case.sizes), problem.case.axis
+
+    def call() -> None:
+        torch.split_with_sizes_copy(array, sizes, axis, out=outputs)
+
+    return Prepared(call, lambda: problem.outputs)
+
+
+def onnxruntime_split(problem: Problem) -> Prepared:
+    """Run an ONNX Split-18 with IOBinding on the caller's memory."""
+    import onnxruntime as ort
+    from onnx import helper
+
+    case = problem.case
+    element = helper.np_dtype_to_tensor_dtype(problem.array.dtype)
+    names = [f"y{index}" for index in range(len(case.sizes))]
+    sizes = helper.make_tensor("sizes", 7, [len(case.sizes)], case.sizes)
+    graph = helper.make_graph(
+        [helper.make_node("Split", ["x", "sizes"], names, axis=case.axis)],
+        "split",
+        [helper.make_tensor_value_info("x", element, case.shape)],
+        [
+            helper.make_tensor_value_info(name, element, shape)
+            for name, shape in zip(names, case.output_shapes, strict=True)
+        ],
+        [sizes],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = problem.threads
+    options.log_severity_level = 3
+    session = ort.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    binding = session.io_binding()
+    array = problem.array
+    binding.bind_input("x", "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    for name, out in zip(names, problem.outputs, strict=True):
+        binding.bind_output(name, "cpu", 0, out.dtype, out.shape, out.ctypes.data)
+    return Prepared(lambda: session.run_with_iobinding(binding), lambda: problem.outputs)
+
+
+def openvino_split(problem: Problem) -> Prepared:
+    """Run an OpenVINO VariadicSplit with the caller's tensors set as its outputs."""
+    import openvino as ov
+    from openvino import opset1
+
+    case = problem.case
+    data = opset1.parameter(list(case.shape), ov.Type(problem.array.dtype))
+    axis = opset1.constant(np.array(case.axis, np.int64))
+    split = opset1.variadic_split(data, axis, opset1.constant(np.array(case.sizes, np.int64)))
+    model = ov.Model([opset1.result(split.output(i)) for i in range(len(case.sizes))], [data])
+    settings: dict[str, Any] = {
+        "INFERENCE_NUM_THREADS": problem.threads,
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    request = ov.Core().compile_model(model, "CPU", settings).create_infer_request()
+    request.set_input_tensor(0, ov.Tensor(problem.array, shared_memory=True))
+    for index, out in enumerate(problem.outputs):
+        request.set_output_tensor(index, ov.Tensor(out, shared_memory=True))
+    return Prepared(request.infer, lambda: problem.outputs)
+
+
+PEERS: dict[str, Peer] = {
+    "dmlsplit": dmlsplit_bound,
+    "plain copy": plain_copy,
+    "numpy copyto": numpy_copyto,
+    "numpy split": numpy_split,
+    "torch": torch_split_copy,
+    "onnxruntime": onnxruntime_split,
+    "openvino": openvino_split,
+}
+# These use one thread whatever they are told.
+ONE_THREAD = {"plain copy", "numpy copyto", "numpy split"}
+# The ones that the CPU engine must not be slower than.
+BAR = ("torch", "onnxruntime", "openvino")

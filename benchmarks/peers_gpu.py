@@ -1,0 +1,292 @@
+"""Other ways to split on a CUDA card, one function each.
+
+A peer is prepared once on all buffer sets and then called with the number of a set. It
+works on the current stream of CuPy and torch, which are the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from benchmarks.cases import Case
+from dmlsplit.device import compiled
+from dmlsplit.geometry import packed_byte_strides, split_geometry
+
+Mode = Literal["graph", "queue", "wall"]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSet:
+    """An input on the card and memory for its pieces, as CuPy arrays of integers."""
+
+    array: Any
+    outputs: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProblem:
+    """A case with several sets of buffers, together larger than the cache."""
+
+    case: Case
+    sets: list[BufferSet]
+
+    def views(self, index: int) -> list[Any]:
+        """Return the pieces of an input, as CuPy views."""
+        views, start = [], 0
+        for size in self.case.sizes:
+            cut = (slice(None),) * self.case.axis + (slice(start, start + size),)
+            views.append(self.sets[index].array[cut])
+            start += size
+        return views
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPrepared:
+    """A call on set `i`, where its result is, and how it can be timed.
+
+    `mode`: "graph" can be captured in a CUDA graph; "queue" cannot, so that its calls are
+    queued one by one; "wall" runs on streams of its own, timed by the host's clock.
+    """
+
+    call: Callable[[int], object]
+    outputs: Callable[[int], list[Any]]
+    mode: Mode
+    is_split: bool = True
+
+
+GpuPeer = Callable[[GpuProblem], GpuPrepared]
+
+
+def dmlsplit_bound(problem: GpuProblem) -> GpuPrepared:
+    """Compile and bind once, dispatch many times."""
+    import cupy
+
+    case = problem.case
+    width = np.dtype(case.dtype).itemsize
+    strides = case.strides or packed_byte_strides(case.shape, width)
+    packed = [None] * len(case.sizes)
+    geometry = split_geometry(case.shape, case.axis, case.sizes, width, strides, packed)
+    program = compiled(f"cuda:{cupy.cuda.Device().id}", geometry)
+    launches = [
+        program.bind(entry.array.data.ptr, [out.data.ptr for out in entry.outputs])
+        for entry in problem.sets
+    ]
+    stream = cupy.cuda.get_current_stream().ptr
+    return GpuPrepared(lambda i: launches[i](stream), _given(problem), "graph")
+
+
+def memcpy(problem: GpuProblem) -> GpuPrepared:
+    """Copy as many bytes with cudaMemcpyAsync: one of the two ceilings."""
+    import cupy
+
+    pairs = _flat_pairs(problem)
+
+    def call(index: int) -> None:
+        target, origin = pairs[index]
+        target.data.copy_from_device_async(
+            origin.data, origin.nbytes, cupy.cuda.get_current_stream()
+        )
+
+    return GpuPrepared(call, lambda index: [pairs[index][0]], "graph", is_split=False)
+
+
+_COPY_KERNEL = r"""
+extern "C" __global__ void copy(const int4* __restrict__ in, int4* __restrict__ out, size_t n) {
+  constexpr int kUnroll = 4;  // 64 bytes in flight per thread
+  size_t base = size_t(blockIdx.x) * blockDim.x * kUnroll + threadIdx.x;
+  int4 part[kUnroll];
+#pragma unroll
+  for (int k = 0; k < kUnroll; ++k)
+    if (base + k * blockDim.x < n) part[k] = in[base + k * blockDim.x];
+#pragma unroll
+  for (int k = 0; k < kUnroll; ++k)
+    if (base + k * blockDim.x < n) out[base + k * blockDim.x] = part[k];
+}
+"""
+
+
+def copy_kernel(problem: GpuProblem) -> GpuPrepared:
+    """Copy as many bytes with a plain kernel: the other ceiling."""
+    import cupy
+
+    kernel = cupy.RawKernel(_COPY_KERNEL, "copy")
+    pairs = _flat_pairs(problem)
+    count = pairs[0][0].nbytes // 16
+    threads = 256
+    blocks = -(-count // (threads * 4)) or 1
+
+    def call(index: int) -> None:
+        target, origin = pairs[index]
+        kernel((blocks,), (threads,), (origin, target, np.uint64(count)))
+
+    return GpuPrepared(call, lambda index: [pairs[index][0]], "graph", is_split=False)
+
+
+def cupy_per_output(problem: GpuProblem) -> GpuPrepared:
+    """One `cupy.copyto` per output."""
+    import cupy
+
+    pairs = [
+        list(zip(entry.outputs, problem.views(index), strict=True))
+        for index, entry in enumerate(problem.sets)
+    ]
+
+    def call(index: int) -> None:
+        for target, origin in pairs[index]:
+            cupy.copyto(target, origin)
+
+    return GpuPrepared(call, _given(problem), "graph")
+
+
+def torch_out(problem: GpuProblem) -> GpuPrepared:
+    """`torch.split_with_sizes_copy(out=)`: one launch, but its tables travel on every call."""
+    import torch
+
+    _refuse_strides(problem)
+    tensors = _tensors(problem)
+    sizes, axis = list(problem.case.sizes), problem.case.axis
+
+    def call(index: int) -> None:
+        array, outputs = tensors[index]
+        torch.split_with_sizes_copy(array, sizes, axis, out=outputs)
+
+    return GpuPrepared(call, _given(problem), "queue")
+
+
+def torch_per_output(problem: GpuProblem) -> GpuPrepared:
+    """`torch.Tensor.copy_` per output."""
+    pairs = [
+        list(zip(outputs, array.split(list(problem.case.sizes), problem.case.axis), strict=True))
+        for array, outputs in _tensors(problem)
+    ]
+
+    def call(index: int) -> None:
+        for target, origin in pairs[index]:
+            target.copy_(origin)
+
+    return GpuPrepared(call, _given(problem), "graph")
+
+
+def torch_compiled(problem: GpuProblem) -> GpuPrepared:
+    """`torch.compile` of a split and a contiguous clone of each piece. It allocates outputs."""
+    import cupy
+    import torch
+
+    _refuse_many(problem, 64)
+    sizes, axis = list(problem.case.sizes), problem.case.axis
+
+    def split(array: Any) -> list[Any]:
+        pieces = array.split(sizes, axis)
+        return [piece.clone(memory_format=torch.contiguous_format) for piece in pieces]
+
+    torch.compiler.reset()
+    fast = torch.compile(split, dynamic=False)
+    tensors = _tensors(problem)
+    result: dict[int, list[Any]] = {}
+
+    def call(index: int) -> None:
+        result.clear()
+        result[index] = fast(tensors[index][0])
+
+    def outputs(index: int) -> list[Any]:
+        return [cupy.asarray(piece) for piece in result[index]]
+
+    return GpuPrepared(call, outputs, "queue")
+
+
+def jax_jit(problem: GpuProblem) -> GpuPrepared:
+    """`jax.jit` of `jax.numpy.split`. It allocates outputs and uses its own stream."""
+    import os
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import cupy
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    _refuse_strides(problem)
+    _refuse_many(problem, 300)
+    ends, axis = np.cumsum(problem.case.sizes)[:-1], problem.case.axis
+    fast = jax.jit(lambda array: jax.numpy.split(array, ends, axis))
+    arrays = [jax.dlpack.from_dlpack(entry.array) for entry in problem.sets]
+    result: dict[int, list[Any]] = {}
+
+    def call(index: int) -> object:
+        result.clear()
+        result[index] = fast(arrays[index])
+        return result[index]
+
+    def outputs(index: int) -> list[Any]:
+        return [cupy.from_dlpack(piece) for piece in jax.block_until_ready(result[index])]
+
+    return GpuPrepared(call, outputs, "wall")
+
+
+def triton_kernel(problem: GpuProblem) -> GpuPrepared:
+    """Our own Triton kernel: one launch, tile shape chosen by timing."""
+    from benchmarks.peers_triton import prepare
+
+    return GpuPrepared(prepare(problem), _given(problem), "graph")
+
+
+def cub_batched(problem: GpuProblem) -> GpuPrepared:
+    """CUB's `DeviceMemcpy::Batched`, one range per row and output, built with nvcc."""
+    from benchmarks.peers_cub import prepare
+
+    return GpuPrepared(prepare(problem), _given(problem), "graph")
+
+
+def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
+    return lambda index: problem.sets[index].outputs
+
+
+def _flat_pairs(problem: GpuProblem) -> list[tuple[Any, Any]]:
+    """Return input and as much other memory, of each set, in whole 16-byte words."""
+    import cupy
+
+    pairs = []
+    for entry in problem.sets:
+        size = problem.case.total_bytes // 16 * 16
+        memory = cupy.ndarray((size,), cupy.uint8, entry.array.data)
+        pairs.append((cupy.empty_like(memory), memory))
+    return pairs
+
+
+def _tensors(problem: GpuProblem) -> list[tuple[Any, list[Any]]]:
+    import torch
+
+    return [
+        (torch.as_tensor(entry.array), [torch.as_tensor(out) for out in entry.outputs])
+        for entry in problem.sets
+    ]
+
+
+def _refuse_strides(problem: GpuProblem) -> None:
+    if problem.case.strides is not None:
+        raise NotImplementedError("takes packed inputs only; not called with a strided one")
+
+
+def _refuse_many(problem: GpuProblem, most: int) -> None:
+    count = len(problem.case.sizes)
+    if count > most:
+        raise NotImplementedError(f"not called: compiling {count} outputs takes minutes")
+
+
+COPIES: dict[str, GpuPeer] = {"memcpy": memcpy, "copy kernel": copy_kernel}
+FAST: dict[str, GpuPeer] = {
+    "dmlsplit": dmlsplit_bound,
+    **COPIES,
+    "torch out=": torch_out,
+    "CUB batched": cub_batched,
+}
+PEERS: dict[str, GpuPeer] = {
+    **FAST,
+    "torch per output": torch_per_output,
+    "CuPy per output": cupy_per_output,
+    "Triton": triton_kernel,
+    "JAX": jax_jit,
+    "torch.compile": torch_compiled,
+}

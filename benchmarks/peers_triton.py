@@ -1,0 +1,139 @@
+"""A fair Triton split: one launch for all outputs, tile shape chosen by timing."""
+
+# No deferred annotations: Triton reads those of its kernels.
+
+from collections.abc import Callable
+from math import gcd
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import triton
+import triton.language as tl
+
+from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
+
+if TYPE_CHECKING:
+    from benchmarks.peers_gpu import GpuProblem
+
+_TILE_ELEMENTS = (2048, 8192)
+_WARPS = (4, 8)
+
+
+@triton.jit
+def _split(  # noqa: ANN202
+    source,  # noqa: ANN001
+    tiles,  # noqa: ANN001
+    tile_count,  # noqa: ANN001
+    rows,  # noqa: ANN001
+    pitch,  # noqa: ANN001
+    tile_rows: tl.constexpr,
+    tile_columns: tl.constexpr,
+    aligned: tl.constexpr,
+):
+    # A tile is (output address, first column in the input, width, first column in the output).
+    # Tiles of the same rows run together, so that shared sectors are read once. The table holds
+    # multiples of 16 bytes and of `aligned` elements: so the compiler knows that lanes may read 16.
+    program = tl.program_id(0).to(tl.int64)
+    tile = tiles + 4 * (program % tile_count)
+    row = (program // tile_count) * tile_rows + tl.arange(0, tile_rows)
+    address = tl.load(tile) * 16
+    column_in = tl.load(tile + 1) * aligned
+    width = tl.load(tile + 2) * aligned
+    column = tl.load(tile + 3) * aligned + tl.arange(0, tile_columns)
+    target = tl.multiple_of(address.to(source.dtype), 16)
+    inside = (row[:, None] < rows) & (column[None, :] < width)
+    values = tl.load(source + row[:, None] * pitch + column_in + column[None, :], mask=inside)
+    tl.store(target + row[:, None] * width + column[None, :], values, mask=inside)
+
+
+def prepare(problem: "GpuProblem") -> Callable[[int], None]:
+    """Compile, choose the fastest tile shape on the first set, and return the call."""
+    import torch
+
+    rows = _row_split(problem)
+    unit = gcd(8, rows.pitch, *rows.widths)
+    element = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[unit]
+    sources = [
+        torch.as_tensor(entry.array).reshape(-1).view(torch.uint8).view(element)
+        for entry in problem.sets
+    ]
+
+    widths = [width // unit for width in rows.widths if width]
+
+    def call_with(columns: int, elements: int, warps: int) -> Callable[[int], None]:
+        aligned = gcd(16, columns, rows.pitch // unit, *widths)
+        tables = [
+            torch.as_tensor(
+                _tiles(rows, unit, columns, aligned, [out.data.ptr for out in entry.outputs])
+            ).cuda()
+            for entry in problem.sets
+        ]
+        height = max(1, elements // columns)
+        grid = (len(tables[0]) * -(-rows.rows // height),)
+
+        def call(index: int) -> None:
+            _split[grid](
+                sources[index],
+                tables[index],
+                len(tables[index]),
+                rows.rows,
+                rows.pitch // unit,
+                tile_rows=height,
+                tile_columns=columns,
+                aligned=aligned,
+                num_warps=warps,
+            )
+
+        return call
+
+    choices = sorted({min(4096, _power(min(widths))), min(1024, _power(max(widths))), 256})
+    candidates = [
+        call_with(columns, elements, warps)
+        for columns in choices
+        for elements in _TILE_ELEMENTS
+        for warps in _WARPS
+        if columns <= elements
+    ]
+    return min(candidates, key=_seconds)
+
+
+def _row_split(problem: "GpuProblem") -> RowSplit:
+    case = problem.case
+    width = np.dtype(case.dtype).itemsize
+    if case.strides is not None:
+        raise NotImplementedError("takes packed inputs only; not called with a strided one")
+    strides = packed_byte_strides(case.shape, width)
+    packed = [None] * len(case.sizes)
+    rows = split_geometry(case.shape, case.axis, case.sizes, width, strides, packed).row_split
+    assert rows is not None
+    return rows
+
+
+def _tiles(
+    rows: RowSplit, unit: int, columns: int, aligned: int, addresses: list[int]
+) -> np.ndarray:
+    assert all(address % 16 == 0 for address in addresses)
+    step = unit * aligned
+    table = [
+        (address // 16, offset // step, width // step, start // aligned)
+        for address, offset, width in zip(addresses, rows.offsets, rows.widths, strict=True)
+        for start in range(0, width // unit, columns)
+    ]
+    return np.array(table, np.int64)
+
+
+def _power(value: int) -> int:
+    return 1 << max(0, value - 1).bit_length()
+
+
+def _seconds(call: Callable[[int], Any]) -> float:
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    call(0)
+    start.record()
+    for _ in range(3):
+        call(0)
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end))

@@ -1,0 +1,137 @@
+"""The file of one run. A finished row is never lost: every row rewrites the file in one step."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.timing import Summary
+
+FORMAT = 1
+Row = dict[str, Any]
+
+
+class ResultsError(Exception):
+    """A results file that cannot be used; the message says what to do."""
+
+
+class Results:
+    """Rows of a run, in a file.
+
+    Parameters
+    ----------
+    path
+        Where to write. An unfinished run of the same kind, commit and machine is resumed.
+    kind
+        ``cpu``, ``gpu`` or ``latency``.
+    environment
+        What `benchmarks.environment` says.
+    """
+
+    def __init__(self, path: Path, kind: str, environment: dict[str, Any]) -> None:
+        self.path = path
+        self.data: dict[str, Any] = {
+            "format": FORMAT,
+            "kind": kind,
+            "environment": environment,
+            "resumed": [],
+            "after": None,
+            "rows": [],  # last: `_text` appends them
+        }
+        if path.exists():
+            self._resume(load(path))
+        self._write()
+
+    @property
+    def rows(self) -> list[Row]:
+        """All finished rows."""
+        return list(self.data["rows"])
+
+    def has(self, **key: Any) -> bool:
+        """Whether a row with these values is finished."""
+        return any(all(row.get(k) == v for k, v in key.items()) for row in self.data["rows"])
+
+    def add(self, row: Row) -> None:
+        """Add a finished row."""
+        self.data["rows"].append(row)
+        self._write()
+
+    def finish(self, after: dict[str, Any]) -> None:
+        """Note the state of the machine; the run is complete."""
+        self.data["after"] = after
+        self._write()
+
+    def _resume(self, old: dict[str, Any]) -> None:
+        new = self.data["environment"]
+        for what, found, wanted in (
+            ("kind", old["kind"], self.data["kind"]),
+            ("commit", old["environment"].get("commit"), new.get("commit")),
+            ("machine", old["environment"].get("machine"), new.get("machine")),
+        ):
+            if found != wanted:
+                raise ResultsError(
+                    f"{self.path}: {what} is {found}; this run's is {wanted}. "
+                    "Fix: name another file with -o"
+                )
+        if old["after"] is not None:
+            raise ResultsError(
+                f"{self.path}: the run in it is complete. Fix: name another file with -o"
+            )
+        resumed = [*old["resumed"], new["time"]]
+        self.data = {**old, "resumed": resumed}
+
+    def _write(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_name(self.path.name + ".part")
+        with part.open("w") as file:
+            file.write(_text(self.data))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path)
+
+
+def _text(data: dict[str, Any]) -> str:
+    """Return a run as JSON with one line per row."""
+    head = json.dumps({**data, "rows": []}, indent=1).removesuffix("[]\n}")
+    rows = ",\n".join("  " + json.dumps(row) for row in data["rows"])
+    return f"{head}[\n{rows}\n ]\n}}\n"
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a results file.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be read or is none.
+    """
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ResultsError(f"{path}: not JSON: {error}") from None
+    keys = {"format", "kind", "environment", "resumed", "after", "rows"}
+    if not isinstance(data, dict) or not keys <= data.keys() or data["format"] != FORMAT:
+        raise ResultsError(f"{path}: not a results file of format {FORMAT}")
+    return data
+
+
+def measured(timing: Summary, samples: list[float], total_bytes: int) -> Row:
+    """Return the columns of a peer that ran."""
+    return {
+        "status": "ok",
+        "seconds": asdict(timing),
+        "samples": [float(f"{sample:.6g}") for sample in samples],
+        "gb_per_s": 2e-9 * total_bytes / timing.median,
+    }
+
+
+def failed(error: BaseException) -> Row:
+    """Return the columns of a peer that did not run: absent, or failed, and why."""
+    absent = isinstance(error, ModuleNotFoundError)
+    text = " ".join(str(error).split()) or type(error).__name__
+    return {"status": "absent" if absent else "failed", "message": text[:300]}

@@ -1,0 +1,44 @@
+"""CUDA streams of any library, as the handles that a launch takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlsplit.errors import InvalidArgumentError
+
+
+def stream_handle(stream: Any, device: int) -> int:
+    """Return the handle (cudaStream_t) of a stream.
+
+    Parameters
+    ----------
+    stream
+        A handle, an object with ``__cuda_stream__`` (CUDA Python's stream protocol), or a
+        stream of CuPy or torch.
+    device
+        The number of the device that the stream must belong to, as far as it says.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is no stream, or one of another device.
+    """
+    if type(stream) is int:
+        handle: Any = stream
+    elif hasattr(stream, "__cuda_stream__"):
+        handle = stream.__cuda_stream__()[1]
+    else:
+        # CuPy before 14 and torch before 2.10 do not know the protocol.
+        handle = getattr(stream, "ptr", getattr(stream, "cuda_stream", None))
+    if type(handle) is not int or handle < 0:
+        raise InvalidArgumentError(
+            f"stream is {stream!r}; it must be None, a CUDA stream's handle, or a stream of CuPy, "
+            "torch or any library with __cuda_stream__"
+        )
+    owner = getattr(stream, "device_id", getattr(stream, "device_index", None))
+    # CuPy gives its default streams, which exist on every device, the number -1.
+    if isinstance(owner, int) and owner not in (-1, device):
+        raise InvalidArgumentError(
+            f"stream belongs to cuda:{owner}; it must belong to cuda:{device}, like the operator"
+        )
+    return handle

@@ -1,0 +1,173 @@
+"""Runs two ONNX models on the same random inputs and compares every output bit by bit.
+
+The models run in a child process, because runtimes can end their process on odd models.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+
+SECONDS = 600
+# Sizes that dynamic dimensions are given, until the first model runs.
+_DYNAMIC_SIZES = (2, 1, 4, 8, 3)
+
+_Run = Callable[[Mapping[str, np.ndarray]], list[Any]]
+
+
+class _DifferError(Exception):
+    """The models compute different things."""
+
+
+def compare_models(first: Path, second: Path) -> str:
+    """Hold the outputs of two models with the same inputs against each other.
+
+    Returns
+    -------
+    str
+        What ran them, such as ``onnxruntime``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an output differs.
+    UnsupportedError
+        If a model could not be run.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_child, args=(str(first), str(second), sender), daemon=True)
+    child.start()
+    sender.close()
+    try:
+        told = receiver.poll(SECONDS)
+        kind, text = receiver.recv() if told else ("failed", f"it took over {SECONDS} s")
+    except EOFError:
+        child.join()
+        kind, text = "failed", f"the runtime ended its process ({child.exitcode})"
+    finally:
+        child.kill()
+        child.join()
+    if kind == "equal":
+        return str(text)
+    if kind == "different":
+        raise InvalidArgumentError(f"the rewritten model computes something else: {text}")
+    raise UnsupportedError(f"the models could not be compared: {text}")
+
+
+def _child(first: str, second: str, sender: Connection) -> None:
+    try:
+        sender.send(("equal", _compare(first, second)))
+    except _DifferError as error:
+        sender.send(("different", str(error)))
+    except Exception as error:
+        # Runtimes raise errors of many kinds; all of them mean that nothing was proven.
+        sender.send(("failed", " ".join(str(error).split())[:300] or type(error).__name__))
+
+
+def _compare(first: str, second: str) -> str:
+    failures = []
+    for name, load in (("onnxruntime", _onnxruntime), ("onnx.reference", _reference)):
+        try:
+            feeds, expected = _first_that_runs(load(first), _inputs(first))
+        except Exception as error:
+            failures.append(f"{name}: {error}")
+            continue
+        found = load(second)(feeds)
+        _check_equal("outputs", expected, found)
+        return name
+    raise RuntimeError("; ".join(failures))
+
+
+def _onnxruntime(path: str) -> _Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda feeds: list(session.run(None, dict(feeds)))
+
+
+def _reference(path: str) -> _Run:
+    from onnx.reference import ReferenceEvaluator
+
+    evaluator = ReferenceEvaluator(path)
+    return lambda feeds: list(evaluator.run(None, dict(feeds)))
+
+
+def _inputs(path: str) -> list[tuple[str, np.dtype, list[int | None]]]:
+    """Return name, type and sizes of what a caller must give."""
+    import onnx
+    from onnx import helper
+
+    graph = onnx.load_model(path, load_external_data=False).graph
+    given = {tensor.name for tensor in graph.initializer}
+    found = []
+    for value in graph.input:
+        if value.name in given:
+            continue
+        if not value.type.HasField("tensor_type"):
+            raise RuntimeError(f"input {value.name!r} is no tensor; no random one can be made")
+        tensor = value.type.tensor_type
+        sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+        kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        found.append((value.name, np.dtype(kind), sizes))
+    return found
+
+
+def _first_that_runs(
+    run: _Run, inputs: list[tuple[str, np.dtype, list[int | None]]]
+) -> tuple[dict[str, np.ndarray], list[Any]]:
+    """Return inputs that a model takes, with its outputs: wild values, else small ones."""
+    failure: Exception = RuntimeError("no inputs were tried")
+    dynamic = any(None in sizes for _, _, sizes in inputs)
+    for size in _DYNAMIC_SIZES if dynamic else (0,):
+        for make in (_wild, _small):
+            random = np.random.default_rng(20)
+            feeds = {
+                name: make(random, kind, tuple(size if n is None else n for n in sizes))
+                for name, kind, sizes in inputs
+            }
+            try:
+                return feeds, run(feeds)
+            except Exception as error:
+                failure = error
+    raise failure
+
+
+def _wild(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return random.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
+    return _small(random, kind, shape)
+
+
+def _small(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    if kind.kind in "OUST":
+        return random.integers(0, 100, shape).astype(str).astype(object)
+    if kind.kind in "iub":
+        return random.integers(0, 2, shape).astype(kind)
+    return random.standard_normal(shape).astype(kind)
+
+
+def _check_equal(where: str, expected: Any, found: Any) -> None:
+    if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
+        if len(expected) != len(found):
+            raise _DifferError(f"{where}: {len(expected)} values became {len(found)}")
+        for index, pair in enumerate(zip(expected, found, strict=True)):
+            _check_equal(f"{where}[{index}]", *pair)
+        return
+    one, other = np.asarray(expected), np.asarray(found)
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        raise _DifferError(f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}")
+    same = np.array_equal(one, other) if one.dtype.hasobject else one.tobytes() == other.tobytes()
+    if not same:
+        raise _DifferError(f"{where}: the values differ")

@@ -1,0 +1,23 @@
+"""Verdicts as text, json, github, sarif or junit: the only place that formats them.
+
+Every writer is a pure function from an `Assessment` to a string.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlsplit.report.github import github_report
+from dmlsplit.report.json import json_report
+from dmlsplit.report.junit import junit_report
+from dmlsplit.report.sarif import sarif_report
+from dmlsplit.report.text import text_report
+from dmlsplit.verdicts import Assessment
+
+REPORTS: dict[str, Callable[[Assessment], str]] = {
+    "text": text_report,
+    "json": json_report,
+    "github": github_report,
+    "sarif": sarif_report,
+    "junit": junit_report,
+}

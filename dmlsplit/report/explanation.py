@@ -1,0 +1,127 @@
+"""Explanations as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dmlsplit.explain import Explanation
+from dmlsplit.geometry import StridedCopy
+from dmlsplit.report.lines import printable
+from dmlsplit.report.text import wrapped
+
+# Longer lists of outputs are cut short.
+_SHOWN = 8
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """Return an explanation as text of at most 80 columns."""
+    lines = [f"{printable(explanation.place)}: {explanation.desc}"]
+    lines += [f"  {line}" for line in _geometry(explanation)]
+    lines += [f"  {line}" for line in _launches(explanation)]
+    lines += [f"  {line}" for line in _cost(explanation)]
+    return "\n".join(wrapped(line.strip(), "  " if line[0] == " " else "") for line in lines)
+
+
+def _geometry(explanation: Explanation) -> Iterator[str]:
+    geometry = explanation.geometry
+    rows = geometry.row_split
+    if rows is None:
+        yield "geometry: strided; each output is a loop nest over runs of bytes"
+        for index, piece in enumerate(geometry.pieces[:_SHOWN]):
+            yield f"output {index}: {_loops(piece)}"
+    else:
+        yield f"geometry: {rows.rows} x {rows.pitch} bytes, each row cut at the same columns"
+        for index, start in enumerate(rows.offsets[:_SHOWN]):
+            last = start + rows.widths[index] - 1
+            yield f"output {index}: bytes {start} to {last} of every row"
+    if len(geometry.pieces) > _SHOWN:
+        yield f"... and {len(geometry.pieces) - _SHOWN} outputs more"
+
+
+def _loops(piece: StridedCopy) -> str:
+    steps = zip(piece.shape, piece.source_strides, piece.target_strides, strict=True)
+    nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in steps)
+    start = f"{piece.run_bytes} bytes from byte {piece.source_offset} on"
+    return f"{start}, {nest}" if nest else start
+
+
+def _launches(explanation: Explanation) -> Iterator[str]:
+    launches = explanation.plan.launches
+    for launch in launches[:_SHOWN]:
+        yield f"kernel: {launch.kernel}, because {launch.reason}"
+        yield (
+            f"launch: {launch.grid} blocks of {launch.block} threads, {launch.shared_bytes} bytes "
+            f"of shared memory; at least {launch.resident} blocks to an SM, "
+            f"{launch.bytes_in_flight} bytes in flight per thread"
+        )
+    if len(launches) > _SHOWN:
+        yield f"... and {len(launches) - _SHOWN} launches more"
+
+
+def _cost(explanation: Explanation) -> Iterator[str]:
+    total = explanation.geometry.total_bytes
+    card = explanation.card
+    yield f"bytes: {total} read, {total} written"
+    yield (
+        f"time: at least {_duration(explanation.seconds)} on {card.name} "
+        f"({card.bandwidth / 1e9:.0f} GB/s), without the launch"
+    )
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def explanation_json(explanations: Iterable[Explanation]) -> str:
+    """Return explanations as JSON."""
+    return json.dumps({"schema": 1, "splits": list(map(_record, explanations))}, indent=2)
+
+
+def _record(explanation: Explanation) -> dict[str, Any]:
+    geometry = explanation.geometry
+    rows = geometry.row_split
+    return {
+        "place": explanation.place,
+        "descriptor": str(explanation.desc),
+        "row_split": rows
+        and {
+            "rows": rows.rows,
+            "pitch": rows.pitch,
+            "offsets": list(rows.offsets),
+            "widths": list(rows.widths),
+        },
+        "pieces": [
+            {
+                "shape": list(piece.shape),
+                "source_strides": list(piece.source_strides),
+                "target_strides": list(piece.target_strides),
+                "source_offset": piece.source_offset,
+                "run_bytes": piece.run_bytes,
+            }
+            for piece in geometry.pieces
+        ],
+        "launches": [
+            {
+                "kernel": launch.kernel,
+                "reason": launch.reason,
+                "outputs": list(launch.outputs),
+                "grid": launch.grid,
+                "block": launch.block,
+                "shared_bytes": launch.shared_bytes,
+                "resident_blocks": launch.resident,
+                "bytes_in_flight": launch.bytes_in_flight,
+                "total_bytes": launch.total_bytes,
+            }
+            for launch in explanation.plan.launches
+        ],
+        "bytes_read": geometry.total_bytes,
+        "bytes_written": geometry.total_bytes,
+        "card": explanation.card.name,
+        "bandwidth": explanation.card.bandwidth,
+        "seconds": explanation.seconds,
+    }

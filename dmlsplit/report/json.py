@@ -1,0 +1,105 @@
+"""The versioned JSON document; report.schema.json describes it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dmlsplit.rules import Rule
+from dmlsplit.split import SplitOperatorDesc
+from dmlsplit.targets import Requirement
+from dmlsplit.tensor import TensorDesc
+from dmlsplit.verdicts import Assessment, Remark, Verdict
+
+# Raised when a key changes its meaning or goes; new keys may come at any time.
+SCHEMA = 1
+
+
+def json_report(assessment: Assessment) -> str:
+    """Return the assessment as JSON; report.schema.json describes it."""
+    from dmlsplit import __version__
+
+    target = assessment.target
+    return json.dumps(
+        {
+            "schema": SCHEMA,
+            "tool": {"name": "dmlsplit", "version": __version__},
+            "target": {"asked": target.asked, "level": str(target.level), "via": target.via},
+            "summary": {str(name): count for name, count in assessment.counts.items()},
+            "rules": {rule.id: _rule(rule) for rule in _rules(assessment)},
+            "splits": [_split(verdict) for verdict in assessment.verdicts],
+            "unreadable": [
+                {"file": file, "message": message} for file, message in assessment.unreadable
+            ],
+        },
+        indent=2,
+    )
+
+
+def _split(verdict: Verdict) -> dict[str, Any]:
+    finding = verdict.finding
+    return {
+        "file": finding.file,
+        "place": finding.place,
+        "node": finding.node,
+        "index": finding.index,
+        "operator": finding.operator,
+        "verdict": str(verdict.outcome),
+        "descriptors": [_descriptor(desc) for desc in verdict.descriptors],
+        "legalized": [_descriptor(desc) for desc in verdict.legalized],
+        "minimum": requirement_record(verdict.minimum),
+        "fix": verdict.fix,
+        "remarks": [_remark(remark) for remark in verdict.remarks],
+    }
+
+
+def _descriptor(desc: SplitOperatorDesc) -> dict[str, Any]:
+    return {
+        "text": str(desc),
+        "axis": desc.axis,
+        "input_tensor": _tensor(desc.input_tensor),
+        "output_tensors": [_tensor(tensor) for tensor in desc.output_tensors],
+    }
+
+
+def _tensor(tensor: TensorDesc) -> dict[str, Any]:
+    return {
+        "data_type": tensor.data_type.name,
+        "sizes": list(tensor.sizes),
+        "strides": None if tensor.strides is None else list(tensor.strides),
+        "total_tensor_size_in_bytes": tensor.total_tensor_size_in_bytes,
+    }
+
+
+def requirement_record(minimum: Requirement | None) -> dict[str, Any] | None:
+    """Return the least that accepts a split, ready for JSON."""
+    if minimum is None:
+        return None
+    build = minimum.windows and {"build": minimum.windows.build, "name": minimum.windows.name}
+    return {"level": str(minimum.level), "directml": minimum.directml, "windows": build}
+
+
+def _remark(remark: Remark) -> dict[str, Any]:
+    return {
+        "rule": remark.rule.id,
+        "severity": remark.severity,
+        "message": remark.message,
+        "tensor": remark.tensor,
+        "field": remark.field,
+        "found": remark.found,
+        "allowed": remark.allowed,
+    }
+
+
+def _rules(assessment: Assessment) -> dict[Rule, None]:
+    remarks = (remark for verdict in assessment.verdicts for remark in verdict.remarks)
+    return dict.fromkeys(remark.rule for remark in remarks)
+
+
+def _rule(rule: Rule) -> dict[str, str]:
+    return {
+        "sentence": rule.sentence,
+        "basis": rule.basis,
+        "source": rule.source,
+        "hint": rule.hint,
+    }

@@ -1,0 +1,102 @@
+"""SARIF 2.1.0, for code-scanning pages. Source: OASIS, SARIF Version 2.1.0."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+from urllib.parse import quote
+
+from dmlsplit.report.lines import address, grouped, headline, printable, sentence
+from dmlsplit.rules import Rule
+from dmlsplit.verdicts import Assessment, Remark, Verdict
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+
+
+def sarif_report(assessment: Assessment) -> str:
+    """Return a SARIF 2.1.0 log, as code-scanning pages take it.
+
+    Models have no lines, so that a result points at line 1 of its file and carries the
+    place of the node as a logical location.
+    """
+    from dmlsplit import __version__
+
+    rules: dict[str, Rule] = {}
+    results = []
+    for verdict in assessment.verdicts:
+        for remark, count in grouped(verdict.remarks):
+            rules.setdefault(remark.rule.id, remark.rule)
+            number = list(rules).index(remark.rule.id)
+            results.append(_result(verdict, remark, count, number, assessment))
+    driver = {
+        "name": "dmlsplit",
+        "version": __version__,
+        "rules": [_reporting_descriptor(rule) for rule in rules.values()],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
+        "invocations": [
+            {
+                "executionSuccessful": not assessment.unreadable,
+                "toolExecutionNotifications": [
+                    {
+                        "level": "error",
+                        "message": {"text": printable(message)},
+                        "locations": [_physical(file)],
+                    }
+                    for file, message in assessment.unreadable
+                ],
+            }
+        ],
+        "results": results,
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _result(
+    verdict: Verdict, remark: Remark, count: int, number: int, assessment: Assessment
+) -> dict[str, Any]:
+    finding = verdict.finding
+    text = f"{address(finding)}: {headline(verdict, assessment)}: {sentence(remark, count)}"
+    level = (
+        "warning"
+        if remark.severity == "warning"
+        else ("error" if assessment.fails(verdict) else "warning")
+    )
+    kind = "function" if "." in finding.place else "module"
+    identity = f"{finding.place}|{finding.node}|{finding.index}|{remark.rule.id}|{remark.field}"
+    logical = {"name": address(finding), "fullyQualifiedName": address(finding), "kind": kind}
+    return {
+        "ruleId": remark.rule.id,
+        "ruleIndex": number,
+        "level": level,
+        "message": {"text": f"{text}. Fix: {verdict.fix}" if verdict.fix else text},
+        "locations": [_physical(finding.file) | {"logicalLocations": [logical]}],
+        "partialFingerprints": {
+            "dmlsplitNode/v1": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
+        },
+    }
+
+
+def _physical(file: str) -> dict[str, Any]:
+    path = quote(file.replace("\\", "/").removeprefix("./"), errors="backslashreplace")
+    uri = f"file://{path}" if path.startswith("/") else path
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}}
+
+
+def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "id": rule.id,
+        "name": "".join(part.capitalize() for part in rule.id.split("-")),
+        "shortDescription": {"text": rule.sentence},
+        "fullDescription": {"text": f"{rule.sentence} ({rule.basis}; source: {rule.source})"},
+        "help": {"text": f"{rule.hint[0].upper()}{rule.hint[1:]}."},
+        "properties": {"tags": ["directml"], "basis": rule.basis},
+    }
+    if rule.source.startswith("https://"):
+        described["helpUri"] = rule.source
+    return described

@@ -1,0 +1,17 @@
+"""Writes the golden files anew, from the root: python -m tests.golden.make. Read the diff."""
+
+from pathlib import Path
+
+from dmlsplit.geometry import descriptor_geometry
+from dmlsplit.picture import svg_picture
+from dmlsplit.report import REPORTS
+from tests.test_picture import described
+from tests.test_report import assessment, unversioned
+
+for name, report in REPORTS.items():
+    text = unversioned(report(assessment()))
+    Path(__file__).with_name(f"report.{name}").write_text(text + "\n", encoding="utf-8")
+
+desc = described("UINT8", (3, 6), 1, (1, 2, 3))
+picture = svg_picture(descriptor_geometry(desc), str(desc))
+Path(__file__).with_name("picture.svg").write_text(picture, encoding="utf-8")

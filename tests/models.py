@@ -1,0 +1,113 @@
+"""Small ONNX models for the validator: one split each, or one of each verdict."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+
+def constant(name: str, values: Sequence[int]) -> NodeProto:
+    array = np.array(values, np.int64)
+    return helper.make_node("Constant", [], [name], value=numpy_helper.from_array(array, name))
+
+
+def split_nodes(name: str, source: str, sizes: Sequence[int], axis: int) -> list[NodeProto]:
+    """A Split-13 or later, named, with its sizes as a constant."""
+    outputs = [f"{name}_{index}" for index in range(len(sizes))]
+    return [
+        constant(f"{name}_sizes", sizes),
+        helper.make_node("Split", [source, f"{name}_sizes"], outputs, name=name, axis=axis),
+    ]
+
+
+def model(
+    nodes: Sequence[NodeProto],
+    inputs: dict[str, tuple[int, Sequence[int | str]]],
+    outputs: dict[str, int],
+    opset: int = 18,
+    functions: Sequence[onnx.FunctionProto] = (),
+    extra_opsets: Sequence[onnx.OperatorSetIdProto] = (),
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        list(nodes),
+        "net",
+        [helper.make_tensor_value_info(n, kind, shape) for n, (kind, shape) in inputs.items()],
+        [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
+    )
+    opsets = [helper.make_opsetid("", opset), *extra_opsets]
+    return helper.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=10)
+
+
+def single(
+    kind: int, shape: Sequence[int | str], sizes: Sequence[int], axis: int, opset: int = 18
+) -> onnx.ModelProto:
+    """One split called ``cut``."""
+    outputs = {f"cut_{index}": kind for index in range(len(sizes))}
+    return model(split_nodes("cut", "x", sizes, axis), {"x": (kind, shape)}, outputs, opset)
+
+
+def sequence(kind: int, shape: Sequence[int], keepdims: int = 1) -> onnx.ModelProto:
+    """One SplitToSequence called ``cut``, without sizes, and the sequence's second entry."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["all"], name="cut", axis=1, keepdims=keepdims),
+        constant("one", 1),
+        helper.make_node("SequenceAt", ["all", "one"], ["y"]),
+    ]
+    return model(nodes, {"x": (kind, shape)}, {"y": kind})
+
+
+def nested(kind: int = TensorProto.INT8) -> onnx.ModelProto:
+    """A split in each branch of an If; the branches read the outer input."""
+
+    def branch(name: str, axis: int) -> onnx.GraphProto:
+        nodes = split_nodes(name, "x", (2, 2), axis)
+        return helper.make_graph(
+            nodes, name, [], [helper.make_tensor_value_info(f"{name}_0", kind, None)]
+        )
+
+    choose = helper.make_node(
+        "If",
+        ["flag"],
+        ["y"],
+        name="choose",
+        then_branch=branch("left", 0),
+        else_branch=branch("right", 1),
+    )
+    return model([choose], {"flag": (TensorProto.BOOL, ()), "x": (kind, (4, 4))}, {"y": kind})
+
+
+def in_function(kind: int = TensorProto.INT8) -> onnx.ModelProto:
+    """A split in the body of a function that the graph calls."""
+    body = split_nodes("inner", "a", (1, 3), 0)
+    opsets = [helper.make_opsetid("", 18)]
+    function = helper.make_function("local", "Cut", ["a"], ["inner_0", "inner_1"], body, opsets)
+    call = helper.make_node("Cut", ["x"], ["p", "q"], name="call", domain="local")
+    return model(
+        [call],
+        {"x": (kind, (4, 4))},
+        {"p": kind, "q": kind},
+        functions=[function],
+        extra_opsets=[helper.make_opsetid("local", 1)],
+    )
+
+
+def every_verdict() -> onnx.ModelProto:
+    """At level 2_0: ok, ok after legalizing, refused twice, unknown, and nested bodies."""
+    nodes = [
+        *split_nodes("fits", "image", (2, 1, 3), 2),
+        *split_nodes("wide", "ids", (2, 4), 0),
+        *split_nodes("odd", "mask", (1, 2), 3),
+        *split_nodes("wrong", "ids", (2, 5), 0),
+        *split_nodes("late", "batch", (2, 2), 0),
+        *nested().graph.node,
+    ]
+    inputs = {
+        "image": (TensorProto.FLOAT, (1, 1, 6, 2)),
+        "ids": (TensorProto.INT64, (6,)),
+        "mask": (TensorProto.UINT8, (1, 1, 5, 3)),
+        "batch": (TensorProto.FLOAT, ("n", 4)),
+        "flag": (TensorProto.BOOL, ()),
+        "x": (TensorProto.INT8, (4, 4)),
+    }
+    return model(nodes, inputs, {"fits_0": TensorProto.FLOAT, "y": TensorProto.INT8})

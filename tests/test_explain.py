@@ -1,0 +1,70 @@
+"""Explanations: geometry, kernels, bytes and time of a split."""
+
+import json
+
+import pytest
+from hypothesis import given
+
+import dmlsplit as dml
+from dmlsplit.cards import CARDS, find_card
+from dmlsplit.explain import Explanation, explain
+from dmlsplit.report.explanation import explanation_json, explanation_text
+from tests.descriptors import split_descriptors
+
+
+def explained(
+    data_type: str, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], card: str = "H200"
+) -> Explanation:
+    x = dml.TensorDesc(data_type, shape)
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=axis, sizes=sizes)
+    return explain("here", desc, find_card(card))
+
+
+def test_time_is_bytes_by_bandwidth() -> None:
+    shown = explained("FLOAT32", (1024, 1024, 256), 0, (512, 512))
+    assert shown.bytes_moved == 2 << 30
+    assert shown.seconds == pytest.approx((2 << 30) / 4.8e12)
+    slow = explained("FLOAT32", (1024, 1024, 256), 0, (512, 512), "T4")
+    assert slow.seconds == pytest.approx(15 * shown.seconds)
+
+
+@pytest.mark.parametrize(
+    ("given_", "kernel"),
+    [
+        (("FLOAT32", (1024, 1024), 1, (512, 512)), "vector"),
+        (("UINT8", (480, 640, 3), 2, (1, 1, 1)), "deinterleave"),
+        (("UINT8", (1000, 85), 1, (4, 1, 80)), "tile"),
+        (("UINT8", (1000, 5001), 1, (2500, 2501)), "shift"),
+    ],
+)
+def test_the_kernel_is_the_planners(given_: tuple, kernel: str) -> None:  # type: ignore[type-arg]
+    shown = explained(*given_)
+    (launch,) = shown.plan.launches
+    assert launch.kernel == kernel
+    text = explanation_text(shown)
+    assert f"kernel: {kernel}, because" in text
+    assert f"launch: {launch.grid} blocks of {launch.block} threads" in " ".join(text.split())
+
+
+def test_a_strided_split_shows_its_loops() -> None:
+    x = dml.TensorDesc("UINT8", (4, 6), strides=(1, 4))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
+    text = explanation_text(explain("here", desc, CARDS[0]))
+    assert "geometry: strided" in text
+    assert "output 1: 1 bytes from byte 8 on, 4 times (read +1, write +4)" in text
+
+
+def test_long_lists_are_cut_short() -> None:
+    text = explanation_text(explained("FLOAT32", (16, 1000), 1, (1,) * 1000))
+    assert "... and 992 outputs more" in text
+    assert len(text.splitlines()) < 60
+
+
+@given(desc=split_descriptors())
+def test_every_descriptor_can_be_explained(desc: dml.SplitOperatorDesc) -> None:
+    shown = explain("here", desc, CARDS[0])
+    (record,) = json.loads(explanation_json([shown]))["splits"]
+    written = {output for launch in record["launches"] for output in launch["outputs"]}
+    assert written == set(range(desc.output_count))
+    assert sum(launch["total_bytes"] for launch in record["launches"]) == record["bytes_written"]
+    assert max(map(len, explanation_text(shown).splitlines())) <= 80

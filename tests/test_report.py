@@ -1,0 +1,289 @@
+"""Reports: golden files of every format, schemas, and names that mean harm."""
+
+import json
+import re
+import tempfile
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import onnx
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.arguments import FORMATS
+from dmlsplit.frontends import Finding
+from dmlsplit.report import REPORTS
+from dmlsplit.report.json import json_report
+from dmlsplit.report.text import coloured, text_report
+from dmlsplit.sources import scan_file
+from dmlsplit.targets import resolve_target
+from dmlsplit.verdicts import Assessment, Outcome, assess
+from tests.models import every_verdict
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@cache
+def assessment() -> Assessment:
+    """Every verdict, at level 2_0, and a file that could not be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        onnx.save(every_verdict(), path)
+        findings = [replace(found, file="models/net.onnx") for found in scan_file(str(path))]
+    target = resolve_target(windows="19041")
+    return assess(findings, target, [("models/bad.onnx", "not an ONNX model to read")])
+
+
+def unversioned(text: str) -> str:
+    """The version of the package is no part of a format."""
+    return text.replace(f'"version": "{dml.__version__}"', '"version": "VERSION"')
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_golden(name: str) -> None:
+    golden = (GOLDEN / f"report.{name}").read_text(encoding="utf-8")
+    assert unversioned(REPORTS[name](assessment())) + "\n" == golden
+
+
+def test_the_command_line_offers_every_format() -> None:
+    assert tuple(REPORTS) == FORMATS
+
+
+def harmful(name: str) -> Assessment:
+    """Verdicts of findings whose every string comes from a hostile file."""
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
+    findings = [
+        Finding(name, name, name, 0, "Split-13", (desc,), warnings=(name,)),
+        Finding(name, name, name, 1, "Split-13", problem=name or "wrong"),
+        Finding(name, name, name, 2, "Split-13", unknown=name or "dynamic"),
+    ]
+    return assess(findings, resolve_target(feature_level="2_0"), [(name, name)])
+
+
+NAMES = [
+    "\x1b[2J",
+    "a\nb::error::c",
+    "\r",
+    "]]>&<\"'",
+    "\x00\x07\ufffe",
+    "\ud800",
+    "%0A::",
+    "",
+    "\u202egnp.exe",
+    "a" * 5000,
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", FORMATS)
+def test_names_cannot_break_out(form: str, name: str) -> None:
+    text = REPORTS[form](harmful(name))
+    assert text.encode("utf-8")
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202e]", text)
+    if form == "github":
+        assert all(
+            line.startswith(("::error title=", "::warning title=")) for line in text.split("\n")
+        )
+    if form == "junit":
+        ET.fromstring(text)
+    if form in ("json", "sarif"):
+        json.loads(text)
+
+
+# text
+
+
+def test_text_fits_80_columns() -> None:
+    assert max(map(len, text_report(assessment()).splitlines())) <= 80
+
+
+def test_text_is_coloured_only_when_asked() -> None:
+    assert "\x1b" not in text_report(assessment())
+    painted = text_report(assessment(), coloured)
+    assert "\x1b[31mrefused\x1b[0m" in painted
+    assert re.sub(r"\x1b\[\d*m", "", painted) == text_report(assessment())
+
+
+def test_text_says_once_what_many_tensors_share() -> None:
+    x = dml.TensorDesc("INT64", (1, 1, 1000, 2))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(1,) * 1000)
+    finding = Finding("f", "net", "n", 0, "Split-13", (desc,))
+    text = text_report(assess([finding], resolve_target(feature_level="1_0")))
+    assert text.count("DML-LEVEL-DATA-TYPE") == 1
+    assert "1000 more" in " ".join(text.split())
+
+
+# json
+
+
+def test_json_follows_its_schema() -> None:
+    schema = json.loads(files("dmlsplit.report").joinpath("report.schema.json").read_text("utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    for each in (assessment(), harmful("x"), assess([], resolve_target())):
+        validator.validate(json.loads(json_report(each)))
+    report = json.loads(json_report(assessment()))
+    named = {remark["rule"] for split in report["splits"] for remark in split["remarks"]}
+    assert named == set(report["rules"])
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({**json.loads(json_report(assessment())), "schema": 2})
+
+
+# sarif
+
+# What SARIF 2.1.0 (OASIS) requires of the objects that are used here, and what GitHub's code
+# scanning needs besides. The standard's own schema is not part of the repository.
+MESSAGE = {
+    "type": "object",
+    "required": ["text"],
+    "additionalProperties": False,
+    "properties": {"text": {"type": "string", "minLength": 1}},
+}
+LOCATION = {
+    "type": "object",
+    "required": ["physicalLocation"],
+    "additionalProperties": False,
+    "properties": {
+        "physicalLocation": {
+            "type": "object",
+            "required": ["artifactLocation", "region"],
+            "properties": {
+                "artifactLocation": {
+                    "type": "object",
+                    "required": ["uri"],
+                    "properties": {"uri": {"type": "string", "pattern": r"^[\w./~%:-]*$"}},
+                },
+                "region": {
+                    "type": "object",
+                    "required": ["startLine"],
+                    "properties": {"startLine": {"type": "integer", "minimum": 1}},
+                },
+            },
+        },
+        "logicalLocations": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"type": "string"},
+                    "fullyQualifiedName": {"type": "string"},
+                    "kind": {"type": "string"},
+                },
+            },
+        },
+    },
+}
+RESULT = {
+    "type": "object",
+    "required": ["ruleId", "ruleIndex", "message", "locations", "partialFingerprints", "level"],
+    "additionalProperties": False,
+    "properties": {
+        "ruleId": {"type": "string"},
+        "ruleIndex": {"type": "integer", "minimum": 0},
+        "level": {"enum": ["none", "note", "warning", "error"]},
+        "message": MESSAGE,
+        "locations": {"type": "array", "minItems": 1, "items": LOCATION},
+        "partialFingerprints": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+RULE = {
+    "type": "object",
+    "required": ["id", "shortDescription", "fullDescription", "help"],
+    "additionalProperties": False,
+    "properties": {
+        "id": {"type": "string"},
+        "name": {"type": "string"},
+        "shortDescription": MESSAGE,
+        "fullDescription": MESSAGE,
+        "help": MESSAGE,
+        "helpUri": {"type": "string", "pattern": "^https://"},
+        "properties": {"type": "object"},
+    },
+}
+SARIF = {
+    "type": "object",
+    "required": ["version", "runs", "$schema"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"type": "string"},
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["tool", "results"],
+                "additionalProperties": False,
+                "properties": {
+                    "tool": {
+                        "type": "object",
+                        "required": ["driver"],
+                        "properties": {
+                            "driver": {
+                                "type": "object",
+                                "required": ["name"],
+                                "additionalProperties": False,
+                                "properties": {
+                                    "name": {"type": "string"},
+                                    "version": {"type": "string"},
+                                    "rules": {"type": "array", "items": RULE, "uniqueItems": True},
+                                },
+                            }
+                        },
+                    },
+                    "automationDetails": {"type": "object"},
+                    "invocations": {
+                        "type": "array",
+                        "items": {"type": "object", "required": ["executionSuccessful"]},
+                    },
+                    "results": {"type": "array", "items": RESULT},
+                },
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("each", [assessment(), harmful("a b\xe9"), assess([], resolve_target())])
+def test_sarif_has_the_required_structure(each: Assessment) -> None:
+    log = json.loads(REPORTS["sarif"](each))
+    jsonschema.validate(log, SARIF)
+    (run,) = log["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert all(rules[found["ruleIndex"]]["id"] == found["ruleId"] for found in run["results"])
+    prints = [found["partialFingerprints"]["dmlsplitNode/v1"] for found in run["results"]]
+    assert len(set(prints)) == len(prints)
+
+
+def test_sarif_keeps_fingerprints_when_other_nodes_change() -> None:
+    whole = json.loads(REPORTS["sarif"](assessment()))["runs"][0]["results"]
+    fewer = replace(assessment(), verdicts=assessment().verdicts[2:])
+    found = json.loads(REPORTS["sarif"](fewer))["runs"][0]["results"]
+    known = {result["partialFingerprints"]["dmlsplitNode/v1"] for result in whole}
+    assert found
+    assert all(result["partialFingerprints"]["dmlsplitNode/v1"] in known for result in found)
+
+
+# junit
+
+
+def test_junit_counts_its_cases() -> None:
+    root = ET.fromstring(REPORTS["junit"](assessment()))
+    assert root.attrib == {
+        "name": "dmlsplit",
+        "tests": "8",
+        "failures": "5",
+        "errors": "1",
+        "skipped": "1",
+    }
+    assert [suite.get("name") for suite in root] == ["models/net.onnx", "models/bad.onnx"]
+    assert len(list(root.iter("testcase"))) == 8
+
+
+def test_a_verdict_that_is_allowed_is_no_failure() -> None:
+    allowed = replace(assessment(), failing=frozenset({Outcome.REFUSED}))
+    assert ET.fromstring(REPORTS["junit"](allowed)).get("failures") == "2"
+    assert REPORTS["github"](allowed).count("::error ") == 3

@@ -1,0 +1,283 @@
+"""Rewritten models: the target accepts them, and they compute the same."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import dmlsplit as dml
+from dmlsplit import rewrite, split_subgraph
+from dmlsplit.rewrite import Rewriting, write_fixed
+from dmlsplit.sources import scan_file
+from dmlsplit.targets import resolve_target
+from dmlsplit.verdicts import Assessment, Outcome, assess
+from tests.models import every_verdict, in_function, model, nested, sequence, single
+
+
+def assessed(path: Path, **asked: str) -> Assessment:
+    return assess(scan_file(str(path)), resolve_target(**asked))
+
+
+def fixed(content: onnx.ModelProto, folder: Path, **asked: str) -> tuple[Rewriting, Path]:
+    source, output = folder / "in.onnx", folder / "out.onnx"
+    onnx.save(content, source)
+    return write_fixed(source, output, assessed(source, **asked)), output
+
+
+def operators(path: Path) -> list[str]:
+    return [n.op_type for n in onnx.load(path).graph.node if n.op_type != "Constant"]
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "expected"),
+    [
+        (
+            single(TensorProto.FLOAT, (6, 4), (2, 4), 0),
+            {"feature_level": "1_0"},
+            ["Reshape", "Split", "Reshape", "Reshape"],
+        ),
+        (
+            single(TensorProto.FLOAT, (2, 3, 4, 5), (1, 2), 1, opset=11 + 2),
+            {"feature_level": "1_0"},
+            [],
+        ),
+        (
+            single(TensorProto.UINT8, (1, 1, 5, 3), (1, 2), 3),
+            {"feature_level": "2_0"},
+            ["Cast", "Split", "Cast", "Cast"],
+        ),
+        (
+            single(TensorProto.BOOL, (4, 6), (2, 4), 1),
+            {"windows": "19041"},
+            ["Reshape", "Cast", "Split", "Cast", "Reshape", "Cast", "Reshape"],
+        ),
+        (
+            single(TensorProto.FLOAT, (2,) * 9, (1, 1), 4),
+            {"feature_level": "5_0", "via": "ort"},
+            ["Reshape", "Split", "Reshape", "Reshape"],
+        ),
+        (
+            single(TensorProto.INT64, (6, 4), (2, 0, 4), 0),
+            {"feature_level": "5_0", "via": "ort"},
+            ["Split"],
+        ),
+        (
+            sequence(TensorProto.FLOAT, (2, 3)),
+            {"feature_level": "5_0", "via": "ort"},
+            ["Split", "SequenceConstruct", "SequenceAt"],
+        ),
+        (
+            sequence(TensorProto.DOUBLE, (2, 3), keepdims=0),
+            {"feature_level": "5_0", "via": "ort"},
+            ["Split", *["Reshape"] * 3, "SequenceConstruct", "SequenceAt"],
+        ),
+    ],
+)
+def test_a_refused_split_becomes_standard_nodes(
+    content: onnx.ModelProto, asked: dict[str, str], expected: list[str], tmp_path: Path
+) -> None:
+    done, output = fixed(content, tmp_path, **asked)
+    assert output.exists() == bool(expected)
+    if expected:
+        assert done.engine
+        assert [found.node for found in done.replaced] == ["cut"]
+        assert operators(output) == expected
+        assert all(v.outcome is Outcome.OK for v in assessed(output, **asked).verdicts)
+
+
+def test_old_opsets_give_sizes_as_an_attribute(tmp_path: Path) -> None:
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1, split=[2, 4])
+    content = model([node], {"x": (TensorProto.FLOAT, (3, 6))}, {"a": TensorProto.FLOAT}, opset=11)
+    _, output = fixed(content, tmp_path, feature_level="1_0")
+    (split,) = [node for node in onnx.load(output).graph.node if node.op_type == "Split"]
+    assert helper.get_attribute_value(split.attribute[1]) == [2, 4]
+
+
+def test_branches_are_rewritten_in_place(tmp_path: Path) -> None:
+    done, output = fixed(nested(), tmp_path, feature_level="2_0")
+    assert len(done.replaced) == 2
+    assert operators(output) == ["If"]
+    assert {v.outcome for v in assessed(output, feature_level="2_0").verdicts} == {Outcome.OK}
+
+
+def test_what_cannot_be_rewritten_is_left_and_said(tmp_path: Path) -> None:
+    done, output = fixed(every_verdict(), tmp_path, feature_level="2_0")
+    assert {found.node for found in done.replaced} == {"odd", "left", "right"}
+    left = {found.node: reason for found, reason in done.left}
+    assert "cannot show INT64 elements as narrower ones" in left["wide"]
+    assert "must add up" in left["wrong"]
+    outcomes = {v.finding.node: v.outcome for v in assessed(output, feature_level="2_0").verdicts}
+    assert outcomes["odd"] is Outcome.OK
+    assert outcomes["wide"] is Outcome.LEGALIZED
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (in_function(), "in the body of a function"),
+        (single(TensorProto.INT64, (6,), (2, 4), 0), "BitCast keeps the width"),
+        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "BitCast keeps the width"),
+        (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), "cannot show complex"),
+        (single(TensorProto.STRING, (6,), (2, 4), 0), "has no strings"),
+    ],
+)
+def test_nothing_is_written_where_nothing_can_be_done(
+    content: onnx.ModelProto, reason: str, tmp_path: Path
+) -> None:
+    done, output = fixed(content, tmp_path, feature_level="2_0")
+    assert reason in done.left[0][1]
+    assert not output.exists()
+
+
+def old_split() -> onnx.ModelProto:
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=0, split=[2, 4])
+    return model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}, opset=2)
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "reason"),
+    [
+        (old_split(), {"feature_level": "1_0"}, "opset 2; rewriting needs 6"),
+        (
+            single(TensorProto.FLOAT, (2**20, 2**13), (2**19, 2**19), 0),
+            {"feature_level": "1_0"},
+            "8589934592 elements",
+        ),
+        (sequence(TensorProto.FLOAT, ("n", "m")), {"via": "ort"}, "only when the model runs"),
+    ],
+)
+def test_reasons_are_said(
+    content: onnx.ModelProto, asked: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    done, _ = fixed(content, tmp_path, **asked)
+    assert reason in done.left[0][1]
+
+
+def test_what_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
+    source = tmp_path / "in.onnx"
+    source.write_bytes(b"\xff" * 10)
+    with pytest.raises(dml.InvalidArgumentError, match="onnx cannot load it") as error:
+        write_fixed(source, tmp_path / "out.onnx", assess([], resolve_target()))
+    assert "\n" not in str(error.value)
+
+
+def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = split_subgraph._split
+
+    def swapped(source, parts, *rest):  # noqa: ANN001, ANN002, ANN202
+        return honest(source, dict(zip(parts, reversed(parts.values()), strict=True)), *rest)
+
+    monkeypatch.setattr(split_subgraph, "_split", swapped)
+    with pytest.raises(dml.InvalidArgumentError, match="computes something else"):
+        fixed(single(TensorProto.FLOAT, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
+
+
+def test_a_rewriting_that_is_refused_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_subgraph, "_cast", lambda kind, supported: 0)
+    with pytest.raises(dml.InvalidArgumentError, match="refused as well"):
+        fixed(single(TensorProto.UINT8, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
+
+
+def test_the_model_itself_is_never_overwritten(tmp_path: Path) -> None:
+    source = tmp_path / "in.onnx"
+    onnx.save(single(TensorProto.FLOAT, (6,), (2, 4), 0), source)
+    before = source.read_bytes()
+    with pytest.raises(dml.InvalidArgumentError, match="name another file"):
+        write_fixed(source, source, assessed(source, feature_level="1_0"))
+    assert source.read_bytes() == before
+
+
+def test_external_weights_stay_where_they_are(tmp_path: Path) -> None:
+    content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+    weights = onnx.numpy_helper.from_array(np.ones((2, 4), np.float32), "w")
+    content.graph.initializer.append(weights)
+    content.graph.node.append(helper.make_node("Add", ["cut_0", "w"], ["sum"]))
+    content.graph.output.append(helper.make_tensor_value_info("sum", TensorProto.FLOAT, None))
+    source = tmp_path / "in.onnx"
+    onnx.save(content, source, save_as_external_data=True, location="w.bin", size_threshold=0)
+    (tmp_path / "other").mkdir()
+    known = assessed(source, feature_level="1_0")
+    with pytest.raises(dml.InvalidArgumentError, match="keeps its weights in other files"):
+        write_fixed(source, tmp_path / "other" / "out.onnx", known)
+    assert write_fixed(source, tmp_path / "out.onnx", known).replaced
+    assert (tmp_path / "out.onnx").stat().st_size < 2000
+
+
+def test_new_names_meet_no_old_ones(tmp_path: Path) -> None:
+    content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+    content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
+    content.graph.output.append(
+        helper.make_tensor_value_info("dmlsplit_1_rows", TensorProto.FLOAT, None)
+    )
+    done, _ = fixed(content, tmp_path, feature_level="1_0")
+    assert done.replaced
+
+
+# Any split that is rewritten moves the same bits.
+
+KINDS = [
+    TensorProto.FLOAT,
+    TensorProto.FLOAT16,
+    TensorProto.INT8,
+    TensorProto.UINT8,
+    TensorProto.BOOL,
+    TensorProto.INT32,
+]
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> onnx.ModelProto:
+    rank = draw(st.integers(1, 9))
+    axis = draw(st.integers(0, rank - 1))
+    sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=4).filter(any))
+    shape = [draw(st.integers(1, 3)) for _ in range(rank)]
+    shape[axis] = sum(sizes)
+    return single(draw(st.sampled_from(KINDS)), shape, sizes, axis, draw(st.sampled_from([13, 18])))
+
+
+def ran(content: onnx.ModelProto, x: np.ndarray) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    provider = ["CPUExecutionProvider"]
+    session = onnxruntime.InferenceSession(content.SerializeToString(), options, provider)
+    return list(session.run(None, {"x": x}))
+
+
+@settings(max_examples=60)
+@given(
+    content=splits(),
+    asked=st.sampled_from(
+        [{"feature_level": "1_0"}, {"feature_level": "2_1"}, {"feature_level": "5_0", "via": "ort"}]
+    ),
+)
+def test_any_rewritten_split_moves_the_same_bits(
+    content: onnx.ModelProto, asked: dict[str, str]
+) -> None:
+    (declared,) = content.graph.input
+    shape = [dim.dim_value for dim in declared.type.tensor_type.shape.dim]
+    kind = helper.tensor_dtype_to_np_dtype(declared.type.tensor_type.elem_type)
+    most = 2 if kind == np.bool_ else 100
+    x = np.random.default_rng(0).integers(0, most, shape).astype(kind)
+    expected = ran(content, x)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "m.onnx")
+        onnx.save(content, path)
+        before = assessed(path, **asked)
+        replaced, left = rewrite._replace_splits(content, before)
+        assert not left
+        assert len(replaced) == sum(map(before.fails, before.verdicts))
+        onnx.save(content, path)
+        assert assessed(path, **asked).status == 0
+    for one, other in zip(expected, ran(content, x), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)

@@ -1,0 +1,63 @@
+"""Targets of a command line: which files are read, and what happens if one cannot be."""
+
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto
+
+import dmlsplit as dml
+from dmlsplit.sources import ENDINGS, flag_finding, one_line, scan_file, scan_targets
+from tests.models import single
+
+
+def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        onnx.save(single(TensorProto.FLOAT, (6,), (2, 4), 0), tmp_path / name)
+    seen: list[tuple[int, int]] = []
+    targets = [str(tmp_path), str(tmp_path / "*.onnx"), str(tmp_path / "b.onnx")]
+    found = scan_targets(targets, ENDINGS, lambda done, total: seen.append((done, total)))
+    assert [Path(f.file).name for f in found.findings] == ["a.onnx", "b.onnx"]
+    assert len(seen) == 2
+    assert seen[-1][0] == seen[-1][1] > 0
+
+
+def test_a_package_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "dmlsplit.frontends.onnx", None)
+    with pytest.raises(dml.UnsupportedError, match=r"\.onnx files need the package"):
+        scan_file(str(tmp_path / "a.onnx"))
+
+
+def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.onnx").write_bytes(b"x")
+
+    def exhausted(path: str) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("dmlsplit.frontends.onnx.scan", exhausted)
+    assert scan_targets([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
+
+
+def test_flags_keep_what_is_wrong_for_the_report() -> None:
+    finding = flag_finding("FLOAT32", (6, 2), 7, (2, 4))
+    assert "DML-SPLIT-AXIS-RANGE" in dml.validate(finding.descriptors[0]).rule_ids
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("a\n  b"), "a b"),
+        (ValueError("m.onnx: is bad"), "is bad"),
+        (ValueError("'m.onnx': is bad"), "is bad"),
+        (FileNotFoundError(2, "No such file", "m.onnx"), "No such file"),
+        (RecursionError("maximum recursion depth exceeded"), "is nested too deeply"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_an_error_is_one_line(error: Exception, text: str) -> None:
+    assert one_line(error, "m.onnx") == text

@@ -1,0 +1,59 @@
+"""Targets: feature levels, DirectML versions and Windows builds."""
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.targets import requirement, resolve_target
+
+
+@pytest.mark.parametrize(
+    ("asked", "level", "shown"),
+    [
+        ({}, "6_4", "feature level 6_4"),
+        ({"feature_level": "2.0"}, "2_0", "feature level 2_0"),
+        ({"directml": "1.8.0"}, "5_0", "DirectML 1.8.0 (feature level 5_0)"),
+        ({"directml": "1.15.4"}, "6_4", "DirectML 1.15.4 (feature level 6_4)"),
+        ({"directml": "1.3.0"}, "2_1", "DirectML 1.3.0 (feature level 2_1)"),
+        ({"windows": "19041"}, "2_0", "Windows build 19041 (feature level 2_0)"),
+        ({"windows": "10.0.22621.1848"}, "5_0", "Windows build 22621 (feature level 5_0)"),
+        ({"windows": "19045"}, "2_0", "Windows build 19045 (feature level 2_0)"),
+        (
+            {"feature_level": "5_0", "via": "ort"},
+            "5_0",
+            "feature level 5_0 through ONNX Runtime",
+        ),
+    ],
+)
+def test_what_is_asked_becomes_a_level(asked: dict[str, str], level: str, shown: str) -> None:
+    target = resolve_target(**asked)
+    assert str(target.level) == level
+    assert str(target) == shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"feature_level": "7_0"}, "feature level is '7_0'"),
+        ({"directml": "eight"}, "it must look like 1.8.0"),
+        ({"directml": "0.9"}, "the first release is 1.0.0"),
+        ({"windows": "17763"}, "the first with DirectML is 18362"),
+        ({"windows": "11"}, "the first with DirectML is 18362"),
+        ({"windows": "22H2"}, "must look like 22621"),
+        ({"windows": "6.1.7601"}, "must look like 22621"),
+        ({"windows": "9" * 5000}, "must look like 22621"),
+        ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),
+        ({"directml": "1.8.0", "windows": "22621"}, "given 2 times"),
+    ],
+)
+def test_what_does_not_exist_is_refused(asked: dict[str, str], message: str) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        resolve_target(**asked)
+
+
+def test_a_requirement_names_the_first_releases() -> None:
+    assert str(requirement(dml.FeatureLevel.LEVEL_4_1)) == (
+        "level 4_1, DirectML 1.7.0, Windows build 22621"
+    )
+    assert str(requirement(dml.FeatureLevel.LEVEL_6_4)) == (
+        "level 6_4, DirectML 1.15.0, no Windows build of its own"
+    )

@@ -1,0 +1,203 @@
+"""Verdicts: what a target says of each finding, on models built for each of them."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import TensorProto, helper
+
+import dmlsplit as dml
+from dmlsplit.frontends import Finding
+from dmlsplit.sources import scan_file
+from dmlsplit.targets import resolve_target
+from dmlsplit.verdicts import Outcome, Verdict, assess, judge
+from tests.descriptors import split_descriptors
+from tests.models import every_verdict, in_function, model, nested, sequence, single
+
+
+def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str, Verdict]:
+    """Verdicts by the name of the node."""
+    path = tmp_path / "model.onnx"
+    onnx.save(content, path)
+    found = assess(scan_file(str(path)), resolve_target(**asked)).verdicts
+    return {verdict.finding.node: verdict for verdict in found}
+
+
+def rules(verdict: Verdict) -> set[str]:
+    return {remark.rule.id for remark in verdict.remarks}
+
+
+def test_every_verdict_of_one_model(tmp_path: Path) -> None:
+    found = verdicts(every_verdict(), tmp_path, feature_level="2_0")
+    assert {name: verdict.outcome for name, verdict in found.items()} == {
+        "fits": Outcome.OK,
+        "wide": Outcome.LEGALIZED,
+        "odd": Outcome.REFUSED,
+        "wrong": Outcome.REFUSED,
+        "late": Outcome.UNKNOWN,
+        "left": Outcome.LEGALIZED,
+        "right": Outcome.LEGALIZED,
+    }
+    assert found["left"].finding.place == "net/choose.then_branch"
+
+
+def test_ok_says_the_least_that_accepts_it(tmp_path: Path) -> None:
+    verdict = verdicts(every_verdict(), tmp_path)["fits"]
+    assert str(verdict.minimum) == "level 1_0, DirectML 1.0.0, Windows build 18362"
+    assert not verdict.fix
+    assert not verdict.remarks
+
+
+def test_legalizable_gives_the_descriptor_and_the_release(tmp_path: Path) -> None:
+    verdict = verdicts(single(TensorProto.INT64, (6,), (2, 4), 0), tmp_path, windows="19041")["cut"]
+    assert rules(verdict) == {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT"}
+    assert [dml.validate(desc, "2_0").ok for desc in verdict.legalized] == [True]
+    assert str(verdict.legalized[0]) in verdict.fix
+    assert "DirectML 1.7.0 or later (level 4_1), or Windows build 22621" in verdict.fix
+
+
+def test_refused_says_why_there_is_no_equivalent(tmp_path: Path) -> None:
+    shape = (1, 1, 5, 3)
+    verdict = verdicts(single(TensorProto.UINT8, shape, (1, 2), 3), tmp_path, feature_level="2_0")[
+        "cut"
+    ]
+    assert verdict.outcome is Outcome.REFUSED
+    assert "no equivalent at feature level 2_0: OutputTensors[0] is copied in runs of 1" in (
+        verdict.fix
+    )
+
+
+def test_a_broken_node_has_no_minimum(tmp_path: Path) -> None:
+    verdict = verdicts(single(TensorProto.FLOAT, (6,), (2, 5), 0), tmp_path)["cut"]
+    assert verdict.outcome is Outcome.REFUSED
+    assert verdict.minimum is None
+    assert rules(verdict) == {"SPLIT-NODE-INVALID"}
+
+
+def test_unknown_asks_for_the_size(tmp_path: Path) -> None:
+    verdict = verdicts(single(TensorProto.FLOAT, ("n", 2), (2, 2), 0), tmp_path)["cut"]
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert "dimension 0 is dynamic (n)" in verdict.remarks[0].message
+    assert "fix the dimension" in verdict.fix
+
+
+def test_a_function_is_judged_where_it_is_called(tmp_path: Path) -> None:
+    verdict = verdicts(in_function(), tmp_path, feature_level="1_0")["inner"]
+    assert verdict.finding.place == "net/call"
+    assert verdict.outcome is Outcome.LEGALIZED
+
+
+def test_nested_bodies_are_judged(tmp_path: Path) -> None:
+    found = verdicts(nested(TensorProto.FLOAT), tmp_path)
+    assert [verdict.outcome for verdict in found.values()] == [Outcome.OK, Outcome.OK]
+
+
+def test_strings_are_refused(tmp_path: Path) -> None:
+    verdict = verdicts(single(TensorProto.STRING, (6,), (2, 4), 0), tmp_path)["cut"]
+    assert verdict.outcome is Outcome.REFUSED
+    assert "SPLIT-NODE-TEXT" in rules(verdict)
+
+
+# Through ONNX Runtime's DirectML provider.
+
+
+def through_ort(content: onnx.ModelProto, tmp_path: Path, level: str = "5_0") -> Verdict:
+    return verdicts(content, tmp_path, feature_level=level, via="ort")["cut"]
+
+
+def test_ort_pads_to_four_dimensions(tmp_path: Path) -> None:
+    verdict = through_ort(single(TensorProto.INT64, (2, 6), (2, 4), 1), tmp_path)
+    assert verdict.outcome is Outcome.OK
+    assert str(verdict.descriptors[0]) == (
+        "SPLIT axis 3: INT64[1,1,2,6] -> INT64[1,1,2,2], INT64[1,1,2,4]"
+    )
+    assert str(verdict.minimum).startswith("level 5_0, DirectML 1.8.0")
+
+
+def test_ort_needs_level_5_0(tmp_path: Path) -> None:
+    verdict = through_ort(single(TensorProto.FLOAT, (6,), (2, 4), 0), tmp_path, "4_1")
+    assert verdict.outcome is Outcome.REFUSED
+    assert rules(verdict) == {"ORT-FEATURE-LEVEL"}
+    assert "DirectML 1.8.0 or later" in verdict.fix
+
+
+def test_ort_has_no_split_to_sequence(tmp_path: Path) -> None:
+    verdict = through_ort(sequence(TensorProto.FLOAT, (2, 3)), tmp_path)
+    assert verdict.outcome is Outcome.REFUSED
+    assert "ORT-SEQUENCE" in rules(verdict)
+    assert "use Split and SequenceConstruct" in verdict.fix
+
+
+def test_ort_has_no_split_1(tmp_path: Path) -> None:
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=0, split=[2, 4])
+    content = model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}, opset=1)
+    assert "ORT-OPERATOR" in rules(through_ort(content, tmp_path))
+
+
+@pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.COMPLEX64, TensorProto.STRING])
+def test_ort_lacks_types(tmp_path: Path, kind: int) -> None:
+    assert "ORT-DATA-TYPE" in rules(through_ort(single(kind, (6,), (2, 4), 0), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        TensorProto.BOOL,
+        TensorProto.FLOAT16,
+        TensorProto.DOUBLE,
+        TensorProto.UINT8,
+        TensorProto.INT8,
+    ],
+)
+def test_ort_takes_types(tmp_path: Path, kind: int) -> None:
+    assert through_ort(single(kind, (6,), (2, 4), 0), tmp_path).outcome is Outcome.OK
+
+
+def test_ort_falls_into_the_trap_of_empty_pieces(tmp_path: Path) -> None:
+    verdict = through_ort(single(TensorProto.FLOAT, (6,), (2, 0, 4), 0), tmp_path)
+    assert verdict.outcome is Outcome.REFUSED
+    broken = next(r for r in verdict.remarks if r.rule.id == "ORT-EMPTY-PIECE")
+    assert broken.tensor == "OutputTensors[1]"
+
+
+def test_ort_refuses_nine_dimensions(tmp_path: Path) -> None:
+    verdict = through_ort(single(TensorProto.FLOAT, (2,) * 9, (1, 1), 4), tmp_path)
+    assert "ORT-DIMENSION-COUNT" in rules(verdict)
+
+
+# Exit status.
+
+
+@pytest.mark.parametrize(
+    ("failing", "status"),
+    [((Outcome.REFUSED, Outcome.LEGALIZED), 1), ((Outcome.REFUSED,), 0)],
+)
+def test_what_counts_as_refused_is_chosen(failing: tuple[Outcome, ...], status: int) -> None:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
+    finding = Finding("f", "net", "n", 0, "Split-13", (desc,))
+    assert assess([finding], resolve_target(feature_level="1_0"), (), failing).status == status
+
+
+def test_a_file_that_cannot_be_read_wins() -> None:
+    assert assess([], resolve_target(), [("f", "why")]).status == 2
+
+
+# The verdict and the library agree.
+
+
+@given(desc=split_descriptors(), level=st.sampled_from(list(dml.FeatureLevel)))
+def test_verdicts_agree_with_validate_and_legalize(
+    desc: dml.SplitOperatorDesc, level: dml.FeatureLevel
+) -> None:
+    finding = Finding("f", "net", "n", 0, "Split-13", (desc,))
+    verdict = judge(finding, resolve_target(feature_level=str(level)))
+    report = dml.validate(desc, level)
+    assert (verdict.outcome is Outcome.OK) == report.ok
+    assert rules(verdict) == set(report.rule_ids)
+    assert bool(verdict.fix) == (verdict.outcome is not Outcome.OK)
+    assert (verdict.outcome is Outcome.LEGALIZED) == bool(verdict.legalized)
+    assert all(dml.validate(each, level).ok for each in verdict.legalized)
+    if verdict.minimum is not None:
+        assert dml.validate(desc, verdict.minimum.level).ok
