@@ -17,6 +17,7 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
+from dmlsplit.backends import driver
 from dmlsplit.eager import piece_sizes, split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
@@ -257,8 +258,6 @@ def _split_block(block: np.ndarray, parts: list[np.ndarray], device: str) -> Non
     if device == "cpu":
         split(block, widths, 1, out=parts)
         return
-    import cupy
-
-    with cupy.cuda.Device(int(device.partition(":")[2] or 0)):
-        for part, piece in zip(parts, split(cupy.asarray(block), widths, 1), strict=True):
-            part[...] = cupy.asnumpy(piece)
+    found, number = driver.load(), int(device.partition(":")[2] or 0)
+    for part, piece in zip(parts, split(found.upload(number, block), widths, 1), strict=True):
+        part[...] = found.download(number, piece)

@@ -135,6 +135,16 @@ def test_a_bound_operator_follows_its_input(cuda: Cuda) -> None:
         assert bits(cuda.host(out)) == bits(wanted)
 
 
+def test_files_go_through_the_device(cuda: Cuda, tmp_path: Path) -> None:
+    from dmlsplit.files import split_file
+
+    array = noise((6, 7), "f4")
+    np.save(tmp_path / "a.npy", array)
+    done = split_file(tmp_path / "a.npy", (3, 4), 1, tmp_path / "out", device="cuda:0")
+    found = [np.load(path) for path in done.paths]
+    assert [bits(piece) for piece in found] == [bits(p) for p in pieces(array, (3, 4), 1)]
+
+
 def test_out_may_be_columns_of_one_array(cuda: Cuda) -> None:
     array = noise((6, 5), "u2")
     store = cuda.array(np.zeros((6, 12), "u2"))
@@ -221,6 +231,20 @@ def test_what_is_no_stream_is_refused_before_the_launch(fake: FakeDriver, stream
     with pytest.raises(dml.InvalidArgumentError, match="it must be None, a CUDA stream's handle"):
         bound(fake).dispatch(stream)
     assert not fake.launched
+
+
+def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDriver) -> None:
+    x = dml.TensorDesc("UINT8", (4, 6))
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)))
+    source = fake.array(noise((4, 6)))
+    fake.calls.clear()
+    op(source, stream=7)
+    assert fake.calls[:4] == ["enter 7", "allocate", "allocate", "leave 7"]
+    assert fake.launched[0].stream == 7
+    fake.calls.clear()
+    with pytest.raises(dml.InvalidArgumentError, match="stream is 'side'"):
+        op(source, stream="side")
+    assert fake.calls == []
 
 
 def test_a_stream_of_another_device_is_refused(fake: FakeDriver) -> None:

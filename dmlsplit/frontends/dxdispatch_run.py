@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlsplit.backends import driver
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
@@ -157,10 +158,7 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
     start = resource.offset_in_bytes
     resource.values.fill(memory[start : start + resource.values.size_in_bytes])
     if device.name != "cpu":
-        import cupy
-
-        with cupy.cuda.Device(int(device.name.partition(":")[2])):
-            memory = cupy.asarray(memory)
+        memory = driver.load().upload(int(device.name.partition(":")[2]), memory)
     return _Buffer(resource, memory)
 
 

@@ -166,16 +166,27 @@ def _dispatch(lowering: Lowering, source: ArrayView, device: Device | str) -> li
     target = device if isinstance(device, Device) else Device(device)
     legal = legalize(desc, target.feature_level)
     tensor = legal.input_tensor
-    array = source.owner if source.is_contiguous else _packed(source.owner)
+    library, array = _packed(source)
     # NumPy, CuPy and torch name their types alike.
-    library = sys.modules[type(array).__module__.partition(".")[0]]
     own = getattr(library, tensor.data_type.name.lower())
     carrier = array.reshape(-1).view(own).reshape(tensor.sizes)
     return [out.reshape(-1).view(array.dtype) for out in target.compile(legal)(carrier)]
 
 
-def _packed(array: Any) -> Any:
-    return array.contiguous() if hasattr(array, "contiguous") else array.copy()
+def _packed(source: ArrayView) -> tuple[Any, Any]:
+    """Return the library of an array, and the array, copied where it is not contiguous."""
+    owner: Any = source.owner
+    if isinstance(owner, np.ndarray):
+        owner = np.asarray(owner)
+    name = type(owner).__module__.partition(".")[0]
+    if name not in ("numpy", "cupy", "torch"):
+        raise InvalidArgumentError(
+            f"data is a {type(owner).__qualname__} on {source.device}; there it must be an array "
+            "of CuPy or PyTorch. Fix: cupy.from_dlpack(data)"
+        )
+    if name == "torch":
+        return sys.modules[name], owner.detach().contiguous()
+    return sys.modules[name], owner if source.is_contiguous else owner.copy()
 
 
 def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
