@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 import dmlsplit as dml
+from descriptors import Memory, expected_buffers, split_descriptors
 from dmlsplit import device as device_module
 from dmlsplit import eager
 from dmlsplit.backends import driver
@@ -133,6 +135,24 @@ def test_a_bound_operator_follows_its_input(cuda: Cuda) -> None:
     dml.Device("cuda:0").compile(DESC).bind(source, outs).dispatch()
     for out, wanted in zip(outs, pieces(array, SIZES, 1), strict=True):
         assert bits(cuda.host(out)) == bits(wanted)
+
+
+@given(split_descriptors(max_rank=4))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+def test_every_byte_is_right_and_no_other_is_touched(
+    folder: Path, desc: dml.SplitOperatorDesc
+) -> None:
+    """Any descriptor: poisoned outputs, guards around each, every byte compared."""
+    memory = Memory.of(desc)
+    wanted = expected_buffers(desc, memory)
+    with pytest.MonkeyPatch.context() as patch:
+        fake = installed(FakeDriver(programs=folder), patch)
+        targets = [fake.array(target) for target in memory.targets]
+        bindings = [dml.BufferBinding(target, memory.offset) for target in targets]
+        source = dml.BufferBinding(fake.array(memory.source), memory.offset)
+        dml.Device("cuda").compile(desc).dispatch(source, bindings)
+    for found, expected in zip(targets, wanted, strict=True):
+        np.testing.assert_array_equal(found.host, expected)
 
 
 def test_files_go_through_the_device(cuda: Cuda, tmp_path: Path) -> None:
