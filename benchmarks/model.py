@@ -8,6 +8,8 @@ full-size launch, and are compiled by NVRTC for one architecture. What is counte
 - *lines*: the same for the 128-byte lines that a block writes.
 - *16 B*: the share of stored bytes that go in 16-byte stores.
 - *instr*: a thread's loads and stores of global memory, per 16 bytes copied.
+- *banks*: turns that the banks of shared memory take per 128 bytes copied. An SM of an H200 has
+  about 15 cycles for 128 bytes, and a turn takes one.
 - *in flight*: bytes that one SM has requested from memory when as many blocks are resident
   as threads, registers and shared memory allow.
 
@@ -69,6 +71,8 @@ class LaunchFigures:
         Share of stored bytes in 16-byte stores.
     instructions : float
         Loads and stores of a thread per 16 bytes.
+    wavefronts : float
+        Turns of shared memory's banks per 128 bytes copied.
     registers : int
         Of one thread, as compiled.
     resident : int
@@ -85,6 +89,7 @@ class LaunchFigures:
     write_line_ratio: float
     vector_share: float
     instructions: float
+    wavefronts: float
     registers: int
     resident: int
     in_flight: int
@@ -125,7 +130,7 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
     geometries = [workload_geometry(workload) for workload in workloads]
     plans = [planning.plan(geometry, 16, 16).launches for geometry in geometries]
     sources = [codegen.source(launch) for launches in plans for launch in launches]
-    programs = harness.build(sources, folder, harness.FAST)
+    programs = harness.build(sources, folder, harness.COUNTING)
 
     def figures(of: int) -> Figures:
         launches = tuple(
@@ -160,6 +165,7 @@ def launch_figures(
         write_line_ratio=counts.store_block_lines * LINE / copied,
         vector_share=counts.store_bytes_16 / copied,
         instructions=(counts.load_instructions + counts.store_instructions) * 16 / copied,
+        wavefronts=counts.shared_wavefronts * LINE / copied,
         registers=used.registers,
         resident=resident,
         in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin)) * launch.block * resident,
@@ -190,7 +196,7 @@ def resident_blocks(launch: planning.KernelLaunch, used: nvrtc.Resources) -> int
 
 HEADER = (
     f"{'#':>2} {'workload':<24}{'MB':>7} {'kernels':<22}{'read':>7}{'written':>8}{'lines':>6}"
-    f"{'16 B':>7}{'instr':>7}{'regs':>5}{'KiB in flight':>14}"
+    f"{'16 B':>7}{'instr':>7}{'banks':>6}{'regs':>5}{'KiB in flight':>14}"
 )
 
 
@@ -202,6 +208,7 @@ def line(figures: Figures) -> str:
         f"{figures.number:>2} {figures.name:<24}{figures.total_bytes / 1e6:>7.0f} {names:<22}"
         f"{figures.mean('read_ratio'):>7.3f}{figures.mean('write_ratio'):>8.3f}"
         f"{figures.mean('write_line_ratio'):>6.2f}{figures.mean('vector_share'):>7.1%}{figures.mean('instructions'):>7.2f}"
+        f"{figures.mean('wavefronts'):>6.2f}"
         f"{figures.largest.registers:>5}{figures.largest.in_flight / 1024:>14.0f}"
     )
 
@@ -211,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.model", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     options = parser.parse_args(argv)
-    lacking = nvrtc.missing()
+    lacking = harness.missing() or nvrtc.missing()
     if lacking:
         parser.error(lacking)
     found = []

@@ -30,7 +30,7 @@ template <int kBox> __device__ inline void turn_square(const Byte* source, Byte*
 
     const unsigned lane = threadIdx.x % kSide, first = threadIdx.x / kSide;
     constexpr unsigned step = kThreads / kSide;
-    Element held[kSide / step];
+    Element held[kSide / step] = {};
 #pragma unroll
     for (int i = 0; i < kSide / step; ++i) {
         const unsigned line = first + i * step;
@@ -38,10 +38,7 @@ template <int kBox> __device__ inline void turn_square(const Byte* source, Byte*
             held[i] = load<Element>(source + from + static_cast<long long>(line) * kAcrossStride[kBox] + lane * kUnit);
     }
 #pragma unroll
-    for (int i = 0; i < kSide / step; ++i) {
-        const unsigned line = first + i * step;
-        if (across + line < kAcross[kBox] && down + lane < kDown[kBox]) elements[line][lane] = held[i];
-    }
+    for (int i = 0; i < kSide / step; ++i) elements[first + i * step][lane] = held[i];
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < kSide / step; ++i) {

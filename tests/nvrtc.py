@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
-_LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(\S+)\s*(.*?)\s*;")
+_LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+)?\s*(\S+)\s*(.*?)\s*;")
 _REGISTER = re.compile(r"\bR(\d+)\b")
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
@@ -38,8 +38,9 @@ class Resources:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One line of SASS without its predicate."""
+    """One line of SASS; the predicate, such as "@!P0", is empty where it always runs."""
 
+    predicate: str
     opcode: str
     operands: str
 
@@ -103,7 +104,8 @@ def bytes_in_flight(instructions: tuple[Instruction, ...]) -> int:
     """Return the most bytes of global loads that are under way at once in one thread.
 
     The code is read in a straight line, and loads are taken to arrive in order: an instruction
-    that reads a register waits for the load that fills it and for those before.
+    that reads a register waits for the load that fills it and for those before. Behind a jump
+    that is always taken another path begins, which has only its own loads.
     """
     most = 0
     waiting: list[tuple[set[int], int]] = []
@@ -113,6 +115,8 @@ def bytes_in_flight(instructions: tuple[Instruction, ...]) -> int:
         target, _, sources = operands.partition(",") if is_load else ("", "", operands)
         read = set(map(int, _REGISTER.findall(sources)))
         arrived = [i for i, (registers, _) in enumerate(waiting) if registers & read]
+        if instruction.opcode in ("BRA", "EXIT") and not instruction.predicate:
+            waiting.clear()
         if arrived:
             del waiting[: arrived[-1] + 1]
         if is_load:

@@ -46,6 +46,9 @@ WRONG = {
 }
 
 
+pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("host_cuda")
@@ -103,6 +106,19 @@ def test_sectors_count_what_a_misaligned_range_touches(
     # Now only the warp that wraps round to the block's first 16 bytes does.
     assert counts.load_request_sectors == data.nbytes // 32 + 3
     assert counts.load_block_sectors == data.nbytes // 32 + 3
+
+
+def test_wavefronts_count_the_conflicts_of_shared_memory(folder: Path, data: np.ndarray) -> None:
+    """A warp of 16-byte accesses takes 4 turns; 32 if all lanes want the same four banks."""
+    apart = KERNEL.replace("tile[kThreads]", "tile[8 * kThreads]").replace("tile[(", "tile[8 * ((")
+    apart = apart.replace("% kThreads]", "% kThreads)]")
+    apart = apart.replace("tile[threadIdx.x]", "tile[8 * threadIdx.x]")
+    programs = harness.build([KERNEL, apart], folder, harness.COUNTING)
+    for source, turns in [(KERNEL, 4), (apart, 32)]:
+        outcome = programs[source].run(3, THREADS, memory(data), counting=True)
+        assert np.array_equal(outcome.windows[1][0], data)
+        assert outcome.counts.shared_requests == 2 * 3 * THREADS // 32
+        assert outcome.counts.shared_wavefronts == turns * outcome.counts.shared_requests
 
 
 def test_only_the_chosen_blocks_run(programs: dict[str, harness.Program], data: np.ndarray) -> None:

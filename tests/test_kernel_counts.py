@@ -9,16 +9,19 @@ import pytest
 import nvrtc
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
+from host_cuda import harness
 
 MOST_SECTORS = 1.03
 LEAST_VECTORS = 0.95
 LARGE = 64_000_000
+# Half of the cycles that an SM of an H200 has for 128 bytes at the speed of its memory.
+MOST_WAVEFRONTS = 8
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[int, model.Figures]:
-    lacking = nvrtc.missing()
+    lacking = harness.missing() or nvrtc.missing()
     if lacking:
         pytest.skip(lacking)
     found = model.rows(WORKLOADS, tmp_path_factory.mktemp("counts"))
@@ -51,6 +54,15 @@ def test_large_inputs_keep_the_memory_busy(
     for launch in figures[workload.number].launches:
         if launch.total_bytes > LARGE:
             assert launch.in_flight >= model.IN_FLIGHT_BYTES
+
+
+@each
+def test_shared_memory_keeps_up(workload: Workload, figures: dict[int, model.Figures]) -> None:
+    wavefronts = figures[workload.number].mean("wavefronts")
+    assert wavefronts <= MOST_WAVEFRONTS
+    assert (wavefronts > 0) == any(
+        launch.kernel in ("tile", "transpose") for launch in figures[workload.number].launches
+    )
 
 
 @each

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import kernel_cases
 from benchmarks.workloads import WORKLOADS, scaled
+from host_cuda import harness
 from kernel_cases import Case, small_parameters
 
 
@@ -24,7 +25,8 @@ def wide(phase: int, element_bytes: int = 1) -> Case:
 
 
 def narrow(width: int, outputs: int) -> Case:
-    return Case((131, width * outputs), (width,) * outputs)
+    rows = max(131, 40_000 // (width * outputs)) | 1
+    return Case((rows, width * outputs), (width,) * outputs)
 
 
 CASES = {
@@ -49,6 +51,8 @@ CASES = {
     "wide_odd_elements_8": wide(2, 8),
     "odd_vocabulary": Case((5, 50257), (25129, 25128), element_bytes=2),
     "uneven_parameters": Case((3, 30011), (1, 7, 1000, 5003, 24000)),
+    "five_wide": Case((4, 16005), (1001, 5000, 3004, 6000, 1000)),
+    "seven_aligned": Case((40, 2048), (16, 1024, 32, 512, 48, 400, 16)),
     # Narrow rows.
     **{
         f"narrow_{width}x{outputs}": narrow(width, outputs)
@@ -78,6 +82,8 @@ CASES = {
     },
     "head_85": Case((257, 85), (2, 2, 1, 80), element_bytes=2),
     "box_144": Case((97, 144), (64, 80), element_bytes=2),
+    "five_uneven": Case((333, 40), (3, 9, 1, 20, 7)),
+    "nine_uneven": Case((77, 120), (3, 9, 1, 20, 7, 33, 2, 11, 34), element_bytes=2),
     "uneven_4_4_2_160": Case((65, 170), (4, 4, 2, 160)),
     "thousand_pieces": Case((40, 8000), evens(8000, 1000), element_bytes=4),
     "thousand_bytes": Case((70, 1000), evens(1000, 1000)),
@@ -139,6 +145,9 @@ CASES = {
         (40, 50), (20, 30), element_bytes=2, strides=(1, 40), misaligned=(2, 6)
     ),
 }
+
+
+pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 
 
 @pytest.fixture(scope="module")

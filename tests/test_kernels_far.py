@@ -35,6 +35,9 @@ CASES = {
 }
 
 
+pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, harness.Program]:
     sources = [codegen.source(launch) for case, _, _ in CASES.values() for launch in case.launches]

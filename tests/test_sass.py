@@ -152,8 +152,9 @@ def test_a_rejected_source_shows_the_log_of_the_compiler() -> None:
         (["LDG.E.U8 R4, [R2]", "LDG.E.64 R6, [R4]"], 8),
         (["LDG.E R4, [R2]", "LDG.E R5, [R2]", "STS [R9], R4", "LDG.E R6, [R2]"], 8),
         (["LDG.E.128 R4, [R2]", "IADD3 R9, R7, R1, RZ", "LDG.E R10, [R2]"], 16),
+        (["LDG.E.64 R4, [R2]", "BRA 0x90", "LDG.E.128 R8, [R2]", "STS [R9], R4"], 16),
     ],
 )
 def test_bytes_in_flight_end_where_a_load_is_waited_for(code: list[str], wanted: int) -> None:
-    lines = tuple(nvrtc.Instruction(*line.split(" ", 1)) for line in code)
+    lines = tuple(nvrtc.Instruction("", *line.split(" ", 1)) for line in code)
     assert nvrtc.bytes_in_flight(lines) == wanted

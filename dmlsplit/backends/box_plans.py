@@ -92,7 +92,7 @@ def _box_copy(
 ) -> KernelLaunch:
     distinct = list(dict.fromkeys(boxes))
     units = [prod(box.sizes) * box.run_bytes // unit for box in distinct]
-    loads = LOADS if unit >= 8 else 2 * LOADS
+    loads = 2 * LOADS if unit == 4 else LOADS
     tiles = [blocks(units[distinct.index(box)], THREADS * loads) for box in boxes]
     return _box_launch(
         "strided",

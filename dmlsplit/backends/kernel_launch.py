@@ -14,10 +14,12 @@ LOADS = 4
 WIDE = "unsigned long long"
 SIGNED = "long long"
 
-# Loads that an SM must have under way to keep the memory of an H200 busy, and how many
-# blocks may have to carry them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
+# Loads that an SM must have under way to keep the memory of an H200 busy, and the most blocks
+# that may have to carry them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES = 48 << 10
-RESIDENT_BLOCKS = (4, 6)
+RESIDENT_BLOCKS = 6
+# Where even those do not suffice, threads get the registers of this many.
+SLOW_RESIDENT_BLOCKS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,9 @@ def kernel_launch(
     shared_bytes: int = 0,
 ) -> KernelLaunch:
     """Return a launch with the constants that every kernel has."""
-    least, most = RESIDENT_BLOCKS
-    resident = min(most, max(least, blocks(IN_FLIGHT_BYTES, THREADS * in_flight)))
+    resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * in_flight))
+    if resident > RESIDENT_BLOCKS:
+        resident = SLOW_RESIDENT_BLOCKS
     common = (
         Constant("int", "kOutputs", len(outputs)),
         Constant("int", "kThreads", THREADS),

@@ -9,6 +9,8 @@
 // Counting. A warp's request is what its 32 lanes do at one instruction: accesses of the same
 // call site, the same time round. Sectors are 32 bytes, lines 128. `block` sectors and lines are those
 // distinct within a block: its own re-reads are taken to hit L1, those of other blocks to miss.
+// Shared memory is seen where the kernels are compiled with -fsanitize=thread, whose hooks are
+// below: its 32 banks serve a warp's request in as many wavefronts as one bank has to give words.
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -38,6 +40,8 @@ constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kWarp = 32;
 constexpr std::uintptr_t kSector = 32;
 constexpr std::uintptr_t kLineSectors = 4;
+constexpr std::uintptr_t kWord = 4;
+constexpr std::uintptr_t kBanks = 32;
 constexpr std::ptrdiff_t kBand = 256;  // guard bytes on each side of a buffer
 constexpr unsigned char kGuardByte = 0xA5;
 
@@ -56,6 +60,7 @@ struct Fiber {
     std::int64_t loaded;  // bytes since it last had to wait
     bool waited;
     std::vector<Access> accesses;
+    std::vector<Access> shared;
 };
 
 struct Buffer {
@@ -70,6 +75,7 @@ struct Counts {
     std::int64_t load_request_sectors, store_request_sectors;
     std::int64_t load_block_sectors, store_block_sectors;
     std::int64_t load_block_lines, store_block_lines, bytes_in_flight;
+    std::int64_t shared_requests, shared_wavefronts;
 } counts;
 
 std::vector<Fiber> fibers;
@@ -167,6 +173,7 @@ void start(Fiber& fiber) {
     fiber.barrier = nullptr;
     fiber.loaded = 0;
     fiber.accesses.clear();
+    fiber.shared.clear();
     makecontext(&fiber.context, thread_body, 0);
 }
 
@@ -217,11 +224,11 @@ struct Lane {
 };
 
 // Every access of a warp's lanes, those of one instruction next to each other.
-std::vector<Lane> lanes_of_warp(std::size_t first) {
+std::vector<Lane> lanes_of_warp(std::size_t first, std::vector<Access> Fiber::*kind) {
     std::vector<Lane> lanes;
     for (std::size_t t = first; t < std::min(first + kWarp, fibers.size()); ++t) {
         std::vector<std::pair<const void*, std::uint32_t>> rounds;
-        for (const Access& access : fibers[t].accesses) {
+        for (const Access& access : fibers[t].*kind) {
             auto seen = std::find_if(rounds.begin(), rounds.end(),
                                      [&](auto& pair) { return pair.first == access.site; });
             if (seen == rounds.end()) seen = rounds.insert(seen, {access.site, 0});
@@ -236,7 +243,7 @@ std::vector<Lane> lanes_of_warp(std::size_t first) {
 void count_requests() {
     Sectors sectors;
     for (std::size_t first = 0; first < fibers.size(); first += kWarp) {
-        const std::vector<Lane> lanes = lanes_of_warp(first);
+        const std::vector<Lane> lanes = lanes_of_warp(first, &Fiber::accesses);
         for (std::size_t i = 0; i < lanes.size();) {
             const bool is_store = lanes[i].access.is_store;
             const auto key = lanes[i].key();
@@ -246,6 +253,37 @@ void count_requests() {
             (is_store ? counts.store_requests : counts.load_requests) += 1;
             (is_store ? counts.store_request_sectors : counts.load_request_sectors) +=
                 distinct(sectors);
+        }
+    }
+}
+
+// A wavefront serves lanes whose accesses together are at most 128 bytes: a quarter of the warp
+// where they are 16 bytes wide. Lanes that read the same word share it.
+std::int64_t wavefronts(const std::vector<Lane>& lanes, std::size_t begin, std::size_t end) {
+    const std::size_t together = kBanks * kWord / std::max<std::size_t>(kWord, lanes[begin].access.bytes);
+    std::int64_t total = 0;
+    for (std::size_t first = begin; first < end; first += together) {
+        std::vector<std::uintptr_t> words;
+        for (std::size_t i = first; i < std::min(first + together, end); ++i) {
+            const Access& access = lanes[i].access;
+            for (std::uintptr_t at = access.address; at < access.address + access.bytes; at += kWord)
+                words.push_back(at / kWord);
+        }
+        distinct(words);
+        std::int64_t per_bank[kBanks] = {};
+        for (const std::uintptr_t word : words) ++per_bank[word % kBanks];
+        total += *std::max_element(per_bank, per_bank + kBanks);
+    }
+    return total;
+}
+
+void count_shared() {
+    for (std::size_t first = 0; first < fibers.size(); first += kWarp) {
+        const std::vector<Lane> lanes = lanes_of_warp(first, &Fiber::shared);
+        for (std::size_t i = 0, begin = 0; i < lanes.size(); begin = i) {
+            while (i < lanes.size() && lanes[i].key() == lanes[begin].key()) ++i;
+            counts.shared_requests += 1;
+            counts.shared_wavefronts += wavefronts(lanes, begin, i);
         }
     }
 }
@@ -266,6 +304,7 @@ void count_block() {
     counts.load_block_lines += distinct_lines(loaded);
     counts.store_block_lines += distinct_lines(stored);
     count_requests();
+    count_shared();
 }
 
 // ---- jobs -----------------------------------------------------------------------------------
@@ -379,7 +418,45 @@ __attribute__((noinline)) void access(const void* address, unsigned bytes, bool 
         counts.bytes_in_flight = std::max(counts.bytes_in_flight, current->loaded);
     }
 }
+
+// Of what a kernel touches outside its stack, only shared arrays are neither constant nor ours.
+extern "C" char __bss_start, _end;
+
+void shared_access(const void* address, unsigned bytes, bool is_store, const void* site) {
+    const auto* byte = static_cast<const char*>(address);
+    const auto is_of = [byte](const uint3& index) {
+        return byte >= reinterpret_cast<const char*>(&index) &&
+               byte < reinterpret_cast<const char*>(&index + 1);
+    };
+    if (byte < &__bss_start || byte >= &_end) return;
+    if (is_of(threadIdx) || is_of(blockIdx) || is_of(blockDim) || is_of(gridDim)) return;
+    current->shared.push_back({site, reinterpret_cast<std::uintptr_t>(address), bytes, is_store});
+}
 }  // namespace host_cuda
+
+#define HOST_CUDA_HOOK(name, bytes, is_store)                                             \
+    extern "C" void __tsan_##name(void* address) {                                        \
+        host_cuda::shared_access(address, bytes, is_store, __builtin_return_address(0)); \
+    }
+#define HOST_CUDA_HOOKS(bytes)                       \
+    HOST_CUDA_HOOK(read##bytes, bytes, false)        \
+    HOST_CUDA_HOOK(write##bytes, bytes, true)        \
+    HOST_CUDA_HOOK(unaligned_read##bytes, bytes, false) \
+    HOST_CUDA_HOOK(unaligned_write##bytes, bytes, true)
+HOST_CUDA_HOOKS(1)
+HOST_CUDA_HOOKS(2)
+HOST_CUDA_HOOKS(4)
+HOST_CUDA_HOOKS(8)
+HOST_CUDA_HOOKS(16)
+extern "C" void __tsan_read_range(void* address, unsigned long bytes) {
+    host_cuda::shared_access(address, bytes, false, __builtin_return_address(0));
+}
+extern "C" void __tsan_write_range(void* address, unsigned long bytes) {
+    host_cuda::shared_access(address, bytes, true, __builtin_return_address(0));
+}
+extern "C" void __tsan_init() {}
+extern "C" void __tsan_func_entry(void*) {}
+extern "C" void __tsan_func_exit() {}
 
 int main(int argc, char** argv) {
     using namespace host_cuda;

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -21,14 +22,32 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-FAST = ("-O2",)
 SOURCES_PER_PROGRAM = 12
 COMPILERS = 2
 TIME_LIMIT_S = 120
 _ENTRY = re.compile(r"__launch_bounds__\([^)]*\)\s*(\w+)\s*\(")
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Options of g++ for the runner, for kernels, and for both together."""
+
+    runner: tuple[str, ...]
+    kernels: tuple[str, ...]
+    link: tuple[str, ...] = ()
+
+
+_SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = Toolchain(_SANITIZERS, _SANITIZERS)
+# The hooks of the thread sanitizer show what kernels do in shared memory; the runner defines
+# them, in place of the sanitizer's own library. Vectors stay in one piece without SRA.
+COUNTING = Toolchain(
+    ("-O2",),
+    ("-O1", "-fno-tree-sra", "-fsanitize=thread"),
+    ("-nodefaultlibs", "-lstdc++", "-lgcc_s", "-lc", "-lgcc"),
+)
 
 
 class KernelFaultError(Exception):
@@ -66,7 +85,9 @@ class Counts:
 
     ``*_request_sectors`` count the sectors of each warp-wide instruction, ``*_block_sectors``
     and ``*_block_lines`` those distinct within each block. `bytes_in_flight` is the most that any
-    thread loads before it first stores to global memory or waits at a barrier.
+    thread loads before it first stores to global memory or waits at a barrier. Shared memory is
+    counted with the toolchain `COUNTING` alone: warp-wide instructions, and the wavefronts that
+    its banks need for them.
     """
 
     load_instructions: int
@@ -83,6 +104,8 @@ class Counts:
     load_block_lines: int
     store_block_lines: int
     bytes_in_flight: int
+    shared_requests: int
+    shared_wavefronts: int
 
 
 @dataclass(frozen=True)
@@ -135,18 +158,26 @@ class Program:
             return _outcome(result.read_bytes(), buffers)
 
 
+def missing() -> str | None:
+    """Return what the machine lacks to compile kernels for its CPU, or None."""
+    return None if shutil.which("g++") else "g++ is not installed: kernels cannot run on the CPU"
+
+
 def build(
-    sources: Sequence[str], folder: Path, flags: Sequence[str] = SANITIZERS
+    sources: Sequence[str], folder: Path, toolchain: Toolchain = SANITIZED
 ) -> dict[str, Program]:
     """Compile every distinct source and return its program; `folder` keeps them for reuse."""
     distinct = list(dict.fromkeys(sources))
     batches = [
         distinct[i : i + SOURCES_PER_PROGRAM] for i in range(0, len(distinct), SOURCES_PER_PROGRAM)
     ]
-    runner = _compiled(folder, ".o", flags, (HERE / "device.cpp").read_text(), ["-c"])
+    runner_text = (HERE / "device.cpp").read_text()
+    runner = _compiled(folder, ".o", toolchain.runner, runner_text, ["-c"])
 
     def program(batch: list[str]) -> dict[str, Program]:
-        path = _compiled(folder, "", flags, _unit(batch), [str(runner)])
+        path = _compiled(
+            folder, "", toolchain.kernels, _unit(batch), [str(runner), *toolchain.link]
+        )
         return {source: Program(path, i) for i, source in enumerate(batch)}
 
     with ThreadPoolExecutor(COMPILERS) as pool:
