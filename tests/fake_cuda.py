@@ -131,7 +131,7 @@ class FakeDriver:
             )
             for (store, origin), address in zip(memory, launch.addresses, strict=True)
         ]
-        program = harness.build([source], self.programs, harness.FAST)[source]
+        program = harness.build([source], self.programs)[source]
         outcome = program.run(launch.grid, launch.block, buffers)
         for (store, _), (after,), buffer in zip(memory, outcome.windows, buffers, strict=True):
             before = buffer.patches[0][1]
