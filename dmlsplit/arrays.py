@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends import driver
+from dmlsplit.backends.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
 
@@ -19,6 +21,9 @@ _DLPACK_CPU, _DLPACK_CUDA, _DLPACK_CUDA_MANAGED = 1, 2, 13
 
 # numpy.dtype.isbuiltin of a type that another library has registered.
 _EXTENSION = 2
+
+# Their arrays never change, whatever their interface says.
+_IMMUTABLE = ("jax", "jaxlib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +180,14 @@ def _type_string(dtype: np.dtype) -> str:
 
 def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     """Describe an array on a CUDA device by its array interface, else through DLPack."""
+    is_immutable = _library(array) in _IMMUTABLE
     try:
-        interface = array.__cuda_array_interface__
+        # JAX's interface names no stream, although its values may still be on their way.
+        interface = None if is_immutable else array.__cuda_array_interface__
     except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
-        # JAX, for one, has no interface for types that NumPy does not know.
-        array = cupy_alias(array, name)
+        interface = None
+    if interface is None:
+        array = _cupy_alias(array, name)
         interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"{name} is masked; only whole arrays can be split")
@@ -200,14 +208,12 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
         tuple(strides),
         _type_string(dtype),
         dtype.itemsize,
-        # Arrays of JAX never change, whatever their interface says.
-        bool(read_only) or _library(array) in ("jax", "jaxlib"),
+        bool(read_only) or is_immutable,
         f"cuda:{number}",
     )
 
 
-def cupy_alias(array: Any, name: str) -> Any:
-    """Return a CuPy array on the memory of another library's array on a CUDA device."""
+def _cupy_alias(array: Any, name: str) -> Any:
     try:
         return driver.load().from_dlpack(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
@@ -315,6 +321,30 @@ def _torch_empty(
     width = kind.itemsize
     store = torch.empty(size_in_bytes // width, dtype=kind, device=like.device)
     return store.as_strided(tuple(shape), [step // width for step in strides])
+
+
+def allocating_for(like: ArrayView, stream: Any) -> AbstractContextManager[object]:
+    """Return a context in which `empty` takes memory that a stream may write at once.
+
+    Memory pools hand memory on as soon as its last use is queued, so that it is ready on the
+    stream that was current, and on no other.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `stream` is no stream of the array's device.
+    """
+    if stream is None or like.device == "cpu":
+        return nullcontext()
+    number = like.device_number
+    handle = stream_handle(stream, number)
+    if not _is_torch(like.owner):
+        return driver.load().on_stream(number, handle)
+    cuda = sys.modules["torch"].cuda
+    context: AbstractContextManager[object] = cuda.stream(
+        cuda.ExternalStream(handle, device=like.device)
+    )
+    return context
 
 
 def same_kind(result: Any, model: Any) -> Any:

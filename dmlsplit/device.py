@@ -139,7 +139,8 @@ class CompiledOperator:
         """
         buffer = array.buffer if isinstance(array, BufferBinding) else array
         like = arrays.view(buffer, "InputTensor")
-        own = [_empty(tensor, like) for tensor in self.desc.output_tensors]
+        with arrays.allocating_for(like, stream):
+            own = [_empty(tensor, like) for tensor in self.desc.output_tensors]
         self.dispatch(array, own, stream)
         return [arrays.same_kind(out, buffer) for out in own]
 

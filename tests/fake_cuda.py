@@ -7,7 +7,8 @@ a launch hands the generated source to host_cuda, so that a split on it gives th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
@@ -130,7 +131,7 @@ class FakeDriver:
             )
             for (store, origin), address in zip(memory, launch.addresses, strict=True)
         ]
-        program = harness.build([source], self.programs, harness.SANITIZED)[source]
+        program = harness.build([source], self.programs)[source]
         outcome = program.run(launch.grid, launch.block, buffers)
         for (store, _), (after,), buffer in zip(memory, outcome.windows, buffers, strict=True):
             before = buffer.patches[0][1]
@@ -157,6 +158,20 @@ class FakeDriver:
             raise MemoryError(needed)
         steps = packed_byte_strides(shape, kind.itemsize) if strides is None else tuple(strides)
         return FakeArray(np.ndarray(shape, kind, self._allocate(needed), 0, steps), device)
+
+    def upload(self, device: int, array: np.ndarray) -> FakeArray:
+        self.calls.append("upload")
+        return self.array(array, device)
+
+    def download(self, device: int, array: FakeArray) -> np.ndarray:
+        self.calls.append("download")
+        return array.host.copy()
+
+    @contextmanager
+    def on_stream(self, device: int, handle: int) -> Iterator[None]:
+        self.calls.append(f"enter {handle}")
+        yield
+        self.calls.append(f"leave {handle}")
 
     def device_of(self, address: int) -> int:
         self.calls.append("device_of")

@@ -67,6 +67,24 @@ def test_an_array_without_an_interface_goes_through_dlpack(fake: FakeDriver) -> 
     assert fake.calls == ["from_dlpack"]
 
 
+def test_arrays_of_jax_are_waited_for_and_never_written(fake: FakeDriver) -> None:
+    alias = fake.array(np.zeros(4, "f4"))
+
+    class Array:
+        """It has an interface, which names no stream."""
+
+        __module__ = "jaxlib"
+        __cuda_array_interface__ = alias.__cuda_array_interface__
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+    Array.alias = alias  # type: ignore[attr-defined]
+    seen = arrays.view(Array(), "array")
+    assert fake.calls == ["from_dlpack"]
+    assert seen.read_only
+
+
 def test_a_masked_array_is_refused(fake: FakeDriver) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="array is masked"):
         arrays.view(bare(fake.array(np.zeros(4)), mask=object()), "array")

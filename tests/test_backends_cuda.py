@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 import dmlsplit as dml
+from descriptors import Memory, expected_buffers, split_descriptors
 from dmlsplit import device as device_module
 from dmlsplit import eager
 from dmlsplit.backends import driver
@@ -135,6 +137,34 @@ def test_a_bound_operator_follows_its_input(cuda: Cuda) -> None:
         assert bits(cuda.host(out)) == bits(wanted)
 
 
+@given(split_descriptors(max_rank=4))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+def test_every_byte_is_right_and_no_other_is_touched(
+    folder: Path, desc: dml.SplitOperatorDesc
+) -> None:
+    """Any descriptor: poisoned outputs, guards around each, every byte compared."""
+    memory = Memory.of(desc)
+    wanted = expected_buffers(desc, memory)
+    with pytest.MonkeyPatch.context() as patch:
+        fake = installed(FakeDriver(programs=folder), patch)
+        targets = [fake.array(target) for target in memory.targets]
+        bindings = [dml.BufferBinding(target, memory.offset) for target in targets]
+        source = dml.BufferBinding(fake.array(memory.source), memory.offset)
+        dml.Device("cuda").compile(desc).dispatch(source, bindings)
+    for found, expected in zip(targets, wanted, strict=True):
+        np.testing.assert_array_equal(found.host, expected)
+
+
+def test_files_go_through_the_device(cuda: Cuda, tmp_path: Path) -> None:
+    from dmlsplit.files import split_file
+
+    array = noise((6, 7), "f4")
+    np.save(tmp_path / "a.npy", array)
+    done = split_file(tmp_path / "a.npy", (3, 4), 1, tmp_path / "out", device="cuda:0")
+    found = [np.load(path) for path in done.paths]
+    assert [bits(piece) for piece in found] == [bits(p) for p in pieces(array, (3, 4), 1)]
+
+
 def test_out_may_be_columns_of_one_array(cuda: Cuda) -> None:
     array = noise((6, 5), "u2")
     store = cuda.array(np.zeros((6, 12), "u2"))
@@ -221,6 +251,20 @@ def test_what_is_no_stream_is_refused_before_the_launch(fake: FakeDriver, stream
     with pytest.raises(dml.InvalidArgumentError, match="it must be None, a CUDA stream's handle"):
         bound(fake).dispatch(stream)
     assert not fake.launched
+
+
+def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDriver) -> None:
+    x = dml.TensorDesc("UINT8", (4, 6))
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)))
+    source = fake.array(noise((4, 6)))
+    fake.calls.clear()
+    op(source, stream=7)
+    assert fake.calls[:4] == ["enter 7", "allocate", "allocate", "leave 7"]
+    assert fake.launched[0].stream == 7
+    fake.calls.clear()
+    with pytest.raises(dml.InvalidArgumentError, match="stream is 'side'"):
+        op(source, stream="side")
+    assert fake.calls == []
 
 
 def test_a_stream_of_another_device_is_refused(fake: FakeDriver) -> None:

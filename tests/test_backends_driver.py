@@ -233,12 +233,31 @@ def test_errors_keep_their_meaning() -> None:
         (MemoryError(), dml.OutOfMemoryError, "10 of 100"),
         (CudaError(700), dml.DeviceRemovedError, "gone"),
         (CudaError(101), dml.DeviceRemovedError, "gone"),
-        (CudaError(400), dml.DmlError, "status 400"),
+        (CudaError(400), dml.InvalidArgumentError, "a stream that is alive"),
+        (CudaError(901), dml.InvalidArgumentError, "whose capture allows it"),
+        (CudaError(98), dml.DmlError, "status 98"),
     ]
     for error, kind, text in cases:
         translated = found.translated(error, 0, "it", 5)
         assert type(translated) is kind
         assert text in str(translated)
+
+
+def test_work_can_be_put_on_another_stream_for_a_while() -> None:
+    cupy = FakeCupy()
+    with Driver(cupy, 1).on_stream(0, 9):
+        assert cupy.streams == [9]
+
+
+def test_copies_that_fail_are_errors_of_the_library() -> None:
+    def fail(array: Any) -> Any:
+        raise CudaError(700)
+
+    cupy = FakeCupy()
+    cupy.asarray = cupy.asnumpy = fail  # type: ignore[attr-defined]
+    for copy in (Driver(cupy, 1).upload, Driver(cupy, 1).download):
+        with pytest.raises(dml.DeviceRemovedError, match="cuda:0 is gone"):
+            copy(0, np.zeros(2))
 
 
 class NoNvmlError(Exception):

@@ -391,3 +391,17 @@ def test_the_docstring_example_works() -> None:
     results = doctest.testmod(importlib.import_module("dmlsplit.frontends.openvino"))
     assert results.attempted > 0
     assert results.failed == 0
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "float8_e4m3fn", "bool", "complex128"])
+def test_tensors_of_torch_come_back_as_they_are(kind: str) -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(12).reshape(2, 6).to(getattr(torch, kind))
+    for array in (tensor, tensor.T.contiguous().T):
+        none, two, rest = variadic_split(array, 1, [0, 2, -1])
+        assert (none.shape, none.dtype) == ((2, 0), tensor.dtype)
+        for found, wanted in ((two, tensor[:, :2]), (rest, tensor[:, 2:])):
+            assert (type(found), found.dtype) == (torch.Tensor, tensor.dtype)
+            assert found.contiguous().view(torch.uint8).tolist() == (
+                wanted.contiguous().view(torch.uint8).tolist()
+            )

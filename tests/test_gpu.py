@@ -316,6 +316,30 @@ def test_torchs_current_stream_is_used() -> None:
     assert torch.equal(torch.cat([one, two], 1), fresh)
 
 
+def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
+    """Memory that another stream still reads must not be written."""
+    import cupy
+
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    count = 1 << 24
+    x = dml.TensorDesc("FLOAT32", (count,))
+    op = dml.Device("cuda:0").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(count,)))
+    for make, side in (
+        (lambda: cupy.full(count, 2, "f4"), cupy.cuda.Stream(non_blocking=True)),
+        (lambda: torch.full((count,), 2.0, device="cuda"), torch.cuda.Stream()),
+    ):
+        source, freed = make() * 3, make()  # 6, so that an early write would show
+        kept = freed * 1
+        torch.cuda.synchronize()
+        for _ in range(40):
+            kept += freed
+        del freed  # Its reads are still queued on the current stream.
+        (found,) = op(source, stream=side)
+        torch.cuda.synchronize()
+        assert float(found.min()) == float(found.max()) == 6
+        assert float(kept.min()) == float(kept.max()) == 2 * 41
+
+
 def test_an_operator_takes_torch_tensors() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     x = dml.TensorDesc("FLOAT16", (4, 96))

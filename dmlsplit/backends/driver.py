@@ -5,14 +5,21 @@ No other module of the library imports CuPy. Tests put a recording driver in its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.backends.kernel_launch import DeviceLimits
-from dmlsplit.errors import DeviceRemovedError, DmlError, OutOfMemoryError, UnsupportedError
+from dmlsplit.errors import (
+    DeviceRemovedError,
+    DmlError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 
 # Carries out one launch; the argument is a stream's handle, None for CuPy's current stream.
 Start = Callable[[int | None], None]
@@ -21,8 +28,10 @@ Start = Callable[[int | None], None]
 LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE = 32764, 4096, 12010
 OPTIONS = ("-std=c++17",)
 
-# cudaError_t and CUresult share their numbers. These leave a context that cannot be used again.
+# cudaError_t and CUresult share their numbers. REMOVED leave a context that cannot be used again.
 OUT_OF_MEMORY = 2
+# An invalid handle, and what speaks of a stream's capture.
+BAD_STREAM = frozenset({400, *range(900, 909)})
 INVALID_CONTEXT = 201
 REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 999})
 
@@ -173,32 +182,37 @@ class Driver:
                 return cupy.empty(shape, dtype)
             return cupy.ndarray(shape, dtype, cupy.cuda.alloc(size_in_bytes), strides)
 
+    def upload(self, device: int, array: np.ndarray) -> Any:
+        """Copy an array of the host to a device."""
+        try:
+            with self._cupy.cuda.Device(device):
+                return self._cupy.asarray(array)
+        except (RuntimeError, MemoryError) as error:
+            what = "a copy to the device cannot be made"
+            raise self.translated(error, device, what, array.nbytes) from None
+
+    def download(self, device: int, array: Any) -> np.ndarray:
+        """Copy a CuPy array to the host, once the current stream is done with it."""
+        try:
+            with self._cupy.cuda.Device(device):
+                host: np.ndarray = self._cupy.asnumpy(array)
+        except RuntimeError as error:
+            raise self.translated(error, device, "a copy to the host cannot be made") from None
+        return host
+
     def from_dlpack(self, array: Any) -> Any:
         """Return a CuPy array on the memory of another library's, safe on the current stream."""
         return self._cupy.from_dlpack(array)
 
-    def to_device(self, array: np.ndarray, device: int) -> Any:
-        """Copy an array from the host to a device."""
-        cupy = self._cupy
-        try:
-            with cupy.cuda.Device(device):
-                return cupy.asarray(array)
-        except (RuntimeError, MemoryError) as error:
-            what = "the copy to the device failed"
-            raise self.translated(error, device, what, array.nbytes) from None
-
-    def to_host(self, array: Any) -> np.ndarray:
-        """Copy an array from its device to the host."""
-        try:
-            with array.device:
-                return np.asarray(self._cupy.asnumpy(array))
-        except RuntimeError as error:
-            what = "the copy to the host failed"
-            raise self.translated(error, array.device.id, what) from None
-
     def device_of(self, address: int) -> int:
         """Return the device that an address belongs to."""
         return int(self._cupy.cuda.runtime.pointerGetAttributes(address).device)
+
+    @contextmanager
+    def on_stream(self, device: int, handle: int) -> Iterator[None]:
+        """Make a device and a stream CuPy's current ones for a while."""
+        with self._cupy.cuda.Device(device), self._stream(handle):
+            yield
 
     def wait_for(self, device: int, handle: int) -> None:
         """Let CuPy's current stream wait for what is under way on another stream."""
@@ -236,6 +250,11 @@ class Driver:
         if status in REMOVED:
             return DeviceRemovedError(
                 f"{what}: cuda:{device} is gone or has failed: {error}. Fix: start a new process"
+            )
+        if status in BAD_STREAM:
+            return InvalidArgumentError(
+                f"{what} on cuda:{device}: {error}. Fix: dispatch on a stream that is alive, of "
+                "this device, and whose capture allows it"
             )
         is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         if not is_full and status != OUT_OF_MEMORY:

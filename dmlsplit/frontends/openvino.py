@@ -5,12 +5,14 @@ Neither needs OpenVINO installed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dmlsplit import arrays
+from dmlsplit.arrays import ArrayView
 from dmlsplit.binding import NUMPY_TYPES
 from dmlsplit.device import Device
 from dmlsplit.errors import InvalidArgumentError
@@ -146,20 +148,17 @@ def _run(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
     if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
         return _on_the_host(data, lower)
     source = arrays.view(data, "data")
-    kind, lanes = _travels_as(source.owner.dtype)
+    kind, lanes = _travels_as(source)
     lowering = lower(source.shape, kind, lanes)
-    owner = source.owner if source.device == "cpu" else arrays.cupy_alias(data, "data")
-    array = owner if source.is_contiguous else owner.copy()
-    filled = iter(_dispatch(lowering, array, device or source.device))
-    nothing = array[(slice(0, 0),) * array.ndim]
+    filled = iter(_dispatch(lowering, source, device or source.device))
     pieces = [
-        nothing.reshape(shape).copy() if 0 in shape else next(filled).reshape(shape)
+        arrays.empty(source, shape) if 0 in shape else next(filled).reshape(shape)
         for shape in lowering.shapes
     ]
     return [arrays.same_kind(piece, data) for piece in pieces]
 
 
-def _dispatch(lowering: Lowering, array: Any, device: Device | str) -> list[Any]:
+def _dispatch(lowering: Lowering, source: ArrayView, device: Device | str) -> list[Any]:
     """Return the outputs that have elements, flat."""
     desc = lowering.descriptor
     if desc is None:
@@ -167,22 +166,42 @@ def _dispatch(lowering: Lowering, array: Any, device: Device | str) -> list[Any]
     target = device if isinstance(device, Device) else Device(device)
     legal = legalize(desc, target.feature_level)
     tensor = legal.input_tensor
-    carrier = array.reshape(-1).view(NUMPY_TYPES[tensor.data_type]).reshape(tensor.sizes)
+    library, array = _packed(source)
+    # NumPy, CuPy and torch name their types alike.
+    own = getattr(library, tensor.data_type.name.lower())
+    carrier = array.reshape(-1).view(own).reshape(tensor.sizes)
     return [out.reshape(-1).view(array.dtype) for out in target.compile(legal)(carrier)]
 
 
-def _travels_as(dtype: np.dtype) -> tuple[TensorDataType, int]:
-    """Return the DirectML type of a NumPy type, and how many of it make one element."""
+def _packed(source: ArrayView) -> tuple[Any, Any]:
+    """Return the library of an array, and the array, copied where it is not contiguous."""
+    owner: Any = source.owner
+    if isinstance(owner, np.ndarray):
+        owner = np.asarray(owner)
+    name = type(owner).__module__.partition(".")[0]
+    if name not in ("numpy", "cupy", "torch"):
+        raise InvalidArgumentError(
+            f"data is a {type(owner).__qualname__} on {source.device}; there it must be an array "
+            "of CuPy or PyTorch. Fix: cupy.from_dlpack(data)"
+        )
+    if name == "torch":
+        return sys.modules[name], owner.detach().contiguous()
+    return sys.modules[name], owner if source.is_contiguous else owner.copy()
+
+
+def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
+    """Return the DirectML type of an array's elements, and how many of it make one."""
     for kind, name in NUMPY_TYPES.items():
-        if dtype.str[1:] == name:
+        if source.type[1:] == name:
             return kind, 1
-    width = dtype.itemsize
+    width = source.item_bytes
     if width in (1, 2, 4, 8):
         return TensorDataType.parse(f"UINT{8 * width}"), 1
     if width and width % 8 == 0:
         return TensorDataType.UINT64, width // 8
     raise InvalidArgumentError(
-        f"data has type {dtype} of {width} bytes; it must be of 1, 2, 4 or a multiple of 8 bytes"
+        f"data has type {source.type} of {width} bytes; "
+        "it must be of 1, 2, 4 or a multiple of 8 bytes"
     )
 
 
