@@ -125,7 +125,7 @@ def test_tasks_and_threads_change_nothing(
 
 
 BULK = {
-    "rgb": ((1 << 20, 3), 1, (1, 1, 1), "u1"),
+    "rgb": ((1 << 22, 3), 1, (1, 1, 1), "u1"),
     "1 + 3": ((1 << 18, 4), 1, (1, 3), "f4"),
     "256 equal": ((256, 4096), 1, (16,) * 256, "f4"),
     "uneven": ((999, 1007), 1, (1, 6, 200, 800), "f8"),
@@ -190,7 +190,7 @@ def test_thousands_of_equal_outputs_are_one_assignment() -> None:
 
 def test_several_threads_may_split_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(threads.VARIABLE, "3")
-    array = random_bytes(3 << 20).reshape(-1, 3)
+    array = random_bytes(3 << 22).reshape(-1, 3)
     want = [np.ascontiguousarray(array[:, column]).tobytes() for column in range(3)]
     wrong: list[int] = []
 
@@ -213,7 +213,7 @@ def test_several_threads_may_split_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_can_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(threads.VARIABLE, "2")
-    array = random_bytes(2 << 20).reshape(-1, 2)
+    array = random_bytes(2 << 22).reshape(-1, 2)
     dml.split(array, 2, 1)
     child = os.fork()
     if child == 0:
@@ -249,7 +249,7 @@ def test_a_bad_thread_count_is_refused(value: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(threads.VARIABLE, value)
     with pytest.raises(InvalidArgumentError, match="whole number from 1 to 1024"):
         threads.thread_count()
-    untouched = np.zeros((1 << 20, 2), np.uint8)
+    untouched = np.zeros((1 << 22, 2), np.uint8)
     with pytest.raises(InvalidArgumentError, match=threads.VARIABLE):
         dml.split(untouched + 1, 2, 1, out=[untouched[:, :1], untouched[:, 1:]])
     assert not untouched.any()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby, pairwise
@@ -23,11 +23,14 @@ from dmlsplit.backends import Launch, threads
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 
 WIDEST_ITEM = 2048
-# Waking another thread takes as long as copying about half of this.
-PARALLEL_BYTES = 2 << 20
+# Below this, waking another thread costs more than it saves.
+PARALLEL_BYTES = 8 << 20
 # Long enough to hand over the interpreter lock rarely; bounded, as indices are made per task.
 TASK_BYTES = 64 << 20
 LEAST_TASK_BYTES = 1 << 20
+# Up to this size the assignments of a task are made when buffers are bound, not at each dispatch;
+# beyond it their cost is lost among the bytes, and their indices would take memory.
+PREPARED_BYTES = 256 << 20
 # A block stays in the second-level cache, and the pages of its rows in the first-level TLB.
 BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
@@ -91,11 +94,7 @@ class NumpyProgram:
         if self.total_bytes >= PARALLEL_BYTES:
             return _shared_launch(groups, threads.thread_count())
         moves = [
-            move
-            for group in groups
-            for block in [_block_rows(group)]
-            for bound in group
-            for move in bound.moves(0, bound.rows, block)
+            move for group in groups for move in _moves(group, 0, group[0].rows, _block_rows(group))
         ]
 
         def launch(stream: Any = None) -> None:
@@ -234,11 +233,15 @@ def _bind(boxes: _Boxes, source: int, targets: Sequence[int]) -> Iterator[_Bound
 
 
 def _shared_launch(groups: Sequence[Sequence[_Bound]], workers: int) -> Launch:
-    tasks = [
-        partial(_copy, group, start, stop, block)
+    cuts = [
+        (group, start, stop, block)
         for group in groups
         for start, stop, block in _tasks(group, workers)
     ]
+    if sum(bound.rows * bound.row_bytes for group in groups for bound in group) > PREPARED_BYTES:
+        tasks = [partial(_assign_rows, *cut) for cut in cuts]
+    else:
+        tasks = [partial(_assign, list(_moves(*cut))) for cut in cuts]
 
     def launch(stream: Any = None) -> None:
         threads.run(tasks, workers)
@@ -266,10 +269,18 @@ def _block_rows(group: Sequence[_Bound]) -> int:
     return max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, LEAST_TASK_BYTES // row_bytes))
 
 
-def _copy(group: Sequence[_Bound], start: int, stop: int, block: int) -> None:
+def _moves(group: Sequence[_Bound], start: int, stop: int, block: int) -> Iterator[_Move]:
     for bound in group:
-        for target, index, origin in bound.moves(start, stop, block):
-            target[index] = origin
+        yield from bound.moves(start, stop, block)
+
+
+def _assign(moves: Iterable[_Move]) -> None:
+    for target, index, origin in moves:
+        target[index] = origin
+
+
+def _assign_rows(group: Sequence[_Bound], start: int, stop: int, block: int) -> None:
+    _assign(_moves(group, start, stop, block))
 
 
 def _window(
