@@ -36,6 +36,15 @@ def test_the_first_command_of_the_readme_prints_what_it_shows(
     assert capsys.readouterr().out.replace(str(tmp_path), "out") == shown
 
 
+def test_the_dispatch_example_of_the_readme_prints_what_it_shows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(ROOT)
+    (shown,) = re.findall(r"\$ dmlsplit run (\S+\.json)\n(.*?)```", README, re.DOTALL)
+    assert main(["run", shown[0]]) == 0
+    assert capsys.readouterr().out == shown[1]
+
+
 @pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"])
 def test_links_inside_the_project_lead_somewhere(name: str) -> None:
     for target in re.findall(r"\]\((?!http)([^)#]+)", (ROOT / name).read_text()):
