@@ -7,6 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
 DATA_TYPES = "FLOAT64 FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8".split()
 POISON = 0xA5
@@ -109,3 +110,9 @@ def expected_buffers(desc: dml.SplitOperatorDesc, memory: Memory) -> list[np.nda
             buffer[to] = memory.source[memory.offset + source[tuple(whole)] + byte]
         buffers.append(buffer)
     return buffers
+
+
+def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
+    """The geometry of a packed tensor, split into packed pieces."""
+    strides = packed_byte_strides(shape, width)
+    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))

@@ -3,16 +3,12 @@
 import re
 from pathlib import Path
 
+from descriptors import packed
 from dmlsplit.backends.codegen import source
 from dmlsplit.backends.planning import plan
-from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+from dmlsplit.geometry import split_geometry
 
 KERNELS = Path(__file__).parent.parent / "cuda"
-
-
-def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
-    strides = packed_byte_strides(shape, width)
-    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
 
 
 def test_a_source_is_constants_then_common_then_the_kernel() -> None:

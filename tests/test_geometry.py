@@ -6,20 +6,14 @@ import numpy as np
 from hypothesis import given
 
 import dmlsplit as dml
-from descriptors import Memory, expected_buffers, split_descriptors
+from descriptors import Memory, expected_buffers, packed, split_descriptors
 from dmlsplit.geometry import (
     RowSplit,
     SplitGeometry,
     StridedCopy,
     descriptor_geometry,
-    packed_byte_strides,
     split_geometry,
 )
-
-
-def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
-    strides = packed_byte_strides(shape, width)
-    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
 
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:

@@ -7,20 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from descriptors import split_descriptors
+from descriptors import packed, split_descriptors
 from dmlsplit.backends.kernel_launch import THREADS, KernelLaunch, power_of_two
 from dmlsplit.backends.planning import H200, DeviceLimits, plan
 from dmlsplit.geometry import (
     SplitGeometry,
     descriptor_geometry,
-    packed_byte_strides,
     split_geometry,
 )
-
-
-def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
-    strides = packed_byte_strides(shape, width)
-    return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
 
 
 def constants(launch: KernelLaunch) -> dict[str, object]:

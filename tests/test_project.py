@@ -44,19 +44,21 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert done.stdout == "[]\n", done.stderr
 
 
-def best_of(count: int, *line: str) -> float:
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        assert run(*line).returncode == 0
-        times.append(time.perf_counter() - start)
-    return min(times)
+def seconds(*line: str) -> float:
+    start = time.perf_counter()
+    assert run(*line).returncode == 0
+    return time.perf_counter() - start
 
 
 def test_levels_starts_in_little_more_than_numpy_takes() -> None:
-    """A ratio of whole commands, best of several: not a timing of this machine."""
-    ratio = best_of(5, "-m", "dmlsplit", "levels") / best_of(5, "-c", "import numpy")
-    assert ratio < 2.5
+    """A ratio of whole commands in turns, the best of each: not a timing of this machine."""
+    levels = numpy = float("inf")
+    for turn in range(20):
+        levels = min(levels, seconds("-m", "dmlsplit", "levels"))
+        numpy = min(numpy, seconds("-c", "import numpy"))
+        if turn >= 3 and levels < 2.5 * numpy:
+            break
+    assert levels < 2.5 * numpy
 
 
 def test_every_public_name_is_documented_and_annotated() -> None:
