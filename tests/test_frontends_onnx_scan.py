@@ -553,7 +553,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         field(7, field(5, field(1, b"\1" * 1000))),
         "a rank above 64",
     ),
-    "fields without end": (field(7, field(1, b"") * 1_200_000), "more than 2000000 fields"),
+    "fields without end": (field(7, field(1, b"") * 600_000), "more than 1000000 fields"),
     "self-call": (chained([("f0", ["f0"])]).SerializeToString(), "own.f0 calls itself"),
     "cycle": (
         chained([("f0", ["f1"]), ("f1", ["f2"]), ("f2", ["f0"])]).SerializeToString(),
@@ -572,7 +572,7 @@ def test_a_hostile_file_is_one_clear_line_at_once(scanned: Scanned, case: str) -
     start = time.perf_counter()
     with pytest.raises(InvalidArgumentError) as error:
         scanned(content)
-    assert time.perf_counter() - start < (10 if "without end" in case else 1)
+    assert time.perf_counter() - start < (5 if "without end" in case else 1)
     text = str(error.value)
     assert "model.onnx: " in text
     assert message in text

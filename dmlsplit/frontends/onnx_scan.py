@@ -35,7 +35,7 @@ from dmlsplit.frontends.protobuf_wire import Span, Wire, WireError
 
 # Bodies in bodies and functions in functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
-MAXIMUM_FIELDS = 2_000_000
+MAXIMUM_FIELDS = 1_000_000
 MAXIMUM_PIECES = 32_768
 # From this IR version on, an initializer that is an input as well is only its default.
 _DEFAULTS_SINCE_IR = 4
