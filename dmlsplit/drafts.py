@@ -24,18 +24,23 @@ def draft(path: Path) -> Iterator[Path]:
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=target.parent)
-    temporary = Path(name)
+    temporary = new_draft(target.parent, path.stem, path.suffix)
     try:
-        # mkstemp makes a private file; the result is as readable as any other.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.fchmod(handle, 0o666 & ~mask)
-        os.close(handle)
         yield temporary
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def new_draft(folder: Path, stem: str, suffix: str) -> Path:
+    """Make an empty hidden file with a name of its own; who asks for it renames or removes it."""
+    handle, name = tempfile.mkstemp(prefix=f".{stem}-", suffix=suffix, dir=folder)
+    # mkstemp makes a private file; the result is as readable as any other.
+    mask = os.umask(0)
+    os.umask(mask)
+    os.fchmod(handle, 0o666 & ~mask)
+    os.close(handle)
+    return Path(name)
 
 
 def write_text(path: Path, text: str) -> None:

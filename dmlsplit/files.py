@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import resource
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -17,6 +16,7 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
+from dmlsplit.drafts import new_draft
 from dmlsplit.eager import piece_sizes, split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
@@ -97,7 +97,7 @@ def split_file(
     rows = _rows(packed.shape, array.ndim - 1 - axis if fortran else axis, sizes, packed.itemsize)
     folder.mkdir(parents=True, exist_ok=True)
     _allow_open_files(len(sizes))
-    drafts = [_draft(folder, source) for _ in sizes]
+    drafts = [new_draft(folder, source.stem, ".part") for _ in sizes]
     try:
         outputs = [
             _create(draft, array.dtype, shape, fortran)
@@ -187,19 +187,6 @@ def _allow_open_files(count: int) -> None:
                 "Fix: raise it with ulimit -n, or split in two steps"
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _draft(folder: Path, source: Path) -> Path:
-    handle, name = tempfile.mkstemp(prefix=f".{source.stem}-", suffix=".part", dir=folder)
-    os.fchmod(handle, 0o666 & ~_umask())
-    os.close(handle)
-    return Path(name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _create(path: Path, dtype: np.dtype, shape: tuple[int, ...], fortran: bool) -> np.ndarray:
