@@ -6,13 +6,15 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 
 Call = Callable[[], object]
 
 # A sample shorter than this is mostly the clock.
 SHORTEST_SAMPLE = 200e-6
-# Long enough for the spinning threads of the peer before to go to sleep.
-SETTLE_SECONDS = 0.004
+# A process at rest: no processor time for longer than the system's clock tick, which counts it.
+REST_SECONDS = 0.01
+LONGEST_WAIT = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +67,37 @@ def calls_per_sample(call: Call) -> int:
         count *= 4
 
 
-def interleaved(
-    calls: Mapping[str, Call], rounds: int, settle: float = SETTLE_SECONDS
-) -> dict[str, list[float]]:
+def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
     """Time calls in turns, so that a slow moment of the machine meets all of them.
 
-    Each turn sleeps, calls once untimed, and then times one sample. The order moves on by
-    one from round to round.
+    Each turn waits until the process is at rest, calls once untimed, and then times one sample.
+    The order is drawn anew for each round, so that nobody always follows the same peer.
     """
     counts = {name: calls_per_sample(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
-    names = list(calls)
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+    order, draw = list(calls), Random(rounds)  # noqa: S311
+    for _ in range(rounds):
+        draw.shuffle(order)
+        for name in order:
             call, count = calls[name], counts[name]
-            time.sleep(settle)
+            rest()
             call()
             start = time.perf_counter()
             for _ in range(count):
                 call()
             samples[name].append((time.perf_counter() - start) / count)
     return samples
+
+
+def rest() -> None:
+    """Sleep until no thread of this process works: worker threads spin on after a call.
+
+    ONNX Runtime's were seen to spin for 25 ms, OpenMP's for 6 ms; the next peer would share its
+    processors with them.
+    """
+    begin = quiet = time.perf_counter()
+    used = time.process_time()
+    while time.perf_counter() < min(quiet + REST_SECONDS, begin + LONGEST_WAIT):
+        time.sleep(REST_SECONDS / 4)
+        if (now := time.process_time()) > used + REST_SECONDS / 10:
+            used, quiet = now, time.perf_counter()

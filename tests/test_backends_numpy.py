@@ -1,9 +1,11 @@
 """The NumPy engine: the same bytes as a loop over bytes, from any memory, on any threads."""
 
+import _thread
 import os
 import threading
 import time
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -119,6 +121,7 @@ def test_tasks_and_threads_change_nothing(
             ("BLOCK_BYTES", 24),
             ("BLOCK_ROWS", 2),
             ("WIDEST_ITEM", 6),
+            ("UNLOCKED_BYTES", 12),
         ):
             patch.setattr(engine, name, value)
         check(*problem)
@@ -231,6 +234,98 @@ def test_a_forked_child_can_split(monkeypatch: pytest.MonkeyPatch) -> None:
         os.waitpid(child, 0)
         pytest.fail("the child hangs")
     assert os.waitstatus_to_exitcode(done[1]) == 0
+
+
+def test_other_threads_go_on_during_a_long_assignment() -> None:
+    # So few items are assigned at once that NumPy would keep the interpreter lock.
+    launch = bound_halves(np.ones((480, 2 * engine.WIDEST_ITEM), np.uint8))
+    assert any(goes_on_during(launch) for _ in range(300))
+
+
+def bound_halves(source: np.ndarray) -> Callable[[], None]:
+    width = source.shape[1] // 2
+    geometry = split_geometry(source.shape, 1, (width, width), 1, source.strides, [None] * 2)
+    outputs = [np.zeros((len(source), width), np.uint8) for _ in range(2)]
+    launch = NumpyBackend().compile(geometry).bind(address(source), [address(o) for o in outputs])
+    return lambda kept=(source, outputs): launch()
+
+
+def goes_on_during(call: Callable[[], object]) -> bool:
+    """Whether this thread does something between the beginning and the end of a call."""
+    span: list[float] = []
+    moments: list[float] = []
+
+    def work() -> None:
+        span.append(time.perf_counter())
+        call()
+        span.append(time.perf_counter())
+
+    other = threading.Thread(target=work)
+    other.start()
+    while other.is_alive():
+        moments.append(time.perf_counter())
+        time.sleep(0)
+    other.join()
+    return any(span[0] < moment < span[1] for moment in moments)
+
+
+def test_a_share_that_nobody_began_is_not_waited_for() -> None:
+    release, held = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        release.wait(30)
+
+    for helper in threads._helpers(os.getpid()):
+        helper.put(threads._Share(hold))
+    assert held.wait(30)
+    try:
+        done: list[int] = []
+        threads.run([lambda: done.append(1)] * 8, 4)
+        assert len(done) == 8
+    finally:
+        release.set()
+
+
+def test_an_interrupt_waits_for_the_helpers() -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def helps() -> None:
+        begun.set()
+        time.sleep(0.01)
+        _thread.interrupt_main()
+        time.sleep(0.3)
+        ended.set()
+
+    def waits() -> None:
+        begun.wait(30)
+
+    def either() -> None:
+        waits() if threading.current_thread() is threading.main_thread() else helps()
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.run([either, either], 2)
+    assert ended.is_set()
+
+
+def test_helpers_keep_nothing_alive() -> None:
+    array = np.zeros(8)
+    alive = weakref.ref(array)
+    begun = threading.Event()
+
+    def touch(mine: np.ndarray = array) -> None:
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(30)
+        else:
+            begun.set()
+        mine[0] = 1
+
+    threads.run([touch, touch], 2)
+    del array, touch
+    deadline = time.monotonic() + 10
+    while alive() is not None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert alive() is None
 
 
 def test_a_failing_task_ends_the_others_and_is_reported() -> None:

@@ -1,6 +1,8 @@
 """The benchmarks: statistics, rows that are never lost, comparisons, plots, broken peers."""
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from benchmarks.peers_cpu import Prepared, Problem
 from benchmarks.ratios import markdown
 from benchmarks.results import Results, ResultsError, failed, load, measured
 from benchmarks.table import Table, duration, line
-from benchmarks.timing import calls_per_sample, interleaved, quantile, summary
+from benchmarks.timing import calls_per_sample, interleaved, quantile, rest, summary
 
 TINY = Case("tiny", cases.CASES, (6, 4), "f4", 1, (1, 3))
 MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
@@ -46,11 +48,28 @@ def test_quantiles_interpolate() -> None:
 def test_calls_take_turns_and_each_turn_warms_up() -> None:
     log: list[str] = []
     slow = {name: _logging(log, name) for name in "abc"}
-    samples = interleaved(slow, 2, settle=0)
-    assert {name: len(taken) for name, taken in samples.items()} == {"a": 2, "b": 2, "c": 2}
-    # After the three calibrations: untimed and timed call per turn, the order moving on.
-    assert "".join(log[-12:]) == "aabbccbbccaa"
+    samples = interleaved(slow, 9)
+    assert {name: len(taken) for name, taken in samples.items()} == {"a": 9, "b": 9, "c": 9}
+    # After the three calibrations: untimed and timed call per turn, each round in its own order.
+    turns = "".join(log[-54:])
+    rounds = {turns[start : start + 6] for start in range(0, 54, 6)}
+    assert {"".join(sorted(order)) for order in rounds} == {"aabbcc"}
+    assert len(rounds) > 2
     assert all(0 < sample < 1 for taken in samples.values() for sample in taken)
+
+
+def test_a_turn_waits_for_threads_that_still_work() -> None:
+    end = time.perf_counter() + 0.05
+    spinning = threading.Thread(target=_spin_until, args=(end,))
+    spinning.start()
+    rest()
+    assert time.perf_counter() > end
+    spinning.join()
+
+
+def _spin_until(end: float) -> None:
+    while time.perf_counter() < end:
+        sum(range(1000))
 
 
 def _logging(log: list[str], name: str) -> Callable[[], None]:
@@ -223,8 +242,8 @@ def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
     rows = []
     for kind in (cases.CASES, cases.ROW_WIDTH, cases.SIZE, cases.OUTPUTS):
         for at in (1, 64, 4096):
-            for peer, time in (("dmlsplit", 1e-3), ("plain copy", 0.9e-3), ("torch", 2e-3)):
-                row = timed(f"{kind} {at}", peer, time)
+            for peer, seconds in (("dmlsplit", 1e-3), ("plain copy", 0.9e-3), ("torch", 2e-3)):
+                row = timed(f"{kind} {at}", peer, seconds)
                 rows.append({**row, "kind": kind, "at": at, "threads": 1})
     data = {"kind": "cpu", "environment": MACHINE, "rows": rows}
     files = plot(data, tmp_path, "run")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from math import gcd, prod
@@ -23,8 +23,9 @@ from dmlsplit.backends import Launch, threads
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 
 WIDEST_ITEM = 2048
-# Below this, waking another thread costs more than it saves.
-PARALLEL_BYTES = 8 << 20
+# Below this, waking another thread costs more than it saves; an item counts as ITEM_BYTES more.
+PARALLEL_BYTES = 6 << 20
+ITEM_BYTES = 2
 # Long enough to hand over the interpreter lock rarely; bounded, as indices are made per task.
 TASK_BYTES = 64 << 20
 LEAST_TASK_BYTES = 1 << 20
@@ -36,6 +37,10 @@ BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
 # An indexed assignment costs about as much as this many plain ones.
 FEW_OUTPUTS = 8
+# NumPy keeps the interpreter lock through an assignment of so few items, however wide they are,
+# and no other thread goes on meanwhile. From so many bytes on, items are assigned as bytes.
+LOCKED_ITEMS = 500
+UNLOCKED_BYTES = 32 << 10
 # No window reaches over outputs in different sections of memory of this length.
 REACH_BYTES = 1 << 35
 
@@ -72,12 +77,21 @@ class _Boxes:
     step: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NumpyProgram:
     """A compiled geometry: boxes, grouped by the length of the loop that tasks cut."""
 
     groups: tuple[tuple[_Boxes, ...], ...]
-    total_bytes: int
+
+    @cached_property
+    def is_worth_sharing(self) -> bool:
+        """Whether more than one thread should copy."""
+        work = sum(
+            len(boxes.outputs) * prod(boxes.shape) * (boxes.item.itemsize + ITEM_BYTES)
+            for group in self.groups
+            for boxes in group
+        )
+        return work >= PARALLEL_BYTES
 
     def bind(self, source: int, targets: Sequence[int]) -> Launch:
         """Fix the address of the first element of the input and of each output.
@@ -91,7 +105,7 @@ class NumpyProgram:
             [bound for boxes in group for bound in _bind(boxes, source, targets)]
             for group in self.groups
         ]
-        if self.total_bytes >= PARALLEL_BYTES:
+        if self.is_worth_sharing:
             return _shared_launch(groups, threads.thread_count())
         moves = [
             move for group in groups for move in _moves(group, 0, group[0].rows, _block_rows(group))
@@ -115,7 +129,7 @@ class NumpyBackend:
         groups: dict[int, list[_Boxes]] = {}
         for boxes in _all_boxes(geometry.pieces):
             groups.setdefault(boxes.shape[0], []).append(boxes)
-        return NumpyProgram(tuple(map(tuple, groups.values())), geometry.total_bytes)
+        return NumpyProgram(tuple(map(tuple, groups.values())))
 
 
 def _all_boxes(pieces: Sequence[StridedCopy]) -> Iterator[_Boxes]:
@@ -147,6 +161,16 @@ def _boxes(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> _Boxe
     shape, source, target = zip(*loops or [(1, 0, 0)], strict=True)
     item = np.dtype(_ITEMS.get(item_bytes, f"|V{item_bytes}"))
     return _Boxes(outputs, item, shape, source, target, piece.source_offset, step)
+
+
+def _as_bytes(boxes: _Boxes) -> _Boxes:
+    return replace(
+        boxes,
+        item=np.dtype("u1"),
+        shape=(*boxes.shape, boxes.item.itemsize),
+        source_strides=(*boxes.source_strides, 1),
+        target_strides=(*boxes.target_strides, 1),
+    )
 
 
 @dataclass(frozen=True)
@@ -186,9 +210,12 @@ class _Bound:
 
     def _single(self, number: int, start: int, stop: int) -> _Move:
         boxes = self.boxes
-        shape = (stop - start, *boxes.shape[1:])
         target = self.targets[number] + start * boxes.target_strides[0]
         origin = self.origin + number * boxes.step + start * boxes.source_strides[0]
+        shape = (stop - start, *boxes.shape[1:])
+        if prod(shape) <= LOCKED_ITEMS and prod(shape) * boxes.item.itemsize >= UNLOCKED_BYTES:
+            boxes = _as_bytes(boxes)
+            shape = (stop - start, *boxes.shape[1:])
         return (
             _window(target, boxes.item, shape, boxes.target_strides),
             ...,

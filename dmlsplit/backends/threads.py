@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import ctypes
 import os
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import cycle
 from math import ceil
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock, Thread
 
 from dmlsplit.errors import InvalidArgumentError
 
@@ -60,36 +63,98 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
                 return
             task()
 
-    helpers = _start(work, min(threads, len(waiting)) - 1)
+    shares = [_Share(work) for _ in range(min(threads, len(waiting)) - 1)]
     try:
+        _hand_out(shares)
         work()
     finally:
         # The memory may go away after an interrupt, so no helper may be left behind.
         waiting.clear()
-        for helper in helpers:
-            if not helper.cancel():
-                helper.result()
+        failures = [share.end() for share in shares]
+    for failure in failures:
+        if failure is not None:
+            raise failure
 
 
-def _start(work: Callable[[], None], count: int) -> list[Future[None]]:
-    if count < 1:
-        return []
+class _Share:
+    """Work that a helper begins, unless its owner has ended it before."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._begun, self._done = Lock(), Lock()
+        self._done.acquire()
+        self._is_done = False
+        self._failure: BaseException | None = None
+
+    def __call__(self) -> None:
+        if self._begun.acquire(blocking=False):
+            try:
+                self._work()
+            except BaseException as error:
+                self._failure = error
+            finally:
+                self._is_done = True
+                self._done.release()
+
+    def end(self) -> BaseException | None:
+        """Let no helper begin, or wait for the one that has; return what went wrong."""
+        if self._begun.acquire(blocking=False):
+            return None
+        interrupt: BaseException | None = None
+        while True:
+            try:
+                # An interrupt may come when the lock is taken already; it is not taken twice.
+                while not self._is_done:
+                    self._done.acquire()
+                return interrupt or self._failure
+            except BaseException as error:  # the helper still writes: wait for it all the same
+                interrupt = error
+
+
+def _hand_out(shares: Sequence[_Share]) -> None:
+    """Give each share to a helper on another processor, the next ones after the caller's first."""
+    if not shares:
+        return
+    here, helpers = _current_processor(), _helpers(os.getpid())
+    after = bisect_right(helpers, here, key=lambda helper: helper.processor)
+    others = [helper for helper in helpers[after:] + helpers[:after] if helper.processor != here]
     try:
-        helpers = _helpers(os.getpid())
-        here = _current_processor()
-        others = [helper for processor, helper in helpers if processor != here] or [helpers[0][1]]
-        return [others[index % len(others)].submit(work) for index in range(count)]
+        for share, helper in zip(shares, cycle(others or helpers), strict=False):
+            helper.put(share)
     except RuntimeError:  # no more threads, or the interpreter is going down: work alone
-        return []
+        return
+
+
+class _Helper:
+    """A thread that stays on one processor; it starts with its first share."""
+
+    def __init__(self, processor: int) -> None:
+        self.processor = processor
+        self._shares: SimpleQueue[_Share] = SimpleQueue()
+        self._starting, self._started = Lock(), False
+
+    def put(self, share: _Share) -> None:
+        """Queue a share; the thread begins it when it is free."""
+        if not self._started:
+            with self._starting:
+                if not self._started:
+                    Thread(
+                        target=self._serve, name=f"dmlsplit-{self.processor}", daemon=True
+                    ).start()
+                    self._started = True
+        self._shares.put(share)
+
+    def _serve(self) -> None:
+        _stay_on(self.processor)
+        while True:
+            # No variable may hold a share: it would keep arrays alive until the next split.
+            self._shares.get()()
 
 
 @lru_cache(maxsize=1)
-def _helpers(process: int) -> tuple[tuple[int, ThreadPoolExecutor], ...]:
+def _helpers(process: int) -> list[_Helper]:
     """Return one helper per processor of a process; threads do not survive a fork."""
-    return tuple(
-        (number, ThreadPoolExecutor(1, f"dmlsplit-{number}", partial(_stay_on, number)))
-        for number in sorted(_allowed())
-    )
+    return [_Helper(processor) for processor in sorted(_allowed())]
 
 
 def _stay_on(processor: int) -> None:
