@@ -115,6 +115,9 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
         case cudaDevAttrClockRate: *value = 1980000; return kOk;
         case cudaDevAttrMemoryClockRate: *value = 3201000; return kOk;
         case cudaDevAttrL2CacheSize: *value = 50 << 20; return kOk;
+        case cudaDevAttrGpuOverlap: *value = 1; return kOk;
+        case cudaDevAttrMaxTexture1DLinearWidth: *value = 1 << 28; return kOk;
+        case cudaDevAttrSingleToDoublePrecisionPerfRatio: *value = 2; return kOk;
         case cudaDevAttrKernelExecTimeout:
         case cudaDevAttrComputeMode: *value = 0; return kOk;
         // As on a card whose driver has no memory pools: their use is then refused by CuPy.
