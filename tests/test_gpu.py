@@ -360,9 +360,7 @@ def test_torch_memory_is_allocated_for_the_stream_too() -> None:
 
 def whole_copy(count: int) -> dml.CompiledOperator:
     x = dml.TensorDesc("FLOAT32", (count,))
-    return dml.Device("cuda:0").compile(
-        dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(count,))
-    )
+    return dml.Device("cuda:0").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(count,)))
 
 
 def test_an_operator_takes_torch_tensors() -> None:

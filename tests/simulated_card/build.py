@@ -9,11 +9,21 @@ import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 HERE = Path(__file__).parent
 WORDS = HERE.parent / "host_cuda"
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror")
+FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wno-missing-field-initializers",
+    "-Werror",
+)
 # For kernels: the header comes first and changes nothing for the real compiler.
 KERNEL_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-Wl,-Bsymbolic")
 DRIVER, COMPILER = "libcuda.so.1", "libnvrtc.so.13"
@@ -108,9 +118,7 @@ def _redirects(runtime: Path) -> str:
     lines += ["}", "namespace {"]
     lines += [f'void refuse_{name}() {{ card_refuse("{name}"); }}' for name in places]
     lines += ["const Redirect redirects[] = {"]
-    lines += [
-        f"{{{place:#x}, {name} ? {name} : refuse_{name}}}," for name, place in places.items()
-    ]
+    lines += [f"{{{place:#x}, {name} ? {name} : refuse_{name}}}," for name, place in places.items()]
     return "\n".join([*lines, "};", "}  // namespace"])
 
 
@@ -123,7 +131,7 @@ def _functions(runtime: Path) -> dict[str, int]:
     code = [(int(line[0], 16), line[2]) for line in found if len(line) == 3 and line[1] in "tTwW"]
     places = {name: at for at, name in code if name.startswith("cuda") and name[4:5].isupper()}
     starts = sorted({at for at, _ in code})
-    after = dict(zip(starts, starts[1:], strict=False))
+    after = dict(pairwise(starts))
     short = [name for name, at in places.items() if after.get(at, at + 99) - at < JUMP_BYTES]
     if short or "cudaMalloc" not in places:
         raise RuntimeError(f"{runtime} has no room for jumps, or no CUDA runtime: {short}")

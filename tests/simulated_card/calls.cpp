@@ -103,6 +103,11 @@ EXPORT std::size_t card_failures_left() {
     return failures.size();
 }
 
+EXPORT void card_forget_failures() {
+    std::lock_guard guard(card::lock());
+    failures.clear();
+}
+
 // A function of CUDA that the card does not have.
 EXPORT int card_refuse(const char* name) {
     Call call(name, false);

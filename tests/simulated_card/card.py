@@ -69,6 +69,11 @@ def failures_left() -> int:
     return int(_driver().card_failures_left())
 
 
+def forget_failures() -> None:
+    """Let every call work again."""
+    _driver().card_forget_failures()
+
+
 def break_device(device: int, status: int) -> None:
     """Let every call of a device fail from now on; 0 mends it."""
     _driver().card_break(device, status)

@@ -8,14 +8,33 @@ allocation of its own, so that a byte beyond an array is found.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+
+import pytest
 
 from simulated_card import card
 
+MEMORY = int(os.environ.get("CARD_MEMORY", 2 << 30))
+OTHERS_FIRST = bool(os.environ.get("CARD_OTHERS_FIRST"))
+
 card.load()
 for device in range(2):
-    card.set_memory_limit(device, int(os.environ.get("CARD_MEMORY", 2 << 30)))
-card.run_others_first(bool(os.environ.get("CARD_OTHERS_FIRST")))
+    card.set_memory_limit(device, MEMORY)
+card.run_others_first(OTHERS_FIRST)
 if os.environ.get("CARD_EXACT"):
     import cupy
 
     cupy.cuda.set_allocator(None)
+
+
+@pytest.fixture(autouse=True)
+def _a_whole_card() -> Iterator[None]:
+    """Give each test a card that works; a failure that was never met is a wrong test."""
+    yield
+    left = card.failures_left()
+    card.forget_failures()
+    for device in range(2):
+        card.break_device(device, 0)
+        card.set_memory_limit(device, MEMORY)
+    card.run_others_first(OTHERS_FIRST)
+    assert not left, f"{left} failures did not happen"
