@@ -297,9 +297,16 @@ def test_sanitize_the_public_launch(monkeypatch: pytest.MonkeyPatch) -> None:
 # Other libraries.
 
 
+def torch_with_cuda() -> Any:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no CUDA device")
+    return torch
+
+
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "bool", "complex64", "float8_e4m3fn"])
 def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = torch_with_cuda()
     dtype = getattr(torch, kind)
     raw = torch.randint(0, 2, (64, 30 * dtype.itemsize), dtype=torch.uint8, device="cuda")
     source = raw.view(dtype)
@@ -311,7 +318,7 @@ def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
 
 
 def test_torchs_current_stream_is_used() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = torch_with_cuda()
     source = torch.zeros((4096, 30_000), device="cuda")
     fresh = torch.rand_like(source)
     dml.split(source, 2, 1)  # Compiles.
@@ -344,7 +351,7 @@ def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
 
 
 def test_torch_memory_is_allocated_for_the_stream_too() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = torch_with_cuda()
     count = 1 << 24
     source, freed = (torch.full((count,), value, device="cuda") for value in (6.0, 2.0))
     kept = freed * 1
@@ -364,7 +371,7 @@ def whole_copy(count: int) -> dml.CompiledOperator:
 
 
 def test_an_operator_takes_torch_tensors() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = torch_with_cuda()
     x = dml.TensorDesc("FLOAT16", (4, 96))
     out = dml.TensorDesc("FLOAT16", (4, 96), strides=(1, 4))
     op = dml.Device("cuda").compile(dml.SplitOperatorDesc(x, [out], 1))

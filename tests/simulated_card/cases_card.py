@@ -49,6 +49,20 @@ def test_a_kernel_runs_and_only_when_it_must() -> None:
     assert target.get().tolist() == [1] * SIZE
 
 
+def test_cupy_reads_the_properties_where_they_are() -> None:
+    """CuPy was built with headers of its own; first, middle and last fields must agree."""
+    found = cupy.cuda.runtime.getDeviceProperties(1)
+    assert found["name"] == b"Simulated H200"
+    assert found["totalGlobalMem"] == cupy.cuda.runtime.memGetInfo()[1]
+    assert found["maxGridSize"] == (2147483647, 65535, 65535)
+    assert found["multiProcessorCount"] == 132
+    assert found["pciBusID"] == 2
+    assert found["l2CacheSize"] == 50 << 20
+    assert found["sharedMemPerMultiprocessor"] == 228 << 10
+    assert found["maxBlocksPerMultiProcessor"] == 32
+    assert found["reservedSharedMemPerBlock"] == 1 << 10
+
+
 def test_fresh_memory_is_poisoned() -> None:
     cupy.get_default_memory_pool().free_all_blocks()
     assert cupy.empty(SIZE, "u1").get().tolist() == [0xEE] * SIZE

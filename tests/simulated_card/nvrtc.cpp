@@ -97,7 +97,8 @@ nvrtcResult compile_for_host(Program& program) {
     static const std::regex words(R"(__launch_bounds__\([^)]*\)\s*(\w+)\s*\()");
     std::smatch entry;
     if (!std::regex_search(program.source, entry, words)) {
-        program.log = "the simulated card runs kernels with __launch_bounds__ only";
+        program.log = "the simulated card has no kernels of CuPy's own: only those with one struct "
+                      "as their parameter, and __launch_bounds__";
         return NVRTC_ERROR_COMPILATION;
     }
     const Folder folder;
