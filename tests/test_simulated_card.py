@@ -8,6 +8,7 @@ marked ``gpu``, as it is. What cannot run there is listed below, with the reason
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -168,3 +169,36 @@ def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> N
     """Each array has an allocation of its own; other streams run before what is waited for."""
     chosen = ["-m", "gpu", "--hypothesis-seed=1", "tests"]
     _check_gpu_tests(card.tests("exact", *chosen, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
+
+
+REHEARSALS = {
+    "gpu": ("gpu", "--quick"),
+    "latency": ("latency", "--quick", "--rounds", "1", "--only", "equal"),
+}
+# Peers of the benchmarks that run on the card; every other row carries its message.
+RUNNING = {"dmlsplit", "dmlsplit (cuda)", "memcpy", "CuPy per output (cuda)"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", REHEARSALS)
+def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None:
+    """Its figures are not looked at: they would be those of this machine's processor."""
+    path = card.folder / f"{command}.json"
+    line = [sys.executable, "-m", "simulated_card.rehearsal", *REHEARSALS[command]]
+    done = subprocess.run(
+        [*line, "-o", str(path)],
+        cwd=TESTS.parent,
+        env=card.environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    found = json.loads(path.read_text())
+    assert found["after"] is not None
+    rows = [row for row in found["rows"] if row["peer"] in RUNNING]
+    wrong = [row for row in rows if row["status"] != "ok"]
+    assert all("Out of memory" in row["message"] for row in wrong), wrong
+    assert len(rows) - len(wrong) > len(REHEARSALS[command]) * 7
+    assert all(row["message"] for row in found["rows"] if row["status"] == "failed")

@@ -70,6 +70,8 @@ int current_device();            // of the calling thread
 int current_context();           // device whose primary context is current, -1 if none is
 Status use_primary_context();    // what most runtime calls do first
 void fault(int device_number, int status);
+// Lets the simulated time of a device go on, by what moving so many bytes takes.
+void spend(int device_number, double bytes);
 
 // ---- memory (memory.cpp) --------------------------------------------------------------------
 

@@ -6,6 +6,8 @@
 
 namespace card {
 namespace {
+constexpr double kBytesPerMs = 4.8e9;  // the bandwidth of an H200: plausible, and not measured
+
 Device devices[kDevices];
 // A thread is on device 0 until it says otherwise; it has no context until a call needs one.
 thread_local int chosen = 0;
@@ -32,6 +34,8 @@ Status use_primary_context() {
     context = chosen;
     return {devices[chosen].broken};
 }
+
+void spend(int number, double bytes) { devices[number].clock_ms += bytes / kBytesPerMs; }
 
 void fault(int number, int status) {
     if (!devices[number].broken) devices[number].broken = status;

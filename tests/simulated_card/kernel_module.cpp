@@ -19,7 +19,7 @@ Window windows[2];  // of the last load and of the last store
 struct Stop {};
 
 [[noreturn]] void stop(int status, const char* what, const void* address, unsigned bytes) {
-    outcome = {status, what, address, bytes, blockIdx.x, threadIdx.x};
+    outcome = {status, what, address, bytes, blockIdx.x, threadIdx.x, outcome.bytes_moved};
     throw Stop{};
 }
 
@@ -37,7 +37,7 @@ void run_fibers() {
     host_cuda::Fibers fibers(launch->block, thread_body);
     for (unsigned block = 0; block < launch->grid && !outcome.status; ++block)
         if (!fibers.run_block(block) && !outcome.status)
-            outcome = {kLaunchFailed, "threads part at __syncthreads", nullptr, 0, block, 0};
+            outcome = {kLaunchFailed, "threads part at __syncthreads", nullptr, 0, block, 0, 0};
 }
 
 void run_threads() {
@@ -84,6 +84,7 @@ const void* access(const void* address, unsigned bytes, bool is_store) {
         (!card::launch->find(address, card::launch->device, window) || !is_inside()))
         card::stop(card::kIllegalAddress, is_store ? "store out of bounds" : "load out of bounds",
                    address, bytes);
+    card::outcome.bytes_moved += bytes;
     return reinterpret_cast<const void*>(first + window.to_bytes);
 }
 }  // namespace host_cuda

@@ -28,6 +28,7 @@ struct Outcome {
     const char* what;
     const void* address;
     unsigned bytes, block, thread;
+    std::uint64_t bytes_moved;
 };
 
 // What every module exports under the name `card_kernel`.

@@ -97,6 +97,7 @@ Status copy_now(const Copy& copy) {
         return {cudaErrorIllegalAddress};
     }
     std::memmove(place(copy.to), place(copy.from), copy.bytes);
+    if (copy.to_device()) spend(allocation_of(copy.to)->device, 2.0 * copy.bytes);
     return kOk;
 }
 

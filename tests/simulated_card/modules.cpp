@@ -89,6 +89,7 @@ Action launch_of(const Kernel& kernel, int number, unsigned grid, unsigned block
     return [&kernel, number, grid, block, held = std::move(held)]() -> Status {
         const Outcome outcome = kernel.run({grid, block, number, held.data(), find_window});
         if (outcome.status) report(kernel, outcome);
+        spend(number, outcome.bytes_moved);
         return {outcome.status};
     };
 }

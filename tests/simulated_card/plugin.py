@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from simulated_card import card
+from simulated_card import card, rehearsal
 
 MEMORY = int(os.environ.get("CARD_MEMORY", 2 << 30))
 OTHERS_FIRST = bool(os.environ.get("CARD_OTHERS_FIRST"))
 
-card.load()
+rehearsal.prepare()
 for device in range(2):
     card.set_memory_limit(device, MEMORY)
 card.run_others_first(OTHERS_FIRST)
