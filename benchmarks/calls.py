@@ -61,11 +61,11 @@ def _on_card(chosen: list[cases.Case], results: Results, table: Table) -> None:
     with gpu.one_stream():
         for case in chosen:
             head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
-            problem = gpu.random_problem(gpu.integers(case))
             for name, peer in peers.items():
                 if results.has(case=case.name, peer=name):
                     continue
                 try:
+                    problem = gpu.random_problem(gpu.integers(case))
                     prepared = peer(problem)
                     gpu.check(problem, prepared)
                     row = gpu.host_row(prepared, problem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ MOST_CALLS = 200
 # Rotating buffers end here: more of them take longer to make than to measure.
 MOST_SETS = 64
 MOST_ARRAYS = 8192
+WARM_UP_BYTES = 1 << 28
 _INTEGERS = {1: "u1", 2: "i2", 4: "i4", 8: "i8"}
 
 
@@ -45,6 +46,8 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     chosen = [
         (case, peers) for case, peers in _plan(options.quick) if (options.only or "") in case.name
     ]
+    if not chosen:
+        raise ResultsError(f"no case's name contains {options.only!r}; nothing was measured")
     results = Results(path, "gpu", environment(argv, with_gpu=True))
     table = Table(len(chosen), "dmlsplit")
     seconds = 0.1 if options.quick else 0.4
@@ -185,10 +188,21 @@ def _buffer_set(case: Case) -> BufferSet:
     import cupy
 
     dtype = np.dtype(case.dtype)
-    words = -(-case.total_bytes // 4)
-    memory = cupy.random.randint(0, 1 << 32, words, dtype=cupy.uint32)
+    memory = random_words(-(-case.total_bytes // 4))
     array = cupy.ndarray(case.shape, dtype, memory.data, strides=case.strides)
     return BufferSet(array, [cupy.empty(shape, dtype) for shape in case.output_shapes])
+
+
+def random_words(count: int) -> Any:
+    """Return random 32-bit words, made on the card."""
+    import cupy
+
+    return cupy.random.randint(0, 1 << 32, count, dtype=cupy.uint32)
+
+
+def count_different(found: list[Any], wanted: list[Any]) -> int:
+    """Compare arrays on the card; return how many pairs differ."""
+    return int(sum((one != other).any() for one, other in zip(found, wanted, strict=True)))
 
 
 def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
@@ -203,7 +217,7 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
 
     for index, entry in enumerate(problem.sets):
         for out in entry.outputs:
-            out.view(cupy.uint8).fill(0xA5)
+            out.data.memset_async(0xA5, out.nbytes)
         cupy.cuda.get_current_stream().synchronize()
         prepared.call(index)
         found = prepared.outputs(index)
@@ -213,9 +227,8 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
         else:
             whole = cupy.ndarray(found[0].shape, found[0].dtype, entry.array.data)
             views = [whole]
-        wrong = sum((out != view).any() for out, view in zip(found, views, strict=True))
-        if int(wrong):
-            raise AssertionError(f"{int(wrong)} of {len(views)} outputs differ on set {index}")
+        if wrong := count_different(found, views):
+            raise AssertionError(f"{wrong} of {len(views)} outputs differ on set {index}")
 
 
 def event_samples(
@@ -317,25 +330,30 @@ def host_row(prepared: GpuPrepared, problem: GpuProblem) -> Row:
 
 @contextmanager
 def one_stream() -> Iterator[None]:
-    """Make one stream current in CuPy and, where it is installed, in torch."""
+    """Make one stream current in CuPy and, where it can use the card, in torch."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
-    with stream:
-        try:
-            import torch
-        except ImportError:
-            yield
-            return
-        with torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr)):
-            yield
+    with stream, _torch_stream(stream.ptr):
+        yield
+
+
+def _torch_stream(handle: int) -> AbstractContextManager[object]:
+    try:
+        import torch
+    except ImportError:
+        return nullcontext()
+    if not torch.cuda.is_available():
+        return nullcontext()
+    context: AbstractContextManager[object] = torch.cuda.stream(torch.cuda.ExternalStream(handle))
+    return context
 
 
 def _warm_up(seconds: float = 0.7) -> None:
     """Keep the card busy until its clocks are up."""
     import cupy
 
-    origin = cupy.ones(1 << 28, cupy.uint8)
+    origin = cupy.zeros(WARM_UP_BYTES, cupy.uint8)
     target = cupy.empty_like(origin)
     stop = time.monotonic() + seconds
     while time.monotonic() < stop:

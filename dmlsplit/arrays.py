@@ -107,7 +107,7 @@ def view(array: Any, name: str) -> ArrayView:
     if _is_torch(array) and (array.device.type != "cpu" or not _is_numpy_like(array)):
         return _torch_view(array, name)
     if hasattr(array, "__dlpack_device__"):
-        kind, number = array.__dlpack_device__()
+        kind, number = _dlpack_device(array, name)
         if kind in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
             return _cuda_view(array, name, int(number))
         if kind == _DLPACK_CPU:
@@ -124,6 +124,17 @@ def view(array: Any, name: str) -> ArrayView:
         f"{name} is a {_type_name(array)}; it must be an array of NumPy, CuPy or any library "
         "with DLPack. Fix: numpy.asarray(...)"
     )
+
+
+def _dlpack_device(array: Any, name: str) -> tuple[int, int]:
+    try:
+        kind, number = array.__dlpack_device__()
+    except RuntimeError as error:
+        # CuPy asks CUDA, which may have lost the device.
+        if not hasattr(error, "status"):
+            raise
+        raise driver.load().translated(error, None, f"{name} cannot be looked up") from None
+    return kind, number
 
 
 def _is_torch(array: Any) -> bool:
@@ -194,6 +205,11 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     address, read_only = interface["data"]
     if number is None:
         number = driver.load().device_of(address)
+    if number is None:
+        raise InvalidArgumentError(
+            f"{name} says that it is on a CUDA device, but its address {address:#x} is in no "
+            "memory of one"
+        )
     # CuPy names the current stream, which is ours; others may have work under way.
     if interface.get("stream") and _library(array) != "cupy":
         driver.load().wait_for(number, interface["stream"])
@@ -217,6 +233,8 @@ def _cupy_alias(array: Any, name: str) -> Any:
     try:
         return driver.load().from_dlpack(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
+        if hasattr(error, "status"):  # CUDA's
+            raise driver.load().translated(error, None, f"{name} cannot be shared") from None
         raise _not_shared(array, name, error) from None
 
 
@@ -290,7 +308,7 @@ def empty(
     try:
         if _is_torch(like.owner):
             return _torch_empty(like.owner, shape, strides, dtype, size_in_bytes)
-        kind = like.owner.dtype if dtype is None else np.dtype(dtype)
+        kind = _dtype(like) if dtype is None else np.dtype(dtype)
         if like.device != "cpu":
             number = like.device_number
             return driver.load().empty(number, shape, kind, strides, size_in_bytes)
@@ -305,6 +323,12 @@ def empty(
         raise driver.load().translated(
             error, like.device_number, "an output cannot be allocated", wanted
         ) from None
+
+
+def _dtype(like: ArrayView) -> np.dtype:
+    """Return NumPy's type of an array; its owner alone knows extensions, such as bfloat16."""
+    own = getattr(like.owner, "dtype", None)
+    return own if isinstance(own, np.dtype) else np.dtype(like.type)
 
 
 def _torch_empty(
@@ -323,24 +347,30 @@ def _torch_empty(
     return store.as_strided(tuple(shape), [step // width for step in strides])
 
 
-def allocating_for(like: ArrayView, stream: Any) -> AbstractContextManager[object]:
-    """Return a context in which `empty` takes memory that a stream may write at once.
+def on_stream(device: str, stream: Any) -> AbstractContextManager[object]:
+    """Return a context in which `view` and `empty` serve work on a stream of a device.
 
-    Memory pools hand memory on as soon as its last use is queued, so that it is ready on the
-    stream that was current, and on no other.
+    Work that a foreign array announces is waited for on that stream. Memory pools hand memory on
+    as soon as its last use is queued, so that it is ready on the stream that was current, and on
+    no other.
 
     Raises
     ------
     InvalidArgumentError
-        If `stream` is no stream of the array's device.
+        If `stream` is no stream of the device.
     """
-    if stream is None or like.device == "cpu":
+    if stream is None or device == "cpu":
         return nullcontext()
-    number = like.device_number
-    handle = stream_handle(stream, number)
-    if not _is_torch(like.owner):
-        return driver.load().on_stream(number, handle)
+    number = int(device.removeprefix("cuda:"))
+    return driver.load().on_stream(number, stream_handle(stream, number))
+
+
+def on_torch_stream(like: ArrayView, stream: Any) -> AbstractContextManager[object]:
+    """Return the same for `empty` where the array is one of torch, which has a pool of its own."""
+    if stream is None or like.device == "cpu" or not _is_torch(like.owner):
+        return nullcontext()
     cuda = sys.modules["torch"].cuda
+    handle = stream_handle(stream, like.device_number)
     context: AbstractContextManager[object] = cuda.stream(
         cuda.ExternalStream(handle, device=like.device)
     )

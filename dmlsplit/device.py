@@ -138,15 +138,18 @@ class CompiledOperator:
             One array per output, of the same library as `array`.
         """
         buffer = array.buffer if isinstance(array, BufferBinding) else array
-        like = arrays.view(buffer, "InputTensor")
-        with arrays.allocating_for(like, stream):
-            own = [_empty(tensor, like) for tensor in self.desc.output_tensors]
+        with arrays.on_stream(self.device.name, stream):
+            like = arrays.view(buffer, "InputTensor")
+            with arrays.on_torch_stream(like, stream):
+                own = [_empty(tensor, like) for tensor in self.desc.output_tensors]
         self.dispatch(array, own, stream)
         return [arrays.same_kind(out, buffer) for out in own]
 
     def dispatch(self, array: Any, outputs: Sequence[Any], stream: Any = None) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
-        self.bind(array, outputs).dispatch(stream)
+        with arrays.on_stream(self.device.name, stream):
+            operator = self.bind(array, outputs)
+        operator.dispatch(stream)
 
     def bind(self, array: Any, outputs: Sequence[Any]) -> BoundOperator:
         """Check the binding table once, for many dispatches.

@@ -18,6 +18,7 @@ from benchmarks.cases import Case
 from benchmarks.compare import compare, report
 from benchmarks.environment import card_state, environment
 from benchmarks.peers_cpu import Prepared, Problem
+from benchmarks.peers_gpu import FAST
 from benchmarks.ratios import markdown
 from benchmarks.results import Results, ResultsError, failed, load, measured
 from benchmarks.table import Table, duration, line
@@ -313,8 +314,22 @@ def test_the_gpu_command(tmp_path: Path) -> None:
     if not calls.has_card():
         pytest.skip("no CUDA device")
     path = tmp_path / "run.json"
-    assert command.main(["gpu", "--quick", "--only", "2 x 64 B", "-o", str(path)]) == 0
-    assert load(path)["after"] is not None
+    assert command.main(["gpu", "--quick", "--only", "2 QKV, decode", "-o", str(path)]) == 0
+    found = load(path)
+    assert found["after"] is not None
+    assert {row["peer"] for row in found["rows"]} == set(FAST)
+    (ours,) = (row for row in found["rows"] if row["peer"] == "dmlsplit")
+    assert (ours["status"], ours["mode"]) == ("ok", "graph")
+
+
+@pytest.mark.gpu
+def test_a_name_that_no_case_has_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.json"
+    assert command.main(["gpu", "--quick", "--only", "no such case", "-o", str(path)]) == 2
+    assert "no case's name contains 'no such case'" in capsys.readouterr().err
+    assert not path.exists()
 
 
 def test_figures_in_the_readme_are_those_of_their_results() -> None:

@@ -1,7 +1,8 @@
 """The CUDA engine on a card: bit by bit against NumPy, with guard bytes around every output.
 
 ``pytest -m gpu``; the tests named sanitize are also for
-``compute-sanitizer --tool memcheck python -m pytest -m gpu -k sanitize``.
+``compute-sanitizer --tool memcheck python -m pytest -m gpu -k sanitize``. Memory is filled by
+copies from the host, so that the simulated card, which has no kernels but ours, runs them too.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Guarded:
         import cupy
 
         count = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        self.store = cupy.full(count + 2 * GUARD + shift, POISON, "u1")
+        self.store = cupy.asarray(np.full(count + 2 * GUARD + shift, POISON, "u1"))
         self.first, self.count = GUARD + shift, count
         inner = self.store[self.first : self.first + count]
         self.array = inner.view(dtype).reshape(shape) if count else cupy.empty(shape, dtype)
@@ -54,8 +55,8 @@ def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, shift: int = 0) 
     """Split on the card into guarded outputs, all `shift` bytes past an aligned address."""
     import cupy
 
-    store = cupy.empty(array.nbytes + shift, "u1")
-    store[shift:] = cupy.asarray(np.ascontiguousarray(array).reshape(-1).view("u1"))
+    flat = np.ascontiguousarray(array).reshape(-1).view("u1")
+    store = cupy.asarray(np.concatenate([np.zeros(shift, "u1"), flat]))
     source = store[shift:].view(array.dtype).reshape(array.shape)
     wanted = np.split(array, cuts(sizes), axis)
     outs = [Guarded(piece.shape, array.dtype.str, shift) for piece in wanted]
@@ -183,6 +184,14 @@ def problem(columns: int = 100) -> tuple[Any, list[Any]]:
     return source, [cupy.zeros((512, columns), "f4"), cupy.zeros((512, 2 * columns), "f4")]
 
 
+def enough(most: int) -> int:
+    """What keeps a card busy for a while, and is less where the memory is small."""
+    import cupy
+
+    free, _ = cupy.cuda.runtime.memGetInfo()
+    return min(most, free >> 20)
+
+
 def same(source: Any, outs: list[Any]) -> bool:
     joined = np.concatenate([out.get() for out in outs], 1)
     return bool(joined.tobytes() == source.get().tobytes())
@@ -200,7 +209,7 @@ def test_a_graph_replays_the_split() -> None:
         operator.dispatch()
         graph = stream.end_capture()
     stream.synchronize()
-    source.view("u4")[...] ^= 0x5A5A
+    source.set((source.get().view("u4") ^ 0x5A5A).view("f4"))
     cupy.cuda.Device().synchronize()
     assert not same(source, outs)
     graph.launch(stream)
@@ -211,7 +220,7 @@ def test_a_graph_replays_the_split() -> None:
 def test_a_side_stream_orders_the_split_behind_its_work() -> None:
     import cupy
 
-    source, outs = problem(100_000)
+    source, outs = problem(enough(100_000))
     operator = bound(source, outs)
     stream = cupy.cuda.Stream(non_blocking=True)
     for how in ("argument", "handle", "current"):
@@ -219,8 +228,9 @@ def test_a_side_stream_orders_the_split_behind_its_work() -> None:
         cupy.cuda.Device().synchronize()
         with stream:
             for _ in range(20):
-                source[...] = 0  # Keeps the stream busy: a split too early reads zeros.
-            source[...] = fresh
+                # Keeps the stream busy: a split too early reads zeros.
+                source.data.memset_async(0, source.nbytes)
+            source.data.copy_from_device_async(fresh.data, source.nbytes)
             if how == "current":
                 operator.dispatch()
         if how != "current":
@@ -287,9 +297,16 @@ def test_sanitize_the_public_launch(monkeypatch: pytest.MonkeyPatch) -> None:
 # Other libraries.
 
 
+def torch_with_cuda() -> Any:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no CUDA device")
+    return torch
+
+
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "bool", "complex64", "float8_e4m3fn"])
 def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = torch_with_cuda()
     dtype = getattr(torch, kind)
     raw = torch.randint(0, 2, (64, 30 * dtype.itemsize), dtype=torch.uint8, device="cuda")
     source = raw.view(dtype)
@@ -301,7 +318,7 @@ def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
 
 
 def test_torchs_current_stream_is_used() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = torch_with_cuda()
     source = torch.zeros((4096, 30_000), device="cuda")
     fresh = torch.rand_like(source)
     dml.split(source, 2, 1)  # Compiles.
@@ -320,28 +337,41 @@ def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
     """Memory that another stream still reads must not be written."""
     import cupy
 
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    count = enough(1 << 14) << 10
+    source, freed = (cupy.asarray(noise((count,), "f4", seed=seed)) for seed in (1, 2))
+    kept, wanted = cupy.empty_like(freed), freed.get()
+    cupy.cuda.Device().synchronize()
+    for _ in range(40):
+        kept.data.copy_from_device_async(freed.data, freed.nbytes)
+    del freed  # Its reads are still queued on the current stream.
+    (found,) = whole_copy(count)(source, stream=cupy.cuda.Stream(non_blocking=True))
+    cupy.cuda.Device().synchronize()
+    assert found.get().tobytes() == source.get().tobytes()
+    assert kept.get().tobytes() == wanted.tobytes()
+
+
+def test_torch_memory_is_allocated_for_the_stream_too() -> None:
+    torch = torch_with_cuda()
     count = 1 << 24
+    source, freed = (torch.full((count,), value, device="cuda") for value in (6.0, 2.0))
+    kept = freed * 1
+    torch.cuda.synchronize()
+    for _ in range(40):
+        kept += freed
+    del freed
+    (found,) = whole_copy(count)(source, stream=torch.cuda.Stream())
+    torch.cuda.synchronize()
+    assert float(found.min()) == float(found.max()) == 6
+    assert float(kept.min()) == float(kept.max()) == 2 * 41
+
+
+def whole_copy(count: int) -> dml.CompiledOperator:
     x = dml.TensorDesc("FLOAT32", (count,))
-    op = dml.Device("cuda:0").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(count,)))
-    for make, side in (
-        (lambda: cupy.full(count, 2, "f4"), cupy.cuda.Stream(non_blocking=True)),
-        (lambda: torch.full((count,), 2.0, device="cuda"), torch.cuda.Stream()),
-    ):
-        source, freed = make() * 3, make()  # 6, so that an early write would show
-        kept = freed * 1
-        torch.cuda.synchronize()
-        for _ in range(40):
-            kept += freed
-        del freed  # Its reads are still queued on the current stream.
-        (found,) = op(source, stream=side)
-        torch.cuda.synchronize()
-        assert float(found.min()) == float(found.max()) == 6
-        assert float(kept.min()) == float(kept.max()) == 2 * 41
+    return dml.Device("cuda:0").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(count,)))
 
 
 def test_an_operator_takes_torch_tensors() -> None:
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = torch_with_cuda()
     x = dml.TensorDesc("FLOAT16", (4, 96))
     out = dml.TensorDesc("FLOAT16", (4, 96), strides=(1, 4))
     op = dml.Device("cuda").compile(dml.SplitOperatorDesc(x, [out], 1))

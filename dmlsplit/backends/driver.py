@@ -87,9 +87,10 @@ class Driver:
         """Return what the planner must know of a device; asked of CUDA once."""
         if device not in self._limits:
             runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
-            properties = runtime.getDeviceProperties(device)
-            major, minor = cuda.nvrtc.getVersion()
-            version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
+            with self._reporting(device, "its limits cannot be read"):
+                properties = runtime.getDeviceProperties(device)
+                major, minor = cuda.nvrtc.getVersion()
+                version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
             self._limits[device] = DeviceLimits(
                 properties["multiProcessorCount"],
                 properties["maxThreadsPerMultiProcessor"],
@@ -131,7 +132,8 @@ class Driver:
 
             launch_kernel = driver.launchKernel
             # A kernel's handle belongs to the device that is current when it is asked for.
-            with self._cupy.cuda.Device(device):
+            what = "the kernel's handle cannot be had"
+            with self._reporting(device, what), self._cupy.cuda.Device(device):
                 function = kernel.kernel.ptr
         except (ImportError, AttributeError):
             return self._public_launcher(device, kernel, grid, block, table)
@@ -184,40 +186,50 @@ class Driver:
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy an array of the host to a device."""
-        try:
-            with self._cupy.cuda.Device(device):
-                return self._cupy.asarray(array)
-        except (RuntimeError, MemoryError) as error:
-            what = "a copy to the device cannot be made"
-            raise self.translated(error, device, what, array.nbytes) from None
+        what = "a copy to the device cannot be made"
+        with self._reporting(device, what, array.nbytes), self._cupy.cuda.Device(device):
+            return self._cupy.asarray(array)
 
     def download(self, device: int, array: Any) -> np.ndarray:
         """Copy a CuPy array to the host, once the current stream is done with it."""
-        try:
-            with self._cupy.cuda.Device(device):
-                host: np.ndarray = self._cupy.asnumpy(array)
-        except RuntimeError as error:
-            raise self.translated(error, device, "a copy to the host cannot be made") from None
+        what = "a copy to the host cannot be made"
+        with self._reporting(device, what), self._cupy.cuda.Device(device):
+            host: np.ndarray = self._cupy.asnumpy(array)
         return host
 
     def from_dlpack(self, array: Any) -> Any:
         """Return a CuPy array on the memory of another library's, safe on the current stream."""
         return self._cupy.from_dlpack(array)
 
-    def device_of(self, address: int) -> int:
-        """Return the device that an address belongs to."""
-        return int(self._cupy.cuda.runtime.pointerGetAttributes(address).device)
+    def device_of(self, address: int) -> int | None:
+        """Return the device that an address belongs to; None for memory that CUDA does not know.
+
+        Empty arrays have the address 0; they are taken to be on CuPy's current device.
+        """
+        runtime = self._cupy.cuda.runtime
+        with self._reporting(None, "an address cannot be looked up"):
+            owner = runtime.pointerGetAttributes(address).device if address else runtime.getDevice()
+        return int(owner) if owner >= 0 else None
 
     @contextmanager
     def on_stream(self, device: int, handle: int) -> Iterator[None]:
         """Make a device and a stream CuPy's current ones for a while."""
-        with self._cupy.cuda.Device(device), self._stream(handle):
-            yield
+        try:
+            with self._cupy.cuda.Device(device), self._stream(handle):
+                yield
+        except RuntimeError as error:
+            # Of the block's errors only those of CUDA are ours to translate.
+            if not hasattr(error, "status"):
+                raise
+            raise self.translated(error, device, "the stream cannot be used") from None
 
     def wait_for(self, device: int, handle: int) -> None:
         """Let CuPy's current stream wait for what is under way on another stream."""
         cuda = self._cupy.cuda
-        with cuda.Device(device):
+        with (
+            self._reporting(device, "the array's stream cannot be waited for"),
+            cuda.Device(device),
+        ):
             current = cuda.get_current_stream()
             if current.ptr != handle:
                 event = cuda.Event(disable_timing=True)
@@ -242,31 +254,52 @@ class Driver:
                 free, total = runtime.memGetInfo()
             return int(free), int(total)
 
+    @contextmanager
+    def _reporting(
+        self, device: int | None, what: str, needed: int | None = None
+    ) -> Iterator[None]:
+        """Turn CUDA's errors into the library's, as `translated` does."""
+        try:
+            yield
+        except (RuntimeError, MemoryError) as error:
+            raise self.translated(error, device, what, needed) from None
+
     def translated(
-        self, error: Exception, device: int, what: str, needed: int | None = None
+        self, error: Exception, device: int | None, what: str, needed: int | None = None
     ) -> DmlError:
-        """Return the library's error for one of CUDA's, CuPy's or torch's."""
+        """Return the library's error for one of CUDA's, CuPy's or torch's.
+
+        Parameters
+        ----------
+        error
+            What was raised.
+        device
+            The device's number; None where it is not known.
+        what
+            What could not be done.
+        needed
+            Bytes that were asked for.
+        """
         status = getattr(error, "status", None)
+        name = "the CUDA device" if device is None else f"cuda:{device}"
         if status in REMOVED:
             return DeviceRemovedError(
-                f"{what}: cuda:{device} is gone or has failed: {error}. Fix: start a new process"
+                f"{what}: {name} is gone or has failed: {error}. Fix: start a new process"
             )
         if status in BAD_STREAM:
             return InvalidArgumentError(
-                f"{what} on cuda:{device}: {error}. Fix: dispatch on a stream that is alive, of "
+                f"{what} on {name}: {error}. Fix: dispatch on a stream that is alive, of "
                 "this device, and whose capture allows it"
             )
         is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        if not is_full and status != OUT_OF_MEMORY:
-            return DmlError(f"{what} on cuda:{device}: {error}")
+        if device is None or (not is_full and status != OUT_OF_MEMORY):
+            return DmlError(f"{what} on {name}: {error}")
         try:
             free, total = self.memory(device)
         except RuntimeError:
-            return OutOfMemoryError(f"{what} on cuda:{device}: out of memory")
+            return OutOfMemoryError(f"{what} on {name}: out of memory")
         wanted = "" if needed is None else f"{needed} bytes are needed, "
-        return OutOfMemoryError(
-            f"{what} on cuda:{device}: {wanted}{free} of {total} bytes are free"
-        )
+        return OutOfMemoryError(f"{what} on {name}: {wanted}{free} of {total} bytes are free")
 
     def _stream(self, handle: int) -> Any:
         return self._cupy.cuda.Stream.from_external(_Handle(handle))

@@ -1,7 +1,8 @@
 // The words of CUDA C++ that the kernels in cuda/ use, for an ordinary C++ compiler.
 //
 // Global memory is reached only through __ldg, __ldcs, __stcs and __stwb, so those report every
-// access to the runner (device.cpp), which checks its bounds and alignment and counts it.
+// access to the runner: device.cpp, which checks its bounds and alignment and counts it, or
+// simulated_card/kernel_module.cpp, which also finds the bytes of device memory.
 // Threads of a block are fibers that change over at __syncthreads, blocks run one after the
 // other; so shared memory is an ordinary static array, whose ends the sanitizers guard.
 #pragma once
@@ -36,8 +37,8 @@ extern uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host_cuda {
 void barrier();
-// Reports `bytes` of global memory; ends the process where the card would fault.
-void access(const void* address, unsigned bytes, bool is_store);
+// Checks and reports `bytes` of global memory; returns where on the host they lie.
+const void* access(const void* address, unsigned bytes, bool is_store);
 
 struct Kernel {
     void (*run)(const void* pointers);
@@ -46,14 +47,12 @@ struct Kernel {
 
 template <class T>
 __attribute__((always_inline)) inline T load(const T* address) {
-    access(address, sizeof(T), false);
-    return *address;
+    return *static_cast<const T*>(access(address, sizeof(T), false));
 }
 
 template <class T>
 __attribute__((always_inline)) inline void store(T* address, const T& value) {
-    access(address, sizeof(T), true);
-    *address = value;
+    *static_cast<T*>(const_cast<void*>(access(address, sizeof(T), true))) = value;
 }
 }  // namespace host_cuda
 

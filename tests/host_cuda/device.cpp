@@ -12,7 +12,6 @@
 // Shared memory is seen where the kernels are compiled with -fsanitize=thread, whose hooks are
 // below: its 32 banks serve a warp's request in as many wavefronts as one bank has to give words.
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,11 +22,7 @@
 #include <tuple>
 #include <vector>
 
-#include "cuda_on_host.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
-#endif
+#include "fibers.hpp"
 
 uint3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -36,7 +31,6 @@ extern const Kernel kernels[];
 
 namespace {
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kStack = 256 << 10;
 constexpr std::size_t kWarp = 32;
 constexpr std::uintptr_t kSector = 32;
 constexpr std::uintptr_t kLineSectors = 4;
@@ -52,15 +46,19 @@ struct Access {
     bool is_store;
 };
 
-struct Fiber {
-    ucontext_t context;
-    char* stack;
-    const void* barrier;  // where it waits
-    bool done;
+// What one thread did.
+struct Record {
     std::int64_t loaded;  // bytes since it last had to wait
     bool waited;
     std::vector<Access> accesses;
     std::vector<Access> shared;
+
+    void clear() {
+        loaded = 0;
+        waited = false;
+        accesses.clear();
+        shared.clear();
+    }
 };
 
 struct Buffer {
@@ -78,11 +76,9 @@ struct Counts {
     std::int64_t shared_requests, shared_wavefronts;
 } counts;
 
-std::vector<Fiber> fibers;
+std::vector<Record> records;  // of the block's threads
 std::vector<Buffer> buffers;  // the source, then the targets
 std::vector<const Buffer*> by_address;
-ucontext_t scheduler;
-Fiber* current;
 const Kernel* kernel;
 std::vector<unsigned char> pointers;
 
@@ -113,89 +109,6 @@ const Buffer* buffer_of(const void* address) {
     return last;
 }
 
-// ---- fibers ---------------------------------------------------------------------------------
-
-void* scheduler_fake_stack;
-const void* scheduler_stack;
-std::size_t scheduler_stack_bytes;
-
-void enter(Fiber& fiber) {
-    current = &fiber;
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_start_switch_fiber(&scheduler_fake_stack, fiber.stack, kStack);
-#endif
-    swapcontext(&scheduler, &fiber.context);
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
-#endif
-}
-
-void leave(bool for_ever) {
-#if defined(__SANITIZE_ADDRESS__)
-    void* fake_stack = nullptr;
-    __sanitizer_start_switch_fiber(for_ever ? nullptr : &fake_stack, scheduler_stack,
-                                   scheduler_stack_bytes);
-#endif
-    (void)for_ever;
-    swapcontext(&current->context, &scheduler);
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(fake_stack, &scheduler_stack, &scheduler_stack_bytes);
-#endif
-}
-
-void thread_body() {
-#if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
-#endif
-    kernel->run(pointers.data());
-    current->done = true;
-    leave(true);
-}
-
-void prepare_fibers(std::size_t threads) {
-    fibers.resize(threads);
-    for (Fiber& fiber : fibers) {
-        // A page without rights below each stack turns an overflow into a crash.
-        void* map = mmap(nullptr, kStack + kPage, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (map == MAP_FAILED) std::perror("mmap"), std::_Exit(71);
-        mprotect(map, kPage, PROT_NONE);
-        fiber.stack = static_cast<char*>(map) + kPage;
-    }
-}
-
-void start(Fiber& fiber) {
-    getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack;
-    fiber.context.uc_stack.ss_size = kStack;
-    fiber.context.uc_link = nullptr;
-    fiber.done = fiber.waited = false;
-    fiber.barrier = nullptr;
-    fiber.loaded = 0;
-    fiber.accesses.clear();
-    fiber.shared.clear();
-    makecontext(&fiber.context, thread_body, 0);
-}
-
-// Threads run to the next barrier one by one, forwards and backwards in turn, so that a
-// missing barrier shows whichever way round the data flows.
-void run_block(unsigned block) {
-    blockIdx = {block, 0, 0};
-    for (Fiber& fiber : fibers) start(fiber);
-    for (unsigned round = block;; ++round) {
-        for (std::size_t i = 0; i < fibers.size(); ++i) {
-            const std::size_t t = round % 2 ? fibers.size() - 1 - i : i;
-            threadIdx = {static_cast<unsigned>(t), 0, 0};
-            enter(fibers[t]);
-        }
-        const Fiber& first = fibers.front();
-        for (const Fiber& fiber : fibers)
-            if (fiber.done != first.done || (!first.done && fiber.barrier != first.barrier))
-                fault("threads of a block part at __syncthreads", fiber.barrier, 0);
-        if (first.done) return;
-    }
-}
-
 // ---- counting -------------------------------------------------------------------------------
 
 using Sectors = std::vector<std::uintptr_t>;
@@ -224,11 +137,11 @@ struct Lane {
 };
 
 // Every access of a warp's lanes, those of one instruction next to each other.
-std::vector<Lane> lanes_of_warp(std::size_t first, std::vector<Access> Fiber::*kind) {
+std::vector<Lane> lanes_of_warp(std::size_t first, std::vector<Access> Record::*kind) {
     std::vector<Lane> lanes;
-    for (std::size_t t = first; t < std::min(first + kWarp, fibers.size()); ++t) {
+    for (std::size_t t = first; t < std::min(first + kWarp, records.size()); ++t) {
         std::vector<std::pair<const void*, std::uint32_t>> rounds;
-        for (const Access& access : fibers[t].*kind) {
+        for (const Access& access : records[t].*kind) {
             auto seen = std::find_if(rounds.begin(), rounds.end(),
                                      [&](auto& pair) { return pair.first == access.site; });
             if (seen == rounds.end()) seen = rounds.insert(seen, {access.site, 0});
@@ -242,8 +155,8 @@ std::vector<Lane> lanes_of_warp(std::size_t first, std::vector<Access> Fiber::*k
 
 void count_requests() {
     Sectors sectors;
-    for (std::size_t first = 0; first < fibers.size(); first += kWarp) {
-        const std::vector<Lane> lanes = lanes_of_warp(first, &Fiber::accesses);
+    for (std::size_t first = 0; first < records.size(); first += kWarp) {
+        const std::vector<Lane> lanes = lanes_of_warp(first, &Record::accesses);
         for (std::size_t i = 0; i < lanes.size();) {
             const bool is_store = lanes[i].access.is_store;
             const auto key = lanes[i].key();
@@ -278,8 +191,8 @@ std::int64_t wavefronts(const std::vector<Lane>& lanes, std::size_t begin, std::
 }
 
 void count_shared() {
-    for (std::size_t first = 0; first < fibers.size(); first += kWarp) {
-        const std::vector<Lane> lanes = lanes_of_warp(first, &Fiber::shared);
+    for (std::size_t first = 0; first < records.size(); first += kWarp) {
+        const std::vector<Lane> lanes = lanes_of_warp(first, &Record::shared);
         for (std::size_t i = 0, begin = 0; i < lanes.size(); begin = i) {
             while (i < lanes.size() && lanes[i].key() == lanes[begin].key()) ++i;
             counts.shared_requests += 1;
@@ -292,8 +205,8 @@ void count_block() {
     static Sectors loaded, stored;
     loaded.clear();
     stored.clear();
-    for (const Fiber& fiber : fibers)
-        for (const Access& access : fiber.accesses) {
+    for (const Record& record : records)
+        for (const Access& access : record.accesses) {
             add_sectors(access, access.is_store ? stored : loaded);
             (access.is_store ? counts.store_instructions : counts.load_instructions) += 1;
             (access.is_store ? counts.store_bytes : counts.load_bytes) += access.bytes;
@@ -382,9 +295,12 @@ void run_job() {
         const unsigned char* pointer = buffers[i].pointer();
         std::memcpy(pointers.data() + 8 * i, &pointer, 8);
     }
-    prepare_fibers(blockDim.x);
+    records.resize(blockDim.x);
+    Fibers fibers(blockDim.x, [] { kernel->run(pointers.data()); });
     for (const std::int64_t block : blocks) {
-        run_block(static_cast<unsigned>(block));
+        for (Record& record : records) record.clear();
+        if (!fibers.run_block(static_cast<unsigned>(block)))
+            fault("threads of a block part at __syncthreads", nullptr, 0);
         if (counting) count_block();
     }
     for (const Buffer& buffer : buffers) check_guards(buffer);
@@ -394,12 +310,11 @@ void run_job() {
 }  // namespace
 
 __attribute__((noinline)) void barrier() {
-    current->barrier = __builtin_return_address(0);
-    current->waited = true;
-    leave(false);
+    records[threadIdx.x].waited = true;
+    Fibers::running->wait_at(__builtin_return_address(0));
 }
 
-__attribute__((noinline)) void access(const void* address, unsigned bytes, bool is_store) {
+__attribute__((noinline)) const void* access(const void* address, unsigned bytes, bool is_store) {
     const auto where = reinterpret_cast<std::uintptr_t>(address);
     const auto* byte = static_cast<const unsigned char*>(address);
     if (where % bytes) fault("misaligned address", address, bytes);
@@ -411,12 +326,14 @@ __attribute__((noinline)) void access(const void* address, unsigned bytes, bool 
         fault(is_store ? "store out of bounds" : "load out of bounds", address, bytes);
     if (is_store == (buffer == &buffers.front()))
         fault(is_store ? "store to the source" : "load from a target", address, bytes);
-    current->accesses.push_back({__builtin_return_address(0), where, bytes, is_store});
-    if (is_store) current->waited = true;
-    if (!is_store && !current->waited) {
-        current->loaded += bytes;
-        counts.bytes_in_flight = std::max(counts.bytes_in_flight, current->loaded);
+    Record& record = records[threadIdx.x];
+    record.accesses.push_back({__builtin_return_address(0), where, bytes, is_store});
+    if (is_store) record.waited = true;
+    if (!is_store && !record.waited) {
+        record.loaded += bytes;
+        counts.bytes_in_flight = std::max(counts.bytes_in_flight, record.loaded);
     }
+    return address;
 }
 
 // Of what a kernel touches outside its stack, only shared arrays are neither constant nor ours.
@@ -430,7 +347,7 @@ void shared_access(const void* address, unsigned bytes, bool is_store, const voi
     };
     if (byte < &__bss_start || byte >= &_end) return;
     if (is_of(threadIdx) || is_of(blockIdx) || is_of(blockDim) || is_of(gridDim)) return;
-    current->shared.push_back({site, reinterpret_cast<std::uintptr_t>(address), bytes, is_store});
+    records[threadIdx.x].shared.push_back({site, reinterpret_cast<std::uintptr_t>(address), bytes, is_store});
 }
 }  // namespace host_cuda
 

@@ -209,7 +209,7 @@ def _unit(sources: Sequence[str]) -> str:
 
 
 def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: list[str]) -> Path:
-    header = (HERE / "cuda_on_host.hpp").read_text()
+    header = "".join((HERE / name).read_text() for name in ("cuda_on_host.hpp", "fibers.hpp"))
     key = hashlib.sha256("\0".join([header, text, *flags, *more]).encode()).hexdigest()[:24]
     target = folder / f"{key}{suffix}"
     if target.exists():

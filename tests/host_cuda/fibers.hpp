@@ -1,0 +1,135 @@
+// The threads of a block as fibers, which change over at barriers.
+//
+// Threads run to the next barrier one by one, forwards and backwards in turn, so that a missing
+// barrier shows whichever way round the data flows.
+#pragma once
+
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "cuda_on_host.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace host_cuda {
+
+class Fibers {
+public:
+    // `body` is one thread of a kernel; it must not throw.
+    Fibers(std::size_t threads, void (*body)()) : body_(body), fibers_(threads) {
+        for (Fiber& fiber : fibers_) {
+            // A page without rights below each stack turns an overflow into a crash.
+            void* map = mmap(nullptr, kStack + kPage, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (map == MAP_FAILED) std::perror("mmap"), std::_Exit(71);
+            mprotect(map, kPage, PROT_NONE);
+            fiber.stack = static_cast<char*>(map) + kPage;
+        }
+    }
+
+    ~Fibers() {
+        for (Fiber& fiber : fibers_) munmap(fiber.stack - kPage, kStack + kPage);
+    }
+
+    Fibers(const Fibers&) = delete;
+    Fibers& operator=(const Fibers&) = delete;
+
+    // False where threads part at a barrier: some wait there while others are done or elsewhere.
+    bool run_block(unsigned block) {
+        running = this;
+        blockIdx = {block, 0, 0};
+        for (Fiber& fiber : fibers_) start(fiber);
+        for (unsigned round = block;; ++round) {
+            for (std::size_t i = 0; i < fibers_.size(); ++i) {
+                const std::size_t t = round % 2 ? fibers_.size() - 1 - i : i;
+                threadIdx = {static_cast<unsigned>(t), 0, 0};
+                enter(fibers_[t]);
+            }
+            const Fiber& first = fibers_.front();
+            for (const Fiber& fiber : fibers_)
+                if (fiber.done != first.done || (!first.done && fiber.barrier != first.barrier))
+                    return false;
+            if (first.done) return true;
+        }
+    }
+
+    // Called by the thread that runs; `barrier` is the place of its code.
+    void wait_at(const void* barrier) {
+        current_->barrier = barrier;
+        leave(false);
+    }
+
+    inline static Fibers* running = nullptr;
+
+private:
+    static constexpr std::size_t kPage = 4096;
+    static constexpr std::size_t kStack = 256 << 10;
+
+    struct Fiber {
+        ucontext_t context;
+        char* stack;
+        const void* barrier;  // where it waits
+        bool done;
+    };
+
+    void start(Fiber& fiber) {
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack;
+        fiber.context.uc_stack.ss_size = kStack;
+        fiber.context.uc_link = nullptr;
+        fiber.done = false;
+        fiber.barrier = nullptr;
+        makecontext(&fiber.context, thread_main, 0);
+    }
+
+    static void thread_main() {
+#if defined(__SANITIZE_ADDRESS__)
+        __sanitizer_finish_switch_fiber(nullptr, &running->scheduler_stack_,
+                                        &running->scheduler_stack_bytes_);
+#endif
+        running->body_();
+        running->current_->done = true;
+        running->leave(true);
+    }
+
+    void enter(Fiber& fiber) {
+        current_ = &fiber;
+#if defined(__SANITIZE_ADDRESS__)
+        __sanitizer_start_switch_fiber(&scheduler_fake_stack_, fiber.stack, kStack);
+#endif
+        swapcontext(&scheduler_, &fiber.context);
+#if defined(__SANITIZE_ADDRESS__)
+        __sanitizer_finish_switch_fiber(scheduler_fake_stack_, nullptr, nullptr);
+#endif
+    }
+
+    void leave(bool for_ever) {
+#if defined(__SANITIZE_ADDRESS__)
+        void* fake_stack = nullptr;
+        __sanitizer_start_switch_fiber(for_ever ? nullptr : &fake_stack, scheduler_stack_,
+                                       scheduler_stack_bytes_);
+#endif
+        (void)for_ever;
+        swapcontext(&current_->context, &scheduler_);
+#if defined(__SANITIZE_ADDRESS__)
+        __sanitizer_finish_switch_fiber(fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
+#endif
+    }
+
+    void (*body_)();
+    std::vector<Fiber> fibers_;
+    ucontext_t scheduler_;
+    Fiber* current_ = nullptr;
+    void* scheduler_fake_stack_ = nullptr;
+    const void* scheduler_stack_ = nullptr;
+    std::size_t scheduler_stack_bytes_ = 0;
+};
+
+}  // namespace host_cuda

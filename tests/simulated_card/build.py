@@ -1,0 +1,159 @@
+"""Build the libraries that stand where CUDA's driver, runtime and compiler would be."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import platform
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WORDS = HERE.parent / "host_cuda"
+FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wno-missing-field-initializers",
+    "-Werror",
+)
+# For kernels: the header comes first and changes nothing for the real compiler.
+KERNEL_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-Wl,-Bsymbolic")
+DRIVER, COMPILER = "libcuda.so.1", "libnvrtc.so.13"
+# A jump and the address that it reads; no function of the runtime is shorter.
+JUMP_BYTES = 14
+COMPILERS = 2
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """What was built, and the environment that kernels are compiled in."""
+
+    folder: Path
+    environment: dict[str, str]
+
+
+def missing() -> str | None:
+    """Return what the machine lacks to run CuPy on the simulated card, or None."""
+    if platform.machine() != "x86_64":
+        return f"the simulated card jumps in x86-64 code; this machine is {platform.machine()}"
+    for program in ("g++", "nm"):
+        if not shutil.which(program):
+            return f"{program} is not installed: the simulated card cannot be built"
+    if _runtime_module() is None:
+        return "CuPy is not installed; pip install 'dmlsplit[test]'"
+    if _headers() is None:
+        return "nvidia-cuda-runtime is not installed; pip install 'dmlsplit[test]'"
+    return None
+
+
+def build(folder: Path) -> Libraries:
+    """Compile the card into `folder`, which keeps it for reuse.
+
+    Raises
+    ------
+    RuntimeError
+        With the compiler's messages.
+    """
+    runtime, headers = _runtime_module(), _headers()
+    assert runtime, missing()
+    assert headers, missing()
+    made = folder / _key(runtime)
+    if not (made / COMPILER).exists():
+        made.mkdir(parents=True, exist_ok=True)
+        (made / "redirects.inc").write_text(_redirects(runtime))
+        _compile(made, ["-I", str(headers), "-I", str(made), "-I", str(HERE)])
+    real = next(headers.parent.glob("lib/libnvrtc.so.*"), None)
+    return Libraries(
+        made,
+        {
+            "LD_LIBRARY_PATH": str(made),
+            "CARD_NVRTC": str(real or ""),
+            "CARD_COMPILER": " ".join(("g++", *KERNEL_FLAGS)),
+            "CARD_HEADERS": f"{WORDS} -I {HERE}",
+            "CARD_MODULE": str(made / "kernel_module.o"),
+        },
+    )
+
+
+def _compile(folder: Path, includes: list[str]) -> None:
+    names = sorted(path.stem for path in HERE.glob("*.cpp"))
+
+    def compiled(name: str) -> None:
+        _run("-c", *FLAGS, *includes, str(HERE / f"{name}.cpp"), "-o", str(folder / f"{name}.o"))
+
+    with ThreadPoolExecutor(COMPILERS) as pool:
+        list(pool.map(compiled, names))
+    objects = {name: str(folder / f"{name}.o") for name in names}
+    apart = ("nvrtc", "kernel_module")
+    driver = [made for name, made in objects.items() if name not in apart]
+    _link(folder / DRIVER, *driver)
+    _link(folder / COMPILER, objects["nvrtc"], str(folder / DRIVER))
+
+
+def _link(library: Path, *parts: str) -> None:
+    partial = library.with_suffix(".part")
+    _run("-shared", f"-Wl,-soname,{library.name}", *parts, "-ldl", "-o", str(partial))
+    partial.rename(library)
+
+
+def _run(*arguments: str) -> None:
+    done = subprocess.run(["g++", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"g++ rejects the simulated card:\n{done.stderr[:6000]}")
+
+
+def _redirects(runtime: Path) -> str:
+    """C++ that lists the runtime's functions: where each is, and what takes its place."""
+    places = _functions(runtime)
+    lines = ['extern "C" {']
+    lines += [f"[[gnu::weak]] void {name}();" for name in places]
+    lines += ["}", "namespace {"]
+    lines += [f'void refuse_{name}() {{ card_refuse("{name}"); }}' for name in places]
+    lines += ["const Redirect redirects[] = {"]
+    lines += [f"{{{place:#x}, {name} ? {name} : refuse_{name}}}," for name, place in places.items()]
+    return "\n".join([*lines, "};", "}  // namespace"])
+
+
+def _functions(runtime: Path) -> dict[str, int]:
+    """Return the places of the CUDA runtime's functions in CuPy's extension module."""
+    listing = subprocess.run(
+        ["nm", "--numeric-sort", str(runtime)], capture_output=True, text=True, check=True
+    ).stdout
+    found = [line.split() for line in listing.splitlines()]
+    code = [(int(line[0], 16), line[2]) for line in found if len(line) == 3 and line[1] in "tTwW"]
+    places = {name: at for at, name in code if name.startswith("cuda") and name[4:5].isupper()}
+    starts = sorted({at for at, _ in code})
+    after = dict(pairwise(starts))
+    short = [name for name, at in places.items() if after.get(at, at + 99) - at < JUMP_BYTES]
+    if short or "cudaMalloc" not in places:
+        raise RuntimeError(f"{runtime} has no room for jumps, or no CUDA runtime: {short}")
+    return places
+
+
+def _key(runtime: Path) -> str:
+    content = hashlib.sha256(f"{runtime} {runtime.stat()}".encode())
+    for path in sorted([*HERE.glob("*.[ch]pp"), *WORDS.glob("*.hpp"), HERE / "build.py"]):
+        content.update(path.read_bytes())
+    return content.hexdigest()[:24]
+
+
+def _runtime_module() -> Path | None:
+    spec = importlib.util.find_spec("cupy_backends")
+    if spec is None or not spec.origin:
+        return None
+    return next((Path(spec.origin).parent / "cuda" / "api").glob("runtime.*.so"), None)
+
+
+def _headers() -> Path | None:
+    spec = importlib.util.find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec else None
+    found = [path for folder in folders or [] for path in Path(folder).glob("*/include")]
+    return next((path for path in found if (path / "cuda_runtime_api.h").exists()), None)

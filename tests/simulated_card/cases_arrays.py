@@ -1,0 +1,178 @@
+"""Arrays of CuPy and of other libraries, and the memory that they take, through the real CuPy."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import cupy
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from simulated_card import card
+from test_gpu import noise
+
+SIZES = (1, 2, 5)
+
+
+def check(found: list[Any], array: np.ndarray) -> None:
+    for piece, wanted in zip(found, np.split(array, [1, 3], 1), strict=True):
+        assert isinstance(piece, cupy.ndarray)
+        assert piece.get().tobytes() == np.ascontiguousarray(wanted).tobytes()
+
+
+def test_split_takes_and_gives_cupy_arrays() -> None:
+    array = noise((40, 8), "f4")
+    check(dml.split(cupy.asarray(array), SIZES, 1), array)
+
+
+def test_split_writes_outputs_of_any_strides() -> None:
+    array = noise((40, 8), "f4")
+    outs = [cupy.zeros((size, 40), "f4").T for size in SIZES]
+    found = dml.split(cupy.asarray(array), SIZES, 1, out=outs)
+    assert found is not outs
+    for piece, wanted in zip(outs, np.split(array, [1, 3], 1), strict=True):
+        assert piece.T.get().tobytes() == np.ascontiguousarray(wanted.T).tobytes()
+
+
+def test_split_on_the_second_device_gives_arrays_there() -> None:
+    array = noise((40, 8), "f4")
+    with cupy.cuda.Device(1):
+        source = cupy.asarray(array)
+    found = dml.split(source, SIZES, 1)
+    assert {piece.device.id for piece in found} == {1}
+    check(found, array)
+
+
+class Interface:
+    """An array of a library with nothing but ``__cuda_array_interface__``."""
+
+    def __init__(self, array: Any, stream: int | None = None) -> None:
+        self._array = array
+        described = dict(array.__cuda_array_interface__)
+        described.pop("stream", None)
+        if stream is not None:
+            described["stream"] = stream
+        self.__cuda_array_interface__ = described
+
+
+class DlPack:
+    """An array of a library with nothing but DLPack; `made_on` is where its values come to be."""
+
+    def __init__(self, array: Any, made_on: Any = None) -> None:
+        self._array, self._made_on = array, made_on
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        kind, number = self._array.__dlpack_device__()
+        return int(kind), number
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
+        if self._made_on is None:
+            return self._array.__dlpack__(stream=stream, **options)
+        with self._made_on:
+            return self._array.__dlpack__(stream=stream, **options)
+
+
+def test_an_array_interface_is_enough() -> None:
+    array = noise((40, 8), "f4")
+    check(dml.split(Interface(cupy.asarray(array)), SIZES, 1), array)
+
+
+def test_dlpack_is_enough() -> None:
+    array = noise((40, 8), "f4")
+    check(dml.split(DlPack(cupy.asarray(array)), SIZES, 1), array)
+
+
+def test_an_interface_on_the_second_device_is_found_there() -> None:
+    array = noise((40, 8), "f4")
+    with cupy.cuda.Device(1):
+        source = cupy.asarray(array)
+    found = dml.split(Interface(source), SIZES, 1)
+    assert {piece.device.id for piece in found} == {1}
+    check(found, array)
+
+
+@pytest.mark.parametrize("empty", [(0, 8), (40, 0)])
+def test_an_empty_array_interface_has_no_address(empty: tuple[int, int]) -> None:
+    described = {"shape": empty, "typestr": "<f4", "data": (0, False), "version": 3}
+    source = Interface(cupy.zeros(empty, "f4"))
+    source.__cuda_array_interface__ = described
+    found = dml.split(source, (empty[1],), 1)
+    assert [piece.shape for piece in found] == [empty]
+
+
+def test_an_interface_to_host_memory_is_refused() -> None:
+    host = np.zeros((40, 8), "f4")
+    source = Interface(cupy.zeros((40, 8), "f4"))
+    source.__cuda_array_interface__ = host.__array_interface__
+    with pytest.raises(
+        dml.InvalidArgumentError, match=r"array .* its address 0x.* in no memory of one"
+    ):
+        dml.split(source, SIZES, 1)
+
+
+def written_late() -> tuple[Any, Any, np.ndarray]:
+    """An array whose values are still to come on a stream of its own."""
+    array = noise((40, 8), "f4")
+    fresh, source = cupy.asarray(array), cupy.zeros((40, 8), "f4")
+    producer = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    source.data.copy_from_device_async(fresh.data, fresh.nbytes, producer)
+    return source, producer, array
+
+
+LIBRARIES = {
+    "array interface": lambda source, producer: Interface(source, producer.ptr),
+    "DLPack": DlPack,
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_another_library_has_under_way_is_waited_for(library: str) -> None:
+    source, producer, array = written_late()
+    check(dml.split(LIBRARIES[library](source, producer), SIZES, 1), array)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("how", ["call", "dispatch"])
+def test_it_is_waited_for_on_the_stream_that_is_given(library: str, how: str) -> None:
+    """The split runs on `stream`, so that is the stream that must wait."""
+    source, producer, array = written_late()
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (40, 8)), axis=1, sizes=SIZES)
+    op = dml.Device("cuda:0").compile(desc)
+    foreign = LIBRARIES[library](source, producer)
+    side = cupy.cuda.Stream(non_blocking=True)
+    if how == "call":
+        found = op(foreign, stream=side)
+    else:
+        found = [cupy.zeros((40, size), "f4") for size in SIZES]
+        cupy.cuda.Stream.null.synchronize()
+        op.dispatch(foreign, found, stream=side)
+    side.synchronize()
+    check(found, array)
+
+
+def test_no_memory_is_lost() -> None:
+    cupy.get_default_memory_pool().free_all_blocks()
+    gc.collect()
+    with cupy.cuda.using_allocator(None):
+        source = cupy.asarray(noise((512, 300), "f4"))
+        dml.split(source, (100, 200), 1)
+        before = card.memory_used(0)
+        for _ in range(3):
+            dml.split(source, (100, 200), 1)
+        assert card.memory_used(0) == before
+
+
+def test_too_large_an_output_says_what_is_needed_and_free() -> None:
+    cupy.get_default_memory_pool().free_all_blocks()
+    source = cupy.asarray(noise((1 << 20,)))
+    card.set_memory_limit(0, card.memory_used(0) + (1 << 18))
+    total = card.memory_used(0) + (1 << 18)
+    message = rf"524288 bytes are needed, 262144 of {total} bytes are free"
+    with pytest.raises(dml.OutOfMemoryError, match=message):
+        dml.split(source, 2)
+    # The pool gave back what it had taken: nothing else is lost.
+    card.set_memory_limit(0, 1 << 30)
+    assert [piece.size for piece in dml.split(source, 2)] == [1 << 19, 1 << 19]

@@ -1,0 +1,219 @@
+"""The simulated card itself: what a real one would not forgive, it does not forgive."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import cupy
+import numpy as np
+import pytest
+
+from simulated_card import card
+
+RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
+
+COPY = """
+constexpr int kThreads = 64;
+struct Pointers { const unsigned char* source; unsigned char* targets[1]; };
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+copy(const __grid_constant__ Pointers pointers) {
+    const unsigned at = 16 * (blockIdx.x * kThreads + threadIdx.x);
+    __stcs(reinterpret_cast<uint4*>(pointers.targets[0] + at),
+           __ldg(reinterpret_cast<const uint4*>(pointers.source + at)));
+}
+"""
+SIZE = 2048
+
+
+def launch(source: int, target: int, text: str = COPY, stream: Any = None) -> None:
+    kernel = cupy.RawKernel(text, "copy", options=("-std=c++17",))
+    table = np.array([source, target], np.uint64)
+    with stream or cupy.cuda.Stream.null:
+        kernel((SIZE // 1024,), (64,), (table.view("V16"),))
+
+
+def ones() -> tuple[Any, Any]:
+    source = cupy.asarray(np.full(SIZE, 1, "u1"))
+    target = cupy.asarray(np.full(SIZE, 2, "u1"))
+    cupy.cuda.Device().synchronize()
+    return source, target
+
+
+def test_a_kernel_runs_and_only_when_it_must() -> None:
+    source, target = ones()
+    launch(source.data.ptr, target.data.ptr)
+    assert card.pending() == 1
+    assert target.get().tolist() == [1] * SIZE
+
+
+def test_cupy_reads_the_properties_where_they_are() -> None:
+    """CuPy was built with headers of its own; first, middle and last fields must agree."""
+    found = cupy.cuda.runtime.getDeviceProperties(1)
+    assert found["name"] == b"Simulated H200"
+    assert found["totalGlobalMem"] == cupy.cuda.runtime.memGetInfo()[1]
+    assert found["maxGridSize"] == (2147483647, 65535, 65535)
+    assert found["multiProcessorCount"] == 132
+    assert found["pciBusID"] == 2
+    assert found["l2CacheSize"] == 50 << 20
+    assert found["sharedMemPerMultiprocessor"] == 228 << 10
+    assert found["maxBlocksPerMultiProcessor"] == 32
+    assert found["reservedSharedMemPerBlock"] == 1 << 10
+
+
+def test_fresh_memory_is_poisoned() -> None:
+    cupy.get_default_memory_pool().free_all_blocks()
+    assert cupy.empty(SIZE, "u1").get().tolist() == [0xEE] * SIZE
+
+
+@pytest.mark.parametrize(
+    ("first", "message"), [("others", "wrong"), ("late", "right")], ids=["read early", "read late"]
+)
+def test_a_missing_dependency_gives_wrong_bytes(first: str, message: str) -> None:
+    """The second stream should wait for the first; either order of work is legal."""
+    source, target = ones()
+    one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    source.data.memset_async(7, SIZE, one)
+    launch(source.data.ptr, target.data.ptr, stream=two)
+    card.run_others_first(first == "others")
+    two.synchronize()
+    one.synchronize()
+    found = {7: "wrong", 1: "right"}[int(target.get()[0])]
+    assert found == message
+
+
+def test_events_and_the_legacy_stream_order_work() -> None:
+    source, target = ones()
+    one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    source.data.memset_async(7, SIZE, one)
+    two.wait_event(one.record())
+    launch(source.data.ptr, target.data.ptr, stream=two)
+    two.synchronize()
+    assert set(target.get().tolist()) == {7}
+    blocking = cupy.cuda.Stream()
+    source.data.memset_async(8, SIZE, blocking)
+    launch(source.data.ptr, target.data.ptr)  # On the legacy stream, which waits for it.
+    assert set(target.get().tolist()) == {8}
+
+
+BEYOND = {
+    "beyond the end": (COPY.replace("= 16 * (", "= 16 + 16 * ("), 700),
+    "misaligned": (COPY.replace("= 16 * (", "= 4 + 16 * ("), 716),
+    "before the start": (COPY.replace("targets[0] + at", "targets[0] + at - 16"), 700),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_wrong_access_breaks_the_device(case: str, capfd: pytest.CaptureFixture[str]) -> None:
+    text, status = BEYOND[case]
+    with cupy.cuda.using_allocator(None):
+        source, target = ones()
+    launch(source.data.ptr, target.data.ptr, text)
+    for _ in range(2):  # It stays broken.
+        with pytest.raises(RuntimeFailure) as failure:
+            cupy.cuda.Device().synchronize()
+        assert failure.value.status == status
+    assert "kernel copy:" in capfd.readouterr().err
+    card.break_device(0, 0)
+
+
+def test_freed_memory_and_host_memory_are_no_device_memory() -> None:
+    with cupy.cuda.using_allocator(None):
+        source, target = ones()
+        address = source.data.ptr
+        del source
+    for wrong in (address, np.zeros(SIZE, "u1").ctypes.data):
+        launch(wrong, target.data.ptr)
+        with pytest.raises(RuntimeFailure, match="IllegalAddress"):
+            cupy.cuda.Device().synchronize()
+        card.break_device(0, 0)
+
+
+def test_the_host_cannot_follow_a_device_pointer() -> None:
+    text = (
+        "from simulated_card import card; card.load(); import cupy, ctypes;"
+        "ctypes.string_at(cupy.zeros(16, 'u1').data.ptr, 16)"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)
+    assert done.returncode == -11, done.stderr
+
+
+def test_a_block_of_another_device_is_out_of_reach() -> None:
+    source, _ = ones()
+    with cupy.cuda.Device(1):
+        target = cupy.asarray(np.zeros(SIZE, "u1"))
+        launch(source.data.ptr, target.data.ptr)
+        with pytest.raises(RuntimeFailure, match="IllegalAddress"):
+            cupy.cuda.Device(1).synchronize()
+        card.break_device(1, 0)
+
+
+def test_what_is_not_modelled_refuses_by_name(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RuntimeFailure, match="NotSupported"):
+        cupy.cuda.runtime.deviceGetLimit(0)
+    assert "cudaDeviceGetLimit is not modelled" in capfd.readouterr().err
+
+
+def test_kernels_of_cupy_do_not_compile_here() -> None:
+    with pytest.raises(cupy.cuda.compiler.CompileException):
+        cupy.ones(3) + 1
+
+
+def test_out_of_memory_is_real() -> None:
+    card.set_memory_limit(0, card.memory_used(0) + (1 << 20))
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+        cupy.empty(2 << 20, "u1")
+
+
+class TestCapture:
+    def test_synchronising_ends_it(self) -> None:
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            with pytest.raises(RuntimeFailure, match="StreamCaptureUnsupported"):
+                stream.synchronize()
+            with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
+                stream.end_capture()
+
+    def test_memory_is_not_taken_in_a_global_one(self) -> None:
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+            with pytest.raises(RuntimeFailure, match="StreamCaptureUnsupported"):
+                cupy.cuda.runtime.malloc(16)
+            with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
+                stream.end_capture()
+
+    def test_the_legacy_stream_is_closed_to_blocking_ones(self) -> None:
+        source, _ = ones()
+        stream = cupy.cuda.Stream()
+        stream.begin_capture()
+        with pytest.raises(RuntimeFailure, match="StreamCaptureImplicit"):
+            source.data.memset_async(1, SIZE, cupy.cuda.Stream.null)
+        with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
+            stream.end_capture()
+
+    def test_a_second_stream_joins_by_events(self) -> None:
+        source, target = ones()
+        one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        one.begin_capture()
+        source.data.memset_async(7, SIZE, one)
+        two.wait_event(one.record())
+        launch(source.data.ptr, target.data.ptr, stream=two)
+        one.wait_event(two.record())
+        graph = one.end_capture()
+        assert set(target.get().tolist()) == {2}
+        graph.launch(one)
+        one.synchronize()
+        assert set(target.get().tolist()) == {7}
+
+    def test_a_stream_that_did_not_return_is_found(self) -> None:
+        source, _ = ones()
+        one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        one.begin_capture()
+        two.wait_event(one.record())
+        source.data.memset_async(7, SIZE, two)
+        with pytest.raises(RuntimeFailure, match="StreamCaptureUnjoined"):
+            one.end_capture()

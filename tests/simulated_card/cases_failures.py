@@ -1,0 +1,160 @@
+"""CUDA's errors on their way through the real CuPy into the library's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.backends import codegen, driver
+from simulated_card import card
+from test_gpu import bound, noise, problem, same
+
+LAUNCHES = {
+    719: (dml.DeviceRemovedError, "cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"),
+    700: (dml.DeviceRemovedError, "ILLEGAL_ADDRESS"),
+    46: (dml.DeviceRemovedError, "start a new process"),
+    2: (dml.OutOfMemoryError, r"the launch failed on cuda:0: \d+ of \d+ bytes are free"),
+    400: (dml.InvalidArgumentError, "a stream that is alive"),
+    906: (dml.InvalidArgumentError, "whose capture allows it"),
+    1: (dml.DmlError, "the launch failed on cuda:0: CUDA_ERROR_INVALID_VALUE"),
+}
+
+
+@pytest.mark.parametrize("status", LAUNCHES)
+def test_a_launch_that_fails(status: int) -> None:
+    kind, message = LAUNCHES[status]
+    source, outs = problem()
+    operator = bound(source, outs)
+    card.fail("cuLaunchKernel", status)
+    with pytest.raises(dml.DmlError, match=message) as failure:
+        operator.dispatch()
+    assert type(failure.value) is kind
+    assert not any(out.get().any() for out in outs)
+    operator.dispatch()
+    assert same(source, outs)
+
+
+def test_a_dead_stream_is_refused() -> None:
+    source, outs = problem()
+    operator = bound(source, outs)
+    stream = cupy.cuda.Stream()
+    handle = stream.ptr
+    del stream
+    with pytest.raises(dml.InvalidArgumentError, match="a stream that is alive"):
+        operator.dispatch(handle)
+
+
+def test_a_capture_that_the_launch_would_break_is_reported() -> None:
+    source, outs = problem()
+    operator = bound(source, outs)
+    stream = cupy.cuda.Stream()
+    stream.begin_capture()
+    with pytest.raises(dml.InvalidArgumentError, match="capture allows it"):
+        operator.dispatch()  # On the legacy stream, which the capture would depend on.
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
+        stream.end_capture()
+    operator.dispatch()
+    assert same(source, outs)
+
+
+def compiled(source: Any) -> dml.CompiledOperator:
+    x = dml.TensorDesc("FLOAT32", source.shape)
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(100, 200))
+    return dml.Device("cuda:0").compile(desc)
+
+
+class Foreign:
+    """An array with nothing but the array interface, and work under way on a stream."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.__cuda_array_interface__ = dict(array.__cuda_array_interface__) | {"stream": 1}
+
+
+# Each is one public call while the device is gone.
+CALLS: dict[str, Callable[[Any, list[Any], dml.BoundOperator], object]] = {
+    "dispatch": lambda source, outs, operator: operator.dispatch(),
+    "dispatch on a stream": lambda source, outs, operator: operator.dispatch(0),
+    "call": lambda source, outs, operator: compiled(source)(source),
+    "call on a stream": lambda source, outs, operator: compiled(source)(source, stream=0),
+    "split": lambda source, outs, operator: dml.split(source, (100, 200), 1),
+    "split into": lambda source, outs, operator: dml.split(source, (100, 200), 1, out=outs),
+    "split of a new shape": lambda source, outs, operator: dml.split(source, (99, 201), 1, outs),
+    "foreign array": lambda source, outs, operator: dml.split(Foreign(source), (100, 200), 1),
+    "foreign binding": lambda source, outs, operator: compiled(source).bind(Foreign(source), outs),
+    "upload": lambda *_: driver.load().upload(0, np.zeros(1 << 16)),
+    "download": lambda source, *_: driver.load().download(0, source),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_device_that_is_gone(call: str) -> None:
+    source, outs = problem()
+    if call == "split of a new shape":
+        outs = [cupy.zeros((512, 99), "f4"), cupy.zeros((512, 201), "f4")]
+    operator = bound(source, outs) if call != "split of a new shape" else None
+    cupy.get_default_memory_pool().free_all_blocks()
+    cupy.cuda.Device().synchronize()
+    card.break_device(0, 46)
+    with pytest.raises(dml.DeviceRemovedError, match=r"is gone.*start a new process"):
+        CALLS[call](source, outs, operator)
+
+
+def test_memory_that_runs_out_during_an_upload() -> None:
+    card.set_memory_limit(0, card.memory_used(0))
+    cupy.get_default_memory_pool().free_all_blocks()
+    with pytest.raises(dml.OutOfMemoryError, match=r"134217728 bytes are needed, \d+ of \d+"):
+        driver.load().upload(0, np.zeros(1 << 24))
+
+
+def test_a_module_that_cannot_be_loaded() -> None:
+    source = cupy.asarray(noise((77, 31)))
+    card.fail("cuModuleLoadData", 209)
+    with pytest.raises(dml.DmlError, match=r"kernel \w+ cannot be loaded.*NO_BINARY_FOR_GPU"):
+        dml.split(source, (11, 20), 1)
+
+
+def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from dmlsplit.backends import cuda
+
+    def wrong(launch: Any) -> str:
+        return codegen.source(launch).replace("threadIdx.x", "threadIdx.no_such_member")
+
+    monkeypatch.setattr(cuda, "kernel_source", wrong)
+    source = cupy.asarray(noise((78, 31)))
+    with pytest.raises(dml.DmlError, match="no_such_member") as failure:
+        dml.split(source, (11, 20), 1)
+    assert "kernel " in str(failure.value)
+    assert "NVRTC says" in str(failure.value)
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    text = (
+        "from simulated_card import card; card.load(); import cupy, dmlsplit as dml;"
+        "import numpy as np; array = np.arange(3000, dtype='u1').reshape(30, 100);"
+        "found = dml.split(cupy.asarray(array), (30, 70), 1);"
+        "assert (found[1].get() == array[:, 30:]).all();"
+        "print(card.log().count('nvrtcCompileProgram'))"
+    )
+    counts = [
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", text],
+            env=os.environ | {"CUPY_CACHE_DIR": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert counts == ["1\n", "0\n"]

@@ -1,0 +1,53 @@
+"""A plugin of pytest: the session runs on the simulated card (``-p simulated_card.plugin``).
+
+``CARD_MEMORY`` sets the memory of each device, in bytes; ``CARD_OTHERS_FIRST`` lets the work of
+other streams run as early, not as late, as is legal; ``CARD_EXACT`` gives every array an
+allocation of its own, so that a byte beyond an array is found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from simulated_card import card, rehearsal
+
+MEMORY = int(os.environ.get("CARD_MEMORY", 2 << 30))
+OTHERS_FIRST = bool(os.environ.get("CARD_OTHERS_FIRST"))
+
+rehearsal.prepare()
+for device in range(2):
+    card.set_memory_limit(device, MEMORY)
+card.run_others_first(OTHERS_FIRST)
+if os.environ.get("CARD_EXACT"):
+    import cupy
+
+    cupy.cuda.set_allocator(None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skip, by name, a test that needs a kernel which only a real card can run."""
+    from cupy.cuda.compiler import CompileException
+
+    try:
+        yield
+    except CompileException as error:
+        if "kernels of CuPy's own" not in str(error):
+            raise
+        pytest.skip("it needs a kernel of CuPy's own")
+
+
+@pytest.fixture(autouse=True)
+def _a_whole_card() -> Iterator[None]:
+    """Give each test a card that works; a failure that was never met is a wrong test."""
+    yield
+    left = card.failures_left()
+    card.forget_failures()
+    for device in range(2):
+        card.break_device(device, 0)
+        card.set_memory_limit(device, MEMORY)
+    card.run_others_first(OTHERS_FIRST)
+    assert not left, f"{left} failures did not happen"

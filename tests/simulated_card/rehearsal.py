@@ -1,0 +1,60 @@
+"""Run ``python -m benchmarks`` on the simulated card: a rehearsal of the program, not of the card.
+
+Its times mean nothing. The data are small, the host makes and compares them, because those steps
+use kernels of CuPy's own, and few calls are made; all else is the program as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from simulated_card import card
+
+card.load()
+
+import cupy  # noqa: E402
+
+from benchmarks import __main__ as command  # noqa: E402
+from benchmarks import gpu, workloads  # noqa: E402
+
+MOST_BYTES = 1 << 18
+# What does not become small by having fewer rows does not fit: rows with that message.
+MEMORY = 16 << 20
+
+
+def random_words(count: int) -> Any:
+    words = np.random.default_rng(count).integers(0, 1 << 32, count, np.uint32)
+    return cupy.asarray(words)
+
+
+def on_host(array: Any) -> np.ndarray:
+    """Copy an array with any strides to the host, by the whole of its memory."""
+    memory = array.data.mem
+    whole = np.empty(memory.size, np.uint8)
+    cupy.cuda.get_current_stream().synchronize()
+    cupy.cuda.runtime.memcpy(
+        whole.ctypes.data, memory.ptr, memory.size, cupy.cuda.runtime.memcpyDeviceToHost
+    )
+    return np.ndarray(array.shape, array.dtype, whole, array.data.ptr - memory.ptr, array.strides)
+
+
+def count_different(found: list[Any], wanted: list[Any]) -> int:
+    pairs = zip(found, wanted, strict=True)
+    return sum(not np.array_equal(on_host(one), on_host(other)) for one, other in pairs)
+
+
+def prepare() -> None:
+    """Make the program's data small, and on the host."""
+    gpu.random_words, gpu.count_different = random_words, count_different
+    gpu.WORKLOADS = tuple(workloads.scaled(one, MOST_BYTES) for one in workloads.WORKLOADS)
+    gpu.MOST_SETS = gpu.MOST_CALLS = 2
+    gpu.WARM_UP_BYTES = 1 << 16
+
+
+if __name__ == "__main__":
+    card.set_memory_limit(0, MEMORY)
+    prepare()
+    sys.exit(command.main(sys.argv[1:]))

@@ -1,0 +1,204 @@
+"""The real CuPy on a simulated card: what it is asked for, call by call, without a GPU.
+
+tests/simulated_card puts libraries of our own where CUDA's driver, runtime and compiler would be.
+The tests here start processes of pytest on it: the cases written for it, and every test that is
+marked ``gpu``, as it is. What cannot run there is listed below, with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from simulated_card import build
+
+TESTS = Path(__file__).parent
+CASES = sorted((TESTS / "simulated_card").glob("cases_*.py"))
+TIME_LIMIT_S = 600
+
+pytestmark = pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
+
+_TORCH = r"PyTorch (is not installed|sees no CUDA device)"
+_JAX = r"JAX (is not installed|runs on cpu, not on the GPU)"
+_CUPY = r"it needs a kernel of CuPy's own"
+
+# Tests marked gpu that only a real card can run.
+NOT_RUN = {
+    "test_gpu.test_more_than_2_to_the_31_elements": r"needs 14 GB of device memory, 2\.1 GB",
+    "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
+    "test_gpu.test_torchs_current_stream_is_used": _TORCH,
+    "test_gpu.test_torch_memory_is_allocated_for_the_stream_too": _TORCH,
+    "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
+    "test_gpu.test_jax_arrays_come_back_as_jax_arrays": _JAX,
+    "test_nvml.test_this_machine_has_a_device": "there is no CUDA device",
+    "test_distributed.test_blocks_on_a_gpu_stay_there": _CUPY,
+    "test_frontends_onnx_backend.test_official_vectors_are_met_bit_by_bit_where_only_bits_move": (
+        _CUPY
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One test of another process: why it did not run, or how it failed; else it passed."""
+
+    name: str
+    skipped: str | None
+    failed: str | None
+
+
+@dataclass(frozen=True)
+class Card:
+    """The built card, and where its processes may write."""
+
+    libraries: build.Libraries
+    folder: Path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        paths = [str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
+        return {
+            **os.environ,
+            **self.libraries.environment,
+            "CUPY_CACHE_DIR": str(self.folder / "kernels"),
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            **more,
+        }
+
+    def tests(self, name: str, *arguments: str, **environment: str) -> list[Result]:
+        """Run pytest on the card and return what came of each test."""
+        report = self.folder / f"{name}.xml"
+        line = [sys.executable, "-m", "pytest", "-p", "simulated_card.plugin", "--tb=short"]
+        done = subprocess.run(
+            [*line, "-p", "no:cacheprovider", f"--junitxml={report}", *arguments],
+            cwd=TESTS.parent,
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=TIME_LIMIT_S,
+            check=False,
+        )
+        assert done.returncode in (0, 1), done.stdout[-4000:] + done.stderr[-4000:]
+        return [_result(case) for case in ET.parse(report).iter("testcase")]
+
+
+def _result(case: ET.Element) -> Result:
+    wrong = [part for part in case if part.tag in ("failure", "error")]
+    skipped = case.find("skipped")
+    return Result(
+        f"{case.get('classname', '').removeprefix('tests.')}.{case.get('name')}",
+        None if skipped is None else skipped.get("message", ""),
+        wrong[0].text if wrong else None,
+    )
+
+
+Runs = Callable[[str], list[Result]]
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory: pytest.TempPathFactory) -> Card:
+    folder = tmp_path_factory.mktemp("card")
+    return Card(build.build(folder), folder)
+
+
+@pytest.fixture(scope="module")
+def runs(card: Card) -> Runs:
+    """Both processes at once: most of their time goes to g++, or to waiting for it."""
+    pool = ThreadPoolExecutor(2)
+    started: dict[str, Future[list[Result]]] = {
+        "gpu": pool.submit(card.tests, "gpu", "-m", "gpu", "--hypothesis-seed=0", "tests"),
+        "cases": pool.submit(card.tests, "cases", *map(str, CASES)),
+    }
+    return lambda name: started[name].result()
+
+
+def _functions(path: Path) -> list[str]:
+    """Return the tests of a file, those of a class with its name."""
+    found = []
+    for node in ast.parse(path.read_text()).body:
+        inside = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{node.name}." if isinstance(node, ast.ClassDef) else ""
+        found += [
+            f"simulated_card.{path.stem}.{prefix}{test.name}"
+            for test in inside
+            if isinstance(test, ast.FunctionDef) and test.name.startswith("test_")
+        ]
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", [name for path in CASES for name in _functions(path)], ids=lambda name: name[15:]
+)
+def test_on_the_card(name: str, runs: Runs) -> None:
+    results = [one for one in runs("cases") if one.name.partition("[")[0] == name]
+    assert results
+    for one in results:
+        assert not one.failed, f"{one.name}\n{one.failed}"
+        assert one.skipped is None, one.name
+
+
+def _check_gpu_tests(results: list[Result]) -> None:
+    for one in results:
+        assert not one.failed, f"{one.name}\n{one.failed}"
+    skipped = [one for one in results if one.skipped is not None]
+    for one in skipped:
+        reason = NOT_RUN.get(one.name.partition("[")[0], "no reason is known")
+        assert re.search(reason, one.skipped or ""), f"{one.name}: {one.skipped}"
+    passed = {one.name.partition("[")[0] for one in results if one.skipped is None}
+    # Each listed test exists, and a machine with more than most may run it.
+    assert set(NOT_RUN) <= passed | {one.name.partition("[")[0] for one in skipped}
+    assert len(results) - len(skipped) > 100
+
+
+def test_the_gpu_tests_pass_on_the_card(runs: Runs) -> None:
+    _check_gpu_tests(runs("gpu"))
+
+
+@pytest.mark.slow
+def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> None:
+    """Each array has an allocation of its own; other streams run before what is waited for."""
+    chosen = ["-m", "gpu", "--hypothesis-seed=1", "tests"]
+    _check_gpu_tests(card.tests("exact", *chosen, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
+
+
+REHEARSALS = {
+    "gpu": ("gpu", "--quick"),
+    "latency": ("latency", "--quick", "--rounds", "1", "--only", "equal"),
+}
+# Peers of the benchmarks that run on the card; every other row carries its message.
+RUNNING = {"dmlsplit", "dmlsplit (cuda)", "memcpy", "CuPy per output (cuda)"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", REHEARSALS)
+def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None:
+    """Its figures are not looked at: they would be those of this machine's processor."""
+    path = card.folder / f"{command}.json"
+    line = [sys.executable, "-m", "simulated_card.rehearsal", *REHEARSALS[command]]
+    done = subprocess.run(
+        [*line, "-o", str(path)],
+        cwd=TESTS.parent,
+        env=card.environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    found = json.loads(path.read_text())
+    assert found["after"] is not None
+    rows = [row for row in found["rows"] if row["peer"] in RUNNING]
+    wrong = [row for row in rows if row["status"] != "ok"]
+    assert all("Out of memory" in row["message"] for row in wrong), wrong
+    assert len(rows) - len(wrong) > len(REHEARSALS[command]) * 7
+    assert all(row["message"] for row in found["rows"] if row["status"] == "failed")
