@@ -9,13 +9,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.rules import Violation, report, violation
 from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDataType, TensorDesc, integer
+from dmlsplit.tensor import (
+    MINIMUM_BUFFER_TENSOR_ALIGNMENT,
+    TensorDataType,
+    TensorDesc,
+    integer,
+    last_element_index,
+)
 
 NUMPY_TYPES = {
     TensorDataType.FLOAT32: "f4",
@@ -58,9 +64,8 @@ class BufferBinding:
             integer("size_in_bytes", self.size_in_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class BoundTensor:
-    """One checked entry of the table.
+class BoundTensor(NamedTuple):
+    """One checked entry of the table. A tuple: it is made at every call.
 
     Attributes
     ----------
@@ -77,61 +82,110 @@ class BoundTensor:
     area: tuple[int, int]
 
 
-def bind_tensors(
-    desc: SplitOperatorDesc, source: Any, targets: Sequence[Any], device: str
-) -> tuple[BoundTensor, tuple[BoundTensor, ...]]:
-    """Check the binding table of an operator and return its entries: input, outputs.
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What an array must be to stand for a tensor."""
 
-    Raises
-    ------
-    InvalidArgumentError
-        With a report of every broken rule. Nothing has been written.
+    name: str
+    tensor: TensorDesc
+    type: str
+    strides: tuple[int, ...]
+    reach: int  # bytes from the first element to the one behind the last
+
+
+@dataclass(frozen=True, slots=True)
+class BindingTable:
+    """What an operator expects of its bindings.
+
+    Attributes
+    ----------
+    desc : SplitOperatorDesc
+        The operator.
+    device : str
+        ``cpu`` or ``cuda:N``.
     """
-    if not isinstance(targets, (list, tuple)):
-        raise InvalidArgumentError(
-            f"outputs is a {type(targets).__name__}; it must be a list with one array per output"
+
+    desc: SplitOperatorDesc
+    device: str
+    _input: _Place
+    _outputs: tuple[_Place, ...]
+
+    @classmethod
+    def of(cls, desc: SplitOperatorDesc, device: str) -> BindingTable:
+        """Return the table of an operator on a device."""
+        outputs = enumerate(desc.output_tensors)
+        return cls(
+            desc,
+            device,
+            _place("InputTensor", desc.input_tensor),
+            tuple(_place(f"OutputTensors[{index}]", tensor) for index, tensor in outputs),
         )
-    found: list[Violation] = []
-    if len(targets) != desc.output_count:
-        found.append(
-            violation("DML-BIND-COUNT", "Outputs", "BindingCount", len(targets), desc.output_count)
-        )
-    bound_input = _bind("InputTensor", desc.input_tensor, source, device, found)
-    bound = [
-        _bind(f"OutputTensors[{index}]", tensor, target, device, found, writes=True)
-        for index, (tensor, target) in enumerate(zip(desc.output_tensors, targets, strict=False))
-    ]
-    found += _overlaps(bound_input, bound)
-    if found:
-        refused = report(f"binding of {desc}", None, found)
-        raise InvalidArgumentError(str(refused), refused)
-    assert bound_input is not None
-    return bound_input, tuple(entry for entry in bound if entry is not None)
+
+    def bind(self, source: Any, targets: Sequence[Any]) -> tuple[BoundTensor, list[BoundTensor]]:
+        """Check what is bound and return the entries: input, outputs.
+
+        Raises
+        ------
+        InvalidArgumentError
+            With a report of every broken rule. Nothing has been written.
+        """
+        if not isinstance(targets, (list, tuple)):
+            raise InvalidArgumentError(
+                f"outputs is a {type(targets).__name__}; it must be a list with one array per "
+                "output"
+            )
+        found: list[Violation] = []
+        count = len(self._outputs)
+        if len(targets) != count:
+            found.append(
+                violation("DML-BIND-COUNT", "Outputs", "BindingCount", len(targets), count)
+            )
+        bound_input = _bind(self._input, source, self.device, found)
+        places = zip(self._outputs, targets, strict=False)
+        bound = [_bind(place, target, self.device, found, True) for place, target in places]
+        found += _overlaps(bound_input, bound)
+        if found:
+            refused = report(f"binding of {self.desc}", None, found)
+            raise InvalidArgumentError(str(refused), refused)
+        assert bound_input is not None
+        return bound_input, [entry for entry in bound if entry is not None]
+
+
+def _place(name: str, tensor: TensorDesc) -> _Place:
+    width = tensor.element_bytes
+    kind = ("|" if width == 1 else _NATIVE) + NUMPY_TYPES[tensor.data_type]
+    strides = tuple(step * width for step in tensor.effective_strides)
+    reach = (last_element_index(tensor.sizes, tensor.strides) + 1) * width
+    return _Place(name, tensor, kind, strides, reach)
 
 
 def _bind(
-    name: str,
-    tensor: TensorDesc,
-    target: Any,
-    device: str,
-    found: list[Violation],
-    writes: bool = False,
+    place: _Place, target: Any, device: str, found: list[Violation], writes: bool = False
 ) -> BoundTensor | None:
     is_buffer = isinstance(target, BufferBinding)
     try:
-        array = view(target.buffer if is_buffer else target, name)
+        array = view(target.buffer if is_buffer else target, place.name)
     except InvalidArgumentError as error:
-        found.append(violation("DML-BIND-KIND", name, "", str(error), f"an array on {device}"))
+        found.append(
+            violation("DML-BIND-KIND", place.name, "", str(error), f"an array on {device}")
+        )
         return None
-    found += _anywhere(name, array, device, writes)
+    if array.device != device or (writes and array.read_only):
+        found += _anywhere(place.name, array, device, writes)
     if is_buffer:
-        found += _buffer(name, tensor, target, array)
+        found += _buffer(place.name, place.tensor, target, array)
         address = array.address + target.offset
-        area = (address, address + tensor.total_tensor_size_in_bytes)
-    else:
-        found += _array(name, tensor, array)
-        address, area = array.address, array.span
-    return BoundTensor(array.owner, address, area)
+        area = (address, address + place.tensor.total_tensor_size_in_bytes)
+        return BoundTensor(array.owner, address, area)
+    is_as_expected = (
+        array.strides == place.strides
+        and array.shape == place.tensor.sizes
+        and array.type == place.type
+    )
+    if is_as_expected:
+        return BoundTensor(array.owner, array.address, (array.address, array.address + place.reach))
+    found += _array(place, array)
+    return BoundTensor(array.owner, array.address, array.span)
 
 
 def _anywhere(name: str, array: ArrayView, device: str, writes: bool) -> Iterator[Violation]:
@@ -165,35 +219,32 @@ def _buffer(
         yield violation("DML-BIND-SIZE", name, "SizeInBytes", size, f"at least {total}")
 
 
-def _array(name: str, tensor: TensorDesc, array: ArrayView) -> Iterator[Violation]:
-    wanted = NUMPY_TYPES[tensor.data_type]
-    native = "|" if tensor.element_bytes == 1 else _NATIVE
-    if array.type != native + wanted:
-        allowed = f"{native}{wanted} ({tensor.data_type.name})"
+def _array(place: _Place, array: ArrayView) -> Iterator[Violation]:
+    name, tensor = place.name, place.tensor
+    if array.type != place.type:
+        allowed = f"{place.type} ({tensor.data_type.name})"
         yield violation("DML-ARRAY-DATA-TYPE", name, "DataType", array.type, allowed)
     if array.shape != tensor.sizes:
         yield violation("DML-ARRAY-SHAPE", name, "Sizes", list(array.shape), list(tensor.sizes))
         return
-    strides = tuple(step * tensor.element_bytes for step in tensor.effective_strides)
-    rows = zip(tensor.sizes, array.strides, strides, strict=True)
+    rows = zip(tensor.sizes, array.strides, place.strides, strict=True)
     if any(size > 1 and step != expected for size, step, expected in rows):
-        found = f"{list(array.strides)} bytes"
-        yield violation("DML-ARRAY-STRIDES", name, "Strides", found, f"{list(strides)} bytes")
+        found, allowed = f"{list(array.strides)} bytes", f"{list(place.strides)} bytes"
+        yield violation("DML-ARRAY-STRIDES", name, "Strides", found, allowed)
 
 
 def _overlaps(
     source: BoundTensor | None, targets: Sequence[BoundTensor | None]
 ) -> Iterator[Violation]:
-    areas = sorted(
-        (entry.area, f"OutputTensors[{index}]") for index, entry in enumerate(targets) if entry
-    )
-    reached, holder = 0, ""
-    for (low, high), name in areas:
+    areas = sorted((entry.area, index) for index, entry in enumerate(targets) if entry)
+    reached, holder = 0, 0
+    for (low, high), index in areas:
         if low < reached:
-            allowed = f"apart from {holder}"
-            yield violation("DML-BIND-OUTPUT-OVERLAP", name, "", f"overlapping {holder}", allowed)
+            other = f"OutputTensors[{holder}]"
+            name, allowed = f"OutputTensors[{index}]", f"apart from {other}"
+            yield violation("DML-BIND-OUTPUT-OVERLAP", name, "", f"overlapping {other}", allowed)
         if high > reached:
-            reached, holder = high, name
+            reached, holder = high, index
         if source and low < source.area[1] and source.area[0] < high:
-            found = "overlapping the input"
+            name, found = f"OutputTensors[{index}]", "overlapping the input"
             yield violation("DML-BIND-IN-PLACE", name, "", found, "apart from the input")

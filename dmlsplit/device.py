@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dmlsplit import arrays
+from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Backend, Launch, Program
-from dmlsplit.binding import NUMPY_TYPES, BoundTensor, BufferBinding, bind_tensors
+from dmlsplit.binding import NUMPY_TYPES, BindingTable, BoundTensor, BufferBinding
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.feature_levels import FeatureLevel, capability_table
 from dmlsplit.geometry import SplitGeometry, descriptor_geometry
@@ -123,6 +123,7 @@ class CompiledOperator:
         self.device = device
         self.desc = desc
         self._program = program
+        self._table = BindingTable.of(desc, device.name)
 
     @property
     def geometry(self) -> SplitGeometry:
@@ -138,16 +139,16 @@ class CompiledOperator:
             One array per output, of the same library as `array`.
         """
         buffer = array.buffer if isinstance(array, BufferBinding) else array
-        with arrays.on_stream(self.device.name, stream):
+        with allocation.on_stream(self.device.name, stream):
             like = arrays.view(buffer, "InputTensor")
-            with arrays.on_torch_stream(like, stream):
-                own = [_empty(tensor, like) for tensor in self.desc.output_tensors]
+            with allocation.on_torch_stream(like, stream):
+                own = _outputs(self.desc.output_tensors, like)
         self.dispatch(array, own, stream)
-        return [arrays.same_kind(out, buffer) for out in own]
+        return allocation.same_kind(own, buffer)
 
     def dispatch(self, array: Any, outputs: Sequence[Any], stream: Any = None) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
-        with arrays.on_stream(self.device.name, stream):
+        with allocation.on_stream(self.device.name, stream):
             operator = self.bind(array, outputs)
         operator.dispatch(stream)
 
@@ -166,7 +167,7 @@ class CompiledOperator:
         InvalidArgumentError
             If a binding breaks a rule; `report` holds every violation.
         """
-        source, targets = bind_tensors(self.desc, array, outputs, self.device.name)
+        source, targets = self._table.bind(array, outputs)
         launch = self._program.bind(source.address, [target.address for target in targets])
         return BoundOperator(_on_current_stream(launch, source.owner), source, targets)
 
@@ -183,27 +184,30 @@ class BoundOperator:
 
     __slots__ = ("_keep", "dispatch")
 
-    def __init__(
-        self, launch: Launch, source: BoundTensor, targets: tuple[BoundTensor, ...]
-    ) -> None:
+    def __init__(self, launch: Launch, source: BoundTensor, targets: Sequence[BoundTensor]) -> None:
         self.dispatch = launch
         self._keep = source, targets
 
 
-def _empty(tensor: TensorDesc, like: ArrayView) -> Any:
-    width = tensor.element_bytes
-    return arrays.empty(
-        like,
-        tensor.sizes,
-        None if tensor.strides is None else [step * width for step in tensor.strides],
-        NUMPY_TYPES[tensor.data_type],
-        tensor.total_tensor_size_in_bytes,
-    )
+def _outputs(tensors: Sequence[TensorDesc], like: ArrayView) -> list[Any]:
+    kind = NUMPY_TYPES[tensors[0].data_type]
+    if all(tensor.strides is None for tensor in tensors):
+        return allocation.packed(like, [tensor.sizes for tensor in tensors], kind)
+    return [
+        allocation.strided(
+            like,
+            tensor.sizes,
+            [step * tensor.element_bytes for step in tensor.effective_strides],
+            kind,
+            tensor.total_tensor_size_in_bytes,
+        )
+        for tensor in tensors
+    ]
 
 
 def _on_current_stream(launch: Launch, source: Any) -> Launch:
     """Let a launch without a stream use the one that the input's library would use."""
-    current = arrays.current_stream(source)
+    current = allocation.current_stream(source)
     if current is None:
         return launch
 

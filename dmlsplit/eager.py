@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from dmlsplit import arrays
+from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Program
 from dmlsplit.device import compiled
@@ -64,22 +64,23 @@ def split(
         return _split_lazily(array, sizes_or_count, axis, out)
     source = arrays.view(array, "array")
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
-    shapes = [(*source.shape[:at], size, *source.shape[at + 1 :]) for size in sizes]
     if out is None:
         strides = None
-        result = [arrays.empty(source, shape) for shape in shapes]
-        addresses = [arrays.address(piece) for piece in result]
+        before, behind = source.shape[:at], source.shape[at + 1 :]
+        shapes = {size: (*before, size, *behind) for size in set(sizes)}
+        result = allocation.packed(source, [shapes[size] for size in sizes])
+        addresses = allocation.addresses(result)
     else:
-        targets = _checked(out, shapes, source)
+        targets = _checked(out, source, at, sizes)
         strides = tuple(target.strides for target in targets)
         result = list(out)
         addresses = [target.address for target in targets]
     program = _program(
         source.device, source.shape, source.strides, source.item_bytes, at, sizes, strides
     )
-    stream = arrays.current_stream(array)
+    stream = allocation.current_stream(array)
     program.bind(source.address, addresses)(stream and stream())
-    return result if out is not None else [arrays.same_kind(piece, array) for piece in result]
+    return result if out is not None else allocation.same_kind(result, array)
 
 
 def piece_sizes(
@@ -153,7 +154,7 @@ def _sizes(
         sizes = integers("sizes", sizes_or_count)
     except TypeError as error:
         raise InvalidArgumentError(str(error)) from None
-    if any(size < 0 for size in sizes) or sum(sizes) != whole:
+    if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes are {_short(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
             f"to axis {axis}, of size {whole}"
@@ -175,42 +176,51 @@ def _checked_integer(name: str, value: Any) -> int:
 
 
 def _checked(
-    out: Sequence[Any], shapes: list[tuple[int, ...]], source: ArrayView
+    out: Sequence[Any], source: ArrayView, axis: int, sizes: tuple[int, ...]
 ) -> list[ArrayView]:
-    if not isinstance(out, (list, tuple)) or len(out) != len(shapes):
+    if not isinstance(out, (list, tuple)) or len(out) != len(sizes):
         count = f" of {len(out)}" if isinstance(out, (list, tuple)) else ""
         raise InvalidArgumentError(
-            f"out is a {type(out).__name__}{count}; it must be a list of {len(shapes)} arrays"
+            f"out is a {type(out).__name__}{count}; it must be a list of {len(sizes)} arrays"
         )
     targets = [arrays.view(target, f"out[{index}]") for index, target in enumerate(out)]
-    for index, (target, shape) in enumerate(zip(targets, shapes, strict=True)):
-        name = f"out[{index}]"
-        for what, found, allowed in (
-            ("shape", target.shape, shape),
-            ("type", target.type, source.type),
-            ("device", target.device, source.device),
-            ("read_only", target.read_only, False),
-        ):
-            if found != allowed:
-                raise InvalidArgumentError(f"{name}: {what} is {found}; it must be {allowed}")
-        if may_overlap_itself(target.shape, tuple(map(abs, target.strides))):
+    before, behind = source.shape[:axis], source.shape[axis + 1 :]
+    for index, (target, size) in enumerate(zip(targets, sizes, strict=True)):
+        found = (target.shape, target.type, target.device, target.read_only)
+        allowed = ((*before, size, *behind), source.type, source.device, False)
+        if found != allowed:
+            raise _mismatch(f"out[{index}]", found, allowed)
+        if not _lies_apart(target.shape, target.strides):
             raise InvalidArgumentError(
-                f"{name}: strides are {target.strides}; its elements must lie apart"
+                f"out[{index}]: strides are {target.strides}; its elements must lie apart"
             )
-    _refuse_overlap([("array", source), *((f"out[{i}]", t) for i, t in enumerate(targets))])
+    _refuse_overlap(source, targets)
     return targets
 
 
-def _refuse_overlap(named: list[tuple[str, ArrayView]]) -> None:
-    spans = sorted((entry.span, index) for index, (_, entry) in enumerate(named))
+def _mismatch(
+    name: str, found: tuple[object, ...], allowed: tuple[object, ...]
+) -> InvalidArgumentError:
+    differing = zip(("shape", "type", "device", "read_only"), found, allowed, strict=True)
+    what, is_, must = next(row for row in differing if row[1] != row[2])
+    return InvalidArgumentError(f"{name}: {what} is {is_}; it must be {must}")
+
+
+@lru_cache(maxsize=1024)
+def _lies_apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return not may_overlap_itself(shape, tuple(map(abs, strides)))
+
+
+def _refuse_overlap(source: ArrayView, targets: list[ArrayView]) -> None:
+    views = [source, *targets]
+    spans = sorted((view.span, index) for index, view in enumerate(views))
     for position, ((_, high), index) in enumerate(spans):
         for (low, _), other in spans[position + 1 :]:
             if low >= high:
                 break
-            if _share_memory(named[index][1], named[other][1]):
-                raise InvalidArgumentError(
-                    f"{named[other][0]} and {named[index][0]} share memory; they must lie apart"
-                )
+            if _share_memory(views[index], views[other]):
+                one, two = (f"out[{i - 1}]" if i else "array" for i in (other, index))
+                raise InvalidArgumentError(f"{one} and {two} share memory; they must lie apart")
 
 
 def _share_memory(one: ArrayView, two: ArrayView) -> bool:

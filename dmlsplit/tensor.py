@@ -256,4 +256,7 @@ def integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
     """Return `values` as a tuple of ints; a TypeError names the entry of anything else."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise TypeError(f"{name} is {values!r}; it must be a sequence of integers")
-    return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(values))
+    entries = tuple(values)
+    if set(map(type, entries)) == {int}:  # most often, and much sooner known
+        return entries  # type: ignore[return-value]
+    return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import arrays, eager
+from dmlsplit import allocation, arrays, eager
 from dmlsplit import device as device_module
 from dmlsplit.backends import driver
 from fake_cuda import FakeArray, FakeDriver
@@ -193,7 +193,7 @@ def test_torchs_current_stream_is_asked_at_every_dispatch() -> None:
         import sys
 
         patch.setitem(sys.modules, "torch", module)
-        current = arrays.current_stream(Tensor())
+        current = allocation.current_stream(Tensor())
         assert current is not None
         assert [current(), current()] == [5, 6]
-        assert arrays.current_stream(np.zeros(1)) is None
+        assert allocation.current_stream(np.zeros(1)) is None

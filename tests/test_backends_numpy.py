@@ -122,6 +122,7 @@ def test_tasks_and_threads_change_nothing(
             ("BLOCK_ROWS", 2),
             ("WIDEST_ITEM", 6),
             ("UNLOCKED_BYTES", 12),
+            ("FEW_OUTPUTS", 3),
         ):
             patch.setattr(engine, name, value)
         check(*problem)

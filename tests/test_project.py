@@ -95,7 +95,7 @@ ROOMS = [
     ["validation", "geometry", "level_listing"],
     ["legalize"],
     ["arrays", "backends"],
-    ["binding"],
+    ["binding", "allocation"],
     ["device"],
     ["eager"],
     ["staging"],

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from math import gcd, prod
@@ -35,8 +35,8 @@ PREPARED_BYTES = 256 << 20
 # A block stays in the second-level cache, and the pages of its rows in the first-level TLB.
 BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
-# An indexed assignment costs about as much as this many plain ones.
-FEW_OUTPUTS = 8
+# An indexed assignment costs about as much as this many plain ones, and more when it is made.
+FEW_OUTPUTS = 128
 # NumPy keeps the interpreter lock through an assignment of so few items, however wide they are,
 # and no other thread goes on meanwhile. From so many bytes on, items are assigned as bytes.
 LOCKED_ITEMS = 500
@@ -45,6 +45,7 @@ UNLOCKED_BYTES = 32 << 10
 REACH_BYTES = 1 << 35
 
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+_BYTE = np.dtype("u1")
 _Move = tuple[np.ndarray, Any, np.ndarray]  # target, index, origin: target[index] = origin
 # All addresses but the first, as one buffer: NumPy takes no buffer at address 0.
 _MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
@@ -76,6 +77,43 @@ class _Boxes:
     source_offset: int
     step: int = 0
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one turn of the first loop, in all outputs."""
+        return len(self.outputs) * self.item.itemsize * prod(self.shape[1:])
+
+    def box(self, start: int, stop: int) -> _Box:
+        """Return turns `start` to `stop` of the first loop in one of the outputs."""
+        item, shape = self.item, (stop - start, *self.shape[1:])
+        source, target = self.source_strides, self.target_strides
+        offset = start * source[0]
+        if prod(shape) <= LOCKED_ITEMS and prod(shape) * item.itemsize >= UNLOCKED_BYTES:
+            shape, source, target = (*shape, item.itemsize), (*source, 1), (*target, 1)
+            item = _BYTE
+        return _Box(item, shape, offset, source, start * self.target_strides[0], target)
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A box of one output; offsets count from the first items of all of its rows."""
+
+    item: np.dtype
+    shape: tuple[int, ...]
+    source_offset: int
+    source_strides: tuple[int, ...]
+    target_offset: int
+    target_strides: tuple[int, ...]
+
+    def move(self, origin: int, target: int) -> _Move:
+        """Return the assignment that copies it, from the addresses of the first items."""
+        item, shape = self.item, self.shape
+        target, origin = target + self.target_offset, origin + self.source_offset
+        return (
+            _window(target, item, shape, self.target_strides),
+            ...,
+            _window(origin, item, shape, self.source_strides),
+        )
+
 
 @dataclass(frozen=True)
 class NumpyProgram:
@@ -84,14 +122,30 @@ class NumpyProgram:
     groups: tuple[tuple[_Boxes, ...], ...]
 
     @cached_property
-    def is_worth_sharing(self) -> bool:
-        """Whether more than one thread should copy."""
+    def _is_worth_sharing(self) -> bool:
         work = sum(
             len(boxes.outputs) * prod(boxes.shape) * (boxes.item.itemsize + ITEM_BYTES)
             for group in self.groups
             for boxes in group
         )
         return work >= PARALLEL_BYTES
+
+    @cached_property
+    def _single_boxes(self) -> list[tuple[int, int, _Box]] | None:
+        """Each output, its offset in the input and its box, where each is assigned alone."""
+        if self._is_worth_sharing:
+            return None
+        found = []
+        for group in self.groups:
+            rows = group[0].shape[0]
+            block = _block_rows(sum(boxes.row_bytes for boxes in group))
+            for boxes in group:
+                if not _are_single(len(boxes.outputs), rows, block):
+                    return None
+                box, offset = boxes.box(0, rows), boxes.source_offset
+                for number, output in enumerate(boxes.outputs):
+                    found.append((output, offset + number * boxes.step, box))
+        return found
 
     def bind(self, source: int, targets: Sequence[int]) -> Launch:
         """Fix the address of the first element of the input and of each output.
@@ -101,21 +155,31 @@ class NumpyProgram:
         InvalidArgumentError
             If DMLSPLIT_NUM_THREADS is set to what is not a number of threads.
         """
+        if self._single_boxes is not None:
+            found = self._single_boxes
+            return _launch([box.move(source + at, targets[out]) for out, at, box in found])
         groups = [
             [bound for boxes in group for bound in _bind(boxes, source, targets)]
             for group in self.groups
         ]
-        if self.is_worth_sharing:
+        if self._is_worth_sharing:
             return _shared_launch(groups, threads.thread_count())
-        moves = [
-            move for group in groups for move in _moves(group, 0, group[0].rows, _block_rows(group))
-        ]
+        blocks = [_block_rows(sum(bound.row_bytes for bound in group)) for group in groups]
+        return _launch(
+            [
+                move
+                for group, block in zip(groups, blocks, strict=True)
+                for move in _moves(group, 0, group[0].rows, block)
+            ]
+        )
 
-        def launch(stream: Any = None) -> None:
-            for target, index, origin in moves:
-                target[index] = origin
 
-        return launch
+def _launch(moves: list[_Move]) -> Launch:
+    def launch(stream: Any = None) -> None:
+        for target, index, origin in moves:
+            target[index] = origin
+
+    return launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +227,6 @@ def _boxes(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> _Boxe
     return _Boxes(outputs, item, shape, source, target, piece.source_offset, step)
 
 
-def _as_bytes(boxes: _Boxes) -> _Boxes:
-    return replace(
-        boxes,
-        item=np.dtype("u1"),
-        shape=(*boxes.shape, boxes.item.itemsize),
-        source_strides=(*boxes.source_strides, 1),
-        target_strides=(*boxes.target_strides, 1),
-    )
-
-
 @dataclass(frozen=True)
 class _Bound:
     """Boxes with the addresses of the first item of each, on both sides."""
@@ -189,7 +243,7 @@ class _Bound:
     @property
     def row_bytes(self) -> int:
         """Bytes of one turn."""
-        return len(self.targets) * self.boxes.item.itemsize * prod(self.boxes.shape[1:])
+        return self.boxes.row_bytes // len(self.boxes.outputs) * len(self.targets)
 
     @cached_property
     def spacing(self) -> tuple[np.ndarray, int]:
@@ -199,28 +253,16 @@ class _Bound:
     def moves(self, start: int, stop: int, block: int) -> Iterator[_Move]:
         """Yield the assignments that copy rows `start` to `stop`, `block` rows at a time."""
         count = len(self.targets)
-        if count == 1 or (count < FEW_OUTPUTS and block >= stop - start):
-            yield from (self._single(number, start, stop) for number in range(count))
+        if _are_single(count, stop - start, block):
+            box, step = self.boxes.box(start, stop), self.boxes.step
+            for number, target in enumerate(self.targets):
+                yield box.move(self.origin + number * step, target)
             return
         tail = stop - (stop - start) % block
         if start < tail:
             yield self._scatter(start, (tail - start) // block, block)
         if tail < stop:
             yield self._scatter(tail, 1, stop - tail)
-
-    def _single(self, number: int, start: int, stop: int) -> _Move:
-        boxes = self.boxes
-        target = self.targets[number] + start * boxes.target_strides[0]
-        origin = self.origin + number * boxes.step + start * boxes.source_strides[0]
-        shape = (stop - start, *boxes.shape[1:])
-        if prod(shape) <= LOCKED_ITEMS and prod(shape) * boxes.item.itemsize >= UNLOCKED_BYTES:
-            boxes = _as_bytes(boxes)
-            shape = (stop - start, *boxes.shape[1:])
-        return (
-            _window(target, boxes.item, shape, boxes.target_strides),
-            ...,
-            _window(origin, boxes.item, shape, boxes.source_strides),
-        )
 
     def _scatter(self, start: int, blocks: int, rows: int) -> _Move:
         """Copy all boxes of a block, then those of the next, in one assignment."""
@@ -253,6 +295,10 @@ def _bind(boxes: _Boxes, source: int, targets: Sequence[int]) -> Iterator[_Bound
     """
     origin = source + boxes.source_offset
     addresses = [targets[output] for output in boxes.outputs]
+    low, high = min(addresses), max(addresses)
+    if low // REACH_BYTES == high // REACH_BYTES and (low > source) == (high > source):
+        yield _Bound(boxes, origin, addresses)
+        return
     for _, run in groupby(addresses, lambda address: (address > source, address // REACH_BYTES)):
         side = list(run)
         yield _Bound(boxes, origin, side)
@@ -278,8 +324,8 @@ def _shared_launch(groups: Sequence[Sequence[_Bound]], workers: int) -> Launch:
 
 def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, int]]:
     """Cut a group's rows; every task is a share of the rest, so that all threads end together."""
-    rows, block = group[0].rows, _block_rows(group)
     row_bytes = sum(bound.row_bytes for bound in group)
+    rows, block = group[0].rows, _block_rows(row_bytes)
     most = max(1, TASK_BYTES // row_bytes)
     least = max(1, LEAST_TASK_BYTES // row_bytes)
     parts = 4 * workers if workers > 1 else 1
@@ -291,9 +337,13 @@ def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, in
         start = stop
 
 
-def _block_rows(group: Sequence[_Bound]) -> int:
-    row_bytes = sum(bound.row_bytes for bound in group)
+def _block_rows(row_bytes: int) -> int:
     return max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, LEAST_TASK_BYTES // row_bytes))
+
+
+def _are_single(outputs: int, rows: int, block: int) -> bool:
+    """Whether so many equal boxes are assigned one by one, each with all of its rows."""
+    return outputs == 1 or (outputs < FEW_OUTPUTS and block >= rows)
 
 
 def _moves(group: Sequence[_Bound], start: int, stop: int, block: int) -> Iterator[_Move]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit import arrays
+from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.binding import NUMPY_TYPES
 from dmlsplit.device import Device
@@ -152,10 +152,10 @@ def _run(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
     lowering = lower(source.shape, kind, lanes)
     filled = iter(_dispatch(lowering, source, device or source.device))
     pieces = [
-        arrays.empty(source, shape) if 0 in shape else next(filled).reshape(shape)
+        allocation.packed(source, [shape])[0] if 0 in shape else next(filled).reshape(shape)
         for shape in lowering.shapes
     ]
-    return [arrays.same_kind(piece, data) for piece in pieces]
+    return allocation.same_kind(pieces, data)
 
 
 def _dispatch(lowering: Lowering, source: ArrayView, device: Device | str) -> list[Any]:
