@@ -20,6 +20,7 @@ from dmlsplit.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
+from dmlsplit.nvml import card_memory
 
 # Carries out one launch; the argument is a stream's handle, None for CuPy's current stream.
 Start = Callable[[int | None], None]
@@ -238,21 +239,13 @@ class Driver:
 
     def memory(self, device: int) -> tuple[int, int]:
         """Return free and total bytes: of the card from NVML, else of CUDA's own count."""
-        import pynvml
-
         runtime = self._cupy.cuda.runtime
-        try:
-            pynvml.nvmlInit()
-            try:
-                card = pynvml.nvmlDeviceGetHandleByPciBusId(runtime.deviceGetPCIBusId(device))
-                found = pynvml.nvmlDeviceGetMemoryInfo(card)
-            finally:
-                pynvml.nvmlShutdown()
-            return int(found.free), int(found.total)
-        except pynvml.NVMLError:
+        found = card_memory(runtime.deviceGetPCIBusId(device))
+        if found is None:
             with self._cupy.cuda.Device(device):
                 free, total = runtime.memGetInfo()
-            return int(free), int(total)
+            found = int(free), int(total)
+        return found
 
     @contextmanager
     def _reporting(

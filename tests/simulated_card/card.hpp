@@ -1,4 +1,11 @@
-// What the parts of the simulated card share. README.md says what it is and how it behaves.
+// A simulated card: CUDA's documented functions on the host, for the real CuPy to call.
+//
+// It is as strict as a real one may be. Work runs as late as CUDA allows (streams.cpp), an access
+// outside live device memory breaks the device (memory.cpp, kernel_module.cpp), fresh memory holds
+// poison, a capture refuses what CUDA's does, and a function that is not modelled refuses by name.
+// Kernels are compiled twice: by the real NVRTC, so that it has seen CuPy's own options, and by g++
+// with the words of host_cuda, to be run. Nothing here tells how fast anything is, or how the
+// memory of a real card orders accesses between threads.
 //
 // Every function of CUDA's API begins with ENTER or ENTER_DEVICE: one lock for the whole card, the
 // call log, failures that a test asked for, and for ENTER_DEVICE a current device that still works.
