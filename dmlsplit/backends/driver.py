@@ -44,7 +44,7 @@ def load() -> Driver:
     Raises
     ------
     UnsupportedError
-        If CuPy is not installed, or there is no CUDA driver or device.
+        If CuPy is not installed or cannot start, or there is no CUDA driver or device.
     """
     try:
         import cupy
@@ -52,6 +52,11 @@ def load() -> Driver:
         raise UnsupportedError(
             f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: pip install "
             "'dmlsplit[cuda13]', or 'dmlsplit[cuda12]' for drivers older than 580"
+        ) from None
+    except OSError as error:
+        raise UnsupportedError(
+            f"CuPy cannot make its folder of compiled kernels: {error}. Fix: set CUPY_CACHE_DIR to "
+            "a folder that can be written"
         ) from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()
