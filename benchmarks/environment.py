@@ -6,10 +6,13 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from dmlsplit.nvml import session
 
 LIBRARIES = (
     "numpy",
@@ -58,35 +61,36 @@ def card_state(index: int = 0) -> dict[str, Any]:
     import pynvml as nvml
 
     try:
-        nvml.nvmlInit()
+        with session():
+            card = nvml.nvmlDeviceGetHandleByIndex(index)
+            return {name: _answer(ask) for name, ask in _questions(nvml, card).items()}
     except nvml.NVMLError as error:
         return {"error": str(error)}
+
+
+def _questions(nvml: Any, card: Any) -> dict[str, Callable[[], Any]]:
+    return {
+        "name": lambda: _text(nvml.nvmlDeviceGetName(card)),
+        "driver": lambda: _text(nvml.nvmlSystemGetDriverVersion()),
+        "cuda_of_driver": nvml.nvmlSystemGetCudaDriverVersion_v2,
+        "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(card).total,
+        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM),
+        "max_sm_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM),
+        "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(card) / 1000,
+        "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1000,
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(card, nvml.NVML_TEMPERATURE_GPU),
+        "throttle_reasons": lambda: hex(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
+    }
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    import pynvml as nvml
+
     try:
-        card = nvml.nvmlDeviceGetHandleByIndex(index)
-        questions = {
-            "name": lambda: _text(nvml.nvmlDeviceGetName(card)),
-            "driver": lambda: _text(nvml.nvmlSystemGetDriverVersion()),
-            "cuda_of_driver": nvml.nvmlSystemGetCudaDriverVersion_v2,
-            "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(card).total,
-            "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM),
-            "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM),
-            "max_sm_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM),
-            "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(card) / 1000,
-            "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1000,
-            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(card, nvml.NVML_TEMPERATURE_GPU),
-            "throttle_reasons": lambda: hex(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
-        }
-        answers: dict[str, Any] = {}
-        for name, question in questions.items():
-            try:
-                answers[name] = question()
-            except nvml.NVMLError as error:
-                answers[name] = f"not available: {error}"
-        return answers
+        return ask()
     except nvml.NVMLError as error:
-        return {"error": str(error)}
-    finally:
-        nvml.nvmlShutdown()
+        return f"not available: {error}"
 
 
 def _text(value: str | bytes) -> str:

@@ -1,4 +1,7 @@
-"""The CUDA devices of this machine, as NVML reports them. It needs no CUDA context."""
+"""What NVML says of this machine's CUDA devices. It needs no CUDA context.
+
+No other module of the library opens NVML.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,7 @@ def cuda_devices() -> list[CudaDevice]:
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     try:
-        with _session(pynvml):
+        with session():
             count = pynvml.nvmlDeviceGetCount()
             return [_device(pynvml, index) for index in range(count)]
     except pynvml.NVMLError as error:
@@ -69,13 +72,35 @@ def cuda_devices() -> list[CudaDevice]:
         raise UnsupportedError(f"NVML failed: {error}") from None
 
 
+def card_memory(bus_id: str) -> tuple[int, int] | None:
+    """Return free and total bytes of the card at a PCI address; None where NVML fails."""
+    import pynvml
+
+    try:
+        with session():
+            card = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+            found = pynvml.nvmlDeviceGetMemoryInfo(card)
+            return int(found.free), int(found.total)
+    except pynvml.NVMLError:
+        return None
+
+
 @contextmanager
-def _session(nvml: Any) -> Iterator[None]:
-    nvml.nvmlInit()
+def session() -> Iterator[None]:
+    """Open NVML for a while.
+
+    Raises
+    ------
+    pynvml.NVMLError
+        If there is no driver, or it fails.
+    """
+    import pynvml
+
+    pynvml.nvmlInit()
     try:
         yield
     finally:
-        nvml.nvmlShutdown()
+        pynvml.nvmlShutdown()
 
 
 def _device(nvml: Any, index: int) -> CudaDevice:

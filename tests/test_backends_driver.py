@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -268,8 +271,6 @@ class NoNvmlError(Exception):
 def test_free_memory_comes_from_nvml_else_from_cuda(
     monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
-    import sys
-
     def start() -> None:
         if not works:
             raise NoNvmlError
@@ -310,12 +311,27 @@ def test_without_cupy_the_extras_are_named(afresh: None, monkeypatch: pytest.Mon
     assert dml.Device().name == "cpu"
 
 
+def test_where_cupy_cannot_write_the_processor_is_left() -> None:
+    """CuPy makes the folder of its cache when it is imported: a read-only home stops it."""
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    text = (
+        "import dmlsplit as dml\nassert dml.Device().name == 'cpu'\n"
+        "try: dml.Device('cuda')\nexcept dml.UnsupportedError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env=os.environ | {"CUPY_CACHE_DIR": "/dev/null/kernels"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "CUPY_CACHE_DIR" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("count", [0, None])
 def test_without_a_driver_or_a_device_it_says_so(
     afresh: None, monkeypatch: pytest.MonkeyPatch, count: int | None
 ) -> None:
-    import sys
-
     def ask() -> int:
         if count is None:
             raise CudaError(35)

@@ -88,7 +88,7 @@ def test_cuda_is_no_package() -> None:
 
 # A room may import those to its left: the journey goes one way.
 ROOMS = [
-    ["errors", "resources", "drafts"],
+    ["errors", "resources", "drafts", "nvml"],
     ["tensor"],
     ["split", "feature_levels"],
     ["rules", "overlap", "capability_table"],
@@ -140,10 +140,18 @@ def test_rooms_import_only_rooms_earlier_on_the_way() -> None:
 
 def test_backends_know_no_descriptor_and_no_level() -> None:
     for path in (ROOT / "dmlsplit" / "backends").glob("*.py"):
-        assert imported(path) <= {"backends", "geometry", "errors", "resources", "arrays"}, path
+        assert imported(path) <= (
+            {"backends", "geometry", "errors", "resources", "arrays", "nvml"}
+        ), path
 
 
 def test_only_the_driver_touches_cupy() -> None:
     for path in (ROOT / "dmlsplit").rglob("*.py"):
         if path.name != "driver.py":
             assert "import cupy" not in path.read_text(), path
+
+
+def test_only_one_room_opens_nvml() -> None:
+    for path in [*(ROOT / "dmlsplit").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]:
+        if path.name != "nvml.py":
+            assert "nvmlInit" not in path.read_text(), path

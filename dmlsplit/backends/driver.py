@@ -20,6 +20,7 @@ from dmlsplit.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
+from dmlsplit.nvml import card_memory
 
 # Carries out one launch; the argument is a stream's handle, None for CuPy's current stream.
 Start = Callable[[int | None], None]
@@ -43,7 +44,7 @@ def load() -> Driver:
     Raises
     ------
     UnsupportedError
-        If CuPy is not installed, or there is no CUDA driver or device.
+        If CuPy is not installed or cannot start, or there is no CUDA driver or device.
     """
     try:
         import cupy
@@ -51,6 +52,11 @@ def load() -> Driver:
         raise UnsupportedError(
             f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: pip install "
             "'dmlsplit[cuda13]', or 'dmlsplit[cuda12]' for drivers older than 580"
+        ) from None
+    except OSError as error:
+        raise UnsupportedError(
+            f"CuPy cannot make its folder of compiled kernels: {error}. Fix: set CUPY_CACHE_DIR to "
+            "a folder that can be written"
         ) from None
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -238,21 +244,13 @@ class Driver:
 
     def memory(self, device: int) -> tuple[int, int]:
         """Return free and total bytes: of the card from NVML, else of CUDA's own count."""
-        import pynvml
-
         runtime = self._cupy.cuda.runtime
-        try:
-            pynvml.nvmlInit()
-            try:
-                card = pynvml.nvmlDeviceGetHandleByPciBusId(runtime.deviceGetPCIBusId(device))
-                found = pynvml.nvmlDeviceGetMemoryInfo(card)
-            finally:
-                pynvml.nvmlShutdown()
-            return int(found.free), int(found.total)
-        except pynvml.NVMLError:
+        found = card_memory(runtime.deviceGetPCIBusId(device))
+        if found is None:
             with self._cupy.cuda.Device(device):
                 free, total = runtime.memGetInfo()
-            return int(free), int(total)
+            found = int(free), int(total)
+        return found
 
     @contextmanager
     def _reporting(

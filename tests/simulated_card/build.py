@@ -26,7 +26,7 @@ FLAGS = (
 )
 # For kernels: the header comes first and changes nothing for the real compiler.
 KERNEL_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-Wl,-Bsymbolic")
-DRIVER, COMPILER = "libcuda.so.1", "libnvrtc.so.13"
+DRIVER, COMPILER, MANAGEMENT = "libcuda.so.1", "libnvrtc.so.13", "libnvidia-ml.so.1"
 # A jump and the address that it reads; no function of the runtime is shorter.
 JUMP_BYTES = 14
 COMPILERS = 2
@@ -92,9 +92,10 @@ def _compile(folder: Path, includes: list[str]) -> None:
     with ThreadPoolExecutor(COMPILERS) as pool:
         list(pool.map(compiled, names))
     objects = {name: str(folder / f"{name}.o") for name in names}
-    apart = ("nvrtc", "kernel_module")
+    apart = ("nvrtc", "nvml", "kernel_module")
     driver = [made for name, made in objects.items() if name not in apart]
     _link(folder / DRIVER, *driver)
+    _link(folder / MANAGEMENT, objects["nvml"], str(folder / DRIVER))
     _link(folder / COMPILER, objects["nvrtc"], str(folder / DRIVER))
 
 

@@ -1,4 +1,11 @@
-// What the parts of the simulated card share. README.md says what it is and how it behaves.
+// A simulated card: CUDA's documented functions on the host, for the real CuPy to call.
+//
+// It is as strict as a real one may be. Work runs as late as CUDA allows (streams.cpp), an access
+// outside live device memory breaks the device (memory.cpp, kernel_module.cpp), fresh memory holds
+// poison, a capture refuses what CUDA's does, and a function that is not modelled refuses by name.
+// Kernels are compiled twice: by the real NVRTC, so that it has seen CuPy's own options, and by g++
+// with the words of host_cuda, to be run. Nothing here tells how fast anything is, or how the
+// memory of a real card orders accesses between threads.
 //
 // Every function of CUDA's API begins with ENTER or ENTER_DEVICE: one lock for the whole card, the
 // call log, failures that a test asked for, and for ENTER_DEVICE a current device that still works.
@@ -12,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -55,6 +63,10 @@ Status error(int number);
 #define ENTER_DEVICE                \
     card::Call call(__func__, true); \
     if (call.status) return card::error(call.status.number)
+
+#define STREAM(name, handle)         \
+    Stream* name = card::stream_of(handle); \
+    if (!name) return card::error(cudaErrorInvalidResourceHandle)
 
 // ---- devices (devices.cpp) ------------------------------------------------------------------
 
@@ -128,18 +140,35 @@ struct Stream {
     bool began_capture = false;
     std::vector<std::size_t> frontier;  // nodes of the capture that the next one follows
     bool was_asked = false;
+    bool is_alive = true;
 };
 
 // The stream of a handle, nullptr for one that is dead or unknown.
 Stream* stream_of(const void* handle);
+std::set<Stream*>& streams();
+// What everything put on `stream` from now on has to follow.
+std::vector<WorkPointer> dependencies(const Stream& stream);
+// The first question is answered "not ready" and lets the work run: so late, but not for ever.
+Status answer(bool is_done, bool& was_asked, const WorkPointer& work);
 // Appends work to a stream, or a node to the graph that it is being captured into.
 Status enqueue(Stream& stream, Action action);
+
+// ---- the queue (queue.cpp) ------------------------------------------------------------------
+
+WorkPointer add(Stream& stream, Action action, std::vector<WorkPointer> after);
 void run_until_done(const std::vector<WorkPointer>& wanted);
 void run_device(int device_number);
+
+// ---- captures (capture.cpp) -----------------------------------------------------------------
+
+// Adds to the graph that a stream is being captured into.
+Status capture(Stream& stream, Action action);
+void invalidate(Stream& stream);
 // The error of a call that CUDA does not allow while the thread captures a stream.
 Status unsafe_in_capture();
 // The error of a call that waits for a whole device.
 Status waits_for_device(int device_number);
+// Whether a capture forbids the legacy stream; it is then invalid.
 bool is_capturing_legacy_dependent(int device_number);
 
 }  // namespace card

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -83,6 +84,60 @@ def test_a_launch_waits_on_the_stream_that_is_given(form: str) -> None:
     mine.synchronize()
     assert card.pending() == 0
     assert same(source, outs)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["null", "legacy", "per thread"])
+def test_the_default_streams_go_by_their_numbers(number: int) -> None:
+    source, outs = problem()
+    operator = bound(source, outs)
+    cupy.cuda.Device().synchronize()
+    operator.dispatch(number)
+    assert card.pending() == 1
+    default = cupy.cuda.Stream.ptds if number == 2 else cupy.cuda.Stream.null
+    default.synchronize()
+    assert card.pending() == 0
+    assert same(source, outs)
+    (found,) = dml.Device("cuda").compile(whole(source.shape))(source, stream=number)
+    assert found.get().tobytes() == source.get().tobytes()
+
+
+def whole(shape: tuple[int, ...]) -> dml.SplitOperatorDesc:
+    x = dml.TensorDesc("FLOAT32", shape)
+    return dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=shape[:1])
+
+
+def test_a_bound_operator_keeps_its_buffers_alive() -> None:
+    with cupy.cuda.using_allocator(None):
+        source, outs = problem()
+        operator = bound(source, outs)
+        before = card.memory_used(0)
+        del source, outs
+        gc.collect()
+        assert card.memory_used(0) == before
+        operator.dispatch()
+        cupy.cuda.Device().synchronize()  # Freed memory would break the device.
+        del operator
+        gc.collect()
+        assert card.memory_used(0) < before
+
+
+def test_threads_split_on_streams_of_their_own() -> None:
+    arrays = [noise((64, 10 + i), "u4", seed=i).view("f4") for i in range(8)]
+    found: list[Any] = [None] * len(arrays)
+
+    def work(number: int) -> None:
+        with cupy.cuda.Device(number % 2), cupy.cuda.Stream(non_blocking=True) as stream:
+            pieces = dml.split(cupy.asarray(arrays[number]), (3, 7 + number), 1)
+            found[number] = [piece.get() for piece in pieces]
+            stream.synchronize()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(arrays))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for array, pieces in zip(arrays, found, strict=True):
+        assert np.concatenate(pieces, 1).tobytes() == array.tobytes()
 
 
 def test_the_current_stream_is_the_default() -> None:

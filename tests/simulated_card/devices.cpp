@@ -185,4 +185,5 @@ EXPORT void card_set_memory_limit(int number, std::size_t bytes) {
     devices[number].memory_limit = bytes;
 }
 
+EXPORT std::size_t card_memory_limit(int number) { return devices[number].memory_limit; }
 EXPORT std::size_t card_memory_used(int number) { return devices[number].memory_used; }

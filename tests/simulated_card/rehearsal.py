@@ -7,7 +7,7 @@ use kernels of CuPy's own, and few calls are made; all else is the program as it
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,7 @@ card.load()
 import cupy  # noqa: E402
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import gpu, workloads  # noqa: E402
+from benchmarks import gpu, peers_cub, workloads  # noqa: E402
 
 MOST_BYTES = 1 << 18
 # What does not become small by having fewer rows does not fit: rows with that message.
@@ -46,12 +46,17 @@ def count_different(found: list[Any], wanted: list[Any]) -> int:
     return sum(not np.array_equal(on_host(one), on_host(other)) for one, other in pairs)
 
 
+def no_library() -> NoReturn:
+    raise NotImplementedError("a program of nvcc does not run on the simulated card")
+
+
 def prepare() -> None:
     """Make the program's data small, and on the host."""
     gpu.random_words, gpu.count_different = random_words, count_different
     gpu.WORKLOADS = tuple(workloads.scaled(one, MOST_BYTES) for one in workloads.WORKLOADS)
     gpu.MOST_SETS = gpu.MOST_CALLS = 2
     gpu.WARM_UP_BYTES = 1 << 16
+    peers_cub.library = no_library
 
 
 if __name__ == "__main__":

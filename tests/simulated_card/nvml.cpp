@@ -1,0 +1,82 @@
+// NVML, as far as dmlsplit asks it, about the same two devices.
+//
+// NVIDIA ships no header of it in a wheel; these are the documented signatures.
+#include <cstdio>
+#include <cstring>
+
+#include "card.hpp"
+
+EXPORT std::size_t card_memory_used(int number);
+EXPORT std::size_t card_memory_limit(int number);
+
+namespace {
+using Device = const int*;
+constexpr int kSuccess = 0, kInvalidArgument = 2, kNotFound = 6;
+constexpr int kSmClock = 1, kMemoryClock = 2;
+constexpr int kNumbers[card::kDevices] = {0, 1};
+
+struct Memory {
+    unsigned long long total, free, used;
+};
+
+int write(const char* text, char* to, unsigned bytes) {
+    return std::snprintf(to, bytes, "%s", text) < static_cast<int>(bytes) ? kSuccess
+                                                                          : kInvalidArgument;
+}
+}  // namespace
+
+EXPORT int nvmlInitWithFlags(unsigned) { return kSuccess; }
+EXPORT int nvmlInit_v2() { return kSuccess; }
+EXPORT int nvmlShutdown() { return kSuccess; }
+EXPORT const char* nvmlErrorString(int) { return "an error of the simulated card"; }
+EXPORT int nvmlSystemGetDriverVersion(char* to, unsigned bytes) { return write("0.0", to, bytes); }
+
+EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+    *version = CUDA_VERSION;
+    return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
+    *count = card::kDevices;
+    return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* found) {
+    if (index >= card::kDevices) return kInvalidArgument;
+    *found = &kNumbers[index];
+    return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, Device* found) {
+    unsigned domain, number;
+    if (std::sscanf(bus, "%x:%x:", &domain, &number) != 2 || domain || !number) return kNotFound;
+    return nvmlDeviceGetHandleByIndex_v2(number - 1, found) ? kNotFound : kSuccess;
+}
+
+EXPORT int nvmlDeviceGetName(Device, char* to, unsigned bytes) {
+    return write("Simulated H200", to, bytes);
+}
+
+EXPORT int nvmlDeviceGetMemoryInfo(Device device, Memory* found) {
+    found->total = card_memory_limit(*device);
+    found->used = card_memory_used(*device);
+    found->free = found->total - found->used;
+    return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetCudaComputeCapability(Device, int* major, int* minor) {
+    *major = 9;
+    *minor = 0;
+    return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetMaxClockInfo(Device, int kind, unsigned* megahertz) {
+    if (kind != kSmClock && kind != kMemoryClock) return kInvalidArgument;
+    *megahertz = kind == kSmClock ? 1980 : 3201;
+    return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetMemoryBusWidth(Device, unsigned* bits) {
+    *bits = 6144;
+    return kSuccess;
+}
