@@ -126,7 +126,8 @@ def on_stream(device: str, stream: Any) -> AbstractContextManager[object]:
     if stream is None or device == "cpu":
         return nullcontext()
     number = int(device.removeprefix("cuda:"))
-    return driver.load().on_stream(number, stream_handle(stream, number))
+    own = stream if library(stream) == "cupy" else None
+    return driver.load().on_stream(number, stream_handle(stream, number), own)
 
 
 def on_torch_stream(like: ArrayView, stream: Any) -> AbstractContextManager[object]:

@@ -168,7 +168,7 @@ class FakeDriver:
         return array.host.copy()
 
     @contextmanager
-    def on_stream(self, device: int, handle: int) -> Iterator[None]:
+    def on_stream(self, device: int, handle: int, stream: Any = None) -> Iterator[None]:
         self.calls.append(f"enter {handle}")
         yield
         self.calls.append(f"leave {handle}")

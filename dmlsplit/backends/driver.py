@@ -218,10 +218,14 @@ class Driver:
         return int(owner) if owner >= 0 else None
 
     @contextmanager
-    def on_stream(self, device: int, handle: int) -> Iterator[None]:
-        """Make a device and a stream CuPy's current ones for a while."""
+    def on_stream(self, device: int, handle: int, stream: Any = None) -> Iterator[None]:
+        """Make a device and a stream CuPy's current ones for a while.
+
+        `stream` is CuPy's own object, where there is one: memory that is taken meanwhile goes back
+        on that stream as long as the object lives.
+        """
         try:
-            with self._cupy.cuda.Device(device), self._stream(handle):
+            with self._cupy.cuda.Device(device), stream or self._stream(handle):
                 yield
         except RuntimeError as error:
             # Of the block's errors only those of CUDA are ours to translate.

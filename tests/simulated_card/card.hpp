@@ -91,13 +91,18 @@ struct Allocation {
     std::uintptr_t address;
     std::size_t bytes;
     int device;
+    bool is_live;  // stream-ordered memory lives from when its stream reaches the allocation
     std::uintptr_t end() const { return address + bytes; }
 };
 
-const Allocation* allocation_of(const void* address);
+Allocation* allocation_of(const void* address);
+Status take(int device_number, std::size_t bytes, bool is_live, void** address);
+void give_back(const Allocation& block);
 // Where the bytes of device memory lie on the host; kernels and copies alone may go there.
 unsigned char* storage(const void* address);
 bool is_device_range(const void* address);
+// Inside one allocation, as a call may say; inside one that work may touch when it runs.
+bool is_allocated(const void* address, std::size_t bytes);
 bool is_live(const void* address, std::size_t bytes);
 
 // ---- streams (streams.cpp) ------------------------------------------------------------------
@@ -158,6 +163,8 @@ Status enqueue(Stream& stream, Action action);
 WorkPointer add(Stream& stream, Action action, std::vector<WorkPointer> after);
 void run_until_done(const std::vector<WorkPointer>& wanted);
 void run_device(int device_number);
+// What a device that broke will never do.
+void drop_work(int device_number);
 
 // ---- captures (capture.cpp) -----------------------------------------------------------------
 

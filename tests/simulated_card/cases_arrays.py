@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from typing import Any
 
 import cupy
@@ -176,3 +177,33 @@ def test_too_large_an_output_says_what_is_needed_and_free() -> None:
     # The pool gave back what it had taken: nothing else is lost.
     card.set_memory_limit(0, 1 << 30)
     assert [piece.size for piece in dml.split(source, 2)] == [1 << 19, 1 << 19]
+
+
+@pytest.fixture
+def stream_ordered() -> Iterator[None]:
+    """CUDA's own pool: memory is there, and gone, in the order of a stream."""
+    with cupy.cuda.using_allocator(cupy.cuda.memory.malloc_async):
+        yield
+
+
+def test_stream_ordered_memory_serves_as_well(stream_ordered: None) -> None:
+    array = noise((40, 8), "f4")
+    side = cupy.cuda.Stream(non_blocking=True)
+    with side:
+        check(dml.split(cupy.asarray(array), SIZES, 1), array)
+    side.synchronize()
+
+
+def test_stream_ordered_outputs_belong_to_the_stream_that_is_given(stream_ordered: None) -> None:
+    array = noise((40, 8), "f4")
+    source = cupy.asarray(array)
+    cupy.cuda.Device().synchronize()
+    side = cupy.cuda.Stream(non_blocking=True)
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (40, 8)), axis=1, sizes=SIZES)
+    found = dml.Device("cuda:0").compile(desc)(source, stream=side)
+    with side:
+        check(found, array)
+    # Dropped while work on them is queued: they go when `side` is done with them.
+    dml.Device("cuda:0").compile(desc)(source, stream=side)
+    cupy.cuda.Stream.null.synchronize()
+    cupy.cuda.Device().synchronize()

@@ -124,8 +124,7 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
         case cudaDevAttrSingleToDoublePrecisionPerfRatio: *value = 2; return kOk;
         case cudaDevAttrKernelExecTimeout:
         case cudaDevAttrComputeMode: *value = 0; return kOk;
-        // As on a card whose driver has no memory pools: their use is then refused by CuPy.
-        case cudaDevAttrMemoryPoolsSupported: *value = 0; return kOk;
+        case cudaDevAttrMemoryPoolsSupported: *value = 1; return kOk;
         case cudaDevAttrManagedMemory:
         case cudaDevAttrConcurrentManagedAccess:
         case cudaDevAttrPageableMemoryAccess: *value = 0; return kOk;
@@ -179,7 +178,10 @@ EXPORT CUresult cuStreamGetCtx(CUstream handle, CUcontext* found) {
     return kOk;
 }
 
-EXPORT void card_break(int number, int status) { devices[number].broken = status; }
+EXPORT void card_break(int number, int status) {
+    if (devices[number].broken && !status) drop_work(number);
+    devices[number].broken = status;
+}
 
 EXPORT void card_set_memory_limit(int number, std::size_t bytes) {
     devices[number].memory_limit = bytes;

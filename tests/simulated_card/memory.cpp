@@ -15,6 +15,7 @@ namespace card {
 namespace {
 constexpr std::size_t kRange = std::size_t{1} << 42;
 constexpr std::size_t kAlignment = 512;  // of what cudaMalloc returns
+constexpr std::size_t kPage = 4096;
 constexpr unsigned char kPoison = 0xEE;
 
 struct Range {
@@ -33,6 +34,10 @@ std::map<std::uintptr_t, Allocation>& allocations() {
 std::map<std::uintptr_t, std::size_t>& pinned() {
     static auto* live = new std::map<std::uintptr_t, std::size_t>;
     return *live;
+}
+
+std::size_t rounded(std::size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 unsigned char* reserve(int rights) {
@@ -86,14 +91,19 @@ struct Copy {
             const bool says_from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
             if (says_to != to_device() || says_from != from_device()) return false;
         }
+        return (!to_device() || is_allocated(to, bytes)) &&
+               (!from_device() || is_allocated(from, bytes));
+    }
+
+    bool may_run() const {
         return (!to_device() || is_live(to, bytes)) && (!from_device() || is_live(from, bytes));
     }
 };
 
 // A copy looks again at what is live when it runs: the memory may have been freed before.
 Status copy_now(const Copy& copy) {
-    if (!copy.fits(cudaMemcpyDefault)) {
-        say("a copy of %zu bytes runs on freed memory", copy.bytes);
+    if (!copy.may_run()) {
+        say("a copy of %zu bytes runs on memory that is not there", copy.bytes);
         return {cudaErrorIllegalAddress};
     }
     std::memmove(place(copy.to), place(copy.from), copy.bytes);
@@ -132,7 +142,7 @@ Status copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, 
 Status set(void* to, int value, std::size_t bytes, void* handle) {
     Stream* stream = stream_of(handle);
     if (!stream) return {cudaErrorInvalidResourceHandle};
-    if (!is_device_range(to) || !is_live(to, bytes)) return {cudaErrorInvalidValue};
+    if (!is_device_range(to) || !is_allocated(to, bytes)) return {cudaErrorInvalidValue};
     return enqueue(*stream, [=]() -> Status {
         if (!is_live(to, bytes)) return {cudaErrorIllegalAddress};
         std::memset(storage(to), value, bytes);
@@ -143,7 +153,7 @@ Status set(void* to, int value, std::size_t bytes, void* handle) {
 
 bool is_device_range(const void* address) { return device_of(address) >= 0; }
 
-const Allocation* allocation_of(const void* address) {
+Allocation* allocation_of(const void* address) {
     const auto block = block_of(allocations(), address);
     return block == allocations().end() ? nullptr : &block->second;
 }
@@ -153,10 +163,43 @@ unsigned char* storage(const void* address) {
     return range.bytes + (static_cast<const unsigned char*>(address) - range.addresses);
 }
 
-bool is_live(const void* address, std::size_t bytes) {
+bool is_allocated(const void* address, std::size_t bytes) {
     const Allocation* block = allocation_of(address);
     const auto first = reinterpret_cast<std::uintptr_t>(address);
     return bytes == 0 || (block && first < block->end() && bytes <= block->end() - first);
+}
+
+bool is_live(const void* address, std::size_t bytes) {
+    return is_allocated(address, bytes) && (bytes == 0 || allocation_of(address)->is_live);
+}
+
+Status take(int number, std::size_t bytes, bool is_live, void** address) {
+    Device& owner = device(number);
+    Range& range = ranges[number];
+    const std::size_t taken = rounded(bytes);
+    *address = nullptr;
+    if (bytes > owner.memory_limit || taken > owner.memory_limit - owner.memory_used ||
+        !prepare(range) || taken + kAlignment > kRange - range.next)
+        return {cudaErrorMemoryAllocation};
+    unsigned char* found = range.addresses + range.next;
+    range.next += taken + kAlignment;
+    owner.memory_used += taken;
+    const auto first = reinterpret_cast<std::uintptr_t>(found);
+    allocations()[first] = {first, bytes, number, is_live};
+    std::memset(storage(found), kPoison, bytes);
+    *address = found;
+    return kOk;
+}
+
+// Whole pages go back to the machine; no address comes a second time.
+void give_back(const Allocation& block) {
+    const std::size_t taken = rounded(block.bytes);
+    device(block.device).memory_used -= taken;
+    unsigned char* first = storage(reinterpret_cast<const void*>(block.address));
+    const auto page = (reinterpret_cast<std::uintptr_t>(first) + kPage - 1) / kPage * kPage;
+    const auto end = reinterpret_cast<std::uintptr_t>(first + taken) / kPage * kPage;
+    if (page < end) madvise(reinterpret_cast<void*>(page), end - page, MADV_DONTNEED);
+    allocations().erase(block.address);
 }
 }  // namespace card
 
@@ -165,22 +208,8 @@ using namespace card;
 EXPORT cudaError_t cudaMalloc(void** address, std::size_t bytes) {
     ENTER_DEVICE;
     if (const Status status = unsafe_in_capture()) return error(status.number);
-    Device& owner = device(current_device());
-    Range& range = ranges[current_device()];
     *address = nullptr;
-    if (!bytes) return kOk;
-    const std::size_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    if (bytes > owner.memory_limit || taken > owner.memory_limit - owner.memory_used ||
-        !prepare(range) || taken + kAlignment > kRange - range.next)
-        return error(cudaErrorMemoryAllocation);
-    unsigned char* found = range.addresses + range.next;
-    range.next += taken + kAlignment;
-    owner.memory_used += taken;
-    const auto first = reinterpret_cast<std::uintptr_t>(found);
-    allocations()[first] = {first, bytes, current_device()};
-    std::memset(storage(found), kPoison, bytes);
-    *address = found;
-    return kOk;
+    return bytes ? error(take(current_device(), bytes, true, address).number) : Status(kOk);
 }
 
 // Waits for the device first, as the real one does.
@@ -192,15 +221,7 @@ EXPORT cudaError_t cudaFree(void* address) {
     if (block == allocations().end()) return error(cudaErrorInvalidValue);
     const Allocation freed = block->second;
     run_device(freed.device);
-    const std::size_t taken = (freed.bytes + kAlignment - 1) / kAlignment * kAlignment;
-    device(freed.device).memory_used -= taken;
-    allocations().erase(block);
-    // Whole pages go back to the machine; the rest is poisoned again.
-    unsigned char* first = storage(address);
-    std::memset(first, kPoison, std::min<std::size_t>(freed.bytes, 4096));
-    const auto page = (reinterpret_cast<std::uintptr_t>(first) + 4095) / 4096 * 4096;
-    const auto end = reinterpret_cast<std::uintptr_t>(first + taken) / 4096 * 4096;
-    if (page < end) madvise(reinterpret_cast<void*>(page), end - page, MADV_DONTNEED);
+    give_back(freed);
     return error(device(freed.device).broken);
 }
 
@@ -238,7 +259,7 @@ EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const 
     ENTER_DEVICE;
     std::memset(found, 0, sizeof *found);
     found->device = cudaInvalidDeviceId;
-    if (is_device_range(address) && is_live(address, 1)) {
+    if (is_device_range(address) && is_allocated(address, 1)) {
         found->type = cudaMemoryTypeDevice;
         found->device = allocation_of(address)->device;
         found->devicePointer = const_cast<void*>(address);

@@ -63,7 +63,7 @@ Status open(const void* image, Module& module) {
 bool find_window(const void* address, int number, Window& found) {
     // A load's word may begin before the memory it is about.
     const Allocation* block = allocation_of(static_cast<const char*>(address) + 15);
-    if (!block || block->device != number) return false;
+    if (!block || !block->is_live || block->device != number) return false;
     found.low = block->address;
     found.high = block->end();
     found.to_bytes = storage(reinterpret_cast<const void*>(block->address)) -

@@ -90,6 +90,16 @@ void run_device(int number) {
         if (work->device == number) wanted.push_back(work);
     run_until_done(wanted);
 }
+
+void drop_work(int number) {
+    std::vector<WorkPointer> dropped;
+    for (const auto& [unused, work] : pending())
+        if (work->device == number) dropped.push_back(work);
+    for (const WorkPointer& work : dropped) {
+        work->is_done = true;
+        pending().erase(work->number);
+    }
+}
 }  // namespace card
 
 EXPORT void card_run_others_first(int is_on) { card::runs_others_first = is_on; }
