@@ -11,6 +11,7 @@ CASES = "case"
 ROW_WIDTH = "row width"
 SIZE = "size"
 OUTPUTS = "outputs"
+CALLERS = "callers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Case:
     shape, dtype, axis, sizes
         The problem; `dtype` as NumPy writes it.
     at
-        The place on the sweep's axis: bytes of a row, bytes in all, number of outputs.
+        The place on the sweep's axis: bytes of a row, bytes in all, number of outputs or callers.
     strides
         Byte strides of the input; None for a packed one.
     """
@@ -63,7 +64,7 @@ def cpu_cases(quick: bool) -> list[Case]:
         Case("f: 256 pieces of 64 B rows", CASES, (2048, 4096), "f4", 1, (16,) * 256),
         Case("g: tiny", CASES, (6, 2), "f4", 0, (2, 1, 3)),
     ]
-    return cases if quick else cases + row_widths() + total_sizes() + output_counts()
+    return cases if quick else [*cases, *row_widths(), *total_sizes(), *output_counts(), *callers()]
 
 
 def row_widths(total: int = 1 << 25) -> list[Case]:
@@ -91,6 +92,15 @@ def output_counts(total: int = 1 << 24) -> list[Case]:
     return [
         Case(f"{n} outputs", OUTPUTS, (total // (64 * n), 16 * n), "f4", 1, (16,) * n, n)
         for n in (2, 8, 32, 128, 512, 1024, 4096)
+    ]
+
+
+def callers() -> list[Case]:
+    """1 to 4 threads that split at once, each its own 1 or 64 MiB with rows of 1+1+2 KiB."""
+    return [
+        Case(f"{mib} MiB, {n} at once", CALLERS, (mib * 256, 1024), "f4", 1, (256, 256, 512), n)
+        for mib in (1, 64)
+        for n in (1, 2, 4)
     ]
 
 

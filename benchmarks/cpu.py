@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import prod
 
 import numpy as np
 
-from benchmarks.cases import Case
+from benchmarks.cases import CALLERS, Case
 from benchmarks.peers_cpu import ONE_THREAD, Peer, Prepared, Problem
 from benchmarks.results import Results, failed, measured
 from benchmarks.table import Table
-from benchmarks.timing import interleaved, summary
+from benchmarks.timing import Call, interleaved, summary
+
+# What each caller splits per sample: enough that starting the threads does not matter.
+CALLER_BYTES, MOST_CALLS = 128 << 20, 128
 
 
 def run(
@@ -45,27 +49,48 @@ def _measure(
     table: Table,
 ) -> None:
     head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
-    problem = random_problem(case, threads)
-    ready: dict[str, Prepared] = {}
+    callers = int(case.at) if case.kind == CALLERS else 1
+    problems = [random_problem(case, threads) for _ in range(callers)]
+    ready: dict[str, list[Call]] = {}
     rows = {}
     for name, peer in peers.items():
         try:
-            ready[name] = peer(problem)
-            check(problem, ready[name])
+            prepared = [peer(problem) for problem in problems]
+            for problem, entry in zip(problems, prepared, strict=True):
+                check(problem, entry)
+            ready[name] = [entry.call for entry in prepared]
         except Exception as error:
-            ready.pop(name, None)
             rows[name] = failed(error)
-    if ready:
-        # A peer that sets its threads for the whole process sets the same for all.
-        samples = interleaved({name: entry.call for name, entry in ready.items()}, rounds)
-        rows |= {
-            name: measured(summary(taken), taken, case.total_bytes)
-            for name, taken in samples.items()
-        }
+    # A peer that sets its threads for the whole process sets the same for all.
+    for name, taken in _seconds_per_split(case, ready, rounds).items():
+        rows[name] = measured(summary(taken), taken, case.total_bytes)
     for name in peers:
         row = {**head, "threads": threads, "peer": name, **rows[name]}
         results.add(row)
         table.add(row)
+
+
+def _seconds_per_split(
+    case: Case, ready: Mapping[str, Sequence[Call]], rounds: int
+) -> dict[str, list[float]]:
+    """Time every peer; with several callers at once, their common time over all their splits."""
+    if case.kind != CALLERS:
+        return interleaved({name: call for name, (call,) in ready.items()}, rounds)
+    times = min(MOST_CALLS, -(-CALLER_BYTES // case.total_bytes))
+    with ThreadPoolExecutor(int(case.at)) as pool:
+        samples = interleaved({name: _at_once(pool, ready[name], times) for name in ready}, rounds)
+    splits = int(case.at) * times
+    return {name: [sample / splits for sample in taken] for name, taken in samples.items()}
+
+
+def _at_once(pool: ThreadPoolExecutor, calls: Sequence[Call], times: int) -> Call:
+    """Return a call that makes each of some calls some times, every one in a thread of its own."""
+
+    def repeat(call: Call) -> None:
+        for _ in range(times):
+            call()
+
+    return lambda: list(pool.map(repeat, calls))
 
 
 def random_problem(case: Case, threads: int) -> Problem:

@@ -157,6 +157,47 @@ def test_a_peer_that_fails_is_a_row_with_its_message(tmp_path: Path) -> None:
     assert rows["broken"]["message"] == "grid.y is 70000; the most is 65535"
 
 
+def test_callers_at_once_split_in_threads_of_their_own(tmp_path: Path) -> None:
+    working: dict[int, int] = {}
+    met = threading.Barrier(2, timeout=20)
+
+    def counted(problem: Problem) -> Prepared:
+        bound = peers_cpu.dmlsplit_bound(problem)
+
+        def call() -> None:
+            # Checks and calibration aside, both callers are on the way when either works.
+            if threading.current_thread() is not threading.main_thread():
+                met.wait()
+                working[threading.get_ident()] = working.get(threading.get_ident(), 0) + 1
+            bound.call()
+
+        return Prepared(call, bound.outputs)
+
+    two = Case("2 at once", cases.CALLERS, (4, 4), "f4", 1, (1, 3), 2)
+    (row,) = run(tmp_path / "a.json", {"dmlsplit": counted}, [two]).rows
+    assert row["status"] == "ok"
+    assert len(working) == 2
+    assert len(set(working.values())) == 1
+    assert min(working.values()) >= 4 * cpu.MOST_CALLS
+
+
+def test_the_time_of_callers_at_once_is_that_of_one_split(tmp_path: Path) -> None:
+    def slow(problem: Problem) -> Prepared:
+        bound = peers_cpu.dmlsplit_bound(problem)
+
+        def call() -> None:
+            time.sleep(0.001)
+            bound.call()
+
+        return Prepared(call, bound.outputs)
+
+    chosen = [Case(f"{n}", cases.CALLERS, (4, 4), "f4", 1, (1, 3), n) for n in (1, 4)]
+    alone, together = run(tmp_path / "a.json", {"dmlsplit": slow}, chosen).rows
+    assert alone["seconds"]["least"] >= 0.001
+    # Four callers that sleep at once take a quarter of the time per split.
+    assert 0.00025 <= together["seconds"]["least"] < 0.0008
+
+
 def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     second = Case("second", cases.CASES, (4, 4), "f4", 0, (1, 3))
