@@ -77,28 +77,31 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
 
 
 class _Share:
-    """Work that a helper begins, unless its owner has ended it before."""
+    """Work on tasks that wait, as long as there are any."""
+
+    __slots__ = ("_done", "_failure", "_has_begun", "_is_done", "_work")
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._begun, self._done = Lock(), Lock()
-        self._done.acquire()
-        self._is_done = False
+        self._has_begun = self._is_done = False
         self._failure: BaseException | None = None
+        self._done = Lock()
+        self._done.acquire()
 
     def __call__(self) -> None:
-        if self._begun.acquire(blocking=False):
-            try:
-                self._work()
-            except BaseException as error:
-                self._failure = error
-            finally:
-                self._is_done = True
-                self._done.release()
+        # Said before a task is taken: who finds none left, and this unsaid, need not wait.
+        self._has_begun = True
+        try:
+            self._work()
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self._is_done = True
+            self._done.release()
 
     def end(self) -> BaseException | None:
-        """Let no helper begin, or wait for the one that has; return what went wrong."""
-        if self._begun.acquire(blocking=False):
+        """Once no task waits: wait for the helper if it has begun; return what went wrong."""
+        if not self._has_begun:
             return None
         interrupt: BaseException | None = None
         while True:
@@ -115,11 +118,10 @@ def _hand_out(shares: Sequence[_Share]) -> None:
     """Give each share to a helper on another processor, the next ones after the caller's first."""
     if not shares:
         return
-    here, helpers = _current_processor(), _helpers(os.getpid())
-    after = bisect_right(helpers, here, key=lambda helper: helper.processor)
-    others = [helper for helper in helpers[after:] + helpers[:after] if helper.processor != here]
     try:
-        for share, helper in zip(shares, cycle(others or helpers), strict=False):
+        for share, helper in zip(
+            shares, cycle(_others(os.getpid(), _current_processor())), strict=False
+        ):
             helper.put(share)
     except RuntimeError:  # no more threads, or the interpreter is going down: work alone
         return
@@ -155,6 +157,15 @@ class _Helper:
 def _helpers(process: int) -> list[_Helper]:
     """Return one helper per processor of a process; threads do not survive a fork."""
     return [_Helper(processor) for processor in sorted(_allowed())]
+
+
+@lru_cache(maxsize=MOST_THREADS)
+def _others(process: int, here: int) -> list[_Helper]:
+    """Return the helpers on other processors than one, those after it first; or all."""
+    helpers = _helpers(process)
+    after = bisect_right(helpers, here, key=lambda helper: helper.processor)
+    in_turn = helpers[after:] + helpers[:after]
+    return [helper for helper in in_turn if helper.processor != here] or helpers
 
 
 def _stay_on(processor: int) -> None:
