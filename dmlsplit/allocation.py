@@ -144,7 +144,7 @@ def on_torch_stream(like: ArrayView, stream: Any) -> AbstractContextManager[obje
 
 def same_kind(made: list[Any], model: Any) -> list[Any]:
     """Hand over what was made here as arrays of the library of `model`, without a copy."""
-    name = library(model)
+    name = "torch" if is_torch(model) else library(model)
     if not made or isinstance(model, type(made[0])) or name not in sys.modules:
         return made
     namespace = getattr(model, "__array_namespace__", None)

@@ -105,8 +105,10 @@ def view(array: Any, name: str) -> ArrayView:
     """
     if isinstance(array, np.ndarray):
         return _numpy_view(array, name)
-    if is_torch(array) and (array.device.type != "cpu" or not _is_numpy_like(array)):
-        return _torch_view(array, name)
+    if is_torch(array):
+        _check_torch(array, name)
+        if array.device.type != "cpu" or not _is_numpy_like(array):
+            return _torch_view(array)
     if hasattr(array, "__dlpack_device__"):
         kind, number = _dlpack_device(array, name)
         if kind in (_DLPACK_CUDA, _DLPACK_CUDA_MANAGED):
@@ -131,9 +133,9 @@ def _dlpack_device(array: Any, name: str) -> tuple[int, int]:
     try:
         kind, number = array.__dlpack_device__()
     except RuntimeError as error:
-        # CuPy asks CUDA, which may have lost the device.
         if not hasattr(error, "status"):
-            raise
+            raise _not_shared(array, name, error) from None
+        # CuPy asks CUDA, which may have lost the device.
         raise driver.load().translated(error, None, f"{name} cannot be looked up") from None
     return kind, number
 
@@ -144,26 +146,37 @@ def is_torch(array: Any) -> bool:
     return torch is not None and isinstance(array, torch.Tensor)
 
 
-def _is_numpy_like(tensor: Any) -> bool:
-    """Whether NumPy can stand for a tensor: it knows the type, no gradients, no lazy bits."""
-    known = _torch_type(tensor)[0] in "<>|"
-    lazy = tensor.requires_grad or tensor.is_conj() or tensor.is_neg()
-    return known and not lazy and str(tensor.layout) == "torch.strided"
-
-
-def _torch_view(tensor: Any, name: str) -> ArrayView:
-    """Describe a tensor of torch, which needs no synchronisation and has types of its own."""
-    kind = tensor.device.type
-    if kind not in ("cpu", "cuda") or str(tensor.layout) != "torch.strided":
+def _check_torch(tensor: Any, name: str) -> None:
+    """Refuse tensors whose memory, if any, does not hold their elements."""
+    kind = type(tensor)
+    if kind.__torch_dispatch__ is not sys.modules["torch"].Tensor.__torch_dispatch__:
+        raise InvalidArgumentError(
+            f"{name} is a {_type_name(tensor)}, which has no memory of its own; it must be a plain "
+            "tensor"
+        )
+    if tensor.device.type not in ("cpu", "cuda") or str(tensor.layout) != "torch.strided":
         raise InvalidArgumentError(
             f"{name} is a {tensor.layout} tensor on {tensor.device}; it must be a torch.strided "
             "one on the CPU or a CUDA device"
+        )
+    if tensor.is_quantized:
+        raise InvalidArgumentError(
+            f"{name} is quantized; its pieces would lose scale and zero point. Fix: int_repr()"
         )
     if tensor.is_conj() or tensor.is_neg():
         raise InvalidArgumentError(
             f"{name} is a view that torch conjugates or negates when it is read; its bytes are "
             "those of another tensor. Fix: resolve_conj().resolve_neg()"
         )
+
+
+def _is_numpy_like(tensor: Any) -> bool:
+    """Whether NumPy can stand for a tensor: it knows the type, and there are no gradients."""
+    return _torch_type(tensor)[0] in "<>|" and not tensor.requires_grad
+
+
+def _torch_view(tensor: Any) -> ArrayView:
+    """Describe a tensor of torch, which needs no synchronisation and has types of its own."""
     width = tensor.element_size()
     return ArrayView(
         tensor,
@@ -174,7 +187,7 @@ def _torch_view(tensor: Any, name: str) -> ArrayView:
         width,
         # torch itself refuses to write where it would have to track gradients.
         bool(tensor.requires_grad),
-        "cpu" if kind == "cpu" else f"cuda:{tensor.device.index}",
+        f"cuda:{tensor.device.index}" if tensor.is_cuda else "cpu",
     )
 
 
@@ -268,6 +281,10 @@ def _numpy_view(array: np.ndarray, name: str) -> ArrayView:
     if dtype.hasobject:
         raise InvalidArgumentError(
             f"{name} has data type {dtype}; Python objects cannot be split as bytes"
+        )
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):
+        raise InvalidArgumentError(
+            f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
         )
     return ArrayView(
         array,

@@ -172,11 +172,52 @@ def test_lazy_tensors_are_refused(torch: Any, lazy: str) -> None:
         dml.split(source, 2)
 
 
-@pytest.mark.parametrize("kind", ["sparse", "meta"])
+@pytest.mark.parametrize("kind", ["sparse", "meta", "quantized", "fake", "batched"])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 def test_tensors_without_plain_memory_are_refused(torch: Any, kind: str) -> None:
-    source = torch.eye(4).to_sparse() if kind == "sparse" else torch.empty(4, device="meta")
-    with pytest.raises(dml.InvalidArgumentError, match=r"it must be a torch\.strided one"):
-        dml.split(source, 2)
+    def refused(source: Any) -> Any:
+        with pytest.raises(dml.InvalidArgumentError, match=REFUSED_TENSORS[kind]):
+            dml.split(source, 2)
+        return source
+
+    if kind == "sparse":
+        refused(torch.eye(4).to_sparse())
+    elif kind == "meta":
+        refused(torch.empty(4, device="meta"))
+    elif kind == "quantized":
+        refused(torch.quantize_per_tensor(torch.ones(4), 0.1, 3, torch.quint8))
+    elif kind == "fake":
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            refused(torch.ones(4))
+    else:
+        torch.func.vmap(refused)(torch.ones(2, 4))
+
+
+REFUSED_TENSORS = {
+    "sparse": r"it must be a torch\.strided one",
+    "meta": r"it must be a torch\.strided one",
+    "quantized": r"is quantized.*int_repr\(\)",
+    "fake": "is a torch.FakeTensor, which has no memory of its own",
+    "batched": "cannot be shared without a copy",
+}
+
+
+def test_subclasses_of_tensors_come_back_as_tensors(torch: Any) -> None:
+    class Image(torch.Tensor):  # type: ignore[misc, name-defined]
+        pass
+
+    for found in dml.split(torch.arange(6.0).as_subclass(Image), 2):
+        assert isinstance(found, torch.Tensor)
+
+
+def test_a_mask_is_not_lost() -> None:
+    masked = np.ma.masked_array(np.arange(4), [0, 1, 0, 0])
+    with pytest.raises(dml.InvalidArgumentError, match=r"array is masked.*\.data and \.mask"):
+        dml.split(masked, 2)
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\] is masked"):
+        dml.split(np.arange(4), 1, out=[masked])
 
 
 def test_torchs_current_stream_is_asked_at_every_dispatch() -> None:
