@@ -42,8 +42,9 @@ class Toolchain:
 _SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SANITIZED = Toolchain(_SANITIZERS, _SANITIZERS)
 # The hooks of the thread sanitizer show what kernels do in shared memory, to count it and to refuse
-# hazards; the runner defines them, in place of the sanitizer's own library. Vectors stay in one
-# piece without SRA.
+# hazards; the runner defines them, in place of the sanitizer's own library. g++ leaves out an
+# access only where one of the same thread, between the same barriers, stands for it, or where it
+# has no effect. Vectors stay in one piece without SRA.
 COUNTING = Toolchain(
     ("-O2",),
     ("-O1", "-fno-tree-sra", "-fsanitize=thread"),
