@@ -141,10 +141,12 @@ class Ran:
     stored_bytes: int
 
 
-def run(cases: Sequence[Case], folder: Path) -> list[Ran | harness.KernelFaultError]:
+def run(
+    cases: Sequence[Case], folder: Path, toolchain: harness.Toolchain = harness.SANITIZED
+) -> list[Ran | harness.KernelFaultError]:
     """Compile the launches of all cases together, and run them two at a time."""
     sources = [[codegen.source(launch) for launch in case.launches] for case in cases]
-    programs = harness.build([text for texts in sources for text in texts], folder)
+    programs = harness.build([text for texts in sources for text in texts], folder, toolchain)
 
     def one(case: Case, texts: list[str]) -> Ran | harness.KernelFaultError:
         data = case.random_source()
@@ -156,6 +158,7 @@ def run(cases: Sequence[Case], folder: Path) -> list[Ran | harness.KernelFaultEr
             try:
                 outcome = programs[text].run(launch.grid, launch.block, buffers, counting=True)
             except harness.KernelFaultError as fault:
+                fault.add_note(f"{launch.kernel} in {case}")
                 return fault
             (source,), *windows = outcome.windows
             for output, (window,) in zip(launch.outputs, windows, strict=True):

@@ -43,7 +43,90 @@ WRONG = {
         "tile[threadIdx.x] =",
         "*reinterpret_cast<uint4*>(reinterpret_cast<char*>(tile) + 4) =",
     ),
+    "target byte stored twice": ("targets[0]) + at", "targets[0]) + at / 2"),
 }
+
+# Threads clear, fill, fetch and refill slots of each other; every barrier keeps two of them apart.
+PHASES = """
+constexpr int kThreads = 64;
+struct Pointers { const unsigned char* source; unsigned char* targets[1]; };
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+phases(const __grid_constant__ Pointers pointers) {
+    __shared__ uint4 tile[kThreads];
+    const unsigned first = blockIdx.x * kThreads, own = threadIdx.x, right = (own + 1) % kThreads;
+    tile[right] = make_uint4(0, 0, 0, 0);
+    __syncthreads();  // cleared
+    tile[own] = __ldg(reinterpret_cast<const uint4*>(pointers.source) + first + own);
+    __syncthreads();  // filled
+    const uint4 held = tile[right];
+    __syncthreads();  // fetched
+    tile[own] = held;
+    __stcs(reinterpret_cast<uint4*>(pointers.targets[0]) + first + right, tile[own]);
+}
+"""
+BARRIERS = ["cleared", "filled", "fetched"]
+
+
+def without(barrier: str) -> str:
+    return PHASES.replace(f"__syncthreads();  // {barrier}", "")
+
+
+# Each gives the right bytes, or might on a GPU; the message, and the change to KERNEL.
+HAZARDS = {
+    "two_lanes_store_one_byte": (
+        "shared memory race: threads 0 and 1, store after store",
+        "tile[threadIdx.x] =",
+        "reinterpret_cast<char*>(tile)[threadIdx.x / 2] = 7; __syncthreads(); tile[threadIdx.x] =",
+    ),
+    "a_word_over_a_neighbours_byte": (
+        "shared memory race: threads 0 and 1, store after store .*: 16 bytes",
+        "tile[threadIdx.x] =",
+        "if (threadIdx.x == 0) reinterpret_cast<char*>(tile)[31] = 7; tile[threadIdx.x] =",
+    ),
+    "no_barrier_at_all": (
+        "shared memory loaded before its block stores it: 16 bytes",
+        "__syncthreads();",
+        "",
+    ),
+    "a_slot_that_nobody_stores": (
+        "shared memory loaded before its block stores it: 16 bytes",
+        "tile[threadIdx.x] =",
+        "if (threadIdx.x) tile[threadIdx.x] =",
+    ),
+    "what_another_block_stored": (
+        "shared memory loaded before its block stores it: .* block 1",
+        "tile[threadIdx.x] =",
+        "if (blockIdx.x == 0) tile[threadIdx.x] =",
+    ),
+    "neighbours_store_one_vector": (
+        "target byte stored twice in one launch: 16 bytes .* thread 62\n  byte 496 of target 0",
+        "targets[0]) + at",
+        "targets[0]) + at / 2",
+    ),
+    "blocks_store_one_range": (
+        "target byte stored twice in one launch: 16 bytes .* block 1, .*\n  byte 0 of target 0",
+        "targets[0]) + at",
+        "targets[0]) + at % kThreads",
+    ),
+    "one_byte_of_a_vector": (
+        "target byte stored twice in one launch: 1 bytes .*\n  byte 16 of target 0",
+        "__syncthreads();",
+        "__syncthreads(); if (at == 0) __stcs(pointers.targets[0] + 16, (unsigned char)0);",
+    ),
+}
+
+# Stores one byte of each word, and loads the word: the rest is masked away.
+PARTIAL = KERNEL.replace(
+    "tile[threadIdx.x] =",
+    """
+    unsigned* const words = reinterpret_cast<unsigned*>(tile);
+    reinterpret_cast<unsigned char*>(words + threadIdx.x)[2] = 5;
+    __syncthreads();
+    if ((words[threadIdx.x] >> 16 & 255) != 5) return;
+    __syncthreads();
+    tile[threadIdx.x] =""",
+)
 
 
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
@@ -134,6 +217,41 @@ def test_a_missing_barrier_spoils_the_result(
     race = programs[KERNEL.replace("__syncthreads();", "")]
     (_, (target,)) = race.run(3, THREADS, memory(data)).windows
     assert not np.array_equal(target, data)
+
+
+@pytest.fixture(scope="module")
+def watched(folder: Path) -> dict[str, harness.Program]:
+    broken = [KERNEL.replace(*change) for _, *change in HAZARDS.values()]
+    broken += [without(barrier) for barrier in BARRIERS]
+    assert not {KERNEL, PHASES} & set(broken)
+    return harness.build([KERNEL, PHASES, PARTIAL, *broken], folder, harness.COUNTING)
+
+
+@pytest.mark.parametrize("source", [KERNEL, PHASES, PARTIAL], ids=["turn", "phases", "partial"])
+def test_a_kernel_that_keeps_its_threads_apart_passes(
+    source: str, watched: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    (_, (target,)) = watched[source].run(3, THREADS, memory(data)).windows
+    assert np.array_equal(target, data)
+
+
+@pytest.mark.parametrize("block", [0, 1], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("barrier", BARRIERS)
+def test_every_missing_barrier_is_a_race_in_any_order(
+    barrier: str, block: int, watched: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    race = r"shared memory race: threads (\d+) and (?!\1\b)\d+, \w+ after \w+ without a barrier"
+    with pytest.raises(harness.KernelFaultError, match=race):
+        watched[without(barrier)].run(3, THREADS, memory(data), blocks=[block])
+
+
+@pytest.mark.parametrize("name", HAZARDS)
+def test_a_hazard_is_refused(
+    name: str, watched: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    message, *change = HAZARDS[name]
+    with pytest.raises(harness.KernelFaultError, match=message):
+        watched[KERNEL.replace(*change)].run(3, THREADS, memory(data))
 
 
 @pytest.mark.parametrize("message", WRONG)

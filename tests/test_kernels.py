@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import kernel_cases
 from benchmarks.workloads import WORKLOADS, scaled
+from dmlsplit.backends import codegen
 from host_cuda import harness
 from kernel_cases import Case, small_parameters
 
@@ -172,6 +173,30 @@ def test_a_case_gives_numpy_bytes(name: str, ran: dict[str, object]) -> None:
     kernel_cases.check(CASES[name], ran[name])
 
 
+def test_no_case_hangs_on_the_order_of_threads(folder: Path) -> None:
+    """Every access to shared memory is checked; stores to outputs are, in every other test."""
+    shared = [
+        case
+        for case in CASES.values()
+        if any("__shared__" in codegen.source(launch) for launch in case.launches)
+    ]
+    assert set().union(*(case.kernels for case in shared)) == {"tile", "transpose"}
+    check_batch(shared, folder, harness.COUNTING)
+
+
+@pytest.mark.parametrize("name", ["narrow_3x3", "transposed_bytes"])
+def test_without_its_barrier_a_kernel_is_refused(name: str, folder: Path) -> None:
+    case = CASES[name]
+    (launch,) = case.launches
+    source = codegen.source(launch)
+    assert source.count("__syncthreads();") == 1
+    wrong = source.replace("__syncthreads();", "")
+    program = harness.build([wrong], folder, harness.COUNTING)[wrong]
+    buffers = case.buffers(case.random_source(), launch.outputs)
+    with pytest.raises(harness.KernelFaultError, match="shared memory"):
+        program.run(launch.grid, launch.block, buffers)
+
+
 def test_the_cases_reach_every_kernel() -> None:
     sources = Path(__file__).parent.parent.joinpath("cuda").glob("*.cu")
     reached = set().union(*(case.kernels for case in CASES.values()))
@@ -234,32 +259,47 @@ BATCH = 8
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
-def check_batch(cases: list[Case], folder: Path) -> None:
-    for case, ran in zip(cases, kernel_cases.run(cases, folder), strict=True):
+def check_batch(cases: list[Case], folder: Path, toolchain: harness.Toolchain) -> None:
+    for case, ran in zip(cases, kernel_cases.run(cases, folder, toolchain), strict=True):
         kernel_cases.check(case, ran)
 
 
-@settings(max_examples=3, phases=PHASES)
-@given(st.lists(packed_cases(), min_size=BATCH, max_size=BATCH))
-def test_any_packed_split_gives_numpy_bytes(folder: Path, cases: list[Case]) -> None:
-    check_batch(cases, folder)
+each_toolchain = pytest.mark.parametrize(
+    "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
+)
 
 
+@each_toolchain
 @settings(max_examples=3, phases=PHASES)
-@given(st.lists(strided_cases(), min_size=BATCH, max_size=BATCH))
-def test_any_strided_split_gives_numpy_bytes(folder: Path, cases: list[Case]) -> None:
-    check_batch(cases, folder)
+@given(cases=st.lists(packed_cases(), min_size=BATCH, max_size=BATCH))
+def test_any_packed_split_gives_numpy_bytes(
+    folder: Path, toolchain: harness.Toolchain, cases: list[Case]
+) -> None:
+    check_batch(cases, folder, toolchain)
+
+
+@each_toolchain
+@settings(max_examples=3, phases=PHASES)
+@given(cases=st.lists(strided_cases(), min_size=BATCH, max_size=BATCH))
+def test_any_strided_split_gives_numpy_bytes(
+    folder: Path, toolchain: harness.Toolchain, cases: list[Case]
+) -> None:
+    check_batch(cases, folder, toolchain)
 
 
 @pytest.mark.slow
+@each_toolchain
 @settings(max_examples=40, phases=PHASES)
-@given(st.lists(packed_cases() | strided_cases(), min_size=BATCH, max_size=2 * BATCH))
-def test_many_more_splits_give_numpy_bytes(folder: Path, cases: list[Case]) -> None:
-    check_batch(cases, folder)
+@given(cases=st.lists(packed_cases() | strided_cases(), min_size=BATCH, max_size=2 * BATCH))
+def test_many_more_splits_give_numpy_bytes(
+    folder: Path, toolchain: harness.Toolchain, cases: list[Case]
+) -> None:
+    check_batch(cases, folder, toolchain)
 
 
 @pytest.mark.slow
-def test_scaled_workloads_give_numpy_bytes(folder: Path) -> None:
+@each_toolchain
+def test_scaled_workloads_give_numpy_bytes(folder: Path, toolchain: harness.Toolchain) -> None:
     small = [scaled(workload, 1 << 18) for workload in WORKLOADS]
     chosen = [workload for workload in small if workload.total_bytes <= 4 << 20]
     assert len(chosen) >= 22
@@ -268,4 +308,4 @@ def test_scaled_workloads_give_numpy_bytes(folder: Path) -> None:
         for w in chosen
         for where in [(0, 0), (w.element_bytes, 3 * w.element_bytes)]
     ]
-    check_batch(cases, folder)
+    check_batch(cases, folder, toolchain)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cuda_on_host.hpp"
+#include "sparse.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -26,9 +27,7 @@ public:
     Fibers(std::size_t threads, void (*body)()) : body_(body), fibers_(threads) {
         for (Fiber& fiber : fibers_) {
             // A page without rights below each stack turns an overflow into a crash.
-            void* map = mmap(nullptr, kStack + kPage, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (map == MAP_FAILED) std::perror("mmap"), std::_Exit(71);
+            void* map = sparse_memory(kStack + kPage);
             mprotect(map, kPage, PROT_NONE);
             fiber.stack = static_cast<char*>(map) + kPage;
         }
@@ -69,7 +68,6 @@ public:
     inline static Fibers* running = nullptr;
 
 private:
-    static constexpr std::size_t kPage = 4096;
     static constexpr std::size_t kStack = 256 << 10;
 
     struct Fiber {

@@ -41,8 +41,10 @@ class Toolchain:
 
 _SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SANITIZED = Toolchain(_SANITIZERS, _SANITIZERS)
-# The hooks of the thread sanitizer show what kernels do in shared memory; the runner defines
-# them, in place of the sanitizer's own library. Vectors stay in one piece without SRA.
+# The hooks of the thread sanitizer show what kernels do in shared memory, to count it and to refuse
+# hazards; the runner defines them, in place of the sanitizer's own library. g++ leaves out an
+# access only where one of the same thread, between the same barriers, stands for it, or where it
+# has no effect. Vectors stay in one piece without SRA.
 COUNTING = Toolchain(
     ("-O2",),
     ("-O1", "-fno-tree-sra", "-fsanitize=thread"),
@@ -51,7 +53,7 @@ COUNTING = Toolchain(
 
 
 class KernelFaultError(Exception):
-    """A launch did what a GPU, AddressSanitizer or UBSan does not allow."""
+    """A launch did what a GPU, AddressSanitizer or UBSan does not allow, or has a hazard."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,9 @@ class Program:
         ------
         KernelFaultError
             The kernel touched a byte outside its buffers or below its alignment, wrote to its
-            source, parted at a barrier, or a sanitizer stopped it.
+            source, stored a byte twice, parted at a barrier, or a sanitizer stopped it. With
+            the toolchain `COUNTING` alone: its threads raced for a byte of shared memory, or it
+            loaded what its block had not stored.
         """
         with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
             job, result = Path(folder, "job"), Path(folder, "result")
@@ -209,7 +213,7 @@ def _unit(sources: Sequence[str]) -> str:
 
 
 def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: list[str]) -> Path:
-    header = "".join((HERE / name).read_text() for name in ("cuda_on_host.hpp", "fibers.hpp"))
+    header = "".join(path.read_text() for path in sorted(HERE.glob("*.hpp")))
     key = hashlib.sha256("\0".join([header, text, *flags, *more]).encode()).hexdigest()[:24]
     target = folder / f"{key}{suffix}"
     if target.exists():

@@ -1,0 +1,106 @@
+// The memory that a launch is given: a source and its targets, each between guard bands in a
+// mapping of its own, so that buffers above 4 GiB cost only the pages that are touched.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "hazards.hpp"
+#include "sparse.hpp"
+
+namespace host_cuda {
+
+class Buffer {
+public:
+    // The pointer, `origin` bytes after the first byte, is `misalignment` past a page.
+    Buffer(std::int64_t bytes, std::int64_t origin, std::int64_t misalignment)
+        : bytes_(bytes),
+          origin_(origin),
+          data_(placed(bytes, origin, misalignment)),
+          stored_(data_, bytes) {
+        std::memset(data_ - kBand, kGuardByte, kBand);
+        std::memset(end(), kGuardByte, kBand);
+    }
+
+    unsigned char* data() const { return data_; }
+    unsigned char* end() const { return data_ + bytes_; }
+    unsigned char* pointer() const { return data_ + origin_; }
+
+    // False where this launch has stored one of these bytes before.
+    bool store_once(std::uintptr_t address, unsigned bytes) { return stored_.add(address, bytes); }
+
+    // The first guard byte that is not what it was, or null.
+    const unsigned char* changed_guard() const {
+        for (std::ptrdiff_t i = 0; i < kBand; ++i) {
+            if (data_[i - kBand] != kGuardByte) return data_ + i - kBand;
+            if (end()[i] != kGuardByte) return end() + i;
+        }
+        return nullptr;
+    }
+
+    static constexpr std::ptrdiff_t kBand = 256;  // guard bytes on each side
+
+private:
+    static constexpr unsigned char kGuardByte = 0xA5;
+
+    static unsigned char* placed(std::int64_t bytes, std::int64_t origin, std::int64_t misalignment) {
+        // A page on each side holds the band.
+        const std::size_t before = (origin + 2 * kPage - 1) / kPage * kPage;
+        const std::size_t after = bytes - origin + misalignment;
+        const std::size_t all = before + (after + 2 * kPage - 1) / kPage * kPage;
+        return static_cast<unsigned char*>(sparse_memory(all)) + before + misalignment - origin;
+    }
+
+    std::int64_t bytes_, origin_;
+    unsigned char* data_;
+    StoredBytes stored_;
+};
+
+// The source, then the targets.
+class Buffers {
+public:
+    explicit Buffers(std::vector<Buffer> all) : all_(std::move(all)) {
+        for (Buffer& buffer : all_) by_address_.push_back(&buffer);
+        std::sort(by_address_.begin(), by_address_.end(),
+                  [](const Buffer* a, const Buffer* b) { return a->data() < b->data(); });
+    }
+
+    const std::vector<Buffer>& all() const { return all_; }
+    const Buffer* source() const { return &all_.front(); }
+
+    // The buffer that an access is to, or nearest above; null below them all.
+    Buffer* of(const void* address) {
+        const auto* byte = static_cast<const unsigned char*>(address);
+        if (last_ && byte >= last_->data() && byte < last_->end()) return last_;
+        // Bands part the buffers, so an access belongs to the last one that begins before its band.
+        auto after = std::upper_bound(
+            by_address_.begin(), by_address_.end(), byte + Buffer::kBand,
+            [](const unsigned char* wanted, const Buffer* buffer) { return wanted < buffer->data(); });
+        if (after == by_address_.begin()) return nullptr;
+        return last_ = *--after;
+    }
+
+    // Says of which buffers an address is near.
+    void describe(const void* address, std::FILE* to) const {
+        constexpr std::ptrdiff_t kNear = kPage;
+        const auto* byte = static_cast<const unsigned char*>(address);
+        for (std::size_t i = 0; i < all_.size() && i < kMostDescribed; ++i) {
+            const Buffer& buffer = all_[i];
+            if (byte < buffer.data() - kNear || byte >= buffer.end() + kNear) continue;
+            std::fprintf(to, "  byte %td of %s %zu of %td bytes\n", byte - buffer.pointer(),
+                         i ? "target" : "source", i ? i - 1 : 0, buffer.end() - buffer.pointer());
+        }
+    }
+
+private:
+    static constexpr std::size_t kMostDescribed = 40;
+    std::vector<Buffer> all_;
+    std::vector<Buffer*> by_address_;
+    Buffer* last_ = nullptr;
+};
+}  // namespace host_cuda

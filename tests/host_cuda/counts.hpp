@@ -1,0 +1,169 @@
+// What the threads of a block ask of a card: instructions, sectors, lines, banks of shared memory.
+//
+// A warp's request is what its 32 lanes do at one instruction: accesses of the same call site, the
+// same time round. Sectors are 32 bytes, lines 128. `block` sectors and lines are those distinct
+// within a block: its own re-reads are taken to hit L1, those of other blocks to miss. Shared
+// memory's 32 banks serve a request in as many wavefronts as one bank has to give words.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace host_cuda {
+constexpr std::size_t kWarp = 32;
+constexpr std::uintptr_t kSector = 32;
+constexpr std::uintptr_t kLineSectors = 4;
+constexpr std::uintptr_t kWord = 4;
+constexpr std::uintptr_t kBanks = 32;
+
+struct Access {
+    const void* site;
+    std::uintptr_t address;
+    std::uint32_t bytes;
+    bool is_store;
+};
+
+// What one thread did in the block that runs.
+struct Record {
+    std::vector<Access> accesses, shared;
+    std::int64_t loaded = 0;  // bytes before it first had to wait
+    bool waited = false;
+
+    void add(const Access& access) {
+        accesses.push_back(access);
+        if (access.is_store) waited = true;
+        if (!waited) loaded += access.bytes;
+    }
+
+    void clear() {
+        accesses.clear();
+        shared.clear();
+        loaded = 0;
+        waited = false;
+    }
+};
+
+// Written to the result as it is: harness.Counts has the same fields.
+struct Counts {
+    std::int64_t load_instructions, store_instructions, load_bytes, store_bytes;
+    std::int64_t store_bytes_16, load_requests, store_requests;
+    std::int64_t load_request_sectors, store_request_sectors;
+    std::int64_t load_block_sectors, store_block_sectors;
+    std::int64_t load_block_lines, store_block_lines, bytes_in_flight;
+    std::int64_t shared_requests, shared_wavefronts;
+};
+
+using Sectors = std::vector<std::uintptr_t>;
+
+inline void add_sectors(const Access& access, Sectors& sectors) {
+    const std::uintptr_t last = (access.address + access.bytes - 1) / kSector;
+    for (std::uintptr_t s = access.address / kSector; s <= last; ++s) sectors.push_back(s);
+}
+
+inline std::int64_t distinct(Sectors& sectors) {
+    std::sort(sectors.begin(), sectors.end());
+    sectors.erase(std::unique(sectors.begin(), sectors.end()), sectors.end());
+    return static_cast<std::int64_t>(sectors.size());
+}
+
+inline std::int64_t distinct_lines(Sectors& sectors) {
+    for (std::uintptr_t& sector : sectors) sector /= kLineSectors;
+    return distinct(sectors);
+}
+
+struct Lane {
+    const void* site;
+    std::uint32_t round;
+    Access access;
+    auto key() const { return std::tie(site, round); }
+};
+
+// Every access of a warp's lanes, those of one instruction next to each other.
+inline std::vector<Lane> lanes_of_warp(const std::vector<Record>& records, std::size_t first,
+                                       std::vector<Access> Record::*kind) {
+    std::vector<Lane> lanes;
+    for (std::size_t t = first; t < std::min(first + kWarp, records.size()); ++t) {
+        std::vector<std::pair<const void*, std::uint32_t>> rounds;
+        for (const Access& access : records[t].*kind) {
+            auto seen = std::find_if(rounds.begin(), rounds.end(),
+                                     [&](auto& pair) { return pair.first == access.site; });
+            if (seen == rounds.end()) seen = rounds.insert(seen, {access.site, 0});
+            lanes.push_back({access.site, seen->second++, access});
+        }
+    }
+    std::stable_sort(lanes.begin(), lanes.end(),
+                     [](const Lane& a, const Lane& b) { return a.key() < b.key(); });
+    return lanes;
+}
+
+inline void count_requests(const std::vector<Record>& records, Counts& counts) {
+    Sectors sectors;
+    for (std::size_t first = 0; first < records.size(); first += kWarp) {
+        const std::vector<Lane> lanes = lanes_of_warp(records, first, &Record::accesses);
+        for (std::size_t i = 0; i < lanes.size();) {
+            const bool is_store = lanes[i].access.is_store;
+            const auto key = lanes[i].key();
+            sectors.clear();
+            for (; i < lanes.size() && lanes[i].key() == key; ++i)
+                add_sectors(lanes[i].access, sectors);
+            (is_store ? counts.store_requests : counts.load_requests) += 1;
+            (is_store ? counts.store_request_sectors : counts.load_request_sectors) +=
+                distinct(sectors);
+        }
+    }
+}
+
+// A wavefront serves lanes whose accesses together are at most 128 bytes: a quarter of the warp
+// where they are 16 bytes wide. Lanes that read the same word share it.
+inline std::int64_t wavefronts(const std::vector<Lane>& lanes, std::size_t begin, std::size_t end) {
+    const std::size_t together = kBanks * kWord / std::max<std::size_t>(kWord, lanes[begin].access.bytes);
+    std::int64_t total = 0;
+    for (std::size_t first = begin; first < end; first += together) {
+        std::vector<std::uintptr_t> words;
+        for (std::size_t i = first; i < std::min(first + together, end); ++i) {
+            const Access& access = lanes[i].access;
+            for (std::uintptr_t at = access.address; at < access.address + access.bytes; at += kWord)
+                words.push_back(at / kWord);
+        }
+        distinct(words);
+        std::int64_t per_bank[kBanks] = {};
+        for (const std::uintptr_t word : words) ++per_bank[word % kBanks];
+        total += *std::max_element(per_bank, per_bank + kBanks);
+    }
+    return total;
+}
+
+inline void count_shared(const std::vector<Record>& records, Counts& counts) {
+    for (std::size_t first = 0; first < records.size(); first += kWarp) {
+        const std::vector<Lane> lanes = lanes_of_warp(records, first, &Record::shared);
+        for (std::size_t i = 0, begin = 0; i < lanes.size(); begin = i) {
+            while (i < lanes.size() && lanes[i].key() == lanes[begin].key()) ++i;
+            counts.shared_requests += 1;
+            counts.shared_wavefronts += wavefronts(lanes, begin, i);
+        }
+    }
+}
+
+inline void count_block(const std::vector<Record>& records, Counts& counts) {
+    Sectors loaded, stored;
+    for (const Record& record : records) {
+        counts.bytes_in_flight = std::max(counts.bytes_in_flight, record.loaded);
+        for (const Access& access : record.accesses) {
+            add_sectors(access, access.is_store ? stored : loaded);
+            (access.is_store ? counts.store_instructions : counts.load_instructions) += 1;
+            (access.is_store ? counts.store_bytes : counts.load_bytes) += access.bytes;
+            if (access.is_store && access.bytes == 16) counts.store_bytes_16 += 16;
+        }
+    }
+    counts.load_block_sectors += distinct(loaded);
+    counts.store_block_sectors += distinct(stored);
+    counts.load_block_lines += distinct_lines(loaded);
+    counts.store_block_lines += distinct_lines(stored);
+    count_requests(records, counts);
+    count_shared(records, counts);
+}
+}  // namespace host_cuda

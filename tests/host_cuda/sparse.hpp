@@ -1,0 +1,20 @@
+// Memory that costs only the pages that are touched.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+namespace host_cuda {
+constexpr std::size_t kPage = 4096;
+
+// At least `bytes` of zeroes at the start of a page.
+inline void* sparse_memory(std::size_t bytes) {
+    void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map == MAP_FAILED) std::perror("mmap"), std::_Exit(71);
+    return map;
+}
+}  // namespace host_cuda
