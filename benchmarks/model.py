@@ -10,6 +10,7 @@ full-size launch, and are compiled by NVRTC for one architecture. What is counte
 - *instr*: a thread's loads and stores of global memory, per 16 bytes copied.
 - *banks*: turns that the banks of shared memory take per 128 bytes copied. An SM of an H200 has
   about 15 cycles for 128 bytes, and a turn takes one.
+- *outs*: outputs that a warp's store goes to. Its lanes get their addresses in turns.
 - *in flight*: bytes that one SM has requested from memory when as many blocks are resident
   as threads, registers and shared memory allow.
 
@@ -73,6 +74,8 @@ class LaunchFigures:
         Loads and stores of a thread per 16 bytes.
     wavefronts : float
         Turns of shared memory's banks per 128 bytes copied.
+    warp_outputs : float
+        Outputs that a warp's store goes to.
     registers : int
         Of one thread, as compiled.
     resident : int
@@ -90,6 +93,7 @@ class LaunchFigures:
     vector_share: float
     instructions: float
     wavefronts: float
+    warp_outputs: float
     registers: int
     resident: int
     in_flight: int
@@ -166,6 +170,7 @@ def launch_figures(
         vector_share=counts.store_bytes_16 / copied,
         instructions=(counts.load_instructions + counts.store_instructions) * 16 / copied,
         wavefronts=counts.shared_wavefronts * LINE / copied,
+        warp_outputs=counts.store_request_targets / counts.store_requests,
         registers=used.registers,
         resident=resident,
         in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin)) * launch.block * resident,
@@ -196,7 +201,7 @@ def resident_blocks(launch: planning.KernelLaunch, used: nvrtc.Resources) -> int
 
 HEADER = (
     f"{'#':>2} {'workload':<24}{'MB':>7} {'kernels':<22}{'read':>7}{'written':>8}{'lines':>6}"
-    f"{'16 B':>7}{'instr':>7}{'banks':>6}{'regs':>5}{'KiB in flight':>14}"
+    f"{'16 B':>7}{'instr':>7}{'banks':>6}{'outs':>6}{'regs':>5}{'KiB in flight':>14}"
 )
 
 
@@ -208,7 +213,7 @@ def line(figures: Figures) -> str:
         f"{figures.number:>2} {figures.name:<24}{figures.total_bytes / 1e6:>7.0f} {names:<22}"
         f"{figures.mean('read_ratio'):>7.3f}{figures.mean('write_ratio'):>8.3f}"
         f"{figures.mean('write_line_ratio'):>6.2f}{figures.mean('vector_share'):>7.1%}{figures.mean('instructions'):>7.2f}"
-        f"{figures.mean('wavefronts'):>6.2f}"
+        f"{figures.mean('wavefronts'):>6.2f}{figures.mean('warp_outputs'):>6.2f}"
         f"{figures.largest.registers:>5}{figures.largest.in_flight / 1024:>14.0f}"
     )
 

@@ -8,8 +8,8 @@
 
 using Element = typename Unsigned<kUnit>::Type;
 
-template <int kBox> __device__ inline void turn_square(const Byte* source, Byte* target, Wide square) {
-    __shared__ Element elements[kSide][kSide + 1];
+template <int kBox>
+__device__ inline void turn_square(Element (&elements)[kSide][kSide + 1], const Byte* source, Byte* target, Wide square) {
     constexpr Wide across_squares = (kAcross[kBox] + kSide - 1) / kSide;
     constexpr Wide down_squares = (kDown[kBox] + kSide - 1) / kSide;
     const Wide across = square % across_squares * kSide;
@@ -48,14 +48,18 @@ template <int kBox> __device__ inline void turn_square(const Byte* source, Byte*
     }
 }
 
-template <int kBox> __device__ inline void turn_box(unsigned box, const Byte* source, Byte* target, Wide square) {
+template <int kBox>
+__device__ inline void turn_box(unsigned box, Element (&elements)[kSide][kSide + 1], const Byte* source, Byte* target,
+                                Wide square) {
     if constexpr (kBox + 1 < kBoxes)
-        if (box != kBox) return turn_box<kBox + 1>(box, source, target, square);
-    turn_square<kBox>(source, target, square);
+        if (box != kBox) return turn_box<kBox + 1>(box, elements, source, target, square);
+    turn_square<kBox>(elements, source, target, square);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Pointers pointers) {
+    // Declared once: the code of each box would add an array of its own.
+    __shared__ Element elements[kSide][kSide + 1];
     const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
-    turn_box<0>(kOutputBoxes[output], pointers.source + kOffsets[output], pointers.targets[output],
+    turn_box<0>(kOutputBoxes[output], elements, pointers.source + kOffsets[output], pointers.targets[output],
                 blockIdx.x - kTileStarts[output]);
 }

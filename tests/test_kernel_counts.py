@@ -9,6 +9,7 @@ import pytest
 import nvrtc
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
+from dmlsplit.backends.row_plans import WARP_OUTPUTS
 from host_cuda import harness
 
 MOST_SECTORS = 1.03
@@ -63,6 +64,19 @@ def test_shared_memory_keeps_up(workload: Workload, figures: dict[int, model.Fig
     assert (wavefronts > 0) == any(
         launch.kernel in ("tile", "transpose") for launch in figures[workload.number].launches
     )
+
+
+@each
+def test_a_warp_stores_to_few_outputs(
+    workload: Workload, figures: dict[int, model.Figures]
+) -> None:
+    """Lanes of a warp get different entries of constant tables, such as addresses, in turns."""
+    assert 1 <= figures[workload.number].mean("warp_outputs") <= WARP_OUTPUTS
+
+
+@each
+def test_lines_are_written_whole(workload: Workload, figures: dict[int, model.Figures]) -> None:
+    assert figures[workload.number].mean("write_line_ratio") <= MOST_SECTORS
 
 
 @each

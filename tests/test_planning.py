@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descriptors import packed, split_descriptors
-from dmlsplit.backends.kernel_launch import THREADS, KernelLaunch, power_of_two
+from dmlsplit.backends.kernel_launch import CONSTANT_BYTES, THREADS, KernelLaunch, power_of_two
 from dmlsplit.backends.planning import H200, DeviceLimits, plan
 from dmlsplit.geometry import (
     SplitGeometry,
@@ -98,6 +98,20 @@ def test_outputs_that_do_not_fit_the_parameters_get_more_launches(
     assert covered == list(range(len(geometry.pieces)))
 
 
+@pytest.mark.parametrize("misaligned", [1, 16])
+@pytest.mark.parametrize("width", [1, 16, 601, (1 << 20) + 1])
+@pytest.mark.parametrize("rows", [1, 40])
+def test_tables_fit_constant_memory(rows: int, width: int, misaligned: int) -> None:
+    sizes = tuple(width + i % 3 for i in range(4094))
+    geometry = packed((rows, sum(sizes)), 1, sizes, 1)
+    launches = plan(geometry, misaligned, misaligned).launches
+    covered = sorted(output for launch in launches for output in launch.outputs)
+    assert covered == list(range(len(sizes)))
+    assert all(0 < launch.constant_bytes <= CONSTANT_BYTES for launch in launches)
+    # Fewer bytes of tables or more outputs to a launch would not spare one.
+    assert len(launches) <= 2
+
+
 def test_more_than_four_gigabytes_get_wide_indices() -> None:
     (launch,) = plan(packed((3 << 33,), 0, (1 << 33, 2 << 33), 8), 16, 16).launches
     assert constants(launch)["Column"] == "unsigned long long"
@@ -115,6 +129,7 @@ def test_every_output_is_written_once_within_the_limits(
     assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
     for launch in launches:
         assert 1 <= launch.grid < 2**31
+        assert launch.constant_bytes <= CONSTANT_BYTES
         assert launch.shared_bytes <= H200.shared_per_block
         resident = launch.shared_bytes * launch.resident
         assert resident <= H200.shared_per_sm

@@ -24,9 +24,12 @@ CASES = {
     "shift_long_rows": Case((4096, 50257), (25129, 25128), element_bytes=2),
     "shift_chunks": Case((65536, 4099), (1000, 3099)),
     "shift_rows_above_4_gib": Case((2, 5 << 30), ((3 << 30) - 1, (2 << 30) + 1)),
+    "shift_4094_outputs": Case((8, 4094 * 601), (600, 602) * 2047),
+    "shift_4094_outputs_above_4_gib": Case((4094 * ((1 << 20) + 1),), ((1 << 20) + 1,) * 4094),
     "tile_whole_rows": Case((32 * 25200, 85), (2, 2, 1, 80), element_bytes=2),
     "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4),
     "tile_column_groups": Case((65536, 3000), (3,) * 1000),
+    "tile_4094_outputs": Case((64, 4094 * 2), (1, 3) * 2047),
     "tile_misaligned": Case((1 << 20, 7), (4, 3), misaligned=(1, 3)),
     "deinterleave_rgb": Case((1 << 24, 3), (1,) * 3),
     "deinterleave_2": Case((1 << 24, 2), (1,) * 2, element_bytes=2),
@@ -34,8 +37,13 @@ CASES = {
     "deinterleave_8": Case((1 << 24, 2), (1,) * 2, element_bytes=8),
     "transpose_4": Case((8192, 8192), (4096, 4096), element_bytes=4, strides=(1, 8192)),
     "transpose_1": Case((8192, 8192), (4096, 4096), strides=(1, 8192)),
+    "transpose_16_boxes": Case((640, 1144), tuple(range(64, 80)), strides=(1, 640)),
+    "transpose_4094_outputs": Case((64, 4094 * 65), (64, 66) * 2047, strides=(1, 64)),
     "strided_vectors": Case((4096, 1024), (512, 512), element_bytes=4, strides=(0, 1)),
     "strided_bytes": Case((8192, 60), (20, 40), strides=(-64, -1)),
+    "strided_4094_outputs": Case(
+        (9, 255 * 136 + 105), (*tuple(range(1, 17)) * 255, *range(1, 15)), strides=(7, -1)
+    ),
     "strided_eight": Case(
         (8, 3, 2, 3, 8, 2, 3, 5),
         (1, 2),

@@ -201,7 +201,7 @@ def _box_launch(
     tables = [
         Constant("int", "kUnit", unit),
         Constant("int", "kBoxes", len(distinct)),
-        Constant("unsigned", "kOutputBoxes", tuple(distinct.index(box) for box in boxes)),
+        Constant("unsigned char", "kOutputBoxes", tuple(distinct.index(box) for box in boxes)),
         Constant("unsigned", "kTileStarts", (0, *accumulate(tiles))),
         Constant(SIGNED, "kOffsets", tuple(offsets)),
     ]

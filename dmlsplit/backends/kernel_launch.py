@@ -14,6 +14,11 @@ LOADS = 4
 WIDE = "unsigned long long"
 SIGNED = "long long"
 
+# Constant memory that the tables of one kernel may take. Source: CUDA C++ Programming Guide,
+# "Technical specifications per compute capability".
+CONSTANT_BYTES = 64 << 10
+_WIDTHS = {"unsigned char": 1, "int": 4, "unsigned": 4, WIDE: 8, SIGNED: 8}
+
 # Loads that an SM must have under way to keep the memory of an H200 busy, and the most blocks
 # that may have to carry them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES = 48 << 10
@@ -94,6 +99,16 @@ class KernelLaunch:
     bytes_in_flight: int
     total_bytes: int
     reason: str
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of constant memory that its tables take."""
+        names = {c.name: str(c.value) for c in self.constants if c.type == "using"}
+        return sum(
+            len(c.value) * _WIDTHS[names.get(c.type, c.type)]
+            for c in self.constants
+            if isinstance(c.value, tuple)
+        )
 
 
 @dataclass(frozen=True, slots=True)

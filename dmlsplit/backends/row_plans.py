@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from dmlsplit.backends.kernel_launch import (
+    CONSTANT_BYTES,
     LOADS,
     THREADS,
     VECTOR,
@@ -29,6 +30,9 @@ TILE_BYTES = 16 << 10
 TILE_ROWS = 32
 # Outputs of at least this width gain from staying out of shared memory.
 WIDE_BYTES = 512
+# Lanes of a warp that read different entries of a constant table, such as the outputs' addresses,
+# do so in turns (CUDA C++ Programming Guide, "Constant memory"). These many outputs are few enough.
+WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # Narrow outputs among wide ones are not worth a launch of their own below this share of the bytes.
 NARROW_SHARE = 1 / 16
 # Registers that a thread of `deinterleave` can spare for its input.
@@ -89,7 +93,7 @@ def row_launches(
     unit = power_of_two(
         VECTOR, *columns.widths, columns.first_byte, split.pitch if split.rows > 1 else VECTOR
     )
-    if aligned and unit == VECTOR:
+    if aligned and unit == VECTOR and not _is_crowded(columns):
         yield from _each(columns, most, lambda part: _vector(part, common))
     elif aligned and _is_interleaved(columns):
         yield _deinterleave(columns, common)
@@ -111,6 +115,13 @@ def row_launches(
             )
 
 
+def _is_crowded(columns: _Columns) -> bool:
+    """Whether a warp's share of a row lies in too many outputs, all of them narrow."""
+    outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
+    is_narrow = max(columns.widths) < WIDE_BYTES and columns.rows >= TILE_ROWS
+    return is_narrow and outputs > WARP_OUTPUTS
+
+
 def _narrow_bytes(columns: _Columns) -> int:
     return sum(width for width in columns.widths if width < WIDE_BYTES)
 
@@ -118,10 +129,15 @@ def _narrow_bytes(columns: _Columns) -> int:
 def _each(
     columns: _Columns, most: int, make: Callable[[_Columns], KernelLaunch]
 ) -> Iterator[KernelLaunch]:
-    """Yield one launch for as many outputs as the kernel parameters hold."""
+    """Yield one launch for as many outputs as parameters and constant memory hold."""
     count = len(columns.outputs)
     for first in range(0, count, most):
-        yield make(columns.take(range(first, min(first + most, count))))
+        part = columns.take(range(first, min(first + most, count)))
+        launch = make(part)
+        if launch.constant_bytes <= CONSTANT_BYTES:
+            yield launch
+        else:
+            yield from _each(part, -(-len(part.outputs) // 2), make)
 
 
 def _runs(places: Sequence[int]) -> Iterator[list[int]]:
@@ -209,7 +225,7 @@ def _shift(columns: _Columns, common: list[Constant]) -> KernelLaunch:
             Constant("unsigned", "kTileStarts", (0, *accumulate(tiles))),
             Constant("unsigned", "kShares", shares),
             Constant("Span", "kWidths", columns.widths),
-            Constant(WIDE, "kOffsets", columns.offsets),
+            Constant(index_type(columns.offsets[-1]), "kOffsets", columns.offsets),
         ],
         blocks(columns.rows, rows) * chunk_tiles,
         in_flight=LOADS * VECTOR,

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct Access {
     std::uintptr_t address;
     std::uint32_t bytes;
     bool is_store;
+    const void* buffer;  // whose memory it is; null for shared memory
 };
 
 // What one thread did in the block that runs.
@@ -51,7 +53,7 @@ struct Record {
 struct Counts {
     std::int64_t load_instructions, store_instructions, load_bytes, store_bytes;
     std::int64_t store_bytes_16, load_requests, store_requests;
-    std::int64_t load_request_sectors, store_request_sectors;
+    std::int64_t load_request_sectors, store_request_sectors, store_request_targets;
     std::int64_t load_block_sectors, store_block_sectors;
     std::int64_t load_block_lines, store_block_lines, bytes_in_flight;
     std::int64_t shared_requests, shared_wavefronts;
@@ -102,17 +104,22 @@ inline std::vector<Lane> lanes_of_warp(const std::vector<Record>& records, std::
 
 inline void count_requests(const std::vector<Record>& records, Counts& counts) {
     Sectors sectors;
+    std::set<const void*> buffers;
     for (std::size_t first = 0; first < records.size(); first += kWarp) {
         const std::vector<Lane> lanes = lanes_of_warp(records, first, &Record::accesses);
         for (std::size_t i = 0; i < lanes.size();) {
             const bool is_store = lanes[i].access.is_store;
             const auto key = lanes[i].key();
             sectors.clear();
-            for (; i < lanes.size() && lanes[i].key() == key; ++i)
+            buffers.clear();
+            for (; i < lanes.size() && lanes[i].key() == key; ++i) {
                 add_sectors(lanes[i].access, sectors);
+                buffers.insert(lanes[i].access.buffer);
+            }
             (is_store ? counts.store_requests : counts.load_requests) += 1;
             (is_store ? counts.store_request_sectors : counts.load_request_sectors) +=
                 distinct(sectors);
+            if (is_store) counts.store_request_targets += buffers.size();
         }
     }
 }

@@ -144,7 +144,7 @@ __attribute__((noinline)) const void* access(const void* address, unsigned bytes
         fault(is_store ? "store to the source" : "load from a target", address, bytes);
     if (is_store && !buffer->store_once(where, bytes))
         fault("target byte stored twice in one launch", address, bytes);
-    records[threadIdx.x].add({__builtin_return_address(0), where, bytes, is_store});
+    records[threadIdx.x].add({__builtin_return_address(0), where, bytes, is_store, buffer});
     return address;
 }
 
@@ -170,7 +170,8 @@ void shared_access(const void* address, unsigned bytes, bool is_store, const voi
     if (byte < &__bss_start || byte >= &_end) return;
     if (is_of(byte, threadIdx) || is_of(byte, blockIdx) || is_of(byte, blockDim) || is_of(byte, gridDim)) return;
     check_shared(byte, bytes, is_store);
-    records[threadIdx.x].shared.push_back({site, reinterpret_cast<std::uintptr_t>(address), bytes, is_store});
+    const auto where = reinterpret_cast<std::uintptr_t>(address);
+    records[threadIdx.x].shared.push_back({site, where, bytes, is_store, nullptr});
 }
 }  // namespace
 }  // namespace host_cuda

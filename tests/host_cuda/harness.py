@@ -85,7 +85,8 @@ class Buffer:
 class Counts:
     """Sums over the blocks that ran; sectors are of 32 bytes, lines of 128.
 
-    ``*_request_sectors`` count the sectors of each warp-wide instruction, ``*_block_sectors``
+    ``*_request_sectors`` count the sectors of each warp-wide instruction, `store_request_targets`
+    the targets that it stores to, ``*_block_sectors``
     and ``*_block_lines`` those distinct within each block. `bytes_in_flight` is the most that any
     thread loads before it first stores to global memory or waits at a barrier. Shared memory is
     counted with the toolchain `COUNTING` alone: warp-wide instructions, and the wavefronts that
@@ -101,6 +102,7 @@ class Counts:
     store_requests: int
     load_request_sectors: int
     store_request_sectors: int
+    store_request_targets: int
     load_block_sectors: int
     store_block_sectors: int
     load_block_lines: int
