@@ -8,7 +8,7 @@
 // kTileRows is a multiple of 32 where there are so many rows: no two blocks share a 32-byte sector
 // of an aligned output. kPad spreads the rows over the banks of shared memory.
 
-constexpr int kRunVectors = (kRunBytes + 2 * (kVector - 1)) / kVector;
+constexpr int kRunVectors = (kRunBytes + 2 * (kVector - kItem)) / kVector;
 constexpr int kRunPitch = kRunVectors * kVector + (kRuns > 1 ? kPad : 0);
 constexpr int kTileVectors = kRuns * kRunVectors;
 constexpr int kLoads = (kTileVectors + kThreads - 1) / kThreads;
@@ -29,7 +29,9 @@ struct Layout {
 
 // One vector of a run of whole rows; with padding, its words go to their rows.
 __device__ inline void put(unsigned* shared, unsigned at, uint4 held, unsigned low, unsigned bytes) {
-    if constexpr (kRuns == 1 && kPad > 0) {
+    if constexpr (kItem == kVector && kRuns == 1) {
+        *reinterpret_cast<uint4*>(shared + (at + at / static_cast<unsigned>(kPitch) * kPad) / 4) = held;
+    } else if constexpr (kRuns == 1 && kPad > 0) {
         const unsigned words[4] = {held.x, held.y, held.z, held.w};
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -63,16 +65,19 @@ __device__ inline void load_tile(unsigned* shared, const Byte* corner, unsigned 
     }
 }
 
-// One element of kItem bytes: what every width, offset, pitch and address is a multiple of.
-__device__ inline unsigned item(const unsigned* shared, unsigned at) {
-    using Item = typename Unsigned<kItem>::Type;
-    return *reinterpret_cast<const Item*>(reinterpret_cast<const Byte*>(shared) + at);
+// Part of a word. Every width, offset, pitch and address is a multiple of kItem bytes.
+constexpr int kPart = kItem < 4 ? kItem : 4;
+
+__device__ inline unsigned part(const unsigned* shared, unsigned at) {
+    using Part = typename Unsigned<kPart>::Type;
+    return *reinterpret_cast<const Part*>(reinterpret_cast<const Byte*>(shared) + at);
 }
 
 // The 16 bytes at byte `at` of an output's share of the tile.
 __device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned offset, unsigned width, unsigned at) {
     unsigned row = at / width, column = at % width;
     unsigned place = layout.place(row, offset + column);
+    if constexpr (kItem == kVector) return *reinterpret_cast<const uint4*>(shared + place / 4);
     if (kWidest >= kVector && column + kVector <= width) {
         const unsigned shift = kItem == 4 ? 0 : place % 4;
         const unsigned* from = shared + place / 4;
@@ -81,11 +86,11 @@ __device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned o
     }
     unsigned words[4] = {};
 #pragma unroll
-    for (int i = 0; i < kVector; i += kItem) {
-        words[i / 4] |= item(shared, place) << (i % 4 * 8);
-        column += kItem;
-        place += kItem;
-        if (column == width && i + kItem < kVector) {
+    for (int i = 0; i < kVector; i += kPart) {
+        words[i / 4] |= part(shared, place) << (i % 4 * 8);
+        column += kPart;
+        place += kPart;
+        if (column == width && i + kPart < kVector) {
             column = 0;
             place = layout.place(++row, offset);
         }

@@ -88,6 +88,12 @@ CASES = {
     "uneven_4_4_2_160": Case((65, 170), (4, 4, 2, 160)),
     "thousand_pieces": Case((40, 8000), evens(8000, 1000), element_bytes=4),
     "thousand_bytes": Case((70, 1000), evens(1000, 1000)),
+    # So many narrow outputs that vectors of them go through shared memory.
+    "crowded_rows": Case((1003, 40), (8,) * 5, element_bytes=4),
+    "crowded_uneven_rows": Case((517, 60), (4, 12, 4, 8, 4, 20, 8), element_bytes=4),
+    "crowded_columns": Case((70, 1600), (8,) * 200, element_bytes=4),
+    "crowded_uneven_columns": Case((41, 2000), (4, 8, 12, 16) * 50, element_bytes=4),
+    "crowded_vectors": Case((33, 3000), (4,) * 750, element_bytes=4),
     # Pixels, complex numbers, points.
     "rgb": Case((1, 31, 67, 3), (1, 1, 1)),
     "rgba": Case((1, 32, 64, 4), (1, 1, 1, 1)),
@@ -209,14 +215,15 @@ def packed_cases(draw: st.DrawFn) -> Case:
     most = draw(st.sampled_from([3, 24, 200, 3000]))
     sizes = draw(st.lists(st.integers(0, most), min_size=1, max_size=14).filter(any))
     outer = draw(st.lists(st.integers(1, 40), max_size=2))
-    width = draw(st.sampled_from([1, 2, 4, 8]))
+    width = draw(st.sampled_from([1, 2, 4, 8, 16]))
+    offset = st.one_of(st.just(0), st.integers(0, 15))
     rows_fit = max(1, (1 << 18) // (sum(sizes) * width))
     shape = (*(min(n, rows_fit) for n in outer[:1]), *outer[1:][: rows_fit > 40], sum(sizes))
     return Case(
         shape,
         tuple(sizes),
         element_bytes=width,
-        misaligned=(draw(st.integers(0, 15)), draw(st.integers(0, 15))),
+        misaligned=(draw(offset), draw(offset)),
     )
 
 

@@ -35,6 +35,10 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
     [
         (QKV, ["vector"], ["shift"]),
         (packed((4096 * 64,), 0, (64,) * 4096, 4), ["vector", "vector"], ["tile", "tile"]),
+        (packed((4096, 1600), 1, (8,) * 200, 4), ["tile"], ["tile"]),
+        (packed((4096, 40), 1, (8,) * 5, 4), ["tile"], ["tile"]),
+        (packed((4096, 32), 1, (8,) * 4, 4), ["vector"], ["tile"]),
+        (packed((16, 1600), 1, (8,) * 200, 4), ["vector"], ["tile"]),
         (packed((1 << 20, 2), 1, (1, 1), 8), ["deinterleave"], ["tile"]),
         (RGB, ["deinterleave"], ["tile"]),
         (packed((3, 3), 1, (1, 1, 1), 1), ["tile"], ["tile"]),

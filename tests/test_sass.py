@@ -30,6 +30,7 @@ CASES = {
     "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4),
     "tile_column_groups": Case((65536, 3000), (3,) * 1000),
     "tile_4094_outputs": Case((64, 4094 * 2), (1, 3) * 2047),
+    "tile_vectors": Case((65536, 8000), (8,) * 1000, element_bytes=4),
     "tile_misaligned": Case((1 << 20, 7), (4, 3), misaligned=(1, 3)),
     "deinterleave_rgb": Case((1 << 24, 3), (1,) * 3),
     "deinterleave_2": Case((1 << 24, 2), (1,) * 2, element_bytes=2),

@@ -1,0 +1,156 @@
+"""Plans for `tile`: narrow outputs, some rows at a time, through shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from dmlsplit.backends.columns import Columns, row_launch
+from dmlsplit.backends.kernel_launch import (
+    THREADS,
+    VECTOR,
+    WIDE,
+    Constant,
+    KernelLaunch,
+    blocks,
+    power_of_two,
+)
+
+# Rows up to this length are staged whole, in tiles of about TILE_BYTES.
+WHOLE_ROW_BYTES = 1024
+TILE_BYTES = 16 << 10
+# A tile's share of an output is a whole number of 32-byte sectors if its rows are a multiple of 32.
+TILE_ROWS = 32
+WORD = 4
+# Shared memory serves so many bytes in one turn, each word of them from a bank of its own.
+BANKS_BYTES = 128
+
+
+def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> KernelLaunch:
+    """Return the launch for narrow outputs.
+
+    Parameters
+    ----------
+    columns
+        The outputs.
+    source, target
+        Alignment of the input's address and of all outputs', a power of two up to 16.
+    common
+        Constants of every launch.
+    """
+    is_whole = takes_whole_rows(columns)
+    rows = _rows(columns, is_whole)
+    groups = _groups(columns, columns.row_bytes if is_whole else TILE_BYTES // rows)
+    room = _room(columns, rows, groups, source, target)
+    vectors = [_output_vectors(rows * width, target) for width in columns.widths]
+    return row_launch(
+        "tile",
+        columns,
+        [
+            *common,
+            Constant(WIDE, "kRows", columns.rows),
+            Constant(WIDE, "kPitch", columns.pitch),
+            Constant(WIDE, "kFirstByte", columns.first_byte),
+            Constant("int", "kTileRows", rows),
+            Constant("int", "kRuns", 1 if is_whole else max(2, rows)),
+            Constant("int", "kRunBytes", room.run_bytes),
+            Constant("int", "kPad", room.pad),
+            Constant("int", "kItem", room.item),
+            Constant("int", "kSharedVectors", room.vectors),
+            Constant("unsigned", "kWidest", max(columns.widths)),
+            Constant("unsigned", "kGroups", len(groups) - 1),
+            Constant("unsigned", "kGroupOutputs", tuple(groups)),
+            Constant("unsigned", "kColumns", columns.starts),
+            Constant("unsigned", "kEqualVectors", vectors[0] if columns.equal_width else 0),
+            Constant("unsigned", "kVectorStarts", (0, *accumulate(vectors))),
+        ],
+        blocks(columns.rows, rows) * (len(groups) - 1),
+        shared_bytes=room.vectors * VECTOR,
+        in_flight=blocks(room.loaded_vectors, THREADS) * VECTOR,
+        reason=(
+            f"rows of {columns.pitch} bytes, {rows} at a time, through shared memory"
+            if is_whole
+            else f"outputs up to {max(columns.widths)} bytes wide, {rows} rows at a time, through "
+            "shared memory"
+        ),
+    )
+
+
+def takes_whole_rows(columns: Columns) -> bool:
+    """Whether tiles are whole rows, which lie behind each other and are read as one run."""
+    return columns.row_bytes == columns.pitch <= WHOLE_ROW_BYTES
+
+
+def _rows(columns: Columns, is_whole: bool) -> int:
+    rows = TILE_ROWS
+    if is_whole:
+        rows = max(rows, TILE_BYTES // columns.pitch // TILE_ROWS * TILE_ROWS)
+    return min(rows, columns.rows)
+
+
+def _groups(columns: Columns, most: int) -> list[int]:
+    """Cut the outputs into groups of at most that many bytes of a row, or of a short row."""
+    groups, start = [0], 0
+    for index, end in enumerate(columns.starts[1:]):
+        if end - start > max(most, WHOLE_ROW_BYTES):
+            groups.append(index)
+            start = columns.starts[index]
+    return [*groups, len(columns.outputs)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How a tile lies in shared memory.
+
+    Attributes
+    ----------
+    item : int
+        What every width, offset, pitch and address is a multiple of: 1, 2, 4 or 16.
+    run_bytes : int
+        Consecutive bytes of the input, in one run of whole rows or in each run of one row.
+    pad : int
+        Bytes between rows that keep the banks apart.
+    loaded_vectors, vectors : int
+        Vectors that are read, and those that the tile takes.
+    """
+
+    item: int
+    run_bytes: int
+    pad: int
+    loaded_vectors: int
+    vectors: int
+
+
+def _room(columns: Columns, rows: int, groups: list[int], source: int, target: int) -> _Room:
+    pitch = columns.pitch if columns.rows > 1 else VECTOR
+    unit = power_of_two(VECTOR, *columns.widths, columns.first_byte, pitch, source)
+    item = VECTOR if min(unit, target) == VECTOR else min(unit, target, WORD)
+    if takes_whole_rows(columns):
+        run, runs = rows * columns.pitch, 1
+        run_vectors = _run_vectors(run, item)
+        row_bytes = columns.pitch
+    else:
+        starts = columns.starts
+        run, runs = max(starts[b] - starts[a] for a, b in pairwise(groups)), rows
+        run_vectors = _run_vectors(run, item)
+        row_bytes = run_vectors * VECTOR
+    pad = 0
+    if rows > 1 and item == VECTOR:
+        # Consecutive vectors of an output lie in consecutive banks, whichever rows they are of.
+        pad = ((columns.equal_width or VECTOR) - row_bytes) % BANKS_BYTES
+    elif rows > 1 and unit >= WORD:
+        pad = WORD
+    loaded = runs * run_vectors
+    # Two more: funnel shifts read a word past the last.
+    return _Room(item, run, pad, loaded, loaded + blocks(rows * pad, VECTOR) + 2)
+
+
+def _run_vectors(run_bytes: int, item: int) -> int:
+    """Return the aligned vectors that a run reaches, which begins at a multiple of `item`."""
+    return (run_bytes + 2 * (VECTOR - item)) // VECTOR
+
+
+def _output_vectors(size: int, target_alignment: int) -> int:
+    """Return the 16-byte vectors that `size` bytes reach at the worst place they may start."""
+    lead = VECTOR - power_of_two(VECTOR, target_alignment, size)
+    return blocks(size + lead, VECTOR)
