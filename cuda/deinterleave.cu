@@ -11,7 +11,7 @@ constexpr int kGroupRows = kVector / kWidth;
 constexpr int kWords = kOutputs * kVector / 4;
 
 // Byte `byte` of the vector of an output, as an index into the bytes that the thread holds.
-constexpr int origin(int output, int byte) {
+__device__ constexpr int origin(int output, int byte) {
     return byte / kWidth * (kOutputs * kWidth) + output * kWidth + byte % kWidth;
 }
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
+OPTIONS = ("--std=c++17",)
 _LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+)?\s*(\S+)\s*(.*?)\s*;")
 _REGISTER = re.compile(r"\bR(\d+)\b")
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
