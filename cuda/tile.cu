@@ -6,10 +6,11 @@
 // these rows, as 16-byte vectors at aligned addresses of the output, gathered from shared memory.
 //
 // kTileRows is a multiple of 32 where there are so many rows: no two blocks share a 32-byte sector
-// of an aligned output. kPad spreads the rows over the banks of shared memory.
+// of an aligned output. kPad bytes after every kPadRows rows spread over the banks of shared memory
+// what the lanes of a warp read together.
 
 constexpr int kRunVectors = (kRunBytes + 2 * (kVector - kItem)) / kVector;
-constexpr int kRunPitch = kRunVectors * kVector + (kRuns > 1 ? kPad : 0);
+constexpr int kRunPitch = kRunVectors * kVector;
 constexpr int kTileVectors = kRuns * kRunVectors;
 constexpr int kLoads = (kTileVectors + kThreads - 1) / kThreads;
 
@@ -18,29 +19,32 @@ struct Layout {
     unsigned low;  // low bits of the address of the corner
 
     __device__ unsigned place(unsigned row, unsigned column) const {
+        const unsigned pads = row / kPadRows * kPad;
         if constexpr (kRuns > 1)
-            return row * kRunPitch + ((low + row * static_cast<unsigned>(kPitch)) & (kVector - 1)) + column;
+            return row * kRunPitch + pads + ((low + row * static_cast<unsigned>(kPitch)) & (kVector - 1)) + column;
         else if constexpr (kPad > 0)
-            return row * (static_cast<unsigned>(kPitch) + kPad) + column;
+            return row * static_cast<unsigned>(kPitch) + pads + column;
         else
             return low + row * static_cast<unsigned>(kPitch) + column;
     }
 };
 
-// One vector of a run of whole rows; with padding, its words go to their rows.
-__device__ inline void put(unsigned* shared, unsigned at, uint4 held, unsigned low, unsigned bytes) {
-    if constexpr (kItem == kVector && kRuns == 1) {
-        *reinterpret_cast<uint4*>(shared + (at + at / static_cast<unsigned>(kPitch) * kPad) / 4) = held;
-    } else if constexpr (kRuns == 1 && kPad > 0) {
-        const unsigned words[4] = {held.x, held.y, held.z, held.w};
+// One vector of a run of whole rows, `at` bytes after an aligned address; with padding, its words go to
+// their rows. Padding begins at a multiple of kItem, so that no word is cut.
+__device__ inline void put(unsigned* shared, unsigned run, unsigned at, uint4 held, unsigned low, unsigned bytes) {
+    constexpr unsigned padded_bytes = kPadRows * static_cast<unsigned>(kPitch);
+    const unsigned words[4] = {held.x, held.y, held.z, held.w};
+    if constexpr (kRuns > 1) at += run * kRunPitch + run / kPadRows * kPad;
+    if constexpr (kRuns == 1 && kItem == kVector) at += at / padded_bytes * kPad;
+    if constexpr (kRuns == 1 && kItem < kVector && kPad > 0) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const unsigned byte = at + 4 * i - low;  // wraps below the first row, and is then too large
-            if (byte < bytes) shared[(byte + byte / static_cast<unsigned>(kPitch) * kPad) / 4] = words[i];
+            if (byte < bytes) shared[(byte + byte / padded_bytes * kPad) / 4] = words[i];
         }
     } else if constexpr (kPad % kVector != 0) {
-        unsigned* to = shared + at / 4;
-        to[0] = held.x, to[1] = held.y, to[2] = held.z, to[3] = held.w;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) shared[at / 4 + i] = words[i];
     } else {
         *reinterpret_cast<uint4*>(shared + at / 4) = held;
     }
@@ -61,7 +65,7 @@ __device__ inline void load_tile(unsigned* shared, const Byte* corner, unsigned 
         const unsigned index = threadIdx.x + i * kThreads;
         const unsigned run = index / kRunVectors, at = index % kRunVectors * kVector;
         const unsigned low = phase(corner + static_cast<Wide>(run) * kPitch, kVector);
-        if (run < rows && at < low + run_bytes) put(shared, run * kRunPitch + at, held[i], low, run_bytes);
+        if (run < rows && at < low + run_bytes) put(shared, run, at, held[i], low, run_bytes);
     }
 }
 

@@ -88,6 +88,11 @@ CASES = {
     "uneven_4_4_2_160": Case((65, 170), (4, 4, 2, 160)),
     "thousand_pieces": Case((40, 8000), evens(8000, 1000), element_bytes=4),
     "thousand_bytes": Case((70, 1000), evens(1000, 1000)),
+    **{
+        f"tall_{width}x{outputs}": Case((301, width * outputs), (width,) * outputs)
+        for width, outputs in [(1, 64), (1, 250), (2, 300), (3, 120), (2, 32), (1, 33)]
+    },
+    "tall_misaligned": Case((140, 64), (1,) * 64, misaligned=(2, 1)),
     # So many narrow outputs that vectors of them go through shared memory.
     "crowded_rows": Case((1003, 40), (8,) * 5, element_bytes=4),
     "crowded_uneven_rows": Case((517, 60), (4, 12, 4, 8, 4, 20, 8), element_bytes=4),

@@ -15,13 +15,15 @@ from dmlsplit.backends.kernel_launch import (
     blocks,
     power_of_two,
 )
+from dmlsplit.backends.shared_banks import WORD, best_padding
 
-# Rows up to this length are staged whole, in tiles of about TILE_BYTES.
-WHOLE_ROW_BYTES = 1024
-TILE_BYTES = 16 << 10
-# A tile's share of an output is a whole number of 32-byte sectors if its rows are a multiple of 32.
+# Bytes of a tile, at most, and where whole rows are staged.
+MOST_TILE_BYTES = 32 << 10
+WHOLE_TILE_BYTES = 16 << 10
+# A tile's share of an output is a whole number of 32-byte sectors if its rows are a multiple of 32,
+# and it is at least as long as a line.
 TILE_ROWS = 32
-WORD = 4
+LINE_BYTES = 128
 # Shared memory serves so many bytes in one turn, each word of them from a bank of its own.
 BANKS_BYTES = 128
 
@@ -40,7 +42,7 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
     """
     is_whole = takes_whole_rows(columns)
     rows = _rows(columns, is_whole)
-    groups = _groups(columns, columns.row_bytes if is_whole else TILE_BYTES // rows)
+    groups = _groups(columns, columns.row_bytes if is_whole else MOST_TILE_BYTES // rows)
     room = _room(columns, rows, groups, source, target)
     vectors = [_output_vectors(rows * width, target) for width in columns.widths]
     return row_launch(
@@ -55,6 +57,7 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
             Constant("int", "kRuns", 1 if is_whole else max(2, rows)),
             Constant("int", "kRunBytes", room.run_bytes),
             Constant("int", "kPad", room.pad),
+            Constant("int", "kPadRows", room.pad_rows),
             Constant("int", "kItem", room.item),
             Constant("int", "kSharedVectors", room.vectors),
             Constant("unsigned", "kWidest", max(columns.widths)),
@@ -78,21 +81,28 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
 
 def takes_whole_rows(columns: Columns) -> bool:
     """Whether tiles are whole rows, which lie behind each other and are read as one run."""
-    return columns.row_bytes == columns.pitch <= WHOLE_ROW_BYTES
+    is_whole = columns.row_bytes == columns.pitch
+    return is_whole and columns.pitch * _least_rows(columns) <= MOST_TILE_BYTES
+
+
+def _least_rows(columns: Columns) -> int:
+    """Return how many rows fill a line of an output of the mean width."""
+    rows = blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes)
+    return blocks(rows, TILE_ROWS) * TILE_ROWS
 
 
 def _rows(columns: Columns, is_whole: bool) -> int:
-    rows = TILE_ROWS
+    rows = _least_rows(columns)
     if is_whole:
-        rows = max(rows, TILE_BYTES // columns.pitch // TILE_ROWS * TILE_ROWS)
+        rows = max(rows, WHOLE_TILE_BYTES // columns.pitch // TILE_ROWS * TILE_ROWS)
     return min(rows, columns.rows)
 
 
 def _groups(columns: Columns, most: int) -> list[int]:
-    """Cut the outputs into groups of at most that many bytes of a row, or of a short row."""
+    """Cut the outputs into groups of at most that many bytes of a row, or of one output."""
     groups, start = [0], 0
     for index, end in enumerate(columns.starts[1:]):
-        if end - start > max(most, WHOLE_ROW_BYTES):
+        if end - start > most and index > groups[-1]:
             groups.append(index)
             start = columns.starts[index]
     return [*groups, len(columns.outputs)]
@@ -108,8 +118,8 @@ class _Room:
         What every width, offset, pitch and address is a multiple of: 1, 2, 4 or 16.
     run_bytes : int
         Consecutive bytes of the input, in one run of whole rows or in each run of one row.
-    pad : int
-        Bytes between rows that keep the banks apart.
+    pad, pad_rows : int
+        Bytes that keep the banks apart, and after how many rows they come each time.
     loaded_vectors, vectors : int
         Vectors that are read, and those that the tile takes.
     """
@@ -117,6 +127,7 @@ class _Room:
     item: int
     run_bytes: int
     pad: int
+    pad_rows: int
     loaded_vectors: int
     vectors: int
 
@@ -130,19 +141,27 @@ def _room(columns: Columns, rows: int, groups: list[int], source: int, target: i
         run_vectors = _run_vectors(run, item)
         row_bytes = columns.pitch
     else:
-        starts = columns.starts
-        run, runs = max(starts[b] - starts[a] for a, b in pairwise(groups)), rows
+        ends = [columns.starts[output] for output in groups]
+        run, runs = max(end - start for start, end in pairwise(ends)), rows
         run_vectors = _run_vectors(run, item)
         row_bytes = run_vectors * VECTOR
-    pad = 0
-    if rows > 1 and item == VECTOR:
-        # Consecutive vectors of an output lie in consecutive banks, whichever rows they are of.
-        pad = ((columns.equal_width or VECTOR) - row_bytes) % BANKS_BYTES
-    elif rows > 1 and unit >= WORD:
-        pad = WORD
+    if item == VECTOR:
+        # Neighbouring vectors of an output lie in neighbouring banks, whichever rows they are of.
+        pad, pad_rows = ((columns.equal_width or VECTOR) - row_bytes) % BANKS_BYTES, 1
+    else:
+        # A run of whole rows is cut into words, which begin with a row only at aligned places.
+        allowed = [
+            (WORD, every)
+            for every in (1, 2, 4, 8, 16)
+            if every < rows and (runs > 1 or (source >= WORD and every * row_bytes % WORD == 0))
+        ]
+        starts = columns.starts[: groups[1] + 1]
+        pad, pad_rows = best_padding(starts, rows, row_bytes, min(item, WORD), [(0, 1), *allowed])
     loaded = runs * run_vectors
     # Two more: funnel shifts read a word past the last.
-    return _Room(item, run, pad, loaded, loaded + blocks(rows * pad, VECTOR) + 2)
+    return _Room(
+        item, run, pad, pad_rows, loaded, loaded + blocks(rows * pad, pad_rows * VECTOR) + 2
+    )
 
 
 def _run_vectors(run_bytes: int, item: int) -> int:
