@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +16,9 @@ from host_cuda import harness
 MOST_SECTORS = 1.03
 LEAST_VECTORS = 0.95
 LARGE = 64_000_000
-# Half of the cycles that an SM of an H200 has for 128 bytes at the speed of its memory.
-MOST_WAVEFRONTS = 8
+# What an SM of an H200 has for 128 bytes at the speed of its memory.
+CYCLES = 15
+MOST_WAVEFRONTS = CYCLES // 2
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
@@ -85,6 +87,26 @@ def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.F
     pointers = len(workload.sizes) + 1
     most = -(-pointers * 8 // model.planning.H200.parameter_bytes)
     assert len(figures[workload.number].launches) <= most
+
+
+# Harder than the table: many outputs of a few bytes, whose rows fall on the same banks.
+NARROW = [
+    Workload(1, "64 x 1 B", (1 << 20, 64), "uint8", 1, (1,) * 64),
+    Workload(2, "256 x 1 B", (1 << 18, 256), "uint8", 1, (1,) * 256),
+    Workload(3, "4000 x 1 B", (1 << 16, 4000), "uint8", 1, (1,) * 4000),
+    Workload(4, "2000 x 2 B", (1 << 16, 2000), "uint16", 1, (1,) * 2000),
+    Workload(5, "90 x 5 B", (1 << 18, 450), "uint8", 1, (5,) * 90),
+    Workload(6, "1 and 7 B in turns", (1 << 16, 4000), "uint8", 1, (1, 7) * 500),
+]
+
+
+def test_the_narrowest_rows_keep_up(tmp_path: Path) -> None:
+    for row in model.rows(NARROW, tmp_path):
+        assert row.mean("write_ratio") <= MOST_SECTORS, row.name
+        assert row.mean("write_line_ratio") <= 2, row.name
+        assert row.mean("vector_share") >= LEAST_VECTORS, row.name
+        assert row.mean("warp_outputs") <= WARP_OUTPUTS, row.name
+        assert row.mean("wavefronts") <= CYCLES, row.name
 
 
 @each
