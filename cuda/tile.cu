@@ -124,8 +124,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
     const unsigned group = blockIdx.x % kGroups;
     const unsigned rows = static_cast<unsigned>(min(static_cast<Wide>(kTileRows), kRows - first_row));
     const unsigned first_output = kGroupOutputs[group], last_output = kGroupOutputs[group + 1];
-    const unsigned column = kColumns[first_output], columns = kColumns[last_output] - column;
-    const Byte* corner = pointers.source + first_row * kPitch + kFirstByte + column;
+    const Wide column = kOffsets[first_output];
+    const unsigned columns = static_cast<unsigned>(kOffsets[last_output - 1] + kWidths[last_output - 1] - column);
+    const Byte* corner = pointers.source + first_row * kPitch + column;
 
     if constexpr (kRuns == 1)
         load_tile(shared, corner, 1, rows * static_cast<unsigned>(kPitch));
@@ -139,11 +140,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
     for (unsigned i = threadIdx.x; i < vectors; i += kThreads) {
         const int output = kEqualVectors ? first_output + i / kDivisor
                                          : find<kOutputs>(kVectorStarts, first_vector + i);
-        const unsigned width = kEqualVectors ? kWidest : kColumns[output + 1] - kColumns[output];
+        const unsigned width = kEqualVectors ? kWidest : kWidths[output];
         const unsigned bytes = rows * width;
         Byte* target = pointers.targets[output] + first_row * width;
         const int at = static_cast<int>((first_vector + i - kVectorStarts[output]) * kVector) - static_cast<int>(phase(target, kVector));
-        const unsigned offset = kColumns[output] - column;
+        const unsigned offset = static_cast<unsigned>(kOffsets[output] - column);
         if (at >= 0 && static_cast<unsigned>(at) + kVector <= bytes)
             store(target + at, gather(shared, layout, offset, width, at));
         else

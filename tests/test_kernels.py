@@ -191,7 +191,7 @@ def test_no_case_hangs_on_the_order_of_threads(folder: Path) -> None:
         for case in CASES.values()
         if any("__shared__" in codegen.source(launch) for launch in case.launches)
     ]
-    assert set().union(*(case.kernels for case in shared)) == {"tile", "transpose"}
+    assert set().union(*(case.kernels for case in shared)) >= {"tile", "transpose"}
     check_batch(shared, folder, harness.COUNTING)
 
 

@@ -24,7 +24,7 @@ CASES = {
     "shift_long_rows": Case((4096, 50257), (25129, 25128), element_bytes=2),
     "shift_chunks": Case((65536, 4099), (1000, 3099)),
     "shift_rows_above_4_gib": Case((2, 5 << 30), ((3 << 30) - 1, (2 << 30) + 1)),
-    "shift_4094_outputs": Case((8, 4094 * 601), (600, 602) * 2047),
+    "shift_4094_outputs": Case((64, 4094 * 601), (600, 602) * 2047),
     "shift_4094_outputs_above_4_gib": Case((4094 * ((1 << 20) + 1),), ((1 << 20) + 1,) * 4094),
     "tile_whole_rows": Case((32 * 25200, 85), (2, 2, 1, 80), element_bytes=2),
     "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 
 from dmlsplit.backends.kernel_launch import (
@@ -74,15 +74,18 @@ def _unit(piece: StridedCopy, source: int, target: int) -> int:
 
 
 def _box_groups(boxes: dict[int, _Box], most: int) -> Iterator[list[int]]:
-    """Cut outputs into launches of at most BOXES distinct boxes and `most` outputs."""
+    """Cut outputs, equal boxes together, into launches of at most BOXES boxes, `most` outputs."""
+    alike: dict[_Box, list[int]] = {}
+    for index, box in boxes.items():
+        alike.setdefault(box, []).append(index)
     group: list[int] = []
     seen: set[_Box] = set()
-    for index, box in boxes.items():
-        if group and (len(group) == most or len(seen | {box}) > BOXES):
+    for index in chain.from_iterable(alike.values()):
+        if group and (len(group) == most or len(seen | {boxes[index]}) > BOXES):
             yield group
             group, seen = [], set()
         group.append(index)
-        seen.add(box)
+        seen.add(boxes[index])
     if group:
         yield group
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 
 from dmlsplit.backends.columns import Columns, row_launch
@@ -23,7 +23,7 @@ from dmlsplit.geometry import RowSplit
 
 BLOCK_BYTES = THREADS * LOADS * VECTOR
 
-# Outputs of at least this width gain from staying out of shared memory.
+# Outputs of at least this width gain from staying out of shared memory, if they fill a block.
 WIDE_BYTES = 512
 # Lanes of a warp that read different entries of a constant table, such as the outputs' addresses,
 # do so in turns (CUDA C++ Programming Guide, "Constant memory"). These many outputs are few enough.
@@ -55,13 +55,19 @@ def row_launches(
     elif _narrow_bytes(columns) <= NARROW_SHARE * columns.row_bytes:
         yield from _each(columns, most, lambda part: _shift(part, common))
     else:
-        wide = [i for i, width in enumerate(columns.widths) if width >= WIDE_BYTES]
+        least = _wide_bytes(columns)
+        wide = [i for i, width in enumerate(columns.widths) if width >= least]
+        narrow = [i for i, width in enumerate(columns.widths) if width < least]
         if wide:
             yield from _each(columns.take(wide), most, lambda part: _shift(part, common))
-        for run in _runs([i for i, width in enumerate(columns.widths) if width < WIDE_BYTES]):
-            yield from _each(
-                columns.take(run), most, lambda part: tile(part, source, target, common)
-            )
+        yield from _each(
+            columns.take(narrow), most, lambda part: tile(part, source, target, common)
+        )
+
+
+def _wide_bytes(columns: Columns) -> int:
+    """Return the least width at which an output is better off outside shared memory."""
+    return max(WIDE_BYTES, BLOCK_BYTES // columns.rows)
 
 
 def _is_crowded(columns: Columns) -> bool:
@@ -72,7 +78,8 @@ def _is_crowded(columns: Columns) -> bool:
 
 
 def _narrow_bytes(columns: Columns) -> int:
-    return sum(width for width in columns.widths if width < WIDE_BYTES)
+    least = _wide_bytes(columns)
+    return sum(width for width in columns.widths if width < least)
 
 
 def _each(
@@ -87,18 +94,6 @@ def _each(
             yield launch
         else:
             yield from _each(part, -(-len(part.outputs) // 2), make)
-
-
-def _runs(places: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the runs of consecutive numbers."""
-    run: list[int] = []
-    for place in places:
-        if run and place != run[-1] + 1:
-            yield run
-            run = []
-        run.append(place)
-    if run:
-        yield run
 
 
 def _vector(columns: Columns, common: list[Constant]) -> KernelLaunch:

@@ -13,6 +13,7 @@ from dmlsplit.backends.kernel_launch import (
     Constant,
     KernelLaunch,
     blocks,
+    index_type,
     power_of_two,
 )
 from dmlsplit.backends.shared_banks import WORD, best_padding
@@ -42,7 +43,7 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
     """
     is_whole = takes_whole_rows(columns)
     rows = _rows(columns, is_whole)
-    groups = _groups(columns, columns.row_bytes if is_whole else MOST_TILE_BYTES // rows)
+    groups = _groups(columns, MOST_TILE_BYTES // rows)
     room = _room(columns, rows, groups, source, target)
     vectors = [_output_vectors(rows * width, target) for width in columns.widths]
     return row_launch(
@@ -52,7 +53,6 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
             *common,
             Constant(WIDE, "kRows", columns.rows),
             Constant(WIDE, "kPitch", columns.pitch),
-            Constant(WIDE, "kFirstByte", columns.first_byte),
             Constant("int", "kTileRows", rows),
             Constant("int", "kRuns", 1 if is_whole else max(2, rows)),
             Constant("int", "kRunBytes", room.run_bytes),
@@ -63,7 +63,8 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
             Constant("unsigned", "kWidest", max(columns.widths)),
             Constant("unsigned", "kGroups", len(groups) - 1),
             Constant("unsigned", "kGroupOutputs", tuple(groups)),
-            Constant("unsigned", "kColumns", columns.starts),
+            Constant(index_type(columns.offsets[-1]), "kOffsets", columns.offsets),
+            Constant("unsigned", "kWidths", columns.widths),
             Constant("unsigned", "kEqualVectors", vectors[0] if columns.equal_width else 0),
             Constant("unsigned", "kVectorStarts", (0, *accumulate(vectors))),
         ],
@@ -99,12 +100,14 @@ def _rows(columns: Columns, is_whole: bool) -> int:
 
 
 def _groups(columns: Columns, most: int) -> list[int]:
-    """Cut the outputs into groups of at most that many bytes of a row, or of one output."""
-    groups, start = [0], 0
-    for index, end in enumerate(columns.starts[1:]):
-        if end - start > most and index > groups[-1]:
+    """Cut the outputs where there is a gap, and into groups of at most that many bytes of a row."""
+    groups, start = [0], columns.offsets[0]
+    end = start
+    for index, (offset, width) in enumerate(zip(columns.offsets, columns.widths, strict=True)):
+        if index > groups[-1] and (offset != end or offset + width - start > most):
             groups.append(index)
-            start = columns.starts[index]
+            start = offset
+        end = offset + width
     return [*groups, len(columns.outputs)]
 
 
@@ -134,15 +137,18 @@ class _Room:
 
 def _room(columns: Columns, rows: int, groups: list[int], source: int, target: int) -> _Room:
     pitch = columns.pitch if columns.rows > 1 else VECTOR
-    unit = power_of_two(VECTOR, *columns.widths, columns.first_byte, pitch, source)
+    unit = power_of_two(VECTOR, *columns.widths, *columns.offsets, pitch, source)
     item = VECTOR if min(unit, target) == VECTOR else min(unit, target, WORD)
+    spans = [
+        columns.offsets[last - 1] + columns.widths[last - 1] - columns.offsets[first]
+        for first, last in pairwise(groups)
+    ]
     if takes_whole_rows(columns):
         run, runs = rows * columns.pitch, 1
         run_vectors = _run_vectors(run, item)
         row_bytes = columns.pitch
     else:
-        ends = [columns.starts[output] for output in groups]
-        run, runs = max(end - start for start, end in pairwise(ends)), rows
+        run, runs = max(spans), rows
         run_vectors = _run_vectors(run, item)
         row_bytes = run_vectors * VECTOR
     if item == VECTOR:
@@ -155,7 +161,8 @@ def _room(columns: Columns, rows: int, groups: list[int], source: int, target: i
             for every in (1, 2, 4, 8, 16)
             if every < rows and (runs > 1 or (source >= WORD and every * row_bytes % WORD == 0))
         ]
-        starts = columns.starts[: groups[1] + 1]
+        widest = spans.index(max(spans))
+        starts = [0, *accumulate(columns.widths[groups[widest] : groups[widest + 1]])]
         pad, pad_rows = best_padding(starts, rows, row_bytes, min(item, WORD), [(0, 1), *allowed])
     loaded = runs * run_vectors
     # Two more: funnel shifts read a word past the last.
