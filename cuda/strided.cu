@@ -13,13 +13,13 @@ using Unit = typename Unsigned<kUnit>::Type;
 template <int kBox> __device__ inline void copy_units(const Byte* source, Byte* target, Wide tile) {
     const Index first = static_cast<Index>(tile) * (kThreads * kLoads) + threadIdx.x;
     Unit held[kLoads];
-    long long targets[kLoads];
+    Offset targets[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         Index index = first + i * kThreads;
         if (index >= kUnits[kBox]) continue;
         long long from = static_cast<long long>(index % kRunUnits[kBox]) * kUnit;
-        targets[i] = from;
+        targets[i] = static_cast<Offset>(from);
         index /= kRunUnits[kBox];
 #pragma unroll
         for (int d = kDimensions - 1; d >= 0; --d) {
@@ -27,7 +27,7 @@ template <int kBox> __device__ inline void copy_units(const Byte* source, Byte* 
             const Index at = index % kSizes[row + d];
             index /= kSizes[row + d];
             from += static_cast<long long>(at) * kSourceStrides[row + d];
-            targets[i] += static_cast<long long>(at) * kTargetStrides[row + d];
+            targets[i] += static_cast<Offset>(at) * static_cast<Offset>(kTargetStrides[row + d]);
         }
         held[i] = load<Unit>(source + from);
     }

@@ -1,8 +1,8 @@
 // Narrow rows of any width from one byte up, and any number of outputs: heads, labels, channels.
 //
 // A block takes kTileRows rows of the columns of one group of outputs. It reads them as aligned
-// 16-byte vectors into shared memory, in runs: one run of whole rows where the group is the whole
-// row (kRuns == 1), else one run per row. Then it writes, for each output, the contiguous bytes of
+// 16-byte vectors into shared memory, in runs: one run where the tile is whole rows or a single row
+// (kRuns == 1), else one run per row. Then it writes, for each output, the contiguous bytes of
 // these rows, as 16-byte vectors at aligned addresses of the output, gathered from shared memory.
 //
 // kTileRows is a multiple of 32 where there are so many rows: no two blocks share a 32-byte sector
@@ -129,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
     const Byte* corner = pointers.source + first_row * kPitch + column;
 
     if constexpr (kRuns == 1)
-        load_tile(shared, corner, 1, rows * static_cast<unsigned>(kPitch));
+        load_tile(shared, corner, 1, kTileRows > 1 ? rows * static_cast<unsigned>(kPitch) : columns);
     else
         load_tile(shared, corner, rows, columns);
     __syncthreads();

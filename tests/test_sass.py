@@ -6,6 +6,8 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 import nvrtc
 from benchmarks import model
@@ -92,6 +94,59 @@ def test_every_kernel_compiles_without_spills(arch: str) -> None:
     for name, cubin in zip(CASES, cubins, strict=True):
         used = nvrtc.resources(cubin)
         assert (used.stack_bytes, used.local_bytes) == (0, 0), name
+
+
+# A few bytes of `strided` may go through the first-level cache: its bound on registers is tight.
+MOST_STACK_BYTES = 32
+COUNTS = st.sampled_from([1, 2, 3, 5, 16, 40, 300, 1500, 4094, 5000])
+WIDTHS = st.sampled_from([1, 2, 3, 5, 8, 12, 16, 33, 64, 100, 129, 600, 4096, 1 << 20])
+ALIGNMENTS = st.sampled_from([0, 0, 0, 1, 2, 4, 8])
+
+
+@st.composite
+def large_cases(draw: st.DrawFn) -> Case:
+    """Splits of any size: nothing is run."""
+    count, pattern = draw(COUNTS), draw(st.lists(WIDTHS, min_size=1, max_size=4))
+    sizes = tuple(pattern[i % len(pattern)] for i in range(count))
+    outer = draw(st.lists(st.sampled_from([2, 3, 7, 31, 64, 4096]), max_size=2))
+    shape = (*outer, sum(sizes), *draw(st.lists(st.sampled_from([3, 4, 17]), max_size=1)))
+    strides = None
+    if draw(st.booleans()):
+        steps, step = [0] * len(shape), 1
+        for d in draw(st.permutations(range(len(shape)))):
+            steps[d] = step * draw(st.sampled_from([1, 1, 1, -1, 0]))
+            step = step * shape[d] + draw(st.sampled_from([0, 0, 1, 16]))
+        strides = tuple(steps)
+    misaligned = draw(ALIGNMENTS), draw(ALIGNMENTS)
+    element_bytes = draw(st.sampled_from([1, 2, 4, 8, 16]))
+    return Case(shape, sizes, len(outer), element_bytes, strides, None, misaligned)
+
+
+def check_machine_code(case: Case) -> None:
+    """Check the first and the last launch of a split against what its plan says."""
+    for launch in {case.launches[0], case.launches[-1]}:
+        used = nvrtc.resources(nvrtc.compile_cubin(codegen.source(launch), model.ARCH))
+        assert used.stack_bytes <= (MOST_STACK_BYTES if launch.kernel == "strided" else 0), case
+        reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
+        assert used.shared_bytes == launch.shared_bytes + reserved, case
+        assert model.resident_blocks(launch, used) >= launch.resident, case
+
+
+# To shrink a failure would compile for minutes.
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+
+
+@settings(max_examples=12, phases=PHASES)
+@given(large_cases())
+def test_any_plan_compiles(case: Case) -> None:
+    check_machine_code(case)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, phases=PHASES)
+@given(large_cases())
+def test_many_more_plans_compile(case: Case) -> None:
+    check_machine_code(case)
 
 
 @each

@@ -107,6 +107,7 @@ def _box_copy(
             *common,
             Constant("int", "kLoads", loads),
             Constant("using", "Index", index_type(max(units) + THREADS * loads)),
+            Constant("using", "Offset", "int" if max(map(_reach, distinct)) < 2**31 else SIGNED),
             Constant("Index", "kUnits", tuple(units)),
             Constant("Index", "kRunUnits", tuple(box.run_bytes // unit for box in distinct)),
             *_nest(
@@ -117,6 +118,12 @@ def _box_copy(
         in_flight=loads * unit,
         reason=f"strided, in units of {unit} bytes",
     )
+
+
+def _reach(box: _Box) -> int:
+    """Return the distance from the first byte of an output to its farthest."""
+    steps = zip(box.sizes, box.target_strides, strict=True)
+    return box.run_bytes + sum((size - 1) * abs(stride) for size, stride in steps)
 
 
 def _down(box: _Box, unit: int) -> int | None:

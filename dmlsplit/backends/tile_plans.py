@@ -54,7 +54,7 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
             Constant(WIDE, "kRows", columns.rows),
             Constant(WIDE, "kPitch", columns.pitch),
             Constant("int", "kTileRows", rows),
-            Constant("int", "kRuns", 1 if is_whole else max(2, rows)),
+            Constant("int", "kRuns", room.runs),
             Constant("int", "kRunBytes", room.run_bytes),
             Constant("int", "kPad", room.pad),
             Constant("int", "kPadRows", room.pad_rows),
@@ -119,8 +119,9 @@ class _Room:
     ----------
     item : int
         What every width, offset, pitch and address is a multiple of: 1, 2, 4 or 16.
-    run_bytes : int
-        Consecutive bytes of the input, in one run of whole rows or in each run of one row.
+    runs, run_bytes : int
+        Runs of consecutive bytes of the input, and the length of each: one of whole rows, or one
+        for each row.
     pad, pad_rows : int
         Bytes that keep the banks apart, and after how many rows they come each time.
     loaded_vectors, vectors : int
@@ -128,6 +129,7 @@ class _Room:
     """
 
     item: int
+    runs: int
     run_bytes: int
     pad: int
     pad_rows: int
@@ -151,7 +153,9 @@ def _room(columns: Columns, rows: int, groups: list[int], source: int, target: i
         run, runs = max(spans), rows
         run_vectors = _run_vectors(run, item)
         row_bytes = run_vectors * VECTOR
-    if item == VECTOR:
+    if rows == 1:
+        pad, pad_rows = 0, 1
+    elif item == VECTOR:
         # Neighbouring vectors of an output lie in neighbouring banks, whichever rows they are of.
         pad, pad_rows = ((columns.equal_width or VECTOR) - row_bytes) % BANKS_BYTES, 1
     else:
@@ -167,7 +171,7 @@ def _room(columns: Columns, rows: int, groups: list[int], source: int, target: i
     loaded = runs * run_vectors
     # Two more: funnel shifts read a word past the last.
     return _Room(
-        item, run, pad, pad_rows, loaded, loaded + blocks(rows * pad, pad_rows * VECTOR) + 2
+        item, runs, run, pad, pad_rows, loaded, loaded + blocks(rows * pad, pad_rows * VECTOR) + 2
     )
 
 
