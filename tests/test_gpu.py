@@ -73,6 +73,7 @@ SHAPES = {
     "complex": ((4097, 2), "f4", 1, (1, 1)),
     "heads of 85": ((1001, 85), "u2", 1, (2, 2, 1, 80)),
     "32 narrow": ((999, 32), "f4", 1, (1,) * 32),
+    "64 narrow bytes": ((301, 64), "u1", 1, (1,) * 64),
     "1000 narrow": ((33, 8000), "u4", 1, (8,) * 1000),
     "axis 0": ((64, 333), "u1", 0, (1, 30, 0, 33)),
     "rank 8": ((2, 3, 2, 5, 3, 2, 4, 3), "u2", 4, (1, 2)),
@@ -95,6 +96,19 @@ def test_sanitize_misaligned_memory(shift: int) -> None:
 def test_sanitize_4097_outputs() -> None:
     check(noise((4097, 5)), (1,) * 4097, 0)
     check(noise((3, 4097)), (1,) * 4097, 1)
+
+
+def test_sanitize_outputs_of_many_sizes() -> None:
+    """Long tables of constants, in every kernel that has them."""
+    import cupy
+
+    check(noise((64, 6000)), (1, 3) * 1500, 1)
+    check(noise((1, 3000 * 8201)), (8200, 8202) * 1500, 1)
+    turned = noise((620, 64), "u2").T
+    sizes = (*range(8, 24), *range(8, 24), 124)
+    found = dml.split(cupy.asarray(turned.T).T, sizes, 1)
+    for piece, wanted in zip(found, np.split(turned, cuts(sizes), 1), strict=True):
+        assert piece.get().tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("width", [*range(1, 34), 48, 63, 64, 65, 127, 128, 255, 256, 511, 513])
