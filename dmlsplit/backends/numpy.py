@@ -24,7 +24,7 @@ from dmlsplit.geometry import SplitGeometry, StridedCopy
 
 WIDEST_ITEM = 2048
 # Below this, waking another thread costs more than it saves; an item counts as ITEM_BYTES more.
-PARALLEL_BYTES = 6 << 20
+PARALLEL_BYTES = 4 << 20
 ITEM_BYTES = 2
 # Long enough to hand over the interpreter lock rarely; bounded, as indices are made per task.
 TASK_BYTES = 64 << 20
