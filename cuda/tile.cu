@@ -30,7 +30,7 @@ struct Layout {
 };
 
 // One vector of a run of whole rows, `at` bytes after an aligned address; with padding, its words go to
-// their rows. Padding begins at a multiple of kItem, so that no word is cut.
+// their rows. No word is cut: rows that are padded together have a multiple of four bytes.
 __device__ inline void put(unsigned* shared, unsigned run, unsigned at, uint4 held, unsigned low, unsigned bytes) {
     constexpr unsigned padded_bytes = kPadRows * static_cast<unsigned>(kPitch);
     const unsigned words[4] = {held.x, held.y, held.z, held.w};

@@ -32,7 +32,8 @@ LEAST_TASK_BYTES = 1 << 20
 # Up to this size the assignments of a task are made when buffers are bound, not at each dispatch;
 # beyond it their cost is lost among the bytes, and their indices would take memory.
 PREPARED_BYTES = 256 << 20
-# A block stays in the second-level cache, and the pages of its rows in the first-level TLB.
+# A block stays in the second-level cache, or the pages of its rows in the first-level TLB: with
+# more rows, the pages of the outputs, of which there may be thousands, are visited less often.
 BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
 # An indexed assignment costs about as much as this many plain ones, and more when it is made.
@@ -325,10 +326,11 @@ def _shared_launch(groups: Sequence[Sequence[_Bound]], workers: int) -> Launch:
 def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, int]]:
     """Cut a group's rows; every task is a share of the rest, so that all threads end together."""
     row_bytes = sum(bound.row_bytes for bound in group)
-    rows, block = group[0].rows, _block_rows(row_bytes)
+    rows = group[0].rows
     most = max(1, TASK_BYTES // row_bytes)
     least = max(1, LEAST_TASK_BYTES // row_bytes)
     parts = 4 * workers if workers > 1 else 1
+    block = min(_block_rows(row_bytes), -(-rows // parts))
     start = 0
     while start < rows:
         share = min(most, max(least, (rows - start) // parts))
@@ -338,7 +340,7 @@ def _tasks(group: Sequence[_Bound], workers: int) -> Iterator[tuple[int, int, in
 
 
 def _block_rows(row_bytes: int) -> int:
-    return max(1, BLOCK_BYTES // row_bytes, min(BLOCK_ROWS, LEAST_TASK_BYTES // row_bytes))
+    return max(BLOCK_BYTES // row_bytes, BLOCK_ROWS)
 
 
 def _are_single(outputs: int, rows: int, block: int) -> bool:
