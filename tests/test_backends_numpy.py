@@ -164,21 +164,34 @@ def test_signalling_nans_and_negative_zeros_keep_every_bit() -> None:
             assert piece.tobytes() == view.tobytes()
 
 
-def test_outputs_on_both_sides_of_the_input_need_no_copy_of_it() -> None:
-    rows, count, width = 64, 8, 64
-    pool = random_bytes(3 * rows * count * width)
+@pytest.mark.parametrize(
+    ("sides", "bound"),
+    [
+        # What lies below the input and what lies above it is assigned apart, without a copy of it.
+        ([0] * 200 + [1] * 300, 2),
+        # So many assignments would cost more than the copy.
+        ([0, 1, 1, 0] * 125, 1),
+        # A few outputs are assigned one by one in any case.
+        ([0] * 490 + [1] * 10, 2),
+    ],
+)
+def test_outputs_on_both_sides_of_the_input(sides: list[int], bound: int) -> None:
+    rows, width, count = 4, 8, len(sides)
     part = rows * count * width
+    pool = random_bytes(3 * part)
     source = pool[part : 2 * part].reshape(rows, count, width)
-    below_and_above = [
-        pool[(0 if index % 3 else 2 * part) + index * rows * width :][: rows * width]
-        for index in range(count)
-    ]
+    starts = [2 * part * side + index * rows * width for index, side in enumerate(sides)]
+    outputs = [pool[start:][: rows * width] for start in starts]
     want = [source[:, index].tobytes() for index in range(count)]
     geometry = split_geometry(
         (rows, count * width), 1, (width,) * count, 1, (count * width, 1), [None] * count
     )
-    NumpyBackend().compile(geometry).bind(address(source), [address(o) for o in below_and_above])()
-    assert [out.tobytes() for out in below_and_above] == want
+    program = NumpyBackend().compile(geometry)
+    addresses = [address(out) for out in outputs]
+    found = [list(engine._bind(boxes, address(source), addresses)) for (boxes,) in program.groups]
+    assert [len(parts) for parts in found] == [bound]
+    program.bind(address(source), addresses)()
+    assert [out.tobytes() for out in outputs] == want
 
 
 def test_thousands_of_equal_outputs_are_one_assignment() -> None:

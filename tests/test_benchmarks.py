@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import __main__ as command
-from benchmarks import calls, cases, cpu, gpu, peers_cpu
+from benchmarks import calls, cases, cpu, gpu, peers_cpu, timing
 from benchmarks.cases import Case
 from benchmarks.compare import compare, report
 from benchmarks.environment import card_state, environment
@@ -46,17 +46,30 @@ def test_quantiles_interpolate() -> None:
         summary([])
 
 
-def test_calls_take_turns_and_each_turn_warms_up() -> None:
+def test_calls_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "WARM_SECONDS", 0)
     log: list[str] = []
     slow = {name: _logging(log, name) for name in "abc"}
     samples = interleaved(slow, 9)
     assert {name: len(taken) for name, taken in samples.items()} == {"a": 9, "b": 9, "c": 9}
-    # After the three calibrations: untimed and timed call per turn, each round in its own order.
+    # After the three calibrations: one untimed call and a timed one per turn, each round in its
+    # own order.
     turns = "".join(log[-54:])
     rounds = {turns[start : start + 6] for start in range(0, 54, 6)}
     assert {"".join(sorted(order)) for order in rounds} == {"aabbcc"}
     assert len(rounds) > 2
     assert all(0 < sample < 1 for taken in samples.values() for sample in taken)
+
+
+def test_each_turn_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []
+    start = time.perf_counter()
+    timing.warm_up(lambda: begun.append(time.perf_counter()))
+    assert time.perf_counter() - start >= timing.WARM_SECONDS
+    assert len(begun) > 1
+    monkeypatch.setattr(timing, "WARM_SECONDS", 0)
+    timing.warm_up(begun.clear)
+    assert not begun
 
 
 def test_a_turn_waits_for_threads_that_still_work() -> None:

@@ -38,6 +38,8 @@ BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
 # An indexed assignment costs about as much as this many plain ones, and more when it is made.
 FEW_OUTPUTS = 128
+# So many bytes of the input are copied faster than one more assignment is made.
+COPIED_BYTES = 1024
 # NumPy keeps the interpreter lock through an assignment of so few items, however wide they are,
 # and no other thread goes on meanwhile. From so many bytes on, items are assigned as bytes.
 LOCKED_ITEMS = 500
@@ -290,20 +292,20 @@ class _Bound:
 
 
 def _bind(boxes: _Boxes, source: int, targets: Sequence[int]) -> Iterator[_Bound]:
-    """Bind boxes; apart where NumPy could not take a window that reaches over all outputs.
+    """Bind boxes; apart where one window on all outputs is refused or costs more.
 
-    It would copy an input that lies inside the window, and refuse a window of 2^63 bytes.
+    NumPy refuses a window of 2^63 bytes, and copies an input that lies inside the window.
     """
     origin = source + boxes.source_offset
     addresses = [targets[output] for output in boxes.outputs]
-    low, high = min(addresses), max(addresses)
-    if low // REACH_BYTES == high // REACH_BYTES and (low > source) == (high > source):
-        yield _Bound(boxes, origin, addresses)
-        return
-    for _, run in groupby(addresses, lambda address: (address > source, address // REACH_BYTES)):
-        side = list(run)
-        yield _Bound(boxes, origin, side)
-        origin += boxes.step * len(side)
+    sections = [address // REACH_BYTES for address in addresses]
+    sides = [(section, at > source) for section, at in zip(sections, addresses, strict=True)]
+    parts = [list(part) for _, part in groupby(range(len(sides)), sides.__getitem__)]
+    single = sum(len(part) for part in parts if len(part) < FEW_OUTPUTS)
+    if boxes.row_bytes * boxes.shape[0] <= single * COPIED_BYTES:
+        parts = [list(part) for _, part in groupby(range(len(sides)), sections.__getitem__)]
+    for part in parts:
+        yield _Bound(boxes, origin + part[0] * boxes.step, [addresses[index] for index in part])
 
 
 def _shared_launch(groups: Sequence[Sequence[_Bound]], workers: int) -> Launch:
