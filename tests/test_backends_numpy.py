@@ -165,18 +165,20 @@ def test_signalling_nans_and_negative_zeros_keep_every_bit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sides", "bound"),
+    ("sides", "workers", "bound"),
     [
         # What lies below the input and what lies above it is assigned apart, without a copy of it.
-        ([0] * 200 + [1] * 300, 2),
+        ([0] * 200 + [1] * 300, 2, 2),
         # So many assignments would cost more than the copy.
-        ([0, 1, 1, 0] * 125, 1),
-        # A few outputs are assigned one by one in any case.
-        ([0] * 490 + [1] * 10, 2),
+        ([0, 1, 1, 0] * 125, 1, 1),
+        # A few more assignments cost less, but not where threads wait for each other.
+        ([0] * 490 + [1] * 10, 2, 2),
+        (([0] * 3 + [1]) * 5 + [0] * 490, 1, 11),
+        (([0] * 3 + [1]) * 5 + [0] * 490, 2, 1),
     ],
 )
-def test_outputs_on_both_sides_of_the_input(sides: list[int], bound: int) -> None:
-    rows, width, count = 4, 8, len(sides)
+def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, bound: int) -> None:
+    rows, width, count = 64, 8, len(sides)
     part = rows * count * width
     pool = random_bytes(3 * part)
     source = pool[part : 2 * part].reshape(rows, count, width)
@@ -188,8 +190,8 @@ def test_outputs_on_both_sides_of_the_input(sides: list[int], bound: int) -> Non
     )
     program = NumpyBackend().compile(geometry)
     addresses = [address(out) for out in outputs]
-    found = [list(engine._bind(boxes, address(source), addresses)) for (boxes,) in program.groups]
-    assert [len(parts) for parts in found] == [bound]
+    ((boxes,),) = program.groups
+    assert len(list(engine._bind(boxes, address(source), addresses, workers))) == bound
     program.bind(address(source), addresses)()
     assert [out.tobytes() for out in outputs] == want
 

@@ -155,9 +155,9 @@ def broken(problem: Problem) -> Prepared:
 PEERS = {"dmlsplit": peers_cpu.dmlsplit_bound, "absent": absent, "broken": broken}
 
 
-def run(path: Path, peers: dict[str, Any], chosen: list[Case]) -> Results:
+def run(path: Path, peers: dict[str, Any], chosen: list[Case], rounds: int = 2) -> Results:
     results = Results(path, "cpu", MACHINE)
-    cpu.run(chosen, peers, [1], 2, results, Table(len(chosen), "dmlsplit"))
+    cpu.run(chosen, peers, [1], rounds, results, Table(len(chosen), "dmlsplit"))
     return results
 
 
@@ -168,6 +168,23 @@ def test_a_peer_that_fails_is_a_row_with_its_message(tmp_path: Path) -> None:
     assert rows["absent"]["status"] == "absent"
     assert rows["broken"]["status"] == "failed"
     assert rows["broken"]["message"] == "grid.y is 70000; the most is 65535"
+
+
+def test_a_case_is_measured_in_three_allocations(tmp_path: Path) -> None:
+    seen: list[np.ndarray] = []
+
+    def at_first(problem: Problem) -> Prepared:
+        seen.append(problem.array)
+        if len(seen) == 3:
+            raise MemoryError("no more")
+        return peers_cpu.numpy_copyto(problem)
+
+    peers = {"dmlsplit": peers_cpu.dmlsplit_bound, "at first": at_first}
+    rows = {row["peer"]: row for row in run(tmp_path / "a.json", peers, [TINY], 7).rows}
+    assert rows["dmlsplit"]["seconds"]["count"] == 7
+    assert rows["at first"]["status"] == "failed"
+    assert rows["at first"]["message"] == "no more"
+    assert len({array.ctypes.data for array in seen}) == 3
 
 
 def test_callers_at_once_split_in_threads_of_their_own(tmp_path: Path) -> None:

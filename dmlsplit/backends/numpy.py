@@ -38,8 +38,10 @@ BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
 # An indexed assignment costs about as much as this many plain ones, and more when it is made.
 FEW_OUTPUTS = 128
-# So many bytes of the input are copied faster than one more assignment is made.
+# So many bytes of the input are copied faster than one more assignment is made. Threads hinder each
+# other with short assignments, which hold the interpreter lock: they make so few at most.
 COPIED_BYTES = 1024
+FEW_PARTS = 8
 # NumPy keeps the interpreter lock through an assignment of so few items, however wide they are,
 # and no other thread goes on meanwhile. From so many bytes on, items are assigned as bytes.
 LOCKED_ITEMS = 500
@@ -161,12 +163,13 @@ class NumpyProgram:
         if self._single_boxes is not None:
             found = self._single_boxes
             return _launch([box.move(source + at, targets[out]) for out, at, box in found])
+        workers = threads.thread_count() if self._is_worth_sharing else 1
         groups = [
-            [bound for boxes in group for bound in _bind(boxes, source, targets)]
+            [bound for boxes in group for bound in _bind(boxes, source, targets, workers)]
             for group in self.groups
         ]
         if self._is_worth_sharing:
-            return _shared_launch(groups, threads.thread_count())
+            return _shared_launch(groups, workers)
         blocks = [_block_rows(sum(bound.row_bytes for bound in group)) for group in groups]
         return _launch(
             [
@@ -249,6 +252,11 @@ class _Bound:
         return self.boxes.row_bytes // len(self.boxes.outputs) * len(self.targets)
 
     @cached_property
+    def spans_input(self) -> bool:
+        """Whether the input lies between the outputs."""
+        return min(self.targets) < self.origin < max(self.targets)
+
+    @cached_property
     def spacing(self) -> tuple[np.ndarray, int]:
         """Addresses of the outputs, and what divides all distances between them."""
         return np.array(self.targets), gcd(*(target - self.targets[0] for target in self.targets))
@@ -262,8 +270,10 @@ class _Bound:
                 yield box.move(self.origin + number * step, target)
             return
         tail = stop - (stop - start) % block
-        if start < tail:
-            yield self._scatter(start, (tail - start) // block, block)
+        # Where NumPy copies the input first, the copy is to stay in the cache.
+        blocks = 1 if self.spans_input else max(1, (tail - start) // block)
+        for first in range(start, tail, blocks * block):
+            yield self._scatter(first, blocks, block)
         if tail < stop:
             yield self._scatter(tail, 1, stop - tail)
 
@@ -291,7 +301,7 @@ class _Bound:
         )
 
 
-def _bind(boxes: _Boxes, source: int, targets: Sequence[int]) -> Iterator[_Bound]:
+def _bind(boxes: _Boxes, source: int, targets: Sequence[int], workers: int) -> Iterator[_Bound]:
     """Bind boxes; apart where one window on all outputs is refused or costs more.
 
     NumPy refuses a window of 2^63 bytes, and copies an input that lies inside the window.
@@ -301,8 +311,9 @@ def _bind(boxes: _Boxes, source: int, targets: Sequence[int]) -> Iterator[_Bound
     sections = [address // REACH_BYTES for address in addresses]
     sides = [(section, at > source) for section, at in zip(sections, addresses, strict=True)]
     parts = [list(part) for _, part in groupby(range(len(sides)), sides.__getitem__)]
-    single = sum(len(part) for part in parts if len(part) < FEW_OUTPUTS)
-    if boxes.row_bytes * boxes.shape[0] <= single * COPIED_BYTES:
+    few = [len(part) for part in parts if len(part) < FEW_OUTPUTS]
+    total_bytes = boxes.row_bytes * boxes.shape[0]
+    if total_bytes <= sum(few) * COPIED_BYTES or (workers > 1 and len(few) > FEW_PARTS):
         parts = [list(part) for _, part in groupby(range(len(sides)), sections.__getitem__)]
     for part in parts:
         yield _Bound(boxes, origin + part[0] * boxes.step, [addresses[index] for index in part])
