@@ -90,7 +90,7 @@ def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
     threads = sorted({1, thread_count()})
     results = Results(_path(options, "cpu"), "cpu", environment(argv, with_gpu=False))
     table = Table(len(chosen) * len(threads), "dmlsplit")
-    rounds = options.rounds or (5 if options.quick else 21)
+    rounds = options.rounds or (5 if options.quick else 12)
     cpu.run(chosen, peers_cpu.PEERS, threads, rounds, results, table)
     table.close()
     results.finish(state_after(with_gpu=False))

@@ -10,13 +10,13 @@ from random import Random
 
 Call = Callable[[], object]
 
-# A sample shorter than this is mostly the clock.
-SHORTEST_SAMPLE = 200e-6
+# Long enough for the clock, and for what a single call happens to meet.
+SHORTEST_SAMPLE = 2e-3
 # A process at rest: no processor time for longer than the system's clock tick, which counts it.
 REST_SECONDS = 0.01
 LONGEST_WAIT = 0.2
-# Memory that was left for 20 ms was seen to need the first 5 ms of calls to be fast again.
-WARM_SECONDS = 0.01
+# After a rest, calls were seen to become faster for 20 to 50 ms, on virtual processors.
+WARM_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def test_quantiles_interpolate() -> None:
 
 def test_calls_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
+    monkeypatch.setattr(timing, "SHORTEST_SAMPLE", 0)
     log: list[str] = []
     slow = {name: _logging(log, name) for name in "abc"}
     samples = interleaved(slow, 9)
