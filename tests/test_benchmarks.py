@@ -407,7 +407,11 @@ def test_a_name_that_no_case_has_is_refused(
 def test_figures_in_the_readme_are_those_of_their_results() -> None:
     folder = Path(command.__file__).parent
     text = (folder / "README.md").read_text()
-    for name, kind in (("cpu-xeon-2core", cases.CASES), ("latency-xeon-2core", None)):
+    for name, kind in (
+        ("cpu-xeon-2", cases.CASES),
+        ("cpu-xeon-2-again", cases.CASES),
+        ("latency-xeon-2", None),
+    ):
         assert f"results/{name}.json" in text
         assert markdown(load(folder / "results" / f"{name}.json"), kind) in text
 
