@@ -4,6 +4,7 @@ import _thread
 import os
 import threading
 import time
+import tracemalloc
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -194,6 +195,27 @@ def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, boun
     assert len(list(engine._bind(boxes, address(source), addresses, workers))) == bound
     program.bind(address(source), addresses)()
     assert [out.tobytes() for out in outputs] == want
+
+
+def test_a_copy_of_the_input_takes_little_memory() -> None:
+    rows, width, count = 128, 128, 512
+    part = rows * count * width
+    pool = random_bytes(3 * part)
+    source = pool[part : 2 * part].reshape(rows, count, width)
+    starts = [2 * part * (index % 2) + index * rows * width for index in range(count)]
+    geometry = split_geometry(
+        (rows, count * width), 1, (width,) * count, 1, (count * width, 1), [None] * count
+    )
+    ((boxes,),) = NumpyBackend().compile(geometry).groups
+    (bound,) = engine._bind(boxes, address(source), [address(pool[at:]) for at in starts], 2)
+    tracemalloc.start()
+    for target, index, origin in bound.moves(0, rows, 32):
+        target[index] = origin
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.25 * engine.LEAST_TASK_BYTES < part / 4
+    for index, start in enumerate(starts):
+        assert pool[start:][: rows * width].tobytes() == source[:, index].tobytes()
 
 
 def test_thousands_of_equal_outputs_are_one_assignment() -> None:

@@ -269,8 +269,10 @@ class _Bound:
             for number, target in enumerate(self.targets):
                 yield box.move(self.origin + number * step, target)
             return
+        if self.spans_input:
+            # NumPy copies the input first: as many rows at a time as stay in the cache.
+            block = max(1, min(block, LEAST_TASK_BYTES // self.row_bytes))
         tail = stop - (stop - start) % block
-        # Where NumPy copies the input first, the copy is to stay in the cache.
         blocks = 1 if self.spans_input else max(1, (tail - start) // block)
         for first in range(start, tail, blocks * block):
             yield self._scatter(first, blocks, block)
@@ -312,8 +314,9 @@ def _bind(boxes: _Boxes, source: int, targets: Sequence[int], workers: int) -> I
     sides = [(section, at > source) for section, at in zip(sections, addresses, strict=True)]
     parts = [list(part) for _, part in groupby(range(len(sides)), sides.__getitem__)]
     few = [len(part) for part in parts if len(part) < FEW_OUTPUTS]
-    total_bytes = boxes.row_bytes * boxes.shape[0]
-    if total_bytes <= sum(few) * COPIED_BYTES or (workers > 1 and len(few) > FEW_PARTS):
+    is_small = boxes.row_bytes * boxes.shape[0] <= sum(few) * COPIED_BYTES
+    hinders = workers > 1 and len(few) > FEW_PARTS and boxes.row_bytes <= LEAST_TASK_BYTES
+    if is_small or hinders:
         parts = [list(part) for _, part in groupby(range(len(sides)), sections.__getitem__)]
     for part in parts:
         yield _Bound(boxes, origin + part[0] * boxes.step, [addresses[index] for index in part])
