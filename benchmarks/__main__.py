@@ -20,6 +20,10 @@ def main(argv: Sequence[str]) -> int:
         from benchmarks.model import main as model
 
         return model(arguments[1:])
+    if arguments[:1] == ["dispatch"]:
+        from benchmarks.dispatch import main as dispatch
+
+        return dispatch(arguments[1:])
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options, arguments))
@@ -51,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
         if name == "gpu":
             command.add_argument("--minutes", type=float, help="stop starting cases after this")
     commands.add_parser("model", help="figures of the kernels that need no GPU", add_help=False)
+    commands.add_parser("dispatch", help="host time of a CUDA dispatch, no GPU", add_help=False)
     ratios = commands.add_parser("ratios", help="peers' times over ours, as a Markdown table")
     ratios.add_argument("results", type=Path)
     ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import __main__ as command
-from benchmarks import calls, cases, cpu, gpu, peers_cpu, timing
+from benchmarks import calls, cases, cpu, dispatch, gpu, peers_cpu, timing
 from benchmarks.cases import Case
 from benchmarks.compare import compare, report
 from benchmarks.environment import card_state, environment
@@ -360,6 +360,24 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "unchanged within noise" in capsys.readouterr().out
     assert command.main(["compare", str(path), str(tmp_path / "none.json")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_the_dispatch_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(dispatch.INSIDE, "1")
+    monkeypatch.setattr(dispatch, "_launch_kernel", lambda: (dispatch._nothing, "a stub launches"))
+    monkeypatch.setattr(dispatch, "CALLS", 10)
+    monkeypatch.setattr(dispatch, "BAR_US", 1e9)
+    path = tmp_path / "dispatch.json"
+    assert command.main(["dispatch", "--json", str(path)]) == 0
+    assert "bar: 3 outputs in 1000000000.0 us: met" in capsys.readouterr().out
+    found = json.loads(path.read_text())
+    assert [row["outputs"] for row in found["rows"]] == list(dispatch.OUTPUTS)
+    assert [row["launches"] for row in found["rows"]] == [1, 1, 1, 1, 1, 1, 3]
+    assert found["environment"]["command"][3:] == ["dispatch", "--json", str(path)]
+    monkeypatch.setattr(dispatch, "BAR_US", 0)
+    assert command.main(["dispatch"]) == 1
 
 
 def test_the_latency_command(tmp_path: Path) -> None:

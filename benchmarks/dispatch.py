@@ -1,4 +1,4 @@
-"""`python -m benchmarks.latency`: what a bound CUDA dispatch costs the host, with no device.
+"""`python -m benchmarks dispatch`: what a bound CUDA dispatch costs the host, with no device.
 
 The driver's launch returns at once: it is CuPy's own `launchKernel` on a libcuda built here that
 does nothing, or, where CuPy or a C compiler is missing, a Python function. Asking for the current
@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.environment import environment
 from dmlsplit.backends import cuda, driver
 from dmlsplit.backends.planning import H200
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
@@ -66,20 +67,26 @@ class NullDriver(driver.Driver):
         )
 
 
-def main() -> int:
+def main(argv: Sequence[str]) -> int:
     """Print the table, write it as JSON where asked, and return 1 if the bar is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the figures")
-    options = parser.parse_args()
-    if INSIDE not in os.environ and (status := _with_stub(sys.argv[1:])) is not None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks dispatch", description=__doc__)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    options = parser.parse_args(argv)
+    if INSIDE not in os.environ and (status := _with_stub(argv)) is not None:
         return status
     launch_kernel, how = _launch_kernel()
     print(f"Host time of a bound dispatch: {how}; median of {ROUNDS} rounds")
     rows = [_row(NullDriver(launch_kernel), count) for count in OUTPUTS]
     if options.json:
-        options.json.write_text(json.dumps({"launch": how, "rows": rows}, indent=1) + "\n")
-    (found,) = (row["dispatch_us"] for row in rows if row["outputs"] == BAR_OUTPUTS)
-    is_met = found <= BAR_US
+        found = {
+            "environment": environment(["dispatch", *argv], with_gpu=False),
+            "launch": how,
+            "bar_us": BAR_US,
+            "rows": rows,
+        }
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    (found_us,) = (row["dispatch_us"] for row in rows if row["outputs"] == BAR_OUTPUTS)
+    is_met = found_us <= BAR_US
     print(f"bar: {BAR_OUTPUTS} outputs in {BAR_US} us: {'met' if is_met else 'missed'}")
     return int(not is_met)
 
@@ -130,7 +137,7 @@ def _nothing(*arguments: int) -> None:
     """Take a launch, and do nothing."""
 
 
-def _with_stub(arguments: list[str]) -> int | None:
+def _with_stub(arguments: Sequence[str]) -> int | None:
     """Run again with a libcuda that does nothing; None where none can be built."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
@@ -141,9 +148,5 @@ def _with_stub(arguments: list[str]) -> int | None:
         subprocess.run([compiler, "-shared", "-fPIC", "-w", source, "-o", library], check=True)
         paths = ":".join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
         environment = {**os.environ, "LD_LIBRARY_PATH": paths, INSIDE: "1"}
-        command = [sys.executable, "-m", "benchmarks.latency", *arguments]
+        command = [sys.executable, "-m", "benchmarks", "dispatch", *arguments]
         return subprocess.run(command, env=environment, check=False).returncode
-
-
-if __name__ == "__main__":
-    sys.exit(main())
