@@ -31,6 +31,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends import codegen, planning
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
@@ -218,9 +219,9 @@ def line(figures: Figures) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Print the table; with ``--json FILE``, write the figures as well."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.model", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks model", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     options = parser.parse_args(argv)
     lacking = harness.missing() or nvrtc.missing()
@@ -235,9 +236,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             tqdm.write(line(figures))
             found.append(asdict(figures))
     if options.json:
-        options.json.write_text(json.dumps({"arch": ARCH, "workloads": found}, indent=1) + "\n")
+        head = {"environment": environment(["model", *argv], with_gpu=False), "arch": ARCH}
+        options.json.write_text(json.dumps({**head, "workloads": found}, indent=1) + "\n")
     return 0
 
-
-if __name__ == "__main__":
-    sys.exit(main())

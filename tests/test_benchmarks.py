@@ -432,6 +432,9 @@ def test_figures_in_the_readme_are_those_of_their_results() -> None:
     ):
         assert f"results/{name}.json" in text
         assert markdown(load(folder / "results" / f"{name}.json"), kind) in text
+    rows = json.loads((folder / "results" / "dispatch.json").read_text())["rows"]
+    (found,) = (row["dispatch_us"] for row in rows if row["outputs"] == 3)
+    assert f"{found:.2f} us with 3 outputs" in text
 
 
 def test_a_ratio_is_the_peers_time_over_ours() -> None:
