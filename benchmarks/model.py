@@ -239,4 +239,3 @@ def main(argv: Sequence[str]) -> int:
         head = {"environment": environment(["model", *argv], with_gpu=False), "arch": ARCH}
         options.json.write_text(json.dumps({**head, "workloads": found}, indent=1) + "\n")
     return 0
-
