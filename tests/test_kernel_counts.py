@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from math import prod
 from pathlib import Path
 
 import pytest
 
 import nvrtc
+from benchmarks import __main__ as command
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
 from dmlsplit.backends.row_plans import WARP_OUTPUTS
@@ -123,3 +126,18 @@ def test_the_table_says_what_it_found(figures: dict[int, model.Figures]) -> None
     for row in figures.values():
         assert row.name in model.line(row)
         assert sum(launch.total_bytes for launch in row.launches) == row.total_bytes
+
+
+def test_the_command_writes_the_figures_and_where_they_were_made(
+    figures: dict[int, model.Figures],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(model, "WORKLOADS", WORKLOADS[1:2])
+    path = tmp_path / "model.json"
+    assert command.main(["model", "--json", str(path)]) == 0
+    assert model.line(figures[2]) in capsys.readouterr().out
+    found = json.loads(path.read_text())
+    assert found["workloads"] == [json.loads(json.dumps(asdict(figures[2])))]
+    assert found["environment"]["command"][3:] == ["model", "--json", str(path)]
