@@ -6,24 +6,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from benchmarks.results import ResultsError
 
 RESULTS = Path(__file__).parent / "results"
+# Commands, with what they do, that are modules of the same name and read their own arguments.
+OWN_ARGUMENTS = {
+    "model": "figures of the kernels that need no GPU",
+    "dispatch": "host time of a CUDA dispatch, no GPU",
+}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run a command; return the exit status."""
     arguments = list(argv)
-    if arguments[:1] == ["model"]:
-        from benchmarks.model import main as model
-
-        return model(arguments[1:])
-    if arguments[:1] == ["dispatch"]:
-        from benchmarks.dispatch import main as dispatch
-
-        return dispatch(arguments[1:])
+    if arguments and arguments[0] in OWN_ARGUMENTS:
+        return int(import_module(f"benchmarks.{arguments[0]}").main(arguments[1:]))
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options, arguments))
@@ -54,8 +54,8 @@ def parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
         if name == "gpu":
             command.add_argument("--minutes", type=float, help="stop starting cases after this")
-    commands.add_parser("model", help="figures of the kernels that need no GPU", add_help=False)
-    commands.add_parser("dispatch", help="host time of a CUDA dispatch, no GPU", add_help=False)
+    for name, text in OWN_ARGUMENTS.items():
+        commands.add_parser(name, help=text, add_help=False)
     ratios = commands.add_parser("ratios", help="peers' times over ours, as a Markdown table")
     ratios.add_argument("results", type=Path)
     ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")

@@ -147,6 +147,6 @@ def _with_stub(arguments: Sequence[str]) -> int | None:
         source.write_text(STUB)
         subprocess.run([compiler, "-shared", "-fPIC", "-w", source, "-o", library], check=True)
         paths = ":".join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
-        environment = {**os.environ, "LD_LIBRARY_PATH": paths, INSIDE: "1"}
+        variables = {**os.environ, "LD_LIBRARY_PATH": paths, INSIDE: "1"}
         command = [sys.executable, "-m", "benchmarks", "dispatch", *arguments]
-        return subprocess.run(command, env=environment, check=False).returncode
+        return subprocess.run(command, env=variables, check=False).returncode

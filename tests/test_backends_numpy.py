@@ -179,16 +179,8 @@ def test_signalling_nans_and_negative_zeros_keep_every_bit() -> None:
     ],
 )
 def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, bound: int) -> None:
-    rows, width, count = 64, 8, len(sides)
-    part = rows * count * width
-    pool = random_bytes(3 * part)
-    source = pool[part : 2 * part].reshape(rows, count, width)
-    starts = [2 * part * side + index * rows * width for index, side in enumerate(sides)]
-    outputs = [pool[start:][: rows * width] for start in starts]
-    want = [source[:, index].tobytes() for index in range(count)]
-    geometry = split_geometry(
-        (rows, count * width), 1, (width,) * count, 1, (count * width, 1), [None] * count
-    )
+    geometry, source, outputs = around(64, 8, sides)
+    want = [source[:, index].tobytes() for index in range(len(sides))]
     program = NumpyBackend().compile(geometry)
     addresses = [address(out) for out in outputs]
     ((boxes,),) = program.groups
@@ -197,25 +189,35 @@ def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, boun
     assert [out.tobytes() for out in outputs] == want
 
 
-def test_a_copy_of_the_input_takes_little_memory() -> None:
-    rows, width, count = 128, 128, 512
+def around(
+    rows: int, width: int, sides: Sequence[int]
+) -> tuple[SplitGeometry, np.ndarray, list[np.ndarray]]:
+    """A split into columns of bytes, with outputs below (0) and above (1) its input in memory."""
+    count = len(sides)
     part = rows * count * width
     pool = random_bytes(3 * part)
     source = pool[part : 2 * part].reshape(rows, count, width)
-    starts = [2 * part * (index % 2) + index * rows * width for index in range(count)]
+    starts = [2 * part * side + index * rows * width for index, side in enumerate(sides)]
     geometry = split_geometry(
         (rows, count * width), 1, (width,) * count, 1, (count * width, 1), [None] * count
     )
+    return geometry, source, [pool[start:][: rows * width] for start in starts]
+
+
+def test_a_copy_of_the_input_takes_little_memory() -> None:
+    rows = 128
+    geometry, source, outputs = around(rows, 128, [0, 1] * 256)
     ((boxes,),) = NumpyBackend().compile(geometry).groups
-    (bound,) = engine._bind(boxes, address(source), [address(pool[at:]) for at in starts], 2)
+    addresses = [address(out) for out in outputs]
+    (bound,) = engine._bind(boxes, address(source), addresses, 2)
     tracemalloc.start()
     for target, index, origin in bound.moves(0, rows, 32):
         target[index] = origin
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 1.25 * engine.LEAST_TASK_BYTES < part / 4
-    for index, start in enumerate(starts):
-        assert pool[start:][: rows * width].tobytes() == source[:, index].tobytes()
+    assert peak < 1.25 * engine.LEAST_TASK_BYTES < source.nbytes / 4
+    for index, out in enumerate(outputs):
+        assert out.tobytes() == source[:, index].tobytes()
 
 
 def test_thousands_of_equal_outputs_are_one_assignment() -> None:

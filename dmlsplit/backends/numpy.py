@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import groupby, pairwise
@@ -273,9 +273,9 @@ class _Bound:
             # NumPy copies the input first: as many rows at a time as stay in the cache.
             block = max(1, min(block, LEAST_TASK_BYTES // self.row_bytes))
         tail = stop - (stop - start) % block
-        blocks = 1 if self.spans_input else max(1, (tail - start) // block)
-        for first in range(start, tail, blocks * block):
-            yield self._scatter(first, blocks, block)
+        step = block if self.spans_input else max(block, tail - start)
+        for first in range(start, tail, step):
+            yield self._scatter(first, step // block, block)
         if tail < stop:
             yield self._scatter(tail, 1, stop - tail)
 
@@ -310,16 +310,23 @@ def _bind(boxes: _Boxes, source: int, targets: Sequence[int], workers: int) -> I
     """
     origin = source + boxes.source_offset
     addresses = [targets[output] for output in boxes.outputs]
-    sections = [address // REACH_BYTES for address in addresses]
-    sides = [(section, at > source) for section, at in zip(sections, addresses, strict=True)]
-    parts = [list(part) for _, part in groupby(range(len(sides)), sides.__getitem__)]
+    low, high = min(addresses), max(addresses)
+    if low // REACH_BYTES == high // REACH_BYTES and (low > source) == (high > source):
+        yield _Bound(boxes, origin, addresses)
+        return
+
+    def cut(key: Callable[[int], Any]) -> list[list[int]]:
+        return [list(run) for _, run in groupby(addresses, key)]
+
+    parts = cut(lambda address: (address // REACH_BYTES, address > source))
     few = [len(part) for part in parts if len(part) < FEW_OUTPUTS]
     is_small = boxes.row_bytes * boxes.shape[0] <= sum(few) * COPIED_BYTES
     hinders = workers > 1 and len(few) > FEW_PARTS and boxes.row_bytes <= LEAST_TASK_BYTES
     if is_small or hinders:
-        parts = [list(part) for _, part in groupby(range(len(sides)), sections.__getitem__)]
+        parts = cut(lambda address: address // REACH_BYTES)
     for part in parts:
-        yield _Bound(boxes, origin + part[0] * boxes.step, [addresses[index] for index in part])
+        yield _Bound(boxes, origin, part)
+        origin += boxes.step * len(part)
 
 
 def _shared_launch(groups: Sequence[Sequence[_Bound]], workers: int) -> Launch:

@@ -93,7 +93,7 @@ def _each(
         if launch.constant_bytes <= CONSTANT_BYTES:
             yield launch
         else:
-            yield from _each(part, -(-len(part.outputs) // 2), make)
+            yield from _each(part, blocks(len(part.outputs), 2), make)
 
 
 def _vector(columns: Columns, common: list[Constant]) -> KernelLaunch:

@@ -41,7 +41,9 @@ def best_padding(
     allowed
         Choices; of equal ones the first is taken.
     """
-    warps = [list(_lanes(starts, rows, first)) for first in _sampled(starts, rows)]
+    sizes = (blocks(rows * (end - start), VECTOR) for start, end in pairwise(starts))
+    vectors = [0, *accumulate(sizes)]
+    warps = [list(_lanes(starts, vectors, first)) for first in _sampled(vectors[-1])]
 
     def cost(padding: Padding) -> int:
         pad, pad_rows = padding
@@ -66,21 +68,20 @@ def turns(words: Iterable[int]) -> int:
     return max(Counter(word % BANKS for word in set(words)).values())
 
 
-def _first_vectors(starts: Sequence[int], rows: int) -> list[int]:
-    sizes = (blocks(rows * (end - start), VECTOR) for start, end in pairwise(starts))
-    return [0, *accumulate(sizes)]
-
-
-def _sampled(starts: Sequence[int], rows: int) -> Iterator[int]:
-    """Yield the first vectors of some warps that are spread over the tile."""
-    warps = blocks(_first_vectors(starts, rows)[-1], WARP)
+def _sampled(vectors: int) -> Iterator[int]:
+    """Yield the first vectors of some warps that are spread over those of a tile."""
+    warps = blocks(vectors, WARP)
     for sample in range(1, SAMPLED_WARPS + 1):
         yield warps * sample // (SAMPLED_WARPS + 1) * WARP
 
 
-def _lanes(starts: Sequence[int], rows: int, first: int) -> Iterator[tuple[int, int, int]]:
-    """Yield, for each lane of a warp, its output's columns and where in the output it begins."""
-    vectors = _first_vectors(starts, rows)
+def _lanes(
+    starts: Sequence[int], vectors: Sequence[int], first: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield, for each lane of a warp, its output's columns and where in the output it begins.
+
+    Vector `first` of the tile is that of the first lane; `vectors` holds the first of each output.
+    """
     for vector in range(first, min(first + WARP, vectors[-1])):
         output = bisect_right(vectors, vector) - 1
         width = starts[output + 1] - starts[output]

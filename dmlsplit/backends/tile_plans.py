@@ -16,7 +16,7 @@ from dmlsplit.backends.kernel_launch import (
     index_type,
     power_of_two,
 )
-from dmlsplit.backends.shared_banks import WORD, best_padding
+from dmlsplit.backends.shared_banks import BANKS, WORD, best_padding
 
 # Bytes of a tile, at most, and where whole rows are staged.
 MOST_TILE_BYTES = 32 << 10
@@ -25,8 +25,8 @@ WHOLE_TILE_BYTES = 16 << 10
 # and it is at least as long as a line.
 TILE_ROWS = 32
 LINE_BYTES = 128
-# Shared memory serves so many bytes in one turn, each word of them from a bank of its own.
-BANKS_BYTES = 128
+# Shared memory serves so many bytes in one turn.
+BANKS_BYTES = BANKS * WORD
 
 
 def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> KernelLaunch:
