@@ -9,6 +9,12 @@ True
 
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import BoundOperator, CompiledOperator, Device
+from dmlsplit.directml.legalization import legalize
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules import ValidationReport, Violation
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc, TensorFlags
+from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.eager import split
 from dmlsplit.errors import (
     DeviceRemovedError,
@@ -17,12 +23,6 @@ from dmlsplit.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from dmlsplit.feature_levels import FeatureLevel
-from dmlsplit.legalize import legalize
-from dmlsplit.rules import ValidationReport, Violation
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import TensorDataType, TensorDesc, TensorFlags
-from dmlsplit.validation import minimum_feature_level, validate
 
 __version__ = "0.1.0"
 

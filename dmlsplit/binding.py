@@ -12,30 +12,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.rules import Violation, report, violation
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import (
+from dmlsplit.checks import integer
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules import Violation, report, violation
+from dmlsplit.directml.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
-    TensorDataType,
+    NUMPY_TYPES,
     TensorDesc,
-    integer,
     last_element_index,
 )
-
-NUMPY_TYPES = {
-    TensorDataType.FLOAT32: "f4",
-    TensorDataType.FLOAT16: "f2",
-    TensorDataType.FLOAT64: "f8",
-    TensorDataType.UINT8: "u1",
-    TensorDataType.UINT16: "u2",
-    TensorDataType.UINT32: "u4",
-    TensorDataType.UINT64: "u8",
-    TensorDataType.INT8: "i1",
-    TensorDataType.INT16: "i2",
-    TensorDataType.INT32: "i4",
-    TensorDataType.INT64: "i8",
-}
+from dmlsplit.errors import InvalidArgumentError
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 

@@ -10,13 +10,14 @@ from typing import Any
 from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Backend, Launch, Program
-from dmlsplit.binding import NUMPY_TYPES, BindingTable, BoundTensor, BufferBinding
+from dmlsplit.binding import BindingTable, BoundTensor, BufferBinding
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType, TensorDesc
+from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.feature_levels import FeatureLevel, capability_table
-from dmlsplit.geometry import SplitGeometry, descriptor_geometry
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import TensorDataType, TensorDesc
-from dmlsplit.validation import validate
+from dmlsplit.geometry import SplitGeometry
 
 
 class Device:

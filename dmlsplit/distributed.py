@@ -17,7 +17,8 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from dmlsplit.eager import piece_sizes, split
+from dmlsplit.checks import piece_sizes
+from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Program
+from dmlsplit.checks import piece_sizes
 from dmlsplit.device import compiled
+from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import split_geometry
-from dmlsplit.overlap import may_overlap_itself
-from dmlsplit.tensor import integer, integers
 
 
 def split(
@@ -83,22 +83,6 @@ def split(
     return result if out is not None else allocation.same_kind(result, array)
 
 
-def piece_sizes(
-    shape: tuple[int, ...],
-    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
-    axis: SupportsIndex,
-) -> tuple[int, tuple[int, ...]]:
-    """Return the axis, counted from the front, and the size of each piece along it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the axis is none of `shape`, or the sizes do not add up.
-    """
-    at = _axis(axis, len(shape))
-    return at, _sizes(sizes_or_count, shape[at], at)
-
-
 def _split_lazily(
     array: Any,
     sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
@@ -129,50 +113,6 @@ def _program(
     targets = [None] * len(sizes) if target_strides is None else target_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, targets)
     return compiled(device, geometry)
-
-
-def _axis(axis: SupportsIndex, rank: int) -> int:
-    at = _checked_integer("axis", axis)
-    if not -rank <= at < rank:
-        allowed = f"{-rank} to {rank - 1}" if rank else "absent: a scalar cannot be split"
-        raise InvalidArgumentError(f"axis is {at}; it must be {allowed}")
-    return at % rank
-
-
-def _sizes(
-    sizes_or_count: SupportsIndex | Iterable[SupportsIndex], whole: int, axis: int
-) -> tuple[int, ...]:
-    if not isinstance(sizes_or_count, Iterable) or getattr(sizes_or_count, "ndim", None) == 0:
-        count = _checked_integer("count", sizes_or_count)
-        if count < 1 or whole % count:
-            raise InvalidArgumentError(
-                f"count is {count}; it must be at least 1 and divide axis {axis}, of size {whole}."
-                " Fix: give the sizes"
-            )
-        return (whole // count,) * count
-    try:
-        sizes = integers("sizes", sizes_or_count)
-    except TypeError as error:
-        raise InvalidArgumentError(str(error)) from None
-    if min(sizes, default=0) < 0 or sum(sizes) != whole:
-        raise InvalidArgumentError(
-            f"sizes are {_short(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
-            f"to axis {axis}, of size {whole}"
-        )
-    return sizes
-
-
-def _short(sizes: tuple[int, ...]) -> str:
-    return (
-        str(list(sizes)) if len(sizes) <= 16 else f"{list(sizes[:16])} and {len(sizes) - 16} more"
-    )
-
-
-def _checked_integer(name: str, value: Any) -> int:
-    try:
-        return integer(name, value)
-    except TypeError as error:
-        raise InvalidArgumentError(str(error)) from None
 
 
 def _checked(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlsplit.rules import ValidationReport
+    from dmlsplit.directml.rules import ValidationReport
 
 
 class DmlError(Exception):

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from dmlsplit.backends.planning import Plan, plan
 from dmlsplit.cards import Card
-from dmlsplit.geometry import SplitGeometry, descriptor_geometry
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
+from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
+from dmlsplit.geometry import SplitGeometry
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,6 @@ from functools import cached_property
 from itertools import accumulate
 from math import prod
 
-from dmlsplit.split import SplitOperatorDesc
-
 
 @dataclass(frozen=True, slots=True)
 class StridedCopy:
@@ -76,12 +74,9 @@ class SplitGeometry:
     ----------
     pieces
         The boxes.
-    element_bytes
-        Every offset, stride and run is a multiple of this many bytes.
     """
 
     pieces: tuple[StridedCopy, ...]
-    element_bytes: int
 
     @property
     def total_bytes(self) -> int:
@@ -136,24 +131,7 @@ def split_geometry(
         if strides is None:
             strides = packed_byte_strides(counts, element_bytes)
         pieces.append(_box(counts, source_strides, strides, start * step, element_bytes))
-    return SplitGeometry(tuple(pieces), element_bytes)
-
-
-def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
-    """Return the byte problem of a descriptor that has passed validation."""
-    tensor = desc.input_tensor
-    width = tensor.element_bytes
-    return split_geometry(
-        tensor.sizes,
-        desc.axis,
-        desc.split_sizes,
-        width,
-        [stride * width for stride in tensor.effective_strides],
-        [
-            None if out.strides is None else [stride * width for stride in out.strides]
-            for out in desc.output_tensors
-        ],
-    )
+    return SplitGeometry(tuple(pieces))
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:

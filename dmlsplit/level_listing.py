@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dmlsplit.feature_levels import LevelSupport, TensorSupport, capability_table
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import LevelSupport, TensorSupport
 
 
 def level_records() -> list[dict[str, Any]]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dmlsplit.feature_levels import FeatureLevel
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules import Rule, Violation
+from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Finding
-from dmlsplit.rules import Rule, Violation
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import TensorDesc
 
 # DMLCreateDevice1 is called with this minimum; without it no session starts.
 MINIMUM_LEVEL = FeatureLevel.LEVEL_5_0

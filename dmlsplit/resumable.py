@@ -22,7 +22,7 @@ from typing import Any
 
 from dmlsplit.block_plan import BlockPlan
 from dmlsplit.block_worker import move_block
-from dmlsplit.eager import piece_sizes
+from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.files import SplitFiles, split_file
 from dmlsplit.journal import Journal, create_journal

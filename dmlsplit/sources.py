@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends import Finding
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import TensorDesc
 
 # The module that scans a file, by the end of its name.
 SCANNERS = {

@@ -16,11 +16,11 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.feature_levels import capability_table
 from dmlsplit.ort_provider import MOST_DIMENSIONS
 from dmlsplit.targets import Target
-from dmlsplit.tensor import TensorDataType
 from dmlsplit.verdicts import Verdict
 
 # Reshape takes its shape as an input since 5, Cast its type as a number since 6.

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.feature_levels import (
-    FeatureLevel,
-    WindowsBuild,
+from dmlsplit.directml.level_table import (
     first_directml_with,
     first_windows_with,
     level_for_directml,
     level_for_windows,
 )
+from dmlsplit.directml.levels import FeatureLevel, WindowsBuild
+from dmlsplit.errors import InvalidArgumentError
 
 Via = Literal["directml", "ort"]
 

@@ -10,13 +10,13 @@ from functools import lru_cache
 from typing import Literal
 
 from dmlsplit import ort_provider
+from dmlsplit.directml.legalization import legalize
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules import Rule, Violation
+from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Finding
-from dmlsplit.legalize import legalize
-from dmlsplit.rules import Rule, Violation
-from dmlsplit.split import SplitOperatorDesc
 from dmlsplit.targets import Requirement, Target, requirement
-from dmlsplit.validation import minimum_feature_level, validate
 
 Severity = Literal["error", "warning", "note"]
 

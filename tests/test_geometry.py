@@ -7,13 +7,8 @@ from hypothesis import given
 
 import dmlsplit as dml
 from descriptors import Memory, expected_buffers, packed, split_descriptors
-from dmlsplit.geometry import (
-    RowSplit,
-    SplitGeometry,
-    StridedCopy,
-    descriptor_geometry,
-    split_geometry,
-)
+from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.geometry import RowSplit, SplitGeometry, StridedCopy, split_geometry
 
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:

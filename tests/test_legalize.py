@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit import BufferBinding, InvalidArgumentError, SplitOperatorDesc, TensorDesc
-from dmlsplit.feature_levels import FeatureLevel
-from dmlsplit.geometry import descriptor_geometry
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.operator import descriptor_geometry
 
 TYPES = [kind for kind in dml.TensorDataType if kind.bits >= 8]
 LEVELS = list(FeatureLevel)
@@ -305,6 +305,6 @@ def test_packed_tensors_are_only_refused_for_odd_bytes(
 
 
 def test_the_docstring_example_works() -> None:
-    results = doctest.testmod(importlib.import_module("dmlsplit.legalize"))
+    results = doctest.testmod(importlib.import_module("dmlsplit.directml.legalization"))
     assert results.attempted > 0
     assert results.failed == 0

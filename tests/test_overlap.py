@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.overlap import may_overlap_itself
+from dmlsplit.directml.overlap import may_overlap_itself
 
 LAYOUTS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 14)), min_size=1, max_size=4)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.geometry import descriptor_geometry
+from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
 from tests.descriptors import split_descriptors
 

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from descriptors import packed, split_descriptors
 from dmlsplit.backends.kernel_launch import CONSTANT_BYTES, THREADS, KernelLaunch, power_of_two
 from dmlsplit.backends.planning import H200, DeviceLimits, plan
-from dmlsplit.geometry import (
-    SplitGeometry,
-    descriptor_geometry,
-    split_geometry,
-)
+from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.geometry import SplitGeometry, split_geometry
 
 
 def constants(launch: KernelLaunch) -> dict[str, object]:

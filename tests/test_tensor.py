@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.tensor import calc_buffer_tensor_size, wrapped_buffer_tensor_size
+from dmlsplit.directml.tensor import calc_buffer_tensor_size, wrapped_buffer_tensor_size
 
 
 def test_data_types_have_the_values_of_directml_h() -> None:

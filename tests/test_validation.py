@@ -5,7 +5,7 @@ from hypothesis import given
 
 import dmlsplit as dml
 from descriptors import DATA_TYPES, split_descriptors
-from dmlsplit.rules import RULES
+from dmlsplit.directml.rules import RULES
 
 LEVELS = [str(level) for level in dml.FeatureLevel]
 SIXTEEN_AND_32 = {"FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlsplit.split import SplitOperatorDesc
+from dmlsplit.directml.operator import SplitOperatorDesc
 
 
 @dataclass(frozen=True, slots=True)

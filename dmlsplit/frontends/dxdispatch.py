@@ -8,6 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from dmlsplit.device import Device
+from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Finding
 from dmlsplit.frontends.dxdispatch_descriptor import SPLIT_NAMES, read_descriptor, read_split
@@ -20,7 +21,6 @@ from dmlsplit.frontends.dxdispatch_model import (
     read_type,
 )
 from dmlsplit.frontends.dxdispatch_run import Result, run_model
-from dmlsplit.split import SplitOperatorDesc
 
 __all__ = ["Model", "Result", "load", "read_descriptor", "run", "scan"]
 

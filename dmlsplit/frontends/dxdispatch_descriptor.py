@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
 from dmlsplit.frontends.dxdispatch_json import Field
 from dmlsplit.frontends.dxdispatch_values import data_type_of
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
 
 SPLIT_NAMES = {"SPLIT", "DML_OPERATOR_SPLIT"}
 

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.binding import NUMPY_TYPES
+from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch_json import Field
-from dmlsplit.tensor import TensorDataType
 
 LITTLE_ENDIAN = {kind: np.dtype(f"<{name}") for kind, name in NUMPY_TYPES.items()}
 _KINDS = {dtype: kind for kind, dtype in LITTLE_ENDIAN.items()}

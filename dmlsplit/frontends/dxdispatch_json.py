@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dmlsplit.directml.tensor import UINT64_MAX
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.tensor import UINT64_MAX
 
 # Parsed, JSON takes up to twenty times its size; more data belongs into a source file.
 MAX_JSON_BYTES = 16 << 20

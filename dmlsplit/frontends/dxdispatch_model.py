@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch_descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch_files import LITTLE_ENDIAN, inside
 from dmlsplit.frontends.dxdispatch_json import Field
 from dmlsplit.frontends.dxdispatch_values import InitialValues, data_type_of, read_values
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import UINT64_MAX, UINT_MAX, TensorDataType
 
 # A D3D12 buffer ends at 4 GiB; together, resources must leave a machine standing.
 MAX_RESOURCE_BYTES = 1 << 32

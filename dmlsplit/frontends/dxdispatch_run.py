@@ -12,6 +12,7 @@ import numpy as np
 
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
+from dmlsplit.directml.tensor import TensorFlags
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.frontends.dxdispatch_files import LITTLE_ENDIAN
 from dmlsplit.frontends.dxdispatch_model import (
@@ -26,7 +27,6 @@ from dmlsplit.frontends.dxdispatch_model import (
 )
 from dmlsplit.frontends.dxdispatch_text import printed
 from dmlsplit.staging import to_device, to_host
-from dmlsplit.tensor import TensorFlags
 
 MAX_NUMPY_DIMENSIONS = 64
 # Of binary data, over all print commands; as text it is several times as much.

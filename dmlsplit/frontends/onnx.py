@@ -15,7 +15,10 @@ from typing import Any
 import numpy as np
 
 from dmlsplit import arrays
+from dmlsplit.checks import integer
 from dmlsplit.device import CompiledOperator, Device
+from dmlsplit.directml.legalization import legalize
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends.onnx_arguments import (
     Arguments,
@@ -27,8 +30,6 @@ from dmlsplit.frontends.onnx_arguments import (
 from dmlsplit.frontends.onnx_lowering import Lowering, lower
 from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx_scan import scan
-from dmlsplit.legalize import legalize
-from dmlsplit.tensor import TensorDataType, integer
 
 __all__ = [
     "Arguments",

@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from dmlsplit.checks import integer
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion
-from dmlsplit.tensor import integer
 
 
 class Lengths(Enum):

@@ -8,6 +8,7 @@ from pathlib import PureWindowsPath
 
 import numpy as np
 
+from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx_arguments import Arguments, Lengths, node_arguments
 from dmlsplit.frontends.onnx_lowering import (
@@ -21,7 +22,6 @@ from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion, oper
 from dmlsplit.frontends.onnx_proto import Attribute, Node, Shape, Tensor, shown_name
 from dmlsplit.frontends.onnx_shapes import UNKNOWN, Value
 from dmlsplit.frontends.protobuf_wire import WireError
-from dmlsplit.split import SplitOperatorDesc
 
 
 @dataclass(frozen=True, slots=True)

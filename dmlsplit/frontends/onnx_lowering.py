@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc
 from dmlsplit.frontends.onnx_arguments import Arguments, refuse, shown
 from dmlsplit.frontends.onnx_operators import CARRIERS, ElementType, OperatorVersion
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import TensorDataType, TensorDesc
-from dmlsplit.validation import DIMENSION_COUNT_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.tensor import TensorDataType
 
 OPERATORS = ("Split", "SplitToSequence")
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
-from dmlsplit.binding import NUMPY_TYPES
 from dmlsplit.device import Device
+from dmlsplit.directml.legalization import legalize
+from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino_lowering import (
     SPLIT,
@@ -24,8 +25,6 @@ from dmlsplit.frontends.openvino_lowering import (
     lower_variadic_split,
 )
 from dmlsplit.frontends.openvino_scan import scan
-from dmlsplit.legalize import legalize
-from dmlsplit.tensor import TensorDataType
 
 __all__ = ["Lowering", "lower_split", "lower_variadic_split", "scan", "split", "variadic_split"]
 

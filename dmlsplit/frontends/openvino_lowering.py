@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import TensorDataType, TensorDesc
 
 VARIADIC_SPLIT = "VariadicSplit-1"
 SPLIT = "Split-1"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Finding
 from dmlsplit.frontends.openvino_ir import Graph, Layer, checked_integer, read_ir
@@ -24,7 +25,6 @@ from dmlsplit.frontends.openvino_weights import (
     constant_shape,
     integers,
 )
-from dmlsplit.tensor import TensorDataType
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 _MAX_OUTPUTS = 1 << 20

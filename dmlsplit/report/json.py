@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dmlsplit.rules import Rule
-from dmlsplit.split import SplitOperatorDesc
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules import Rule
+from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.targets import Requirement
-from dmlsplit.tensor import TensorDesc
 from dmlsplit.verdicts import Assessment, Remark, Verdict
 
 # Raised when a key changes its meaning or goes; new keys may come at any time.

@@ -7,8 +7,8 @@ import json
 from typing import Any
 from urllib.parse import quote
 
+from dmlsplit.directml.rules import Rule
 from dmlsplit.report.lines import address, grouped, headline, printable, sentence
-from dmlsplit.rules import Rule
 from dmlsplit.verdicts import Assessment, Remark, Verdict
 
 _SCHEMA = (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dmlsplit.geometry import descriptor_geometry
+from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.picture import svg_picture
 from dmlsplit.report import REPORTS
 from tests.test_picture import described

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import FeatureLevel, TensorSupport
+from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc, packed_strides
+from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.feature_levels import FeatureLevel, TensorSupport, capability_table
-from dmlsplit.geometry import descriptor_geometry
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import TensorDataType, TensorDesc, packed_strides
-from dmlsplit.validation import validate
 
 # What another description of the same bytes can cure; all else is wrong at every level.
 _CURABLE = {

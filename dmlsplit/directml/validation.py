@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dmlsplit.feature_levels import FeatureLevel, LevelSupport, TensorSupport, capability_table
-from dmlsplit.overlap import may_overlap_itself
-from dmlsplit.rules import ValidationReport, Violation, report, violation
-from dmlsplit.split import SplitOperatorDesc
-from dmlsplit.tensor import (
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.overlap import may_overlap_itself
+from dmlsplit.directml.rules import ValidationReport, Violation, report, violation
+from dmlsplit.directml.tensor import (
+    DIMENSION_COUNT_MAX,
     UINT64_MAX,
     UINT_MAX,
     TensorDataType,
@@ -20,9 +22,6 @@ from dmlsplit.tensor import (
     last_element_index,
     wrapped_buffer_tensor_size,
 )
-
-# DML_TENSOR_DIMENSION_COUNT_MAX1, DirectML.h; the limit of every operator at any level.
-DIMENSION_COUNT_MAX = 8
 
 
 def validate(desc: SplitOperatorDesc, feature_level: object = "6_4") -> ValidationReport:

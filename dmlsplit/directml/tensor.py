@@ -1,21 +1,24 @@
 """Buffer tensors: DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS and DML_BUFFER_TENSOR_DESC.
 
 Constructors refuse only what is not a descriptor at all, such as a size that is no
-integer. Every DirectML rule lives in `dmlsplit.validation`, so that a bad descriptor can
+integer. Every DirectML rule lives in `dmlsplit.directml.validation`, so that a bad descriptor can
 be built, printed and reported on.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from math import prod
 from typing import SupportsIndex
 
+from dmlsplit.checks import integer, integers
+
 # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT, DirectML.h.
 MINIMUM_BUFFER_TENSOR_ALIGNMENT = 16
+# DML_TENSOR_DIMENSION_COUNT_MAX1, DirectML.h; the limit of every operator at any level.
+DIMENSION_COUNT_MAX = 8
 
 UINT_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
@@ -73,6 +76,22 @@ class TensorDataType(IntEnum):
             f"data type is {value!r}; it must be one of {', '.join(cls.__members__)} "
             f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 0 to {max(cls)}"
         )
+
+
+# NumPy's names of the types, without byte order.
+NUMPY_TYPES = {
+    TensorDataType.FLOAT32: "f4",
+    TensorDataType.FLOAT16: "f2",
+    TensorDataType.FLOAT64: "f8",
+    TensorDataType.UINT8: "u1",
+    TensorDataType.UINT16: "u2",
+    TensorDataType.UINT32: "u4",
+    TensorDataType.UINT64: "u8",
+    TensorDataType.INT8: "i1",
+    TensorDataType.INT16: "i2",
+    TensorDataType.INT32: "i4",
+    TensorDataType.INT64: "i8",
+}
 
 
 class TensorFlags(IntFlag):
@@ -240,23 +259,3 @@ class TensorDesc:
         if self.strides is not None:
             text += f" strides [{','.join(map(str, self.strides))}]"
         return text
-
-
-def integer(name: str, value: SupportsIndex) -> int:
-    """Return `value` as an int; a TypeError names the field of anything else."""
-    if not isinstance(value, bool):
-        try:
-            return operator.index(value)
-        except TypeError:
-            pass
-    raise TypeError(f"{name} is {value!r} ({type(value).__name__}); it must be an integer")
-
-
-def integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
-    """Return `values` as a tuple of ints; a TypeError names the entry of anything else."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{name} is {values!r}; it must be a sequence of integers")
-    entries = tuple(values)
-    if set(map(type, entries)) == {int}:  # most often, and much sooner known
-        return entries  # type: ignore[return-value]
-    return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import SupportsIndex
 
-from dmlsplit.tensor import TensorDesc, integer, integers
+from dmlsplit.checks import integer, integers
+from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.geometry import SplitGeometry, split_geometry
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -87,3 +89,20 @@ class SplitOperatorDesc:
         if self.output_count > len(shown):
             shown.append(f"... ({self.output_count} outputs)")
         return f"SPLIT axis {self.axis}: {self.input_tensor} -> {', '.join(shown)}"
+
+
+def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
+    """Return the byte problem of a descriptor that has passed validation."""
+    tensor = desc.input_tensor
+    width = tensor.element_bytes
+    return split_geometry(
+        tensor.sizes,
+        desc.axis,
+        desc.split_sizes,
+        width,
+        [stride * width for stride in tensor.effective_strides],
+        [
+            None if out.strides is None else [stride * width for stride in out.strides]
+            for out in desc.output_tensors
+        ],
+    )

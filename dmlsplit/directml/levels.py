@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 
-from dmlsplit.tensor import TensorDataType
+from dmlsplit.directml.tensor import TensorDataType
 
 
 class FeatureLevel(IntEnum):
@@ -95,47 +93,6 @@ class LevelSupport:
     input_tensor: TensorSupport
     output_tensors: TensorSupport
     source: str
-
-
-@cache
-def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
-    """Return the rows of feature_levels.yaml, lowest level first."""
-    from dmlsplit.capability_table import parse_table
-    from dmlsplit.resources import feature_level_table
-
-    return parse_table(feature_level_table(), "feature_levels.yaml")
-
-
-def level_for_directml(version: str) -> FeatureLevel:
-    """Return the highest level that a DirectML version, such as ``"1.8.0"``, supports."""
-    wanted = directml_version(version)
-    levels = [
-        row.level for row in capability_table().values() if directml_version(row.directml) <= wanted
-    ]
-    if not levels:
-        raise ValueError(f"DirectML version is {version!r}; the first release is 1.0.0")
-    return max(levels)
-
-
-def level_for_windows(build: int) -> FeatureLevel:
-    """Return the highest level documented for the DirectML.dll inside a Windows build."""
-    rows = capability_table().values()
-    levels = [row.level for row in rows if row.windows and row.windows.build <= build]
-    if not levels:
-        raise ValueError(f"Windows build is {build}; the first with DirectML is 18362")
-    return max(levels)
-
-
-def first_directml_with(level: FeatureLevel) -> str:
-    """Return the first widely available DirectML version with at least this level."""
-    rows = capability_table().values()
-    return next(row.directml for row in rows if row.level >= level and row.public)
-
-
-def first_windows_with(level: FeatureLevel) -> WindowsBuild | None:
-    """Return the first Windows build whose own DirectML.dll has at least this level."""
-    rows = capability_table().values()
-    return next((row.windows for row in rows if row.level >= level and row.windows), None)
 
 
 def directml_version(text: str) -> tuple[int, ...]:

@@ -1,0 +1,159 @@
+"""The capability table of feature_levels.yaml: reading it, and looking levels up in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from dmlsplit.directml.levels import (
+    FeatureLevel,
+    LevelSupport,
+    TensorSupport,
+    WindowsBuild,
+    directml_version,
+)
+from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
+from dmlsplit.resources import feature_level_table
+
+
+class TableError(ValueError):
+    """feature_levels.yaml does not have the form it must have."""
+
+
+@cache
+def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
+    """Return the rows of feature_levels.yaml, lowest level first."""
+    return parse_table(feature_level_table())
+
+
+def level_for_directml(version: str) -> FeatureLevel:
+    """Return the highest level that a DirectML version, such as ``"1.8.0"``, supports."""
+    wanted = directml_version(version)
+    levels = [
+        row.level for row in capability_table().values() if directml_version(row.directml) <= wanted
+    ]
+    if not levels:
+        raise ValueError(f"DirectML version is {version!r}; the first release is 1.0.0")
+    return max(levels)
+
+
+def level_for_windows(build: int) -> FeatureLevel:
+    """Return the highest level documented for the DirectML.dll inside a Windows build."""
+    rows = capability_table().values()
+    levels = [row.level for row in rows if row.windows and row.windows.build <= build]
+    if not levels:
+        raise ValueError(f"Windows build is {build}; the first with DirectML is 18362")
+    return max(levels)
+
+
+def first_directml_with(level: FeatureLevel) -> str:
+    """Return the first widely available DirectML version with at least this level."""
+    rows = capability_table().values()
+    return next(row.directml for row in rows if row.level >= level and row.public)
+
+
+def first_windows_with(level: FeatureLevel) -> WindowsBuild | None:
+    """Return the first Windows build whose own DirectML.dll has at least this level."""
+    rows = capability_table().values()
+    return next((row.windows for row in rows if row.level >= level and row.windows), None)
+
+
+def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
+    """Read a capability table.
+
+    Raises
+    ------
+    TableError
+        With the path, inside the file, of the first value that is missing or wrong.
+        Unknown keys are not an error here; tests/directml hold the file to a JSON schema.
+    """
+    import yaml  # here, so that `import dmlsplit` does not load it
+
+    try:
+        table = _Node("", yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise TableError(f"feature_levels.yaml: {' '.join(str(error).split())}") from None
+    entries = table["levels"].entries()
+    if len(entries) != len(FeatureLevel):
+        raise table["levels"].wrong(f"one entry for each of the {len(FeatureLevel)} levels")
+    rows: dict[FeatureLevel, LevelSupport] = {}
+    row = None
+    for entry, level in zip(entries, FeatureLevel, strict=True):
+        rows[level] = row = _row(entry, level, row)
+    return rows
+
+
+def _row(entry: _Node, level: FeatureLevel, before: LevelSupport | None) -> LevelSupport:
+    name = f"DML_FEATURE_LEVEL_{level}"
+    if entry["name"].value != name:
+        raise entry["name"].wrong(f"{name}: levels stand in rising order")
+    entry["directml"].read(directml_version, "a version such as 1.8.0, in quotes")
+    windows = entry["windows"]
+    if "split" in entry.value:
+        tensors = (
+            _support(entry["split"]["input_tensor"]),
+            _support(entry["split"]["output_tensors"]),
+        )
+    elif before:
+        tensors = before.input_tensor, before.output_tensors
+    else:
+        raise entry["split"].wrong("given for the first level")
+    return LevelSupport(
+        level,
+        str(entry["directml"].value),
+        bool(entry.value.get("public", True)),
+        None
+        if windows.value is None
+        else WindowsBuild(windows["build"].read(int, "an integer"), str(windows["name"].value)),
+        *tensors,
+        str(entry["source"].value),
+    )
+
+
+def _support(tensor: _Node) -> TensorSupport:
+    allowed = f"[least, most], from 1 to {DIMENSION_COUNT_MAX}"
+    least, most = tensor["dimension_counts"].read(_dimension_counts, allowed)
+    kinds = [
+        kind.read(TensorDataType.parse, "a data type such as FLOAT32")
+        for kind in tensor["data_types"].entries()
+    ]
+    return TensorSupport(least, most, frozenset(kinds))
+
+
+def _dimension_counts(value: list[int]) -> tuple[int, int]:
+    least, most = value
+    if not 1 <= least <= most <= DIMENSION_COUNT_MAX:
+        raise ValueError(value)
+    return least, most
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """A value of the file with its path, such as ``levels[2].split``."""
+
+    path: str
+    value: Any
+
+    def __getitem__(self, key: str) -> _Node:
+        if not isinstance(self.value, dict):
+            raise self.wrong("a mapping")
+        if key not in self.value:
+            raise self.wrong(f"a mapping with the key {key!r}")
+        return _Node(f"{self.path}.{key}".lstrip("."), self.value[key])
+
+    def entries(self) -> list[_Node]:
+        if not isinstance(self.value, list):
+            raise self.wrong("a sequence")
+        return [_Node(f"{self.path}[{i}]", value) for i, value in enumerate(self.value)]
+
+    def read(self, convert: Callable[[Any], Any], allowed: str) -> Any:
+        try:
+            return convert(self.value)
+        except (ValueError, TypeError):
+            raise self.wrong(allowed) from None
+
+    def wrong(self, allowed: str) -> TableError:
+        place = self.path or "the file"
+        return TableError(f"feature_levels.yaml: {place} is {self.value!r:.80}; must be {allowed}")
