@@ -89,7 +89,7 @@ def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
     from benchmarks.environment import environment, state_after
     from benchmarks.results import Results
     from benchmarks.table import Table
-    from dmlsplit.backends.threads import thread_count
+    from dmlsplit.backends.cpu.threads import thread_count
 
     chosen = [c for c in cases.cpu_cases(options.quick) if (options.only or "") in c.name]
     threads = sorted({1, thread_count()})

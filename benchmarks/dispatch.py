@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.environment import environment
-from dmlsplit.backends import cuda, driver
-from dmlsplit.backends.planning import H200
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import engine as cuda
+from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
 BAR_US, BAR_OUTPUTS = 3.0, 3

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.nvml import session
+from dmlsplit.backends.cuda.nvml import session
 
 LIBRARIES = (
     "numpy",

@@ -33,7 +33,7 @@ from tqdm import tqdm
 
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
-from dmlsplit.backends import codegen, planning
+from dmlsplit.backends.cuda import codegen, planner
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
@@ -133,7 +133,7 @@ def workload_geometry(workload: Workload) -> SplitGeometry:
 def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
     """Yield the figures of each workload in order; `folder` keeps the compiled programs."""
     geometries = [workload_geometry(workload) for workload in workloads]
-    plans = [planning.plan(geometry, 16, 16).launches for geometry in geometries]
+    plans = [planner.plan(geometry, 16, 16).launches for geometry in geometries]
     sources = [codegen.source(launch) for launches in plans for launch in launches]
     programs = harness.build(sources, folder, harness.COUNTING)
 
@@ -150,7 +150,7 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
 
 
 def launch_figures(
-    geometry: SplitGeometry, launch: planning.KernelLaunch, program: harness.Program
+    geometry: SplitGeometry, launch: planner.KernelLaunch, program: harness.Program
 ) -> LaunchFigures:
     """Run a sample of a launch's blocks on the CPU, compile it, and work out its figures."""
     buffers = [harness.Buffer(geometry.total_bytes)]
@@ -186,9 +186,9 @@ def sampled(grid: int) -> list[int]:
     return [0, *sorted(draw), grid - 1]
 
 
-def resident_blocks(launch: planning.KernelLaunch, used: nvrtc.Resources) -> int:
+def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
     """Return how many blocks an SM of an H200 holds at once."""
-    limits = planning.H200
+    limits = planner.H200
     registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT * launch.block
     return int(
         min(

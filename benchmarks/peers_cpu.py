@@ -17,8 +17,8 @@ import numpy as np
 import dmlsplit as dml
 from benchmarks.cases import Case
 from benchmarks.timing import Call
-from dmlsplit.backends.threads import VARIABLE
-from dmlsplit.device import compiled
+from dmlsplit.backends.cpu.threads import VARIABLE
+from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.geometry import split_geometry
 
 
@@ -71,7 +71,7 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
     )
     addresses = [int(out.ctypes.data) for out in problem.outputs]
     with _threads(problem.threads):
-        launch = compiled("cpu", geometry).bind(int(array.ctypes.data), addresses)
+        launch = compiled(find_backend("cpu"), geometry).bind(int(array.ctypes.data), addresses)
     return Prepared(launch, lambda: problem.outputs)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from benchmarks.cases import Case
-from dmlsplit.device import compiled
+from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.geometry import packed_byte_strides, split_geometry
 
 Mode = Literal["graph", "queue", "wall"]
@@ -70,7 +70,7 @@ def dmlsplit_bound(problem: GpuProblem) -> GpuPrepared:
     strides = case.strides or packed_byte_strides(case.shape, width)
     packed = [None] * len(case.sizes)
     geometry = split_geometry(case.shape, case.axis, case.sizes, width, strides, packed)
-    program = compiled(f"cuda:{cupy.cuda.Device().id}", geometry)
+    program = compiled(find_backend(f"cuda:{cupy.cuda.Device().id}"), geometry)
     launches = [
         program.bind(entry.array.data.ptr, [out.data.ptr for out in entry.outputs])
         for entry in problem.sets

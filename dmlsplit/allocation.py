@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, is_torch, library, numpy_address
-from dmlsplit.backends import driver
-from dmlsplit.backends.streams import stream_handle
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import DmlError, OutOfMemoryError
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlsplit.backends import driver
+from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
 

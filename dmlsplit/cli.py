@@ -146,7 +146,7 @@ def _findings(
 
 def explain(arguments: argparse.Namespace) -> int:
     """Show how splits are carried out."""
-    from dmlsplit.cards import find_card, this_card
+    from dmlsplit.backends.cuda.gpus import find_card, this_card
     from dmlsplit.explain import explain as explain_split
     from dmlsplit.report.explanation import explanation_json, explanation_text
     from dmlsplit.report.lines import location
@@ -177,7 +177,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 def devices(arguments: argparse.Namespace) -> int:
     """List the CUDA devices."""
-    from dmlsplit.nvml import cuda_devices
+    from dmlsplit.backends.cuda.nvml import cuda_devices
     from dmlsplit.report.devices import device_json, device_table
 
     found = cuda_devices()

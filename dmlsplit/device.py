@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
-from dmlsplit.backends import Backend, Launch, Program
+from dmlsplit.backends import Launch, Program
+from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.binding import BindingTable, BoundTensor, BufferBinding
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel
@@ -17,7 +17,6 @@ from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.geometry import SplitGeometry
 
 
 class Device:
@@ -100,10 +99,10 @@ class Device:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Device):
             return NotImplemented
-        return (self.name, self.feature_level) == (other.name, other.feature_level)
+        return (self._backend, self.feature_level) == (other._backend, other.feature_level)
 
     def __hash__(self) -> int:
-        return hash((self.name, self.feature_level))
+        return hash((self._backend, self.feature_level))
 
     def __repr__(self) -> str:
         return f"Device({self.name!r}, feature_level={str(self.feature_level)!r})"
@@ -125,11 +124,6 @@ class CompiledOperator:
         self.desc = desc
         self._program = program
         self._table = BindingTable.of(desc, device.name)
-
-    @property
-    def geometry(self) -> SplitGeometry:
-        """The bytes it moves."""
-        return descriptor_geometry(self.desc)
 
     def __call__(self, array: Any, stream: Any = None) -> list[Any]:
         """Split an array into new ones, laid out as the descriptor's outputs.
@@ -218,42 +212,10 @@ def _on_current_stream(launch: Launch, source: Any) -> Launch:
     return dispatch
 
 
-def find_backend(device: str | None) -> Backend:
-    """Return the backend of a device name, as `Device` takes it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is no device name.
-    UnsupportedError
-        If the device, its driver or CuPy is missing.
-    """
-    from dmlsplit.backends import driver
-
-    if device is None:
-        device = "cuda:0" if driver.is_available() else "cpu"
-    if device == "cpu":
-        from dmlsplit.backends.numpy import NumpyBackend
-
-        return NumpyBackend()
-    found = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", device) if isinstance(device, str) else None
-    if not found:
-        raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
-    from dmlsplit.backends.cuda import CudaBackend
-
-    return CudaBackend(int(found[1] or 0))
-
-
-@lru_cache(maxsize=256)
-def compiled(device: str, geometry: SplitGeometry) -> Program:
-    """Return the program of a geometry, from the cache where it was compiled before."""
-    return find_backend(device).compile(geometry)
-
-
 @lru_cache(maxsize=1024)
 def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
     report = validate(desc, device.feature_level)
     if not report.ok:
         raise InvalidArgumentError(str(report), report)
-    program = compiled(device.name, descriptor_geometry(desc))
+    program = compiled(device._backend, descriptor_geometry(desc))
     return CompiledOperator(device, desc, program)

@@ -15,8 +15,8 @@ import numpy as np
 from dmlsplit import allocation, arrays
 from dmlsplit.arrays import ArrayView
 from dmlsplit.backends import Program
+from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
-from dmlsplit.device import compiled
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import split_geometry
@@ -112,7 +112,7 @@ def _program(
 ) -> Program:
     targets = [None] * len(sizes) if target_strides is None else target_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, targets)
-    return compiled(device, geometry)
+    return compiled(find_backend(device), geometry)
 
 
 def _checked(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlsplit.backends.planning import Plan, plan
-from dmlsplit.cards import Card
+from dmlsplit.backends.cuda.gpus import Card
+from dmlsplit.backends.cuda.planner import Plan, plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry

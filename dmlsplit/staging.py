@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays import view
-from dmlsplit.backends import driver
+from dmlsplit.backends.cuda import driver
 from dmlsplit.eager import split
 
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dmlsplit.backends import driver
+from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
 
 settings.register_profile(

@@ -1,6 +1,6 @@
 """A CUDA driver that records what it is asked, and runs the kernels on the CPU.
 
-`FakeDriver` stands in for `dmlsplit.backends.driver.Driver`. Its device memory is host memory;
+`FakeDriver` stands in for `dmlsplit.backends.cuda.driver.Driver`. Its device memory is host memory;
 a launch hands the generated source to host_cuda, so that a split on it gives the right bytes.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.kernel_launch import DeviceLimits
-from dmlsplit.backends.planning import H200
+from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.errors import DmlError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
 from host_cuda import harness

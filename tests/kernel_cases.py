@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dmlsplit.backends import codegen, planning
+from dmlsplit.backends.cuda import codegen, planner
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 from host_cuda import harness
 
@@ -55,7 +55,7 @@ class Case:
     strides: tuple[int, ...] | None = None
     target_strides: tuple[tuple[int, ...] | None, ...] | None = None
     misaligned: tuple[int, int] = (0, 0)
-    limits: planning.DeviceLimits = field(default=planning.H200, repr=False)
+    limits: planner.DeviceLimits = field(default=planner.H200, repr=False)
 
     @property
     def source(self) -> Layout:
@@ -89,9 +89,9 @@ class Case:
         )
 
     @cached_property
-    def launches(self) -> tuple[planning.KernelLaunch, ...]:
+    def launches(self) -> tuple[planner.KernelLaunch, ...]:
         alignments = [16 if m == 0 else min(16, m & -m) for m in self.misaligned]
-        return planning.plan(self.geometry, *alignments, self.limits).launches
+        return planner.plan(self.geometry, *alignments, self.limits).launches
 
     @property
     def kernels(self) -> set[str]:
@@ -186,4 +186,4 @@ def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
 
 def small_parameters(case: Case) -> Case:
     """Return the case on a driver that takes 4096 bytes of parameters."""
-    return replace(case, limits=replace(planning.H200, parameter_bytes=4096))
+    return replace(case, limits=replace(planner.H200, parameter_bytes=4096))

@@ -12,13 +12,14 @@ import pytest
 import dmlsplit as dml
 from dmlsplit import allocation, arrays, eager
 from dmlsplit import device as device_module
-from dmlsplit.backends import driver
+from dmlsplit.backends import find
+from dmlsplit.backends.cuda import driver
 from fake_cuda import FakeArray, FakeDriver
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    caches = device_module.compiled, device_module._compile, eager._program
+    caches = find.compiled, device_module._compile, eager._program
     fake = FakeDriver()
     monkeypatch.setattr(driver, "load", lambda: fake)
     for cache in caches:

@@ -15,14 +15,15 @@ import dmlsplit as dml
 from descriptors import Memory, expected_buffers, split_descriptors
 from dmlsplit import device as device_module
 from dmlsplit import eager
-from dmlsplit.backends import driver
-from dmlsplit.backends.planning import H200
+from dmlsplit.backends import find
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.planner import H200
 from fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
 
 
 def forget() -> None:
     """Empty the caches that hold programs of another driver."""
-    device_module.compiled.cache_clear()
+    find.compiled.cache_clear()
     device_module._compile.cache_clear()
     eager._program.cache_clear()
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends import driver
-from dmlsplit.backends.driver import Driver, prepacked
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.driver import Driver, prepacked
 
 
 class CudaError(RuntimeError):

@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends import numpy as engine
-from dmlsplit.backends import threads
-from dmlsplit.backends.numpy import NumpyBackend
+from dmlsplit.backends.cpu import engine, threads
+from dmlsplit.backends.cpu.engine import NumpyBackend
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry, StridedCopy, split_geometry
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.shared_banks import BANKS, WORD, best_padding, turns
+from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, best_padding, turns
 
 NONE = (0, 1)
 CHOICES = [NONE, *((WORD, rows) for rows in (1, 2, 4, 8, 16))]

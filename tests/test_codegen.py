@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from descriptors import packed
-from dmlsplit.backends.codegen import source
-from dmlsplit.backends.planning import plan
+from dmlsplit.backends.cuda.codegen import source
+from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import split_geometry
 
 KERNELS = Path(__file__).parent.parent / "cuda"

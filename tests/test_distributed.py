@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit import distributed
-from dmlsplit.device import compiled
+from dmlsplit.backends.find import compiled
 
 ROOT = Path(__file__).parent.parent
 RNG = np.random.default_rng(7)

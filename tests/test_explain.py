@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.cards import CARDS, find_card
+from dmlsplit.backends.cuda.gpus import CARDS, find_card
 from dmlsplit.explain import Explanation, explain
 from dmlsplit.report.explanation import explanation_json, explanation_text
 from tests.descriptors import split_descriptors

@@ -293,7 +293,7 @@ def test_a_dispatch_allocates_nothing() -> None:
 
 
 def test_sanitize_the_public_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dmlsplit.backends import driver
+    from dmlsplit.backends.cuda import driver
 
     found = driver.load()
 

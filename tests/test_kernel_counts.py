@@ -13,7 +13,7 @@ import nvrtc
 from benchmarks import __main__ as command
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
-from dmlsplit.backends.row_plans import WARP_OUTPUTS
+from dmlsplit.backends.cuda.planner.rows import WARP_OUTPUTS
 from host_cuda import harness
 
 MOST_SECTORS = 1.03
@@ -88,7 +88,7 @@ def test_lines_are_written_whole(workload: Workload, figures: dict[int, model.Fi
 def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.Figures]) -> None:
     """More than one only where the pointers of all outputs do not fit one launch."""
     pointers = len(workload.sizes) + 1
-    most = -(-pointers * 8 // model.planning.H200.parameter_bytes)
+    most = -(-pointers * 8 // model.planner.H200.parameter_bytes)
     assert len(figures[workload.number].launches) <= most
 
 

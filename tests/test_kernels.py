@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import kernel_cases
 from benchmarks.workloads import WORKLOADS, scaled
-from dmlsplit.backends import codegen
+from dmlsplit.backends.cuda import codegen
 from host_cuda import harness
 from kernel_cases import Case, small_parameters
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dmlsplit.backends import codegen
+from dmlsplit.backends.cuda import codegen
 from host_cuda import harness
 from kernel_cases import Case
 

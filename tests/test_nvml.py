@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.cards import CARDS, card_of_device, find_card, this_card
-from dmlsplit.nvml import CudaDevice, cuda_devices
+from dmlsplit.backends.cuda.gpus import CARDS, card_of_device, find_card, this_card
+from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
 from dmlsplit.report.devices import device_json, device_table
 
 

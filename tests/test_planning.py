@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from descriptors import packed, split_descriptors
-from dmlsplit.backends.kernel_launch import CONSTANT_BYTES, THREADS, KernelLaunch, power_of_two
-from dmlsplit.backends.planning import H200, DeviceLimits, plan
+from dmlsplit.backends.cuda.launch import CONSTANT_BYTES, THREADS, KernelLaunch, power_of_two
+from dmlsplit.backends.cuda.planner import H200, DeviceLimits, plan
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import SplitGeometry, split_geometry
 

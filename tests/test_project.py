@@ -1,6 +1,5 @@
 """The project as a whole: style, types, imports, documentation, start-up."""
 
-import ast
 import inspect
 import os
 import subprocess
@@ -84,28 +83,6 @@ def test_docstring_examples_work() -> None:
 def test_cuda_is_no_package() -> None:
     """An __init__.py there would hide NVIDIA's own `cuda` package, which CuPy needs."""
     assert not (ROOT / "cuda" / "__init__.py").exists()
-
-
-def imported(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text())
-    names = {
-        node.module.split(".")[1]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dmlsplit.")
-    }
-    return names | {
-        alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "dmlsplit"
-        for alias in node.names
-    }
-
-
-def test_backends_know_no_descriptor_and_no_level() -> None:
-    for path in (ROOT / "dmlsplit" / "backends").glob("*.py"):
-        assert imported(path) <= (
-            {"backends", "geometry", "errors", "resources", "arrays", "nvml"}
-        ), path
 
 
 def test_only_the_driver_touches_cupy() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nvrtc
 from benchmarks import model
-from dmlsplit.backends import codegen, planning
+from dmlsplit.backends.cuda import codegen, planner
 from kernel_cases import Case
 
 ARCHES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -65,7 +65,7 @@ def tools() -> None:
         pytest.skip(lacking)
 
 
-def launch_of(name: str) -> planning.KernelLaunch:
+def launch_of(name: str) -> planner.KernelLaunch:
     """The launch that carries most of a case; its kernel is the first word of the name."""
     launch = max(CASES[name].launches, key=lambda launch: launch.total_bytes)
     assert launch.kernel == name.partition("_")[0]

@@ -39,3 +39,6 @@ class Backend(Protocol):
 
     def compile(self, geometry: SplitGeometry) -> Program:
         """Make a program of a geometry; the costly step, done once."""
+
+    def __hash__(self) -> int:
+        """Backends are frozen values: equal ones share compiled programs."""

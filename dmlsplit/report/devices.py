@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from dmlsplit.nvml import CudaDevice
+from dmlsplit.backends.cuda.nvml import CudaDevice
 from dmlsplit.report.lines import printable
 
 

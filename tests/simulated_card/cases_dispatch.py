@@ -221,7 +221,7 @@ def test_a_handle_of_another_devices_stream_is_refused_by_cuda() -> None:
 
 
 def test_the_public_launch_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dmlsplit.backends import driver
+    from dmlsplit.backends.cuda import driver
 
     found = driver.load()
 

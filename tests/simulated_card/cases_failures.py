@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends import codegen, driver
+from dmlsplit.backends.cuda import codegen, driver
 from simulated_card import card
 from test_gpu import bound, noise, problem, same
 
@@ -126,7 +126,7 @@ def test_a_module_that_cannot_be_loaded() -> None:
 def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dmlsplit.backends import cuda
+    from dmlsplit.backends.cuda import engine as cuda
 
     def wrong(launch: Any) -> str:
         return codegen.source(launch).replace("threadIdx.x", "threadIdx.no_such_member")

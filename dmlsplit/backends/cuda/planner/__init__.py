@@ -14,9 +14,9 @@ A plan bakes every size and offset into constants; a launch passes pointers only
 
 from __future__ import annotations
 
-from dmlsplit.backends.box_plans import box_launches
-from dmlsplit.backends.kernel_launch import Constant, DeviceLimits, KernelLaunch, Plan
-from dmlsplit.backends.row_plans import row_launches
+from dmlsplit.backends.cuda.launch import Constant, DeviceLimits, KernelLaunch, Plan
+from dmlsplit.backends.cuda.planner.boxes import box_launches
+from dmlsplit.backends.cuda.planner.rows import row_launches
 from dmlsplit.geometry import SplitGeometry
 
 __all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "Plan", "plan"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from dmlsplit.backends.columns import Columns, row_launch
-from dmlsplit.backends.kernel_launch import (
+from dmlsplit.backends.cuda.launch import (
     THREADS,
     VECTOR,
     WIDE,
@@ -16,7 +15,8 @@ from dmlsplit.backends.kernel_launch import (
     index_type,
     power_of_two,
 )
-from dmlsplit.backends.shared_banks import BANKS, WORD, best_padding
+from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, best_padding
+from dmlsplit.backends.cuda.planner.columns import Columns, row_launch
 
 # Bytes of a tile, at most, and where whole rows are staged.
 MOST_TILE_BYTES = 32 << 10

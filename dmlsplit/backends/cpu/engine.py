@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends import Launch, threads
+from dmlsplit.backends import Launch
+from dmlsplit.backends.cpu import threads
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 
 WIDEST_ITEM = 2048

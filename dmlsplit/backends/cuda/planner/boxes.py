@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from math import prod
 
-from dmlsplit.backends.kernel_launch import (
+from dmlsplit.backends.cuda.launch import (
     LOADS,
     SIGNED,
     THREADS,

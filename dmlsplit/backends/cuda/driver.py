@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.kernel_launch import DeviceLimits
+from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.nvml import card_memory
 from dmlsplit.errors import (
     DeviceRemovedError,
     DmlError,
@@ -20,7 +21,6 @@ from dmlsplit.errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from dmlsplit.nvml import card_memory
 
 # Carries out one launch; the argument is a stream's handle, None for CuPy's current stream.
 Start = Callable[[int | None], None]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from dmlsplit.backends.kernel_launch import VECTOR, blocks
+from dmlsplit.backends.cuda.launch import VECTOR, blocks
 
 WARP, BANKS, WORD = 32, 32, 4
 # Turns in which a warp fills its 512 bytes of a tile: by vectors, and by words 16 bytes apart.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlsplit.backends.planning import H200, DeviceLimits
+from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
+from dmlsplit.backends.cuda.planner import H200, DeviceLimits
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.nvml import CudaDevice, cuda_devices
 
 
 @dataclass(frozen=True, slots=True)

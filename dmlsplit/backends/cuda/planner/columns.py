@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlsplit.backends.kernel_launch import Constant, KernelLaunch, kernel_launch
+from dmlsplit.backends.cuda.launch import Constant, KernelLaunch, kernel_launch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,13 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from dmlsplit.backends import Launch, driver
-from dmlsplit.backends.codegen import source as kernel_source
-from dmlsplit.backends.driver import Driver, Start
-from dmlsplit.backends.kernel_launch import VECTOR, DeviceLimits, KernelLaunch, power_of_two
-from dmlsplit.backends.planning import plan
-from dmlsplit.backends.streams import stream_handle
+from dmlsplit.backends import Launch
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.codegen import source as kernel_source
+from dmlsplit.backends.cuda.driver import Driver, Start
+from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch, power_of_two
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import SplitGeometry
 

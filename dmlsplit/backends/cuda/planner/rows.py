@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from dmlsplit.backends.columns import Columns, row_launch
-from dmlsplit.backends.kernel_launch import (
+from dmlsplit.backends.cuda.launch import (
     CONSTANT_BYTES,
     LOADS,
     THREADS,
@@ -18,7 +17,8 @@ from dmlsplit.backends.kernel_launch import (
     index_type,
     power_of_two,
 )
-from dmlsplit.backends.tile_plans import TILE_ROWS, takes_whole_rows, tile
+from dmlsplit.backends.cuda.planner.columns import Columns, row_launch
+from dmlsplit.backends.cuda.planner.tiles import TILE_ROWS, takes_whole_rows, tile
 from dmlsplit.geometry import RowSplit
 
 BLOCK_BYTES = THREADS * LOADS * VECTOR

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from dmlsplit.backends.kernel_launch import Constant, KernelLaunch
+from dmlsplit.backends.cuda.launch import Constant, KernelLaunch
 from dmlsplit.resources import kernel_source
 
 COMMON = "common.cuh"

@@ -1,0 +1,1 @@
+"""The CPU engine: NumPy assignments between windows on memory, on several threads."""

@@ -1,0 +1,1 @@
+"""The CUDA engine: planned kernels, compiled from cuda/, launched through CuPy."""

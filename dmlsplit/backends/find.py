@@ -1,0 +1,42 @@
+"""The backend of a device name, and programs by backend and geometry."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from dmlsplit.backends import Backend, Program
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import SplitGeometry
+
+
+def find_backend(device: str | None) -> Backend:
+    """Return the backend of a device name, as `Device` takes it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `device` is not a device name.
+    UnsupportedError
+        If the device, its driver or CuPy is missing.
+    """
+    from dmlsplit.backends.cuda import driver
+
+    if device is None:
+        device = "cuda:0" if driver.is_available() else "cpu"
+    if device == "cpu":
+        from dmlsplit.backends.cpu.engine import NumpyBackend
+
+        return NumpyBackend()
+    found = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", device) if isinstance(device, str) else None
+    if not found:
+        raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
+    from dmlsplit.backends.cuda.engine import CudaBackend
+
+    return CudaBackend(int(found[1] or 0))
+
+
+@lru_cache(maxsize=256)
+def compiled(backend: Backend, geometry: SplitGeometry) -> Program:
+    """Return the program of a geometry, from the cache if it was compiled before."""
+    return backend.compile(geometry)
