@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import dmlsplit as dml
-from dmlsplit.resumable import split_store
+from dmlsplit.storage.resumable import split_store
 
 ROOT = Path(__file__).parent.parent
 CHUNK = (1024, 1024)

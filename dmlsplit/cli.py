@@ -88,7 +88,7 @@ def _version() -> str:
 
 def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the targets."""
-    from dmlsplit.drafts import write_text
+    from dmlsplit.atomic import write_text
     from dmlsplit.report import REPORTS
     from dmlsplit.sources import ENDINGS
     from dmlsplit.targets import resolve_target
@@ -191,7 +191,7 @@ def devices(arguments: argparse.Namespace) -> int:
 
 
 def _draw(path: Path, explained: Sequence[Explanation]) -> None:
-    from dmlsplit.drafts import write_text
+    from dmlsplit.atomic import write_text
     from dmlsplit.errors import InvalidArgumentError
     from dmlsplit.picture import svg_picture
 
@@ -308,7 +308,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_model(arguments)
     from dmlsplit.device import Device
     from dmlsplit.errors import InvalidArgumentError
-    from dmlsplit.resumable import split_path
+    from dmlsplit.storage.resumable import split_path
 
     cut = arguments.count if arguments.split is None else arguments.split
     if arguments.axis is None or cut is None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from dmlsplit import allocation, arrays
-from dmlsplit.arrays import ArrayView
+from dmlsplit.arrays import allocation, array_view
+from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.backends import Launch, Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.binding import BindingTable, BoundTensor, BufferBinding
@@ -135,7 +135,7 @@ class CompiledOperator:
         """
         buffer = array.buffer if isinstance(array, BufferBinding) else array
         with allocation.on_stream(self.device.name, stream):
-            like = arrays.view(buffer, "InputTensor")
+            like = array_view.view(buffer, "InputTensor")
             with allocation.on_torch_stream(like, stream):
                 own = _outputs(self.desc.output_tensors, like)
         self.dispatch(array, own, stream)

@@ -12,8 +12,8 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from dmlsplit import allocation, arrays
-from dmlsplit.arrays import ArrayView
+from dmlsplit.arrays import allocation, array_view
+from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
@@ -62,7 +62,7 @@ def split(
     """
     if type(array).__module__.startswith("dask.array"):
         return _split_lazily(array, sizes_or_count, axis, out)
-    source = arrays.view(array, "array")
+    source = array_view.view(array, "array")
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     if out is None:
         strides = None
@@ -90,7 +90,7 @@ def _split_lazily(
     out: Sequence[Any] | None,
 ) -> list[Any]:
     # Imported here: distributed.py stands behind this module, and calls it for each block.
-    from dmlsplit.distributed import split_dask
+    from dmlsplit.storage.dask_arrays import split_dask
 
     if out is not None:
         raise InvalidArgumentError(
@@ -123,7 +123,7 @@ def _checked(
         raise InvalidArgumentError(
             f"out is a {type(out).__name__}{count}; it must be a list of {len(sizes)} arrays"
         )
-    targets = [arrays.view(target, f"out[{index}]") for index, target in enumerate(out)]
+    targets = [array_view.view(target, f"out[{index}]") for index, target in enumerate(out)]
     before, behind = source.shape[:axis], source.shape[axis + 1 :]
     for index, (target, size) in enumerate(zip(targets, sizes, strict=True)):
         found = (target.shape, target.type, target.device, target.read_only)

@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
-from dmlsplit.drafts import draft
+from dmlsplit.atomic import draft
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends import Finding
 from dmlsplit.frontends.onnx_proto import shown_name

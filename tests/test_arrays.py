@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import allocation, arrays, eager
 from dmlsplit import device as device_module
+from dmlsplit import eager
+from dmlsplit.arrays import allocation, array_view
 from dmlsplit.backends import find
 from dmlsplit.backends.cuda import driver
 from fake_cuda import FakeArray, FakeDriver
@@ -36,20 +37,20 @@ def bare(array: FakeArray, **changes: Any) -> Any:
 
 def test_a_cuda_array_is_seen_where_it_lies(fake: FakeDriver) -> None:
     array = fake.array(np.zeros((3, 4), "i2")[:, ::2], device=1)
-    seen = arrays.view(array, "array")
+    seen = array_view.view(array, "array")
     assert (seen.shape, seen.strides, seen.type, seen.item_bytes) == ((3, 2), (8, 4), "<i2", 2)
     assert seen.address == array.__cuda_array_interface__["data"][0]
     assert (seen.device, seen.read_only) == ("cuda:1", False)
 
 
 def test_strides_of_none_are_packed(fake: FakeDriver) -> None:
-    seen = arrays.view(bare(fake.array(np.zeros((3, 4), "i2")), strides=None), "array")
+    seen = array_view.view(bare(fake.array(np.zeros((3, 4), "i2")), strides=None), "array")
     assert seen.strides == (8, 2)
     assert seen.device == "cuda:1"  # As the driver says of the address.
 
 
 def test_a_foreign_stream_is_waited_for(fake: FakeDriver) -> None:
-    arrays.view(bare(fake.array(np.zeros(4)), stream=77), "array")
+    array_view.view(bare(fake.array(np.zeros(4)), stream=77), "array")
     assert "wait for 77" in fake.calls
 
 
@@ -63,7 +64,7 @@ def test_an_array_without_an_interface_goes_through_dlpack(fake: FakeDriver) -> 
         def __dlpack_device__(self) -> tuple[int, int]:
             return 2, 0
 
-    seen = arrays.view(Foreign(), "array")
+    seen = array_view.view(Foreign(), "array")
     assert seen.owner is alias
     assert fake.calls == ["from_dlpack"]
 
@@ -81,14 +82,14 @@ def test_arrays_of_jax_are_waited_for_and_never_written(fake: FakeDriver) -> Non
             return 2, 0
 
     Array.alias = alias  # type: ignore[attr-defined]
-    seen = arrays.view(Array(), "array")
+    seen = array_view.view(Array(), "array")
     assert fake.calls == ["from_dlpack"]
     assert seen.read_only
 
 
 def test_a_masked_array_is_refused(fake: FakeDriver) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="array is masked"):
-        arrays.view(bare(fake.array(np.zeros(4)), mask=object()), "array")
+        array_view.view(bare(fake.array(np.zeros(4)), mask=object()), "array")
 
 
 def test_read_only_device_memory_is_no_output(fake: FakeDriver) -> None:
@@ -118,7 +119,7 @@ def test_other_dlpack_devices_are_refused(kind: int) -> None:
             return kind, 0
 
     with pytest.raises(dml.InvalidArgumentError, match=f"DLPack device type {kind}"):
-        arrays.view(Elsewhere(), "array")
+        array_view.view(Elsewhere(), "array")
 
 
 def test_no_memory_on_the_host_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,7 +157,7 @@ def test_every_byte_is_right_and_no_other_is_touched(
 
 
 def test_files_go_through_the_device(cuda: Cuda, tmp_path: Path) -> None:
-    from dmlsplit.files import split_file
+    from dmlsplit.storage.npy import split_file
 
     array = noise((6, 7), "f4")
     np.save(tmp_path / "a.npy", array)

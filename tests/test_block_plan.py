@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.block_plan import Block, BlockPlan, row_blocks
+from dmlsplit.storage.blocks import Block, BlockPlan, row_blocks
 
 
 @st.composite

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit import distributed
 from dmlsplit.backends.find import compiled
+from dmlsplit.storage import dask_arrays
 
 ROOT = Path(__file__).parent.parent
 RNG = np.random.default_rng(7)
@@ -43,13 +43,13 @@ def chunked_splits(draw: st.DrawFn) -> tuple[da.Array, np.ndarray, tuple[int, ..
 def dispatches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Every dispatch, as (block shape, sizes)."""
     calls = []
-    original = distributed.split
+    original = dask_arrays.split
 
     def counted(block: Any, sizes_or_count: tuple[int, ...], axis: int) -> Any:
         calls.append((block.shape, sizes_or_count))
         return original(block, sizes_or_count, axis)
 
-    monkeypatch.setattr(distributed, "split", counted)
+    monkeypatch.setattr(dask_arrays, "split", counted)
     return calls
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlsplit.drafts import draft, write_text
+from dmlsplit.atomic import draft, write_text
 
 
 def test_a_draft_takes_the_name_when_all_went_well(tmp_path: Path) -> None:

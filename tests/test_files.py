@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit import files
-from dmlsplit.files import split_file
+from dmlsplit.storage import npy
+from dmlsplit.storage.npy import split_file
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -21,7 +21,7 @@ from dmlsplit.files import split_file
 def test_pieces_are_those_of_numpy_whatever_the_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, axis: int, block: int
 ) -> None:
-    monkeypatch.setattr(files, "BLOCK_BYTES", block)
+    monkeypatch.setattr(npy, "BLOCK_BYTES", block)
     array = np.random.default_rng(0).normal(size=(6, 4, 8)).astype("f4")
     np.save(tmp_path / "a.npy", np.asarray(array, order=order))  # type: ignore[call-overload]
     sizes = {6: (1, 5), 4: (3, 0, 1), 8: (2, 2, 4)}[array.shape[axis]]
@@ -55,7 +55,7 @@ def test_more_pieces_than_open_files_are_allowed_at_first(tmp_path: Path) -> Non
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "BLOCK_BYTES", 16)
+    monkeypatch.setattr(npy, "BLOCK_BYTES", 16)
     np.save(tmp_path / "a.npy", np.zeros((64, 4), "f4"))
     (tmp_path / "out").mkdir()
     np.save(tmp_path / "out" / "a_0.npy", np.ones(3))
@@ -131,7 +131,7 @@ def test_no_damage_escapes_as_another_error(
     path = tmp_path_factory.mktemp("fuzz") / "a.npy"
     path.write_bytes(content[: data.draw(st.integers(6, len(content)))])
     try:
-        array = files.open_npy(path)
+        array = npy.open_npy(path)
     except dml.InvalidArgumentError:
         return
     assert array.nbytes <= len(content)

@@ -13,9 +13,9 @@ import pytest
 import zarr
 
 import dmlsplit as dml
-from dmlsplit import block_worker, resumable, zarr_files
 from dmlsplit.cli import main
-from dmlsplit.resumable import split_store
+from dmlsplit.storage import resumable, worker, zarr_arrays
+from dmlsplit.storage.resumable import split_store
 
 ROOT = Path(__file__).parent.parent
 VALUES = np.random.default_rng(5).integers(0, 1 << 16, (60, 33, 7), dtype="u2")
@@ -45,8 +45,8 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(zarr_files, "BLOCK_BYTES", 2048)
-    monkeypatch.setattr(zarr_files, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(zarr_arrays, "BLOCK_BYTES", 2048)
+    monkeypatch.setattr(zarr_arrays, "CHUNK_BYTES", 1024)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def counted(*arguments: Any) -> int:
         blocks.append(arguments[-1])
-        return block_worker.move_block(*arguments)
+        return worker.move_block(*arguments)
 
     monkeypatch.setattr(resumable, "move_block", counted)
     return blocks
@@ -280,10 +280,11 @@ def test_an_interrupted_renaming_is_finished(
 
 PROGRAM = """
 import os, sys, time
-from dmlsplit import resumable, zarr_files
-from dmlsplit.block_worker import move_block
+from dmlsplit.storage import resumable
+from dmlsplit.storage import zarr_arrays
+from dmlsplit.storage.worker import move_block
 from dmlsplit.cli import main
-zarr_files.BLOCK_BYTES = 2048
+zarr_arrays.BLOCK_BYTES = 2048
 def slow(*arguments):
     time.sleep(0.02)
     number = move_block(*arguments)

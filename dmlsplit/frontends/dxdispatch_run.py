@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlsplit.arrays.transfer import to_device, to_host
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
@@ -26,7 +27,6 @@ from dmlsplit.frontends.dxdispatch_model import (
     WriteFile,
 )
 from dmlsplit.frontends.dxdispatch_text import printed
-from dmlsplit.staging import to_device, to_host
 
 MAX_NUMPY_DIMENSIONS = 64
 # Of binary data, over all print commands; as text it is several times as much.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit import arrays
+from dmlsplit.arrays import array_view
 from dmlsplit.checks import integer
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.legalization import legalize
@@ -187,7 +187,7 @@ def _device(device: str | None, bits: Any, kind: ElementType) -> Device:
         device = "cpu"
     elif device is None:
         raw = _reinterpreted(bits, TensorDataType.UINT8, (-1,))
-        device = arrays.view(raw, "the input").device
+        device = array_view.view(raw, "the input").device
     return Device(device)
 
 

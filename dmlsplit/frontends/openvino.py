@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit import allocation, arrays
-from dmlsplit.arrays import ArrayView
+from dmlsplit.arrays import allocation, array_view
+from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.device import Device
 from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
@@ -146,7 +146,7 @@ def _integers(operator: str, name: str, value: Any) -> np.ndarray:
 def _run(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
     if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
         return _on_the_host(data, lower)
-    source = arrays.view(data, "data")
+    source = array_view.view(data, "data")
     kind, lanes = _travels_as(source)
     lowering = lower(source.shape, kind, lanes)
     filled = iter(_dispatch(lowering, source, device or source.device))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays import ArrayView, is_torch, library, numpy_address
+from dmlsplit.arrays.array_view import ArrayView, is_torch, library, numpy_address
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import DmlError, OutOfMemoryError

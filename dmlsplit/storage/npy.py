@@ -16,12 +16,12 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
+from dmlsplit.atomic import new_draft
 from dmlsplit.checks import piece_sizes
-from dmlsplit.drafts import new_draft
 from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
-from dmlsplit.staging import split_on
+from dmlsplit.storage.transfer import split_on
 
 BLOCK_BYTES = 32 << 20
 

@@ -20,13 +20,13 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.block_plan import BlockPlan
-from dmlsplit.block_worker import move_block
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.files import SplitFiles, split_file
-from dmlsplit.journal import Journal, create_journal
-from dmlsplit.zarr_files import (
+from dmlsplit.storage.blocks import BlockPlan
+from dmlsplit.storage.journal import Journal, create_journal
+from dmlsplit.storage.npy import SplitFiles, split_file
+from dmlsplit.storage.worker import move_block
+from dmlsplit.storage.zarr_arrays import (
     absent_chunks,
     create_piece,
     describe,
@@ -234,7 +234,7 @@ def _executor(scheduler: str | None) -> Iterator[tuple[Executor, int]]:
 def _check_workers(client: Any) -> None:
     """Refuse workers without dmlsplit: dask workers stop when they cannot import a task."""
     try:
-        client.run(exec, "import dmlsplit.block_worker, zarr")
+        client.run(exec, "import dmlsplit.storage.worker, zarr")
     except ImportError as error:
         raise UnsupportedError(f"a worker has {describe(error)}. {ON_A_CLUSTER}") from None
 

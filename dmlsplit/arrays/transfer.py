@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays import view
+from dmlsplit.arrays.array_view import view
 from dmlsplit.backends.cuda import driver
-from dmlsplit.eager import split
 
 
 def to_device(array: np.ndarray, device: str) -> Any:
@@ -24,16 +22,6 @@ def to_host(array: Any) -> np.ndarray:
     if isinstance(array, np.ndarray):
         return array
     return driver.load().download(_number(view(array, "array").device), array)
-
-
-def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]:
-    """Split an array of the host on a device into new arrays of the host."""
-    if device == "cpu":
-        return split(array, sizes, axis)
-    # As bytes, since CuPy lacks some of NumPy's data types.
-    flat = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.itemsize)
-    parts = [to_host(part) for part in split(to_device(flat, device), sizes, axis)]
-    return [part.reshape(-1).view(array.dtype).reshape(part.shape[:-1]) for part in parts]
 
 
 def _number(device: str) -> int:

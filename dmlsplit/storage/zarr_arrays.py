@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.block_plan import BlockPlan, row_blocks
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.files import open_npy
+from dmlsplit.storage.blocks import BlockPlan, row_blocks
+from dmlsplit.storage.npy import open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
 BLOCK_BYTES = 8 << 20

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.block_plan import Block, BlockPlan
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.journal import read_header
-from dmlsplit.staging import split_on
-from dmlsplit.zarr_files import describe, needed, open_source
+from dmlsplit.storage.blocks import Block, BlockPlan
+from dmlsplit.storage.journal import read_header
+from dmlsplit.storage.transfer import split_on
+from dmlsplit.storage.zarr_arrays import describe, needed, open_source
 
 
 @dataclass(frozen=True)
