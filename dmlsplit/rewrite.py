@@ -12,7 +12,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 from dmlsplit.atomic import draft
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends import Finding
-from dmlsplit.frontends.onnx_proto import shown_name
+from dmlsplit.frontends.onnx.messages import shown_name
 from dmlsplit.model_comparison import compare_models
 from dmlsplit.split_subgraph import Names, plan_subgraph, subgraph
 from dmlsplit.targets import Target

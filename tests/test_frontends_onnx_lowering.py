@@ -17,7 +17,7 @@ from dmlsplit.frontends.onnx import (
     operator_version,
     read_arguments,
 )
-from dmlsplit.frontends.onnx_operators import CARRIERS
+from dmlsplit.frontends.onnx.operators import CARRIERS
 
 
 def lowered(

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends import Finding
 from dmlsplit.frontends.onnx import scan
-from dmlsplit.frontends.onnx_proto import FIELDS
-from dmlsplit.frontends.onnx_scan import MAXIMUM_DEPTH
-from dmlsplit.frontends.onnx_shapes import _RULES
+from dmlsplit.frontends.onnx.messages import FIELDS
+from dmlsplit.frontends.onnx.scanner import MAXIMUM_DEPTH
+from dmlsplit.frontends.onnx.shapes import _RULES
 
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402

@@ -388,7 +388,7 @@ def test_split_agrees_with_openvino(shape: tuple[int, int, int], axis: int) -> N
 
 
 def test_the_docstring_example_works() -> None:
-    results = doctest.testmod(importlib.import_module("dmlsplit.frontends.openvino"))
+    results = doctest.testmod(importlib.import_module("dmlsplit.frontends.openvino.runner"))
     assert results.attempted > 0
     assert results.failed == 0
 

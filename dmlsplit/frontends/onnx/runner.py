@@ -1,8 +1,4 @@
-"""ONNX's Split and SplitToSequence, of every version, on arrays, models and model files.
-
-`split` and `split_to_sequence` work on arrays. `DmlSplitBackend` runs whole models and
-needs the package onnx. `scan` finds the splits of a model file, and needs nothing.
-"""
+"""ONNX's Split and SplitToSequence, of every version, on arrays."""
 
 from __future__ import annotations
 
@@ -19,34 +15,14 @@ from dmlsplit.checks import integer
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.frontends.onnx_arguments import (
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.onnx.arguments import (
     Arguments,
-    Lengths,
-    node_arguments,
     read_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx_lowering import Lowering, lower
-from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion, operator_version
-from dmlsplit.frontends.onnx_scan import scan
-
-__all__ = [
-    "Arguments",
-    "DmlSplitBackend",  # noqa: F822, see __getattr__
-    "ElementType",
-    "Lengths",
-    "Lowering",
-    "OperatorVersion",
-    "lower",
-    "node_arguments",
-    "operator_version",
-    "read_arguments",
-    "run",
-    "scan",
-    "split",
-    "split_to_sequence",
-]
+from dmlsplit.frontends.onnx.lowering import Lowering, lower
+from dmlsplit.frontends.onnx.operators import ElementType, operator_version
 
 
 def split(
@@ -237,16 +213,3 @@ def _opset(operator: str, opset: Any) -> int:
         return integer("opset", opset)
     except TypeError as error:
         raise InvalidArgumentError(f"{operator}: {error}") from None
-
-
-def __getattr__(name: str) -> Any:
-    # The backend needs the package onnx; nothing else here does.
-    if name != "DmlSplitBackend":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from dmlsplit.frontends.onnx_backend import DmlSplitBackend
-    except ImportError as error:
-        raise UnsupportedError(
-            f'DmlSplitBackend needs the package onnx ({error}). Fix: pip install "dmlsplit[onnx]"'
-        ) from None
-    return DmlSplitBackend

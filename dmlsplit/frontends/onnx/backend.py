@@ -19,10 +19,10 @@ from onnx.reference.op_run import OpRun
 from dmlsplit.arrays.transfer import to_device, to_host
 from dmlsplit.device import Device
 from dmlsplit.errors import DmlError, InvalidArgumentError
-from dmlsplit.frontends.onnx import run
-from dmlsplit.frontends.onnx_arguments import Arguments, node_arguments, refuse
-from dmlsplit.frontends.onnx_lowering import check_type
-from dmlsplit.frontends.onnx_operators import OPERATORS, ElementType, operator_version
+from dmlsplit.frontends.onnx.arguments import Arguments, node_arguments, refuse
+from dmlsplit.frontends.onnx.lowering import check_type
+from dmlsplit.frontends.onnx.operators import OPERATORS, ElementType, operator_version
+from dmlsplit.frontends.onnx.runner import run
 
 
 class DmlSplitBackend(Backend):

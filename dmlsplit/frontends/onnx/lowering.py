@@ -12,8 +12,8 @@ from math import prod
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc
-from dmlsplit.frontends.onnx_arguments import Arguments, refuse, shown
-from dmlsplit.frontends.onnx_operators import CARRIERS, ElementType, OperatorVersion
+from dmlsplit.frontends.onnx.arguments import Arguments, refuse, shown
+from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
 
 
 @dataclass(frozen=True, slots=True)

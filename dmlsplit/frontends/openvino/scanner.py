@@ -10,8 +10,8 @@ from pathlib import Path
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Finding
-from dmlsplit.frontends.openvino_ir import Graph, Layer, checked_integer, read_ir
-from dmlsplit.frontends.openvino_lowering import (
+from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
+from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
     Lowering,
@@ -20,7 +20,7 @@ from dmlsplit.frontends.openvino_lowering import (
     resolve_lengths,
     shown,
 )
-from dmlsplit.frontends.openvino_weights import (
+from dmlsplit.frontends.openvino.weights import (
     UnknownConstantError,
     constant_shape,
     integers,

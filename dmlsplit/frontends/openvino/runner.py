@@ -1,7 +1,4 @@
-"""OpenVINO: VariadicSplit-1 and Split-1 on arrays, and the splits of an IR file.
-
-Neither needs OpenVINO installed.
-"""
+"""OpenVINO's VariadicSplit-1 and Split-1 on arrays."""
 
 from __future__ import annotations
 
@@ -17,16 +14,13 @@ from dmlsplit.device import Device
 from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.openvino_lowering import (
+from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
     Lowering,
     lower_split,
     lower_variadic_split,
 )
-from dmlsplit.frontends.openvino_scan import scan
-
-__all__ = ["Lowering", "lower_split", "lower_variadic_split", "scan", "split", "variadic_split"]
 
 Lower = Callable[[tuple[int, ...], TensorDataType, int], Lowering]
 

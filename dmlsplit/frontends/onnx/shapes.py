@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from dmlsplit.frontends.onnx_operators import ElementType
-from dmlsplit.frontends.onnx_proto import MAXIMUM_RANK, Attribute, Declared, Node, Shape, Tensor
+from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Declared, Node, Shape, Tensor
+from dmlsplit.frontends.onnx.operators import ElementType
 
 INT64_MAX = 2**63 - 1
 

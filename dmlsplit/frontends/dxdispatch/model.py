@@ -14,10 +14,10 @@ from typing import ClassVar
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.dxdispatch_descriptor import SPLIT_NAMES, read_split
-from dmlsplit.frontends.dxdispatch_files import LITTLE_ENDIAN, inside
-from dmlsplit.frontends.dxdispatch_json import Field
-from dmlsplit.frontends.dxdispatch_values import InitialValues, data_type_of, read_values
+from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
+from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
+from dmlsplit.frontends.dxdispatch.strict_json import Field
+from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, read_values
 
 # A D3D12 buffer ends at 4 GiB; together, resources must leave a machine standing.
 MAX_RESOURCE_BYTES = 1 << 32

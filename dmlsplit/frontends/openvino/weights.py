@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.openvino_ir import MAX_RANK, Layer, checked_integer
+from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
 
 # Attribute element_type of a Const, and the data types that hold whole numbers.
 _INTEGERS = {

@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.dxdispatch_json import Field
+from dmlsplit.frontends.dxdispatch.strict_json import Field
 
 LITTLE_ENDIAN = {kind: np.dtype(f"<{name}") for kind, name in NUMPY_TYPES.items()}
 _KINDS = {dtype: kind for kind, dtype in LITTLE_ENDIAN.items()}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
-from dmlsplit.frontends.dxdispatch_files import LITTLE_ENDIAN
-from dmlsplit.frontends.dxdispatch_model import (
+from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
+from dmlsplit.frontends.dxdispatch.loader import load
+from dmlsplit.frontends.dxdispatch.model import (
     Binding,
     Bindings,
     Dispatch,
@@ -26,7 +28,7 @@ from dmlsplit.frontends.dxdispatch_model import (
     Resource,
     WriteFile,
 )
-from dmlsplit.frontends.dxdispatch_text import printed
+from dmlsplit.frontends.dxdispatch.text import printed
 
 MAX_NUMPY_DIMENSIONS = 64
 # Of binary data, over all print commands; as text it is several times as much.
@@ -72,6 +74,44 @@ class _Operator:
 
     compiled: CompiledOperator
     owned_input: BufferBinding | None
+
+
+def run(
+    path: str | PathLike[str],
+    device: Device | str | None = None,
+    *,
+    output: Callable[[str], object] | None = None,
+) -> Result:
+    """Run a DxDispatch model: dispatch its Splits, print and write its resources.
+
+    Parameters
+    ----------
+    path
+        The .json file.
+    device
+        A `Device` or its name; None takes the GPU if there is one.
+    output
+        Called with each line as it is printed, such as `print`.
+
+    Returns
+    -------
+    Result
+        The printed lines, in DxDispatch's form, and what the resources hold in the end.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file is no such model, dispatches anything but a Split, or a descriptor or a
+        binding breaks a rule.
+    OutOfMemoryError
+        If its resources do not fit in memory.
+    """
+    model = load(path)
+    target = device if isinstance(device, Device) else Device(device)
+    try:
+        return run_model(model, target, output)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{path}: {error}", error.report) from None
 
 
 def run_model(

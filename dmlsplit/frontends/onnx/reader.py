@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlsplit.frontends.onnx_operators import ElementType
-from dmlsplit.frontends.onnx_proto import (
+from dmlsplit.frontends.onnx.messages import (
     FIELDS,
     MAXIMUM_RANK,
     OVERSIZED,
@@ -27,7 +26,8 @@ from dmlsplit.frontends.onnx_proto import (
     Tensor,
     shown_name,
 )
-from dmlsplit.frontends.protobuf_wire import VARINT, Field, Span, Wire, WireError, field_key, signed
+from dmlsplit.frontends.onnx.operators import ElementType
+from dmlsplit.frontends.onnx.wire import VARINT, Field, Span, Wire, WireError, field_key, signed
 
 MAXIMUM_NAME_BYTES = 16_384
 MAXIMUM_VALUES = 65_536

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dmlsplit.frontends.protobuf_wire import I32, I64, LEN, VARINT, Span
+from dmlsplit.frontends.onnx.wire import I32, I64, LEN, VARINT, Span
 
 # How the values of a field are written; a repeated number may be packed or not.
 _NUMBER, _BYTES, _NUMBERS, _FLOATS, _DOUBLES = (

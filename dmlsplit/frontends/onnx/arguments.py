@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlsplit.checks import integer
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion
+from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
 
 
 class Lengths(Enum):

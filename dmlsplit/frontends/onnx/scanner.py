@@ -19,11 +19,11 @@ import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Finding
-from dmlsplit.frontends.onnx_findings import describe
-from dmlsplit.frontends.onnx_operators import OPERATORS
-from dmlsplit.frontends.onnx_proto import Attribute, Declared, Function, Model, Node, shown_name
-from dmlsplit.frontends.onnx_reader import Reader
-from dmlsplit.frontends.onnx_shapes import (
+from dmlsplit.frontends.onnx.messages import Attribute, Declared, Function, Model, Node, shown_name
+from dmlsplit.frontends.onnx.nodes import describe
+from dmlsplit.frontends.onnx.operators import OPERATORS
+from dmlsplit.frontends.onnx.reader import Reader
+from dmlsplit.frontends.onnx.shapes import (
     UNKNOWN,
     Value,
     declared_value,
@@ -31,7 +31,7 @@ from dmlsplit.frontends.onnx_shapes import (
     outputs,
     tensor_value,
 )
-from dmlsplit.frontends.protobuf_wire import Span, Wire, WireError
+from dmlsplit.frontends.onnx.wire import Span, Wire, WireError
 
 # Bodies in bodies and functions in functions; real models stay below 20.
 MAXIMUM_DEPTH = 64

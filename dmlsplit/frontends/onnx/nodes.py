@@ -10,18 +10,18 @@ import numpy as np
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx_arguments import Arguments, Lengths, node_arguments
-from dmlsplit.frontends.onnx_lowering import (
+from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments
+from dmlsplit.frontends.onnx.lowering import (
     check_type,
     front_axis,
     lower,
     piece_count,
     piece_sizes,
 )
-from dmlsplit.frontends.onnx_operators import ElementType, OperatorVersion, operator_version
-from dmlsplit.frontends.onnx_proto import Attribute, Node, Shape, Tensor, shown_name
-from dmlsplit.frontends.onnx_shapes import UNKNOWN, Value
-from dmlsplit.frontends.protobuf_wire import WireError
+from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape, Tensor, shown_name
+from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
+from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value
+from dmlsplit.frontends.onnx.wire import WireError
 
 
 @dataclass(frozen=True, slots=True)

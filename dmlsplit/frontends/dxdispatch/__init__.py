@@ -1,0 +1,9 @@
+"""DxDispatch: the JSON that Windows' dxdispatch.exe runs, run here for DML_OPERATOR_SPLIT."""
+
+from dmlsplit.frontends.dxdispatch.descriptor import read_descriptor
+from dmlsplit.frontends.dxdispatch.loader import load
+from dmlsplit.frontends.dxdispatch.model import Model
+from dmlsplit.frontends.dxdispatch.runner import Result, run
+from dmlsplit.frontends.dxdispatch.scanner import scan
+
+__all__ = ["Model", "Result", "load", "read_descriptor", "run", "scan"]

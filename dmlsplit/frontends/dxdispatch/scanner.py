@@ -1,0 +1,74 @@
+"""Finds the Splits of DxDispatch models and descriptor files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends import Finding
+from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
+from dmlsplit.frontends.dxdispatch.model import (
+    read_dispatchable,
+    read_type,
+)
+from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
+
+_OPERATOR = "DML_OPERATOR_SPLIT"
+_NO_COUNT = "OutputCount is missing; dxdispatch.exe requires it"
+
+
+def scan(path: str | PathLike[str]) -> list[Finding]:
+    """Find the Splits of a DxDispatch model, or the one of a descriptor file.
+
+    Returns
+    -------
+    list of Finding
+        In the order of the file. Operators other than Split are passed over.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file is neither; see also `read_descriptor`.
+    """
+    file = Path(path)
+    root = read_json(file)
+    try:
+        if root.find("dispatchables") is None:
+            if root.find("InputTensor", "desc", "Desc") is None:
+                raise InvalidArgumentError(
+                    "is neither a DxDispatch model, with 'dispatchables', nor a descriptor, "
+                    "with 'InputTensor'"
+                )
+            return [_finding(Finding(str(path), "", "", 0, _OPERATOR), root, read_split)]
+        found = [
+            _finding(Finding(str(path), "dispatchables", name, index, _OPERATOR), field, _split_of)
+            for index, (name, field) in enumerate(root.get("dispatchables").members())
+            if _is_split(field)
+        ]
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{path}: {error}") from None
+    return found
+
+
+def _is_split(field: Field) -> bool:
+    return read_type(field) in SPLIT_NAMES
+
+
+def _split_of(field: Field) -> SplitOperatorDesc:
+    desc = read_dispatchable("", field).desc
+    assert desc is not None
+    return desc
+
+
+def _finding(blank: Finding, field: Field, read: Callable[[Field], SplitOperatorDesc]) -> Finding:
+    try:
+        desc = read(field)
+    except InvalidArgumentError as error:
+        return replace(blank, problem=str(error))
+    fields = field.find("Desc", "desc") or field
+    warnings = () if fields.find("OutputCount") else (_NO_COUNT,)
+    return replace(blank, descriptors=(desc,), warnings=warnings)

@@ -1,0 +1,51 @@
+"""ONNX's Split and SplitToSequence, of every version, on arrays, models and model files.
+
+`split` and `split_to_sequence` work on arrays. `DmlSplitBackend` runs whole models and
+needs the package onnx. `scan` finds the splits of a model file, and needs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dmlsplit.errors import UnsupportedError
+from dmlsplit.frontends.onnx.arguments import (
+    Arguments,
+    Lengths,
+    node_arguments,
+    read_arguments,
+)
+from dmlsplit.frontends.onnx.lowering import Lowering, lower
+from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
+from dmlsplit.frontends.onnx.runner import run, split, split_to_sequence
+from dmlsplit.frontends.onnx.scanner import scan
+
+__all__ = [
+    "Arguments",
+    "DmlSplitBackend",
+    "ElementType",
+    "Lengths",
+    "Lowering",
+    "OperatorVersion",
+    "lower",
+    "node_arguments",
+    "operator_version",
+    "read_arguments",
+    "run",
+    "scan",
+    "split",
+    "split_to_sequence",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The backend needs the package onnx; nothing else here does.
+    if name != "DmlSplitBackend":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from dmlsplit.frontends.onnx.backend import DmlSplitBackend
+    except ImportError as error:
+        raise UnsupportedError(
+            f'DmlSplitBackend needs the package onnx ({error}). Fix: pip install "dmlsplit[onnx]"'
+        ) from None
+    return DmlSplitBackend

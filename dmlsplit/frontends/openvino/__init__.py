@@ -1,0 +1,10 @@
+"""OpenVINO: VariadicSplit-1 and Split-1 on arrays, and the splits of an IR file.
+
+Neither needs OpenVINO installed.
+"""
+
+from dmlsplit.frontends.openvino.lowering import Lowering, lower_split, lower_variadic_split
+from dmlsplit.frontends.openvino.runner import split, variadic_split
+from dmlsplit.frontends.openvino.scanner import scan
+
+__all__ = ["Lowering", "lower_split", "lower_variadic_split", "scan", "split", "variadic_split"]
