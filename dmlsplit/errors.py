@@ -53,3 +53,11 @@ class DeviceRemovedError(DmlError):
     """The device is gone or failed during a launch (DXGI_ERROR_DEVICE_REMOVED)."""
 
     hresult = 0x887A0005
+
+
+def one_line(error: Exception) -> str:
+    """Return the message of an error, in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        name = "" if error.filename is None else f"{error.filename}: "
+        return f"{name}{error.strerror}"
+    return " ".join(str(error).split()) or type(error).__name__

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dmlsplit.cli import main
-from dmlsplit.level_listing import level_table
+from dmlsplit.cli.levels import level_table
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

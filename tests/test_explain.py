@@ -7,8 +7,8 @@ from hypothesis import given
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda.gpus import CARDS, find_card
-from dmlsplit.explain import Explanation, explain
-from dmlsplit.report.explanation import explanation_json, explanation_text
+from dmlsplit.explain.explanation import Explanation, explain
+from dmlsplit.explain.report import explanation_json, explanation_text
 from tests.descriptors import split_descriptors
 
 

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dmlsplit as dml
-from dmlsplit.model_comparison import compare_models
+from dmlsplit.lint.fix.comparison import compare_models
 from tests.models import model, sequence, single
 
 Saved = Callable[[onnx.ModelProto], Path]

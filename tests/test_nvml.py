@@ -10,7 +10,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda.gpus import CARDS, card_of_device, find_card, this_card
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
-from dmlsplit.report.devices import device_json, device_table
+from dmlsplit.cli.devices import device_json, device_table
 
 
 class FakeNvml:

@@ -3,14 +3,14 @@
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit import ort_provider
 from dmlsplit.frontends import Finding
+from dmlsplit.lint import onnxruntime
 from tests.descriptors import split_descriptors
 
 
 @given(desc=split_descriptors())
 def test_padding_moves_the_same_pieces(desc: dml.SplitOperatorDesc) -> None:
-    lowered = ort_provider.lowered(desc)
+    lowered = onnxruntime.lowered(desc)
     assert lowered.input_tensor.dimension_count >= 4
     assert lowered.split_sizes == desc.split_sizes
     assert lowered.input_tensor.element_count == desc.input_tensor.element_count
@@ -23,7 +23,7 @@ def test_only_empty_outputs_of_a_split_that_has_others_are_a_trap() -> None:
         desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])
         solid = (desc,) if any(pieces) else ()
         finding = Finding("f", "net", "n", 0, "Split-13", solid, pieces=pieces)
-        found = ort_provider.violations(finding, dml.FeatureLevel.LEVEL_6_4)
+        found = onnxruntime.violations(finding, dml.FeatureLevel.LEVEL_6_4)
         return [violation.rule.id for violation in found]
 
     assert rules(2, 0, 0) == ["ORT-EMPTY-PIECE"] * 2
@@ -32,7 +32,7 @@ def test_only_empty_outputs_of_a_split_that_has_others_are_a_trap() -> None:
 
 
 def test_rules_are_complete() -> None:
-    for name, rule in ort_provider.RULES.items():
+    for name, rule in onnxruntime.RULES.items():
         assert name == rule.id
         assert rule.hint
         assert not rule.sentence.endswith("..")

@@ -8,7 +8,7 @@ from hypothesis import given
 
 import dmlsplit as dml
 from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
+from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
 from tests.descriptors import split_descriptors
 
 GOLDEN = Path(__file__).parent / "golden" / "picture.svg"

@@ -14,14 +14,14 @@ import onnx
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.arguments import FORMATS
+from dmlsplit.cli.validate import FORMATS
 from dmlsplit.frontends import Finding
-from dmlsplit.report import REPORTS
-from dmlsplit.report.json import json_report
-from dmlsplit.report.text import coloured, text_report
-from dmlsplit.sources import scan_file
-from dmlsplit.targets import resolve_target
-from dmlsplit.verdicts import Assessment, Outcome, assess
+from dmlsplit.lint.discovery import scan_file
+from dmlsplit.lint.judge import Assessment, Outcome, assess
+from dmlsplit.lint.report import REPORTS
+from dmlsplit.lint.report.json import json_report
+from dmlsplit.lint.report.text import coloured, text_report
+from dmlsplit.lint.target import resolve_target
 from tests.models import every_verdict
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -121,7 +121,9 @@ def test_text_says_once_what_many_tensors_share() -> None:
 
 
 def test_json_follows_its_schema() -> None:
-    schema = json.loads(files("dmlsplit.report").joinpath("report.schema.json").read_text("utf-8"))
+    schema = json.loads(
+        files("dmlsplit.lint.report").joinpath("report.schema.json").read_text("utf-8")
+    )
     validator = jsonschema.Draft202012Validator(schema)
     for each in (assessment(), harmful("x"), assess([], resolve_target())):
         validator.validate(json.loads(json_report(each)))

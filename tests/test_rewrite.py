@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import dmlsplit as dml
-from dmlsplit import rewrite, split_subgraph
-from dmlsplit.rewrite import Rewriting, write_fixed
-from dmlsplit.sources import scan_file
-from dmlsplit.targets import resolve_target
-from dmlsplit.verdicts import Assessment, Outcome, assess
+from dmlsplit.lint.discovery import scan_file
+from dmlsplit.lint.fix import rewrite, subgraph
+from dmlsplit.lint.fix.rewrite import Rewriting, write_fixed
+from dmlsplit.lint.judge import Assessment, Outcome, assess
+from dmlsplit.lint.target import resolve_target
 from tests.models import every_verdict, in_function, model, nested, sequence, single
 
 
@@ -168,12 +168,12 @@ def test_what_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
 
 
 def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = split_subgraph._split
+    honest = subgraph._split
 
     def swapped(source, parts, *rest):  # noqa: ANN001, ANN002, ANN202
         return honest(source, dict(zip(parts, reversed(parts.values()), strict=True)), *rest)
 
-    monkeypatch.setattr(split_subgraph, "_split", swapped)
+    monkeypatch.setattr(subgraph, "_split", swapped)
     with pytest.raises(dml.InvalidArgumentError, match="computes something else"):
         fixed(single(TensorProto.FLOAT, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
     assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
@@ -182,7 +182,7 @@ def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_rewriting_that_is_refused_again_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(split_subgraph, "_cast", lambda kind, supported: 0)
+    monkeypatch.setattr(subgraph, "_cast", lambda kind, supported: 0)
     with pytest.raises(dml.InvalidArgumentError, match="refused as well"):
         fixed(single(TensorProto.UINT8, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
     assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto
 
 import dmlsplit as dml
-from dmlsplit.sources import ENDINGS, flag_finding, one_line, scan_file, scan_targets
+from dmlsplit.lint.discovery import ENDINGS, flag_finding, one_line, scan_file, scan_targets
 from tests.models import single
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.targets import requirement, resolve_target
+from dmlsplit.lint.target import requirement, resolve_target
 
 
 @pytest.mark.parametrize(

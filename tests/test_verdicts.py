@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 
 import dmlsplit as dml
 from dmlsplit.frontends import Finding
-from dmlsplit.sources import scan_file
-from dmlsplit.targets import resolve_target
-from dmlsplit.verdicts import Outcome, Verdict, assess, judge
+from dmlsplit.lint.discovery import scan_file
+from dmlsplit.lint.judge import Outcome, Verdict, assess, judge
+from dmlsplit.lint.target import resolve_target
 from tests.descriptors import split_descriptors
 from tests.models import every_verdict, in_function, model, nested, sequence, single
 

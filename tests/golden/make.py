@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.picture import svg_picture
-from dmlsplit.report import REPORTS
+from dmlsplit.explain.picture import svg_picture
+from dmlsplit.lint.report import REPORTS
 from tests.test_picture import described
 from tests.test_report import assessment, unversioned
 

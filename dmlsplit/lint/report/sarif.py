@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 from dmlsplit.directml.rules import Rule
-from dmlsplit.report.lines import address, grouped, headline, printable, sentence
-from dmlsplit.verdicts import Assessment, Remark, Verdict
+from dmlsplit.lint.judge import Assessment, Remark, Verdict
+from dmlsplit.lint.report.phrases import address, grouped, headline, sentence
+from dmlsplit.messages import printable
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dmlsplit.report.github import github_report
-from dmlsplit.report.json import json_report
-from dmlsplit.report.junit import junit_report
-from dmlsplit.report.sarif import sarif_report
-from dmlsplit.report.text import text_report
-from dmlsplit.verdicts import Assessment
+from dmlsplit.lint.judge import Assessment
+from dmlsplit.lint.report.github import github_report
+from dmlsplit.lint.report.json import json_report
+from dmlsplit.lint.report.junit import junit_report
+from dmlsplit.lint.report.sarif import sarif_report
+from dmlsplit.lint.report.text import text_report
 
 REPORTS: dict[str, Callable[[Assessment], str]] = {
     "text": text_report,

@@ -6,14 +6,8 @@ from collections import Counter
 from typing import Any
 
 from dmlsplit.frontends import Finding
-from dmlsplit.verdicts import Assessment, Outcome, Remark, Verdict
-
-
-def printable(text: str) -> str:
-    """Return text with everything a terminal or XML could trip over written as an escape."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+from dmlsplit.lint.judge import Assessment, Outcome, Remark, Verdict
+from dmlsplit.messages import printable
 
 
 def address(finding: Finding) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.targets import Requirement
-from dmlsplit.verdicts import Assessment, Remark, Verdict
+from dmlsplit.lint.judge import Assessment, Remark, Verdict
+from dmlsplit.lint.target import Requirement
 
 # Raised when a key changes its meaning or goes; new keys may come at any time.
 SCHEMA = 1

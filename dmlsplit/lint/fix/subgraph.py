@@ -19,9 +19,9 @@ from onnx import NodeProto, helper, numpy_helper
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.ort_provider import MOST_DIMENSIONS
-from dmlsplit.targets import Target
-from dmlsplit.verdicts import Verdict
+from dmlsplit.lint.judge import Verdict
+from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
+from dmlsplit.lint.target import Target
 
 # Reshape takes its shape as an input since 5, Cast its type as a number since 6.
 _LEAST_OPSET = 6

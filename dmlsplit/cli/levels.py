@@ -1,11 +1,38 @@
-"""The capability table as records and as text."""
+"""``dmlsplit levels``: the capability table of Split."""
 
 from __future__ import annotations
 
-from typing import Any
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
 
+from dmlsplit.cli.terminal import ACCEPTED
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import LevelSupport, TensorSupport
+
+if TYPE_CHECKING:
+    from dmlsplit.cli.inputs import Commands
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command."""
+    parser = commands.add_parser(
+        "levels",
+        help="what each feature level accepts, and which DirectML and Windows have it",
+        description="The capability table of Split. Each row adds to the one before. A Windows "
+        "build stands where its own DirectML.dll first has the level; f32 is FLOAT32, u16 UINT16.",
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.set_defaults(command=levels)
+
+
+def levels(arguments: argparse.Namespace) -> int:
+    """Print the capability table."""
+    if arguments.format == "json":
+        print(json.dumps({"schema": 1, "levels": level_records()}, indent=2))
+    else:
+        print(level_table())
+    return ACCEPTED
 
 
 def level_records() -> list[dict[str, Any]]:

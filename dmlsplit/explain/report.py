@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dmlsplit.explain import Explanation
+from dmlsplit.explain.explanation import Explanation
 from dmlsplit.geometry import StridedCopy
-from dmlsplit.report.lines import printable
-from dmlsplit.report.text import wrapped
+from dmlsplit.messages import printable, wrapped
 
 # Longer lists of outputs are cut short.
 _SHOWN = 8

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Callable, Iterator
 
-from dmlsplit.report.lines import grouped, location, printable
-from dmlsplit.verdicts import Assessment, Outcome, Remark, Verdict
+from dmlsplit.lint.judge import Assessment, Outcome, Remark, Verdict
+from dmlsplit.lint.report.phrases import grouped, location
+from dmlsplit.messages import printable, wrapped
 
-WIDTH = 80
 _NAME_WIDTH = 33
 
 Paint = Callable[[str, Outcome], str]
@@ -59,19 +58,6 @@ def _said(remark: Remark, count: int) -> str:
     field = ".".join(filter(None, (remark.tensor, remark.field)))
     what = f"is {printable(remark.found)}, must be {remark.allowed}"
     return f"{remark.rule.id} {field}: {what}{others}"
-
-
-def wrapped(text: str, indent: str) -> str:
-    """Return text in lines of at most `WIDTH` columns, the second and later ones indented."""
-    lines = textwrap.wrap(
-        text,
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    return "\n".join(lines)
 
 
 def _summary(assessment: Assessment, paint: Paint) -> Iterator[str]:

@@ -9,14 +9,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
 
-from dmlsplit import ort_provider
 from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule, Violation
 from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Finding
-from dmlsplit.targets import Requirement, Target, requirement
+from dmlsplit.lint import onnxruntime
+from dmlsplit.lint.target import Requirement, Target, requirement
 
 Severity = Literal["error", "warning", "note"]
 
@@ -137,8 +137,8 @@ def judge(finding: Finding, target: Target) -> Verdict:
     own = [*_node_remarks(finding)]
     descriptors = finding.descriptors
     if target.via == "ort":
-        own += map(_remark, ort_provider.violations(finding, target.level))
-        descriptors = tuple(map(ort_provider.lowered, descriptors))
+        own += map(_remark, onnxruntime.violations(finding, target.level))
+        descriptors = tuple(map(onnxruntime.lowered, descriptors))
     broken = [v for desc in descriptors for v in validate(desc, target.level).violations]
     errors = [remark for remark in own if remark.severity == "error"]
     # The provider makes the descriptors itself, nobody can hand it others.
@@ -233,7 +233,7 @@ def _outcome(errors: bool, broken: bool, legalized: bool, unknown: bool) -> Outc
 def _minimum(descriptors: Sequence[SplitOperatorDesc], target: Target) -> Requirement | None:
     levels = [_minimum_level(desc) for desc in descriptors]
     if target.via == "ort":
-        levels.append(ort_provider.MINIMUM_LEVEL)
+        levels.append(onnxruntime.MINIMUM_LEVEL)
     known = [level for level in levels if level is not None]
     if not descriptors or len(known) < len(levels):
         return None

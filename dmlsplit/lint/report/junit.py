@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from dmlsplit.report.lines import address, grouped, headline, printable, sentence
-from dmlsplit.verdicts import Assessment, Outcome, Verdict
+from dmlsplit.lint.judge import Assessment, Outcome, Verdict
+from dmlsplit.lint.report.phrases import address, grouped, headline, sentence
+from dmlsplit.messages import printable
 
 
 def junit_report(assessment: Assessment) -> str:

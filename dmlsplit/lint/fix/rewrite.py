@@ -13,10 +13,10 @@ from dmlsplit.atomic import draft
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends import Finding
 from dmlsplit.frontends.onnx.messages import shown_name
-from dmlsplit.model_comparison import compare_models
-from dmlsplit.split_subgraph import Names, plan_subgraph, subgraph
-from dmlsplit.targets import Target
-from dmlsplit.verdicts import Assessment, Outcome, assess
+from dmlsplit.lint.fix.comparison import compare_models
+from dmlsplit.lint.fix.subgraph import Names, plan_subgraph, subgraph
+from dmlsplit.lint.judge import Assessment, Outcome, assess
+from dmlsplit.lint.target import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dmlsplit.report.lines import grouped, headline, location, printable, sentence
-from dmlsplit.verdicts import Assessment, Outcome, Verdict
+from dmlsplit.lint.judge import Assessment, Outcome, Verdict
+from dmlsplit.lint.report.phrases import grouped, headline, location, sentence
+from dmlsplit.messages import printable
 
 
 def github_report(assessment: Assessment) -> str:

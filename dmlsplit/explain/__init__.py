@@ -1,0 +1,1 @@
+"""How a split is carried out: its geometry, kernels and time, and a picture of it."""

@@ -1,0 +1,1 @@
+"""Whether DirectML would accept the splits of a model: targets, verdicts, reports, fixes."""

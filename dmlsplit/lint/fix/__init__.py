@@ -1,0 +1,1 @@
+"""Refused splits replaced by standard ONNX nodes that compute the same."""
