@@ -15,7 +15,8 @@ import numpy as np
 from benchmarks import cases
 from benchmarks.cases import Case
 from benchmarks.environment import environment, state_after
-from benchmarks.peers_gpu import COPIES, FAST, PEERS, BufferSet, GpuPeer, GpuPrepared, GpuProblem
+from benchmarks.gpu_problem import BufferSet, GpuPrepared, GpuProblem
+from benchmarks.peers_gpu import COPIES, FAST, PEERS, GpuPeer
 from benchmarks.results import Results, ResultsError, Row, failed, measured
 from benchmarks.table import Table
 from benchmarks.timing import summary

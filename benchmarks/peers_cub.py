@@ -16,7 +16,7 @@ import numpy as np
 from dmlsplit.geometry import packed_byte_strides, split_geometry
 
 if TYPE_CHECKING:
-    from benchmarks.peers_gpu import GpuProblem
+    from benchmarks.gpu_problem import GpuProblem
 
 _MOST_RANGES = (1 << 32) - 1
 

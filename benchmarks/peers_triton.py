@@ -13,7 +13,7 @@ import triton.language as tl
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
 
 if TYPE_CHECKING:
-    from benchmarks.peers_gpu import GpuProblem
+    from benchmarks.gpu_problem import GpuProblem
 
 _TILE_ELEMENTS = (2048, 8192)
 _WARPS = (4, 8)

@@ -11,8 +11,8 @@ using Wide = unsigned long long;
 
 // The kernel's only parameter, passed by value: no table is copied to the device.
 struct Pointers {
-    const Byte* source;
-    Byte* targets[kOutputs];
+    const Byte* input;
+    Byte* outputs[kOutputs];
 };
 
 template <int kBytes> struct Unsigned;

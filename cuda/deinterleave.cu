@@ -33,7 +33,7 @@ template <int kOutput> __device__ inline void store_outputs(const Pointers& poin
     if constexpr (kOutput < kOutputs) {
         const uint4 sorted = make_uint4(sorted_word<kOutput, 0>(words), sorted_word<kOutput, 4>(words),
                                         sorted_word<kOutput, 8>(words), sorted_word<kOutput, 12>(words));
-        store(pointers.targets[kOutput] + group * kVector, sorted);
+        store(pointers.outputs[kOutput] + group * kVector, sorted);
         store_outputs<kOutput + 1>(pointers, group, words);
     }
 }
@@ -44,7 +44,7 @@ __device__ inline void copy_last_rows(const Pointers& pointers) {
     for (int i = threadIdx.x; i < static_cast<int>(kRows - first) * kOutputs; i += kThreads) {
         const Wide row = first + i / kOutputs;
         const int output = i % kOutputs;
-        store(pointers.targets[output] + row * kWidth, load<Element>(pointers.source + (row * kOutputs + output) * kWidth));
+        store(pointers.outputs[output] + row * kWidth, load<Element>(pointers.input + (row * kOutputs + output) * kWidth));
     }
 }
 
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) deinterleave(c
         unsigned words[kWords];
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) {
-            const uint4 held = load<uint4>(pointers.source + (group * kOutputs + i) * kVector);
+            const uint4 held = load<uint4>(pointers.input + (group * kOutputs + i) * kVector);
             words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
         }
         store_outputs<0>(pointers, group, words);

@@ -10,8 +10,8 @@
 // chunk begins, so that the sectors that neighbouring outputs share are still in the cache.
 
 struct Piece {
-    const Byte* source;  // of the first row of the chunk
-    Byte* target;        // of the whole output
+    const Byte* src;  // of the first row of the chunk
+    Byte* dst;        // of the whole output
     Wide before;         // bytes of the output before the chunk
     Wide bytes;          // of the whole output
     Span width;
@@ -27,7 +27,7 @@ __device__ inline Span row_of(const Piece& piece, Span at) {
 
 __device__ inline Byte byte_at(const Piece& piece, Span at) {
     const Span row = row_of(piece, at);
-    return load<Byte>(piece.source + static_cast<Wide>(row) * kPitch + (at - row * piece.width));
+    return load<Byte>(piece.src + static_cast<Wide>(row) * kPitch + (at - row * piece.width));
 }
 
 // The bytes of one vector that are inside the output, one at a time.
@@ -36,7 +36,7 @@ __device__ inline void store_bytes(const Piece& piece, long long at) {
     for (int i = 0; i < kVector; ++i) {
         const long long byte = at + i;
         if (byte >= 0 && static_cast<Wide>(byte) + piece.before < piece.bytes)
-            store(piece.target + piece.before + byte, byte_at(piece, static_cast<Span>(byte)));
+            store(piece.dst + piece.before + byte, byte_at(piece, static_cast<Span>(byte)));
     }
 }
 
@@ -47,14 +47,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) shift(const __
 
     Piece piece;
     piece.width = kWidths[output];
-    piece.source = pointers.source + chunk * kChunkRows * kPitch + kOffsets[output];
-    piece.target = pointers.targets[output];
+    piece.src = pointers.input + chunk * kChunkRows * kPitch + kOffsets[output];
+    piece.dst = pointers.outputs[output];
     piece.before = chunk * kChunkRows * piece.width;
     piece.bytes = static_cast<Wide>(piece.width) * kRows;
 
     // Vectors are numbered from the aligned address at or before the output's first byte. A vector
     // belongs to the chunk in which it starts; the first chunk also has the one before that.
-    const unsigned lead = phase(piece.target, kVector);
+    const unsigned lead = phase(piece.dst, kVector);
     const Wide after = min(piece.before + static_cast<Wide>(kChunkRows) * piece.width, piece.bytes);
     const Wide chunk_begin = chunk == 0 ? 0 : (piece.before + lead + kVector - 1) / kVector;
     const Wide chunk_end = (after + lead + kVector - 1) / kVector;
@@ -74,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) shift(const __
         const Span column = static_cast<Span>(at) - row * piece.width;
         whole[i] = column + kVector <= piece.width;
         if (!whole[i]) continue;
-        const Byte* from = piece.source + static_cast<Wide>(row) * kPitch + column;
+        const Byte* from = piece.src + static_cast<Wide>(row) * kPitch + column;
         shifts[i] = phase(from, 4);
         from -= shifts[i];
 #pragma unroll
@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) shift(const __
         if (vector >= end) continue;
         const long long at = static_cast<long long>(vector * kVector) - lead - static_cast<long long>(piece.before);
         if (whole[i])
-            store(piece.target + piece.before + at, funnel(held[i], shifts[i]));
+            store(piece.dst + piece.before + at, funnel(held[i], shifts[i]));
         else
             store_bytes(piece, at);
     }

@@ -10,40 +10,40 @@
 
 using Unit = typename Unsigned<kUnit>::Type;
 
-template <int kBox> __device__ inline void copy_units(const Byte* source, Byte* target, Wide tile) {
+template <int kBox> __device__ inline void copy_units(const Byte* src, Byte* dst, Wide tile) {
     const Index first = static_cast<Index>(tile) * (kThreads * kLoads) + threadIdx.x;
     Unit held[kLoads];
-    Offset targets[kLoads];
+    Offset dst_offsets[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         Index index = first + i * kThreads;
         if (index >= kUnits[kBox]) continue;
         long long from = static_cast<long long>(index % kRunUnits[kBox]) * kUnit;
-        targets[i] = static_cast<Offset>(from);
+        dst_offsets[i] = static_cast<Offset>(from);
         index /= kRunUnits[kBox];
 #pragma unroll
         for (int d = kDimensions - 1; d >= 0; --d) {
             constexpr int row = kBox * kDimensions;
             const Index at = index % kSizes[row + d];
             index /= kSizes[row + d];
-            from += static_cast<long long>(at) * kSourceStrides[row + d];
-            targets[i] += static_cast<Offset>(at) * static_cast<Offset>(kTargetStrides[row + d]);
+            from += static_cast<long long>(at) * kInputStrides[row + d];
+            dst_offsets[i] += static_cast<Offset>(at) * static_cast<Offset>(kOutputStrides[row + d]);
         }
-        held[i] = load<Unit>(source + from);
+        held[i] = load<Unit>(src + from);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-        if (first + i * kThreads < kUnits[kBox]) store(target + targets[i], held[i]);
+        if (first + i * kThreads < kUnits[kBox]) store(dst + dst_offsets[i], held[i]);
 }
 
-template <int kBox> __device__ inline void copy_box(unsigned box, const Byte* source, Byte* target, Wide tile) {
+template <int kBox> __device__ inline void copy_box(unsigned box, const Byte* src, Byte* dst, Wide tile) {
     if constexpr (kBox + 1 < kBoxes)
-        if (box != kBox) return copy_box<kBox + 1>(box, source, target, tile);
-    copy_units<kBox>(source, target, tile);
+        if (box != kBox) return copy_box<kBox + 1>(box, src, dst, tile);
+    copy_units<kBox>(src, dst, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Pointers pointers) {
     const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
-    copy_box<0>(kOutputBoxes[output], pointers.source + kOffsets[output], pointers.targets[output],
+    copy_box<0>(kOutputBoxes[output], pointers.input + kOffsets[output], pointers.outputs[output],
                 blockIdx.x - kTileStarts[output]);
 }

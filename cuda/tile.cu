@@ -104,13 +104,13 @@ __device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned o
 
 // The elements of a vector at the edge of an output's share, one at a time.
 __device__ inline void store_items(const unsigned* shared, Layout layout, unsigned offset, unsigned width,
-                                   Byte* target, int at, unsigned bytes) {
+                                   Byte* dst, int at, unsigned bytes) {
 #pragma unroll 1
     for (int i = 0; i < kVector; i += kItem) {
         const unsigned byte = at + i;  // wraps below the first byte, and is then too large
         if (byte >= bytes) continue;
         const Byte* from = reinterpret_cast<const Byte*>(shared) + layout.place(byte / width, offset + byte % width);
-        store(target + byte, *reinterpret_cast<const typename Unsigned<kItem>::Type*>(from));
+        store(dst + byte, *reinterpret_cast<const typename Unsigned<kItem>::Type*>(from));
     }
 }
 
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
     const unsigned first_output = kGroupOutputs[group], last_output = kGroupOutputs[group + 1];
     const Wide column = kOffsets[first_output];
     const unsigned columns = static_cast<unsigned>(kOffsets[last_output - 1] + kWidths[last_output - 1] - column);
-    const Byte* corner = pointers.source + first_row * kPitch + column;
+    const Byte* corner = pointers.input + first_row * kPitch + column;
 
     if constexpr (kRuns == 1)
         load_tile(shared, corner, 1, kTileRows > 1 ? rows * static_cast<unsigned>(kPitch) : columns);
@@ -142,12 +142,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
                                          : find<kOutputs>(kVectorStarts, first_vector + i);
         const unsigned width = kEqualVectors ? kWidest : kWidths[output];
         const unsigned bytes = rows * width;
-        Byte* target = pointers.targets[output] + first_row * width;
-        const int at = static_cast<int>((first_vector + i - kVectorStarts[output]) * kVector) - static_cast<int>(phase(target, kVector));
+        Byte* dst = pointers.outputs[output] + first_row * width;
+        const int at = static_cast<int>((first_vector + i - kVectorStarts[output]) * kVector) - static_cast<int>(phase(dst, kVector));
         const unsigned offset = static_cast<unsigned>(kOffsets[output] - column);
         if (at >= 0 && static_cast<unsigned>(at) + kVector <= bytes)
-            store(target + at, gather(shared, layout, offset, width, at));
+            store(dst + at, gather(shared, layout, offset, width, at));
         else
-            store_items(shared, layout, offset, width, target, at, bytes);
+            store_items(shared, layout, offset, width, dst, at, bytes);
     }
 }

@@ -9,7 +9,7 @@
 using Element = typename Unsigned<kUnit>::Type;
 
 template <int kBox>
-__device__ inline void turn_square(Element (&elements)[kSide][kSide + 1], const Byte* source, Byte* target, Wide square) {
+__device__ inline void turn_square(Element (&elements)[kSide][kSide + 1], const Byte* src, Byte* dst, Wide square) {
     constexpr Wide across_squares = (kAcross[kBox] + kSide - 1) / kSide;
     constexpr Wide down_squares = (kDown[kBox] + kSide - 1) / kSide;
     const Wide across = square % across_squares * kSide;
@@ -24,8 +24,8 @@ __device__ inline void turn_square(Element (&elements)[kSide][kSide + 1], const 
         constexpr int row = kBox * kDimensions;
         const Wide at = square % kSizes[row + d];
         square /= kSizes[row + d];
-        from += static_cast<long long>(at) * kSourceStrides[row + d];
-        to += static_cast<long long>(at) * kTargetStrides[row + d];
+        from += static_cast<long long>(at) * kInputStrides[row + d];
+        to += static_cast<long long>(at) * kOutputStrides[row + d];
     }
 
     const unsigned lane = threadIdx.x % kSide, first = threadIdx.x / kSide;
@@ -35,7 +35,7 @@ __device__ inline void turn_square(Element (&elements)[kSide][kSide + 1], const 
     for (int i = 0; i < kSide / step; ++i) {
         const unsigned line = first + i * step;
         if (across + line < kAcross[kBox] && down + lane < kDown[kBox])
-            held[i] = load<Element>(source + from + static_cast<long long>(line) * kAcrossStride[kBox] + lane * kUnit);
+            held[i] = load<Element>(src + from + static_cast<long long>(line) * kAcrossStride[kBox] + lane * kUnit);
     }
 #pragma unroll
     for (int i = 0; i < kSide / step; ++i) elements[first + i * step][lane] = held[i];
@@ -44,22 +44,22 @@ __device__ inline void turn_square(Element (&elements)[kSide][kSide + 1], const 
     for (int i = 0; i < kSide / step; ++i) {
         const unsigned line = first + i * step;
         if (down + line < kDown[kBox] && across + lane < kAcross[kBox])
-            store(target + to + static_cast<long long>(line) * kDownStride[kBox] + lane * kUnit, elements[lane][line]);
+            store(dst + to + static_cast<long long>(line) * kDownStride[kBox] + lane * kUnit, elements[lane][line]);
     }
 }
 
 template <int kBox>
-__device__ inline void turn_box(unsigned box, Element (&elements)[kSide][kSide + 1], const Byte* source, Byte* target,
+__device__ inline void turn_box(unsigned box, Element (&elements)[kSide][kSide + 1], const Byte* src, Byte* dst,
                                 Wide square) {
     if constexpr (kBox + 1 < kBoxes)
-        if (box != kBox) return turn_box<kBox + 1>(box, elements, source, target, square);
-    turn_square<kBox>(elements, source, target, square);
+        if (box != kBox) return turn_box<kBox + 1>(box, elements, src, dst, square);
+    turn_square<kBox>(elements, src, dst, square);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Pointers pointers) {
     // Declared once: the code of each box would add an array of its own.
     __shared__ Element elements[kSide][kSide + 1];
     const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
-    turn_box<0>(kOutputBoxes[output], elements, pointers.source + kOffsets[output], pointers.targets[output],
+    turn_box<0>(kOutputBoxes[output], elements, pointers.input + kOffsets[output], pointers.outputs[output],
                 blockIdx.x - kTileStarts[output]);
 }

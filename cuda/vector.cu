@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) vector(const _
         rows[i] = first_row + column / kRowVectors;
         columns[i] = column % kRowVectors;
         if (rows[i] < kRows)
-            held[i] = load<uint4>(pointers.source + rows[i] * kPitch + kFirstByte + static_cast<Wide>(columns[i]) * kVector);
+            held[i] = load<uint4>(pointers.input + rows[i] * kPitch + kFirstByte + static_cast<Wide>(columns[i]) * kVector);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -35,6 +35,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) vector(const _
         const Column start = kEqualVectors ? output * kEqualVectors : kStarts[output];
         const Column width = kEqualVectors ? kEqualVectors : kStarts[output + 1] - start;
         const Wide to = rows[i] * width + (columns[i] - start);
-        store(pointers.targets[output] + to * kVector, held[i]);
+        store(pointers.outputs[output] + to * kVector, held[i]);
     }
 }

@@ -108,9 +108,9 @@ def _program(
     item_bytes: int,
     axis: int,
     sizes: tuple[int, ...],
-    target_strides: tuple[tuple[int, ...], ...] | None,
+    output_strides: tuple[tuple[int, ...], ...] | None,
 ) -> Program:
-    targets = [None] * len(sizes) if target_strides is None else target_strides
+    targets = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, targets)
     return compiled(find_backend(device), geometry)
 

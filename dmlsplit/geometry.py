@@ -23,16 +23,16 @@ class StridedCopy:
     """The bytes of one output: `prod(shape)` runs of `run_bytes` bytes each.
 
     Byte `b` of run `i` (an index into `shape`) goes from
-    ``source_offset + sum(i * source_strides) + b`` of the input to
-    ``sum(i * target_strides) + b`` of the output. Both count from the tensor's first
+    ``input_offset + sum(i * input_strides) + b`` of the input to
+    ``sum(i * output_strides) + b`` of the output. Both count from the tensor's first
     element. Loops are ordered by falling target stride and none can be merged with
     its neighbour. An output without elements has ``run_bytes == 0``.
     """
 
     shape: tuple[int, ...]
-    source_strides: tuple[int, ...]
-    target_strides: tuple[int, ...]
-    source_offset: int
+    input_strides: tuple[int, ...]
+    output_strides: tuple[int, ...]
+    input_offset: int
     run_bytes: int
 
     @property
@@ -44,7 +44,7 @@ class StridedCopy:
     def is_dense(self) -> bool:
         """Whether the output is written without gaps, in order."""
         step = self.run_bytes
-        for count, stride in zip(reversed(self.shape), reversed(self.target_strides), strict=True):
+        for count, stride in zip(reversed(self.shape), reversed(self.output_strides), strict=True):
             if stride != step:
                 return False
             step *= count
@@ -88,13 +88,13 @@ class SplitGeometry:
         """The packed form, or None where an input or output is strided in another way."""
         solid = [piece for piece in self.pieces if piece.run_bytes]
         shapes = {piece.shape for piece in solid}
-        pitches = {piece.source_strides for piece in solid}
+        pitches = {piece.input_strides for piece in solid}
         if len(shapes) != 1 or len(pitches) != 1 or len(min(shapes)) > 1:
             return None
         if not all(piece.is_dense for piece in solid):
             return None
         widths = tuple(piece.run_bytes for piece in self.pieces)
-        offsets = tuple(piece.source_offset for piece in self.pieces)
+        offsets = tuple(piece.input_offset for piece in self.pieces)
         (shape,), (strides,) = shapes, pitches
         rows, pitch = (shape[0], strides[0]) if shape else (1, sum(widths))
         # Kernels count rows upwards from the first byte of the input.
@@ -108,8 +108,8 @@ def split_geometry(
     axis: int,
     sizes: Sequence[int],
     element_bytes: int,
-    source_strides: Sequence[int],
-    target_strides: Sequence[Sequence[int] | None],
+    input_strides: Sequence[int],
+    output_strides: Sequence[Sequence[int] | None],
 ) -> SplitGeometry:
     """Return the byte problem of splitting a tensor of `shape` along `axis`.
 
@@ -119,18 +119,18 @@ def split_geometry(
         A split that is already known to be valid: ``sum(sizes) == shape[axis]``.
     element_bytes
         Bytes of one element.
-    source_strides
+    input_strides
         Bytes between neighbours of each dimension of the input; may be 0 or negative.
-    target_strides
+    output_strides
         The same for each output; None for a packed one.
     """
-    step = source_strides[axis] if shape else 0
+    step = input_strides[axis] if shape else 0
     pieces = []
-    for size, start, strides in zip(sizes, _starts(sizes), target_strides, strict=True):
+    for size, start, strides in zip(sizes, _starts(sizes), output_strides, strict=True):
         counts = (*shape[:axis], size, *shape[axis + 1 :])
         if strides is None:
             strides = packed_byte_strides(counts, element_bytes)
-        pieces.append(_box(counts, source_strides, strides, start * step, element_bytes))
+        pieces.append(_box(counts, input_strides, strides, start * step, element_bytes))
     return SplitGeometry(tuple(pieces))
 
 
@@ -148,11 +148,11 @@ def _box(
     counts: Sequence[int],
     source: Sequence[int],
     target: Sequence[int],
-    source_offset: int,
+    input_offset: int,
     element_bytes: int,
 ) -> StridedCopy:
     if 0 in counts:
-        return StridedCopy((), (), (), source_offset, 0)
+        return StridedCopy((), (), (), input_offset, 0)
     loops = [loop for loop in zip(counts, source, target, strict=True) if loop[0] != 1]
     loops.sort(key=lambda loop: (abs(loop[2]), abs(loop[1])), reverse=True)
     merged: list[tuple[int, int, int]] = []
@@ -163,5 +163,5 @@ def _box(
     run = element_bytes
     if merged and merged[-1][1:] == (run, run):
         run *= merged.pop()[0]
-    shape, source_strides, target_strides = zip(*merged, strict=True) if merged else ((), (), ())
-    return StridedCopy(shape, source_strides, target_strides, source_offset, run)
+    shape, input_strides, output_strides = zip(*merged, strict=True) if merged else ((), (), ())
+    return StridedCopy(shape, input_strides, output_strides, input_offset, run)

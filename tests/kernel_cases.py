@@ -53,7 +53,7 @@ class Case:
     axis: int = -1
     element_bytes: int = 1
     strides: tuple[int, ...] | None = None
-    target_strides: tuple[tuple[int, ...] | None, ...] | None = None
+    output_strides: tuple[tuple[int, ...] | None, ...] | None = None
     misaligned: tuple[int, int] = (0, 0)
     limits: planner.DeviceLimits = field(default=planner.H200, repr=False)
 
@@ -67,7 +67,7 @@ class Case:
         return [
             self._layout((*self.shape[:axis], size, *self.shape[axis + 1 :]), strides)
             for size, strides in zip(
-                self.sizes, self.target_strides or [None] * len(self.sizes), strict=True
+                self.sizes, self.output_strides or [None] * len(self.sizes), strict=True
             )
         ]
 

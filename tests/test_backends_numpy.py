@@ -36,8 +36,8 @@ def address(array: np.ndarray) -> int:
 def expected(piece: StridedCopy, source: np.ndarray, origin: int, target: np.ndarray) -> None:
     """Carry out one box, byte by byte of the definition."""
     for index in product(*map(range, piece.shape)):
-        at = origin + piece.source_offset + np.dot(index, piece.source_strides)
-        to = int(np.dot(index, piece.target_strides))
+        at = origin + piece.input_offset + np.dot(index, piece.input_strides)
+        to = int(np.dot(index, piece.output_strides))
         target[to : to + piece.run_bytes] = source[int(at) : int(at) + piece.run_bytes]
 
 
@@ -46,7 +46,7 @@ def check(geometry: SplitGeometry, origin: int, input_bytes: int, skews: Sequenc
     source = random_bytes(input_bytes)
     stores, wanted, starts = [], [], []
     for piece, skew in zip(geometry.pieces, skews, strict=True):
-        reach = sum((n - 1) * s for n, s in zip(piece.shape, piece.target_strides, strict=True))
+        reach = sum((n - 1) * s for n, s in zip(piece.shape, piece.output_strides, strict=True))
         store = np.full(skew + reach + piece.run_bytes + 8, GUARD, np.uint8)
         want = store.copy()
         if piece.run_bytes:

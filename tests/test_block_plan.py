@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.storage.blocks import Block, BlockPlan, row_blocks
+from dmlsplit.storage.blocks import Block, BlockGrid, row_blocks
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> BlockPlan:
+def plans(draw: st.DrawFn) -> BlockGrid:
     shape = tuple(draw(st.lists(st.integers(0, 12), min_size=1, max_size=4)))
     axis = draw(st.integers(0, len(shape) - 1))
     borders = sorted(draw(st.lists(st.integers(0, shape[axis]), max_size=6)))
     sizes = tuple(np.diff([0, *borders, shape[axis]]).tolist())
     inner = tuple(draw(st.sampled_from([1, 1, 2, 3])) for _ in shape)
     grid = tuple(side * draw(st.integers(1, 5)) for side in inner)
-    return BlockPlan(shape, axis, sizes, grid, inner, 1, draw(st.sampled_from([1, 8, 64, 500])))
+    return BlockGrid(shape, axis, sizes, grid, inner, 1, draw(st.sampled_from([1, 8, 64, 500])))
 
 
-def chunks_of(block: Block, plan: BlockPlan) -> set[tuple[int, ...]]:
+def chunks_of(block: Block, plan: BlockGrid) -> set[tuple[int, ...]]:
     """The chunks of pieces that a block writes, each as (piece, place...)."""
     return {
         (part.piece, *place)
@@ -38,7 +38,7 @@ def chunks_of(block: Block, plan: BlockPlan) -> set[tuple[int, ...]]:
 
 
 @given(plan=plans())
-def test_done_in_any_order_the_blocks_make_the_split(plan: BlockPlan) -> None:
+def test_done_in_any_order_the_blocks_make_the_split(plan: BlockGrid) -> None:
     source = np.arange(prod(plan.shape)).reshape(plan.shape)
     visits = np.zeros(plan.shape, int)
     expected = np.split(source, np.cumsum(plan.sizes)[:-1], plan.axis)
@@ -58,7 +58,7 @@ def test_done_in_any_order_the_blocks_make_the_split(plan: BlockPlan) -> None:
 
 
 @given(plan=plans())
-def test_no_chunk_of_a_piece_is_written_by_two_blocks(plan: BlockPlan) -> None:
+def test_no_chunk_of_a_piece_is_written_by_two_blocks(plan: BlockGrid) -> None:
     seen: set[Any] = set()
     for index in range(len(plan)):
         chunks = chunks_of(plan[index], plan)
@@ -67,27 +67,27 @@ def test_no_chunk_of_a_piece_is_written_by_two_blocks(plan: BlockPlan) -> None:
 
 
 @given(plan=plans())
-def test_shards_of_pieces_hold_whole_chunks(plan: BlockPlan) -> None:
+def test_shards_of_pieces_hold_whole_chunks(plan: BlockGrid) -> None:
     for piece in range(len(plan.sizes)):
         sides = zip(plan.grid_of(piece), plan.inner, strict=True)
         assert all(shard % chunk == 0 for shard, chunk in sides)
 
 
 @given(plan=plans())
-def test_a_block_is_no_larger_than_wanted_or_one_chunk(plan: BlockPlan) -> None:
+def test_a_block_is_no_larger_than_wanted_or_one_chunk(plan: BlockGrid) -> None:
     largest = max(plan.block_bytes, prod(plan.grid))
     assert all(prod(plan[index].shape) <= largest for index in range(len(plan)))
 
 
 def test_thin_pieces_get_chunks_of_the_size_of_the_input() -> None:
     """One channel of 64 would make chunks of 1/64; they grow along the other dimensions."""
-    plan = BlockPlan((4096, 64), 1, (1,) * 64, (64, 64), (1, 1), 4, 16 << 20)
+    plan = BlockGrid((4096, 64), 1, (1,) * 64, (64, 64), (1, 1), 4, 16 << 20)
     assert plan.grid_of(0) == (64 * 64, 1)
     assert len(plan) == 1
 
 
 def test_where_pieces_begin_between_chunks_each_chunk_is_read_once() -> None:
-    plan = BlockPlan((1000, 8), 0, (300, 700), (100, 8), (1, 1), 8, 1)
+    plan = BlockGrid((1000, 8), 0, (300, 700), (100, 8), (1, 1), 8, 1)
     starts = [plan[index].region[0].start for index in range(len(plan))]
     assert starts == list(range(0, 1000, 100))
 

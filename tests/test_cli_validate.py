@@ -96,23 +96,23 @@ def test_the_exit_status_is_the_verdict(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("", "give either TARGET files, or all of"),
+        ("", "give either PATHs, or all of"),
         ("--data-type FLOAT32", "or all of --data-type, --sizes, --axis and --split"),
-        ("model.onnx --data-type FLOAT32 --sizes 6 --axis 0 --split 6", "give either TARGET"),
+        ("model.onnx --data-type FLOAT32 --sizes 6 --axis 0 --split 6", "give either PATHs"),
         ("--data-type FLOAT31 --sizes 6 --axis 0 --split 6", "data type is 'FLOAT31'"),
         ("x.onnx --feature-level 9_9", "feature level is '9_9'; it must be one of"),
         ("x.onnx --windows 7601", "the first with DirectML is 18362"),
         ("x.onnx --directml x", "it must look like 1.8.0"),
-        ("--data-type FLOAT32 --sizes 6 --axis 0 --split 6 --via ort", "takes models"),
+        ("--data-type FLOAT32 --sizes 6 --axis 0 --split 6 --via ort", "ONNX models only"),
         ("missing.onnx", "missing.onnx: cannot be read: No such file or directory"),
         ("model.pb", "model.pb: its name ends in '.pb'; it must end in .onnx or .xml or .json"),
         ("model.xml --via ort", "model.xml: its name ends in '.xml'; it must end in .onnx"),
-        ("*.model", "*.model: no model found"),
-        (".", ".: no model found"),
+        ("*.model", "*.model: no .onnx or .xml model found"),
+        (".", ".: no .onnx or .xml model found"),
         ("-", "-: its name ends in ''"),
         ("/dev/null", "its name ends in ''"),
         ("pipe.onnx", "pipe.onnx: is not a regular file"),
-        ("a.onnx c.onnx --write-fixed b.onnx", "exactly one TARGET"),
+        ("a.onnx c.onnx --write-fixed b.onnx", "exactly one PATH"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line_each(
@@ -512,7 +512,7 @@ def test_devices_are_listed_or_missed(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_an_unknown_card_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", *FLAGS, "--card", "Voodoo 2"]) == 2
-    assert "card is 'Voodoo 2'; it must be one of H200" in capsys.readouterr().err
+    assert "GPU is 'Voodoo 2'; it must be one of H200" in capsys.readouterr().err
 
 
 # --write-fixed

@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda.gpus import CARDS, find_card
+from dmlsplit.backends.cuda.gpus import GPUS, find_gpu
 from dmlsplit.explain.explanation import Explanation, explain
 from dmlsplit.explain.report import explanation_json, explanation_text
 from tests.descriptors import split_descriptors
 
 
 def explained(
-    data_type: str, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], card: str = "H200"
+    data_type: str, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], gpu: str = "H200"
 ) -> Explanation:
     x = dml.TensorDesc(data_type, shape)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=axis, sizes=sizes)
-    return explain("here", desc, find_card(card))
+    return explain("here", desc, find_gpu(gpu))
 
 
 def test_time_is_bytes_by_bandwidth() -> None:
@@ -49,7 +49,7 @@ def test_the_kernel_is_the_planners(given_: tuple, kernel: str) -> None:  # type
 def test_a_strided_split_shows_its_loops() -> None:
     x = dml.TensorDesc("UINT8", (4, 6), strides=(1, 4))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
-    text = explanation_text(explain("here", desc, CARDS[0]))
+    text = explanation_text(explain("here", desc, GPUS[0]))
     assert "geometry: strided" in text
     assert "output 1: 1 bytes from byte 8 on, 4 times (read +1, write +4)" in text
 
@@ -62,7 +62,7 @@ def test_long_lists_are_cut_short() -> None:
 
 @given(desc=split_descriptors())
 def test_every_descriptor_can_be_explained(desc: dml.SplitOperatorDesc) -> None:
-    shown = explain("here", desc, CARDS[0])
+    shown = explain("here", desc, GPUS[0])
     (record,) = json.loads(explanation_json([shown]))["splits"]
     written = {output for launch in record["launches"] for output in launch["outputs"]}
     assert written == set(range(desc.output_count))

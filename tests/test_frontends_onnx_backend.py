@@ -159,8 +159,8 @@ def test_every_official_model_can_be_scanned_and_every_split_is_found(tmp_path: 
         found = scan(path)
         assert len(found) == splits_of(model), name
         # affine_grid has a branch for 4 dimensions and one for 5, and takes one of them.
-        problems = [finding for finding in found if finding.problem]
-        assert all("may never be taken" in finding.warnings[-1] for finding in problems), name
+        problems = [site for site in found if site.problem]
+        assert all("may never be taken" in site.warnings[-1] for site in problems), name
         assert not problems or "affine_grid" in name
 
 

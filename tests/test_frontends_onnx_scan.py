@@ -1,4 +1,4 @@
-"""Finding the splits of ONNX files: places, shapes, lengths, and hostile files."""
+"""SplitSite the splits of ONNX files: places, shapes, lengths, and hostile files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlsplit import InvalidArgumentError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import scan
 from dmlsplit.frontends.onnx.messages import FIELDS
 from dmlsplit.frontends.onnx.scanner import MAXIMUM_DEPTH
@@ -60,8 +60,8 @@ def model(
 
 
 @pytest.fixture
-def scanned(tmp_path: Path) -> Callable[[Any], list[Finding]]:
-    def scan_model(content: Any) -> list[Finding]:
+def scanned(tmp_path: Path) -> Callable[[Any], list[SplitSite]]:
+    def scan_model(content: Any) -> list[SplitSite]:
         path = tmp_path / "model.onnx"
         path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
         return scan(path)
@@ -69,7 +69,7 @@ def scanned(tmp_path: Path) -> Callable[[Any], list[Finding]]:
     return scan_model
 
 
-Scanned = Callable[[Any], list[Finding]]
+Scanned = Callable[[Any], list[SplitSite]]
 
 
 def test_field_numbers_are_those_of_onnx_proto() -> None:
@@ -741,7 +741,7 @@ def assert_read_or_refused(path: Path) -> None:
         message = str(error)
         found = []
     assert len(message.splitlines()) == (0 if not message else 1)
-    assert all(isinstance(each, Finding) for each in found)
+    assert all(isinstance(each, SplitSite) for each in found)
 
 
 @settings(max_examples=500)
@@ -821,9 +821,9 @@ def test_odd_graphs_never_do_more_than_refuse(
     path.write_bytes(content.SerializeToString())
     found = scan(path)
     assert len(found) == sum(each.op_type in ("Split", "SplitToSequence") for each in nodes)
-    for finding in found:
-        assert finding.operator.startswith("Split")
-        assert len(finding.problem.splitlines()) <= 1
+    for site in found:
+        assert site.operator.startswith("Split")
+        assert len(site.problem.splitlines()) <= 1
 
 
 SEEDS = [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.openvino import scan
 
 INT64 = np.int64
@@ -104,12 +104,12 @@ def weights(axis: int = 0, lengths: tuple[int, ...] = (2, 4)) -> bytes:
     return np.array([axis, *lengths], INT64).tobytes()
 
 
-Scan = Callable[..., list[Finding]]
+Scan = Callable[..., list[SplitSite]]
 
 
 @pytest.fixture
 def scanned(tmp_path: Path) -> Scan:
-    def run(xml: str | bytes, bin_bytes: bytes | None = None) -> list[Finding]:
+    def run(xml: str | bytes, bin_bytes: bytes | None = None) -> list[SplitSite]:
         path = tmp_path / "model.xml"
         path.write_bytes(xml.encode() if isinstance(xml, str) else xml)
         weights_path = tmp_path / "model.bin"
@@ -156,10 +156,8 @@ def test_a_model_that_openvino_saved(tmp_path: Path) -> None:
     model = ov.Model(results, [data, condition], "toy")
     ov.save_model(model, tmp_path / "toy.xml", compress_to_fp16=False)
 
-    found = {
-        finding.place + ":" + finding.operator: finding for finding in scan(tmp_path / "toy.xml")
-    }
-    texts = {key: [str(desc) for desc in finding.descriptors] for key, finding in found.items()}
+    found = {site.place + ":" + site.operator: site for site in scan(tmp_path / "toy.xml")}
+    texts = {key: [str(desc) for desc in site.descriptors] for key, site in found.items()}
     assert texts == {
         "toy:VariadicSplit-1": ["SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]"],
         "toy:Split-1": ["SPLIT axis 1: FLOAT32[2,4] -> FLOAT32[2,2], FLOAT32[2,2]"],
@@ -174,7 +172,7 @@ def test_a_model_that_openvino_saved(tmp_path: Path) -> None:
     assert found["toy:VariadicSplit-1"].warnings == (
         "outputs [2] are empty; DirectML takes no empty tensor, so drop them",
     )
-    assert not any(finding.problem or finding.unknown for finding in found.values())
+    assert not any(site.problem or site.unknown for site in found.values())
 
 
 def test_a_dynamic_model_that_openvino_saved(tmp_path: Path) -> None:
@@ -193,7 +191,7 @@ def test_a_dynamic_model_that_openvino_saved(tmp_path: Path) -> None:
     inputs = [data, splits[1].input_value(0).get_node(), lengths, rankless]
     model = ov.Model([out for node in splits for out in node.outputs()], inputs)
     ov.save_model(model, tmp_path / "dynamic.xml")
-    unknown = {finding.unknown for finding in scan(tmp_path / "dynamic.xml")}
+    unknown = {site.unknown for site in scan(tmp_path / "dynamic.xml")}
     assert unknown == {
         "dimension 0 of the data is dynamic",
         "split_lengths is dynamic: it is computed by 'Parameter'",
@@ -209,7 +207,7 @@ def test_a_finding_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
     file = str(tmp_path / "model.xml")
     known = {"shape": (6, 2), "axis": 0, "pieces": (2, 4)}
-    assert found == Finding(file, "toy", "cut", 3, "VariadicSplit-1", (desc,), **known)
+    assert found == SplitSite(file, "toy", "cut", 3, "VariadicSplit-1", (desc,), **known)
 
 
 def test_version_10_names_precisions_at_outputs_only(scanned: Scan) -> None:
@@ -523,7 +521,7 @@ def test_a_mutated_file_gives_findings_or_one_error(
         message = str(error)
     else:
         message = "".join(f.problem + f.unknown for f in found)
-        for finding in found:
-            for desc in finding.descriptors:
+        for site in found:
+            for desc in site.descriptors:
                 dml.validate(desc)
     assert "\n" not in message.replace(repr("\n"), "")

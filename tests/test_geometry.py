@@ -57,9 +57,9 @@ def carry_out(geometry: SplitGeometry, memory: Memory) -> list[np.ndarray]:
     results = [target.copy() for target in memory.targets]
     for piece, result in zip(geometry.pieces, results, strict=True):
         for index in itertools.product(*map(range, piece.shape)):
-            source = np.dot(index, piece.source_strides) if index else 0
-            target = np.dot(index, piece.target_strides) if index else 0
-            start = int(memory.offset + piece.source_offset + source)
+            source = np.dot(index, piece.input_strides) if index else 0
+            target = np.dot(index, piece.output_strides) if index else 0
+            start = int(memory.offset + piece.input_offset + source)
             to = int(memory.offset + target)
             result[to : to + piece.run_bytes] = memory.source[start : start + piece.run_bytes]
     return results
@@ -81,7 +81,7 @@ def test_the_geometry_moves_the_bytes_of_the_descriptor(desc: dml.SplitOperatorD
 @given(split_descriptors())
 def test_loops_are_merged_as_far_as_they_go(desc: dml.SplitOperatorDesc) -> None:
     for piece in descriptor_geometry(desc).pieces:
-        loops = list(zip(piece.shape, piece.source_strides, piece.target_strides, strict=True))
+        loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
         assert all(count > 1 for count in piece.shape)
         for (_, s0, t0), (count, s1, t1) in itertools.pairwise(loops):
             assert (s0, t0) != (count * s1, count * t1)

@@ -12,7 +12,7 @@ ROWS, THREADS = 48, 64
 # Every thread loads 16 bytes for its left neighbour, who finds them in shared memory.
 KERNEL = """
 constexpr int kThreads = 64;
-struct Pointers { const unsigned char* source; unsigned char* targets[1]; };
+struct Pointers { const unsigned char* input; unsigned char* outputs[1]; };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 turn(const __grid_constant__ Pointers pointers) {
@@ -20,36 +20,36 @@ turn(const __grid_constant__ Pointers pointers) {
     const unsigned first = blockIdx.x * kThreads;
     const unsigned at = first + threadIdx.x;
     const unsigned next = first + (threadIdx.x + 1) % kThreads;
-    tile[threadIdx.x] = __ldg(reinterpret_cast<const uint4*>(pointers.source) + next);
+    tile[threadIdx.x] = __ldg(reinterpret_cast<const uint4*>(pointers.input) + next);
     __syncthreads();
-    __stcs(reinterpret_cast<uint4*>(pointers.targets[0]) + at,
+    __stcs(reinterpret_cast<uint4*>(pointers.outputs[0]) + at,
            tile[(threadIdx.x + kThreads - 1) % kThreads]);
 }
 """
 
 WRONG = {
-    "load out of bounds": ("pointers.source) + next", "pointers.source) + next + 1"),
-    "store out of bounds": ("targets[0]) + at", "targets[0]) + at - 1"),
-    "misaligned address": ("pointers.source) + next", "pointers.source + 4) + next"),
+    "load out of bounds": ("pointers.input) + next", "pointers.input) + next + 1"),
+    "store out of bounds": ("outputs[0]) + at", "outputs[0]) + at - 1"),
+    "misaligned address": ("pointers.input) + next", "pointers.input + 4) + next"),
     "part at __syncthreads": ("__syncthreads();", "if (threadIdx.x < 32) __syncthreads();"),
     "store to the source": (
-        "reinterpret_cast<uint4*>(pointers.targets[0])",
-        "const_cast<uint4*>(reinterpret_cast<const uint4*>(pointers.source))",
+        "reinterpret_cast<uint4*>(pointers.outputs[0])",
+        "const_cast<uint4*>(reinterpret_cast<const uint4*>(pointers.input))",
     ),
-    "load from a target": ("uint4*>(pointers.source)", "uint4*>(pointers.targets[0])"),
+    "load from a target": ("uint4*>(pointers.input)", "uint4*>(pointers.outputs[0])"),
     "insufficient space|AddressSanitizer": ("tile[threadIdx.x] =", "tile[threadIdx.x + 1] ="),
     "shift exponent": ("blockIdx.x * kThreads", "blockIdx.x * (1 << blockDim.x)"),
     "store to misaligned": (
         "tile[threadIdx.x] =",
         "*reinterpret_cast<uint4*>(reinterpret_cast<char*>(tile) + 4) =",
     ),
-    "target byte stored twice": ("targets[0]) + at", "targets[0]) + at / 2"),
+    "target byte stored twice": ("outputs[0]) + at", "outputs[0]) + at / 2"),
 }
 
 # Threads clear, fill, fetch and refill slots of each other; every barrier keeps two of them apart.
 PHASES = """
 constexpr int kThreads = 64;
-struct Pointers { const unsigned char* source; unsigned char* targets[1]; };
+struct Pointers { const unsigned char* input; unsigned char* outputs[1]; };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 phases(const __grid_constant__ Pointers pointers) {
@@ -57,12 +57,12 @@ phases(const __grid_constant__ Pointers pointers) {
     const unsigned first = blockIdx.x * kThreads, own = threadIdx.x, right = (own + 1) % kThreads;
     tile[right] = make_uint4(0, 0, 0, 0);
     __syncthreads();  // cleared
-    tile[own] = __ldg(reinterpret_cast<const uint4*>(pointers.source) + first + own);
+    tile[own] = __ldg(reinterpret_cast<const uint4*>(pointers.input) + first + own);
     __syncthreads();  // filled
     const uint4 held = tile[right];
     __syncthreads();  // fetched
     tile[own] = held;
-    __stcs(reinterpret_cast<uint4*>(pointers.targets[0]) + first + right, tile[own]);
+    __stcs(reinterpret_cast<uint4*>(pointers.outputs[0]) + first + right, tile[own]);
 }
 """
 BARRIERS = ["cleared", "filled", "fetched"]
@@ -101,18 +101,18 @@ HAZARDS = {
     ),
     "neighbours_store_one_vector": (
         "target byte stored twice in one launch: 16 bytes .* thread 62\n  byte 496 of target 0",
-        "targets[0]) + at",
-        "targets[0]) + at / 2",
+        "outputs[0]) + at",
+        "outputs[0]) + at / 2",
     ),
     "blocks_store_one_range": (
         "target byte stored twice in one launch: 16 bytes .* block 1, .*\n  byte 0 of target 0",
-        "targets[0]) + at",
-        "targets[0]) + at % kThreads",
+        "outputs[0]) + at",
+        "outputs[0]) + at % kThreads",
     ),
     "one_byte_of_a_vector": (
         "target byte stored twice in one launch: 1 bytes .*\n  byte 16 of target 0",
         "__syncthreads();",
-        "__syncthreads(); if (at == 0) __stcs(pointers.targets[0] + 16, (unsigned char)0);",
+        "__syncthreads(); if (at == 0) __stcs(pointers.outputs[0] + 16, (unsigned char)0);",
     ),
 }
 

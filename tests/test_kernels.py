@@ -115,20 +115,20 @@ CASES = {
     "transposed_input": Case((70, 90), (30, 60), element_bytes=4, strides=(1, 70)),
     "transposed_bytes": Case((70, 90), (31, 59), strides=(1, 70)),
     "transposed_output": Case(
-        (40, 66), (33, 33), element_bytes=2, target_strides=((1, 40), (1, 40))
+        (40, 66), (33, 33), element_bytes=2, output_strides=((1, 40), (1, 40))
     ),
     "broadcast_rows": Case((17, 64), (16, 48), element_bytes=4, strides=(0, 1)),
     "broadcast_elements": Case((17, 64), (16, 48), element_bytes=2, strides=(1, 0)),
     "broadcast_all": Case((5, 6), (2, 4), element_bytes=8, strides=(0, 0)),
     "padded_input": Case((19, 60), (20, 40), element_bytes=4, strides=(64, 1)),
     "padded_odd_input": Case((19, 60), (21, 39), strides=(67, 1)),
-    "padded_outputs": Case((19, 60), (20, 40), element_bytes=4, target_strides=((24, 1), (48, 1))),
-    "padded_steps": Case((19, 60), (20, 40), element_bytes=2, target_strides=((50, 2), (90, 2))),
+    "padded_outputs": Case((19, 60), (20, 40), element_bytes=4, output_strides=((24, 1), (48, 1))),
+    "padded_steps": Case((19, 60), (20, 40), element_bytes=2, output_strides=((50, 2), (90, 2))),
     "reversed_rows": Case((21, 64), (32, 32), strides=(-64, 1)),
     "reversed_elements": Case((21, 64), (24, 40), element_bytes=2, strides=(64, -1)),
     "permuted_input": Case((6, 10, 14), (4, 6), axis=1, element_bytes=4, strides=(10, 1, 60)),
     "permuted_outputs": Case(
-        (6, 10, 14), (4, 6), axis=1, element_bytes=4, target_strides=((4, 1, 24), (6, 1, 36))
+        (6, 10, 14), (4, 6), axis=1, element_bytes=4, output_strides=((4, 1, 24), (6, 1, 36))
     ),
     "channels_last": Case((2, 9, 7, 5), (4, 5), axis=1, element_bytes=2, strides=(315, 1, 45, 9)),
     "eight_dimensions": Case((2, 3, 2, 3, 2, 2, 3, 5), (1, 2), axis=3, element_bytes=2),
@@ -140,7 +140,7 @@ CASES = {
         strides=(3000, 700, 301, 90, 44, 21, 6, 1),
     ),
     "mixed_strided_and_packed": Case(
-        (8, 12), (4, 4, 4), element_bytes=4, target_strides=(None, (9, 2), (1, 8))
+        (8, 12), (4, 4, 4), element_bytes=4, output_strides=(None, (9, 2), (1, 8))
     ),
     "strided_with_empty_piece": Case((8, 12), (0, 5, 7), element_bytes=4, strides=(1, 8)),
     # Base addresses that are not aligned.

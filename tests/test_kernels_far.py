@@ -28,7 +28,7 @@ CASES = {
     "transpose": (Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001)), 256, 1024),
     "strided_source": (Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1)), 5, 2048),
     "strided_targets": (
-        Case((5, 4096), (2048, 2048), element_bytes=2, target_strides=((2 * GIB, 1),) * 2),
+        Case((5, 4096), (2048, 2048), element_bytes=2, output_strides=((2 * GIB, 1),) * 2),
         5,
         2048,
     ),

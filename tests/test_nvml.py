@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda.gpus import CARDS, card_of_device, find_card, this_card
+from dmlsplit.backends.cuda.gpus import GPUS, find_gpu, gpu_of_device, this_gpu
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
 from dmlsplit.cli.devices import device_json, device_table
 
@@ -51,10 +51,10 @@ class FakeNvml:
             "nvmlDeviceGetMemoryBusWidth": 6144,
         }
 
-        def answer(card: int = 0, clock: int = 0) -> Any:
+        def answer(gpu: int = 0, clock: int = 0) -> Any:
             if name == "nvmlSystemGetDriverVersion":
                 return b"580.95.05"
-            if card == 1:
+            if gpu == 1:
                 raise self.NVMLError(3)
             if name == "nvmlDeviceGetMaxClockInfo":
                 return 1980 if clock == self.NVML_CLOCK_SM else 3201
@@ -120,23 +120,23 @@ def test_this_machine_has_a_device() -> None:
     [("H200", "H200"), ("NVIDIA H200", "H200"), ("l4", "L4"), ("a100", "A100-SXM4-80GB")],
 )
 def test_cards_are_found_by_name(asked: str, found: str) -> None:
-    assert find_card(asked).name == found
+    assert find_gpu(asked).name == found
 
 
 @pytest.mark.parametrize("name", ["", "NVIDIA", "Voodoo 2"])
 def test_other_names_are_refused(name: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="it must be one of H200"):
-        find_card(name)
+        find_gpu(name)
 
 
 def test_a_device_brings_its_own_bandwidth(fake: FakeNvml) -> None:
-    first, second = map(card_of_device, cuda_devices())
-    assert (first.bandwidth, first.limits) == (4_916_736_000_000, CARDS[0].limits)
-    assert (second.name, second.bandwidth) == ("unknown", CARDS[0].bandwidth)
+    first, second = map(gpu_of_device, cuda_devices())
+    assert (first.bandwidth, first.limits) == (4_916_736_000_000, GPUS[0].limits)
+    assert (second.name, second.bandwidth) == ("unknown", GPUS[0].bandwidth)
 
 
 def test_this_card_is_the_first_devices_or_an_h200(fake: FakeNvml) -> None:
-    assert this_card().bandwidth == 4_916_736_000_000
+    assert this_gpu().bandwidth == 4_916_736_000_000
     for failure in (9, 999):
         fake.failure = failure
-        assert this_card() is CARDS[0]
+        assert this_gpu() is GPUS[0]

@@ -3,7 +3,7 @@
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
 from tests.descriptors import split_descriptors
 
@@ -22,8 +22,8 @@ def test_only_empty_outputs_of_a_split_that_has_others_are_a_trap() -> None:
         x = dml.TensorDesc("FLOAT32", (6,))
         desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])
         solid = (desc,) if any(pieces) else ()
-        finding = Finding("f", "net", "n", 0, "Split-13", solid, pieces=pieces)
-        found = onnxruntime.violations(finding, dml.FeatureLevel.LEVEL_6_4)
+        site = SplitSite("f", "net", "n", 0, "Split-13", solid, pieces=pieces)
+        found = onnxruntime.violations(site, dml.FeatureLevel.LEVEL_6_4)
         return [violation.rule.id for violation in found]
 
     assert rules(2, 0, 0) == ["ORT-EMPTY-PIECE"] * 2

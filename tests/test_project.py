@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import time
+from graphlib import TopologicalSorter
 from pathlib import Path
 
+import grimp
 import pytest
 
 import dmlsplit as dml
@@ -83,6 +85,27 @@ def test_docstring_examples_work() -> None:
 def test_cuda_is_no_package() -> None:
     """An __init__.py there would hide NVIDIA's own `cuda` package, which CuPy needs."""
     assert not (ROOT / "cuda" / "__init__.py").exists()
+
+
+def test_imports_go_one_way() -> None:
+    """The contracts of [tool.importlinter] in pyproject.toml; a file in no layer breaks them."""
+    done = run("-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# A dask.array is split block by block with dml.split itself, and dask is optional.
+LAZY = ("dmlsplit.eager", "dmlsplit.storage.dask_arrays")
+
+
+@pytest.mark.parametrize("package", ["dmlsplit", "benchmarks"])
+def test_no_file_imports_itself_through_others(package: str) -> None:
+    """Imports for annotations count as well."""
+    graph = grimp.build_graph(package, cache_dir=None)
+    imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
+    if package == "dmlsplit":
+        imports[LAZY[0]].remove(LAZY[1])
+    # static_order raises a CycleError that names the files of a circle.
+    assert len(list(TopologicalSorter(imports).static_order())) == len(imports)
 
 
 def test_only_the_driver_touches_cupy() -> None:

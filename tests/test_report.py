@@ -15,7 +15,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.cli.validate import FORMATS
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.judge import Assessment, Outcome, assess
 from dmlsplit.lint.report import REPORTS
@@ -33,9 +33,9 @@ def assessment() -> Assessment:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         onnx.save(every_verdict(), path)
-        findings = [replace(found, file="models/net.onnx") for found in scan_file(str(path))]
+        sites = [replace(found, file="models/net.onnx") for found in scan_file(str(path))]
     target = resolve_target(windows="19041")
-    return assess(findings, target, [("models/bad.onnx", "not an ONNX model to read")])
+    return assess(sites, target, [("models/bad.onnx", "not an ONNX model to read")])
 
 
 def unversioned(text: str) -> str:
@@ -54,14 +54,14 @@ def test_the_command_line_offers_every_format() -> None:
 
 
 def harmful(name: str) -> Assessment:
-    """Verdicts of findings whose every string comes from a hostile file."""
+    """Verdicts of sites whose every string comes from a hostile file."""
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
-    findings = [
-        Finding(name, name, name, 0, "Split-13", (desc,), warnings=(name,)),
-        Finding(name, name, name, 1, "Split-13", problem=name or "wrong"),
-        Finding(name, name, name, 2, "Split-13", unknown=name or "dynamic"),
+    sites = [
+        SplitSite(name, name, name, 0, "Split-13", (desc,), warnings=(name,)),
+        SplitSite(name, name, name, 1, "Split-13", problem=name or "wrong"),
+        SplitSite(name, name, name, 2, "Split-13", unknown=name or "dynamic"),
     ]
-    return assess(findings, resolve_target(feature_level="2_0"), [(name, name)])
+    return assess(sites, resolve_target(feature_level="2_0"), [(name, name)])
 
 
 NAMES = [
@@ -111,8 +111,8 @@ def test_text_is_coloured_only_when_asked() -> None:
 def test_text_says_once_what_many_tensors_share() -> None:
     x = dml.TensorDesc("INT64", (1, 1, 1000, 2))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(1,) * 1000)
-    finding = Finding("f", "net", "n", 0, "Split-13", (desc,))
-    text = text_report(assess([finding], resolve_target(feature_level="1_0")))
+    site = SplitSite("f", "net", "n", 0, "Split-13", (desc,))
+    text = text_report(assess([site], resolve_target(feature_level="1_0")))
     assert text.count("DML-LEVEL-DATA-TYPE") == 1
     assert "1000 more" in " ".join(text.split())
 
@@ -128,7 +128,7 @@ def test_json_follows_its_schema() -> None:
     for each in (assessment(), harmful("x"), assess([], resolve_target())):
         validator.validate(json.loads(json_report(each)))
     report = json.loads(json_report(assessment()))
-    named = {remark["rule"] for split in report["splits"] for remark in split["remarks"]}
+    named = {diagnostic["rule"] for split in report["splits"] for diagnostic in split["remarks"]}
     assert named == set(report["rules"])
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**json.loads(json_report(assessment())), "schema": 2})

@@ -112,7 +112,7 @@ def test_what_cannot_be_rewritten_is_left_and_said(tmp_path: Path) -> None:
     left = {found.node: reason for found, reason in done.left}
     assert "cannot show INT64 elements as narrower ones" in left["wide"]
     assert "must add up" in left["wrong"]
-    outcomes = {v.finding.node: v.outcome for v in assessed(output, feature_level="2_0").verdicts}
+    outcomes = {v.site.node: v.outcome for v in assessed(output, feature_level="2_0").verdicts}
     assert outcomes["odd"] is Outcome.OK
     assert outcomes["wide"] is Outcome.LEGALIZED
 

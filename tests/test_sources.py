@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto
 
 import dmlsplit as dml
-from dmlsplit.lint.discovery import ENDINGS, flag_finding, one_line, scan_file, scan_targets
+from dmlsplit.lint.discovery import ENDINGS, flag_site, one_line, scan_file, scan_paths
 from tests.models import single
 
 
@@ -17,8 +17,8 @@ def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
         onnx.save(single(TensorProto.FLOAT, (6,), (2, 4), 0), tmp_path / name)
     seen: list[tuple[int, int]] = []
     targets = [str(tmp_path), str(tmp_path / "*.onnx"), str(tmp_path / "b.onnx")]
-    found = scan_targets(targets, ENDINGS, lambda done, total: seen.append((done, total)))
-    assert [Path(f.file).name for f in found.findings] == ["a.onnx", "b.onnx"]
+    found = scan_paths(targets, ENDINGS, lambda done, total: seen.append((done, total)))
+    assert [Path(f.file).name for f in found.sites] == ["a.onnx", "b.onnx"]
     assert len(seen) == 2
     assert seen[-1][0] == seen[-1][1] > 0
 
@@ -40,12 +40,12 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
         raise MemoryError
 
     monkeypatch.setattr("dmlsplit.frontends.onnx.scan", exhausted)
-    assert scan_targets([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
+    assert scan_paths([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
 
 
 def test_flags_keep_what_is_wrong_for_the_report() -> None:
-    finding = flag_finding("FLOAT32", (6, 2), 7, (2, 4))
-    assert "DML-SPLIT-AXIS-RANGE" in dml.validate(finding.descriptors[0]).rule_ids
+    site = flag_site("FLOAT32", (6, 2), 7, (2, 4))
+    assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.descriptors[0]).rule_ids
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Verdicts: what a target says of each finding, on models built for each of them."""
+"""Verdicts: what a target says of each site, on models built for each of them."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import dmlsplit as dml
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.judge import Outcome, Verdict, assess, judge
 from dmlsplit.lint.target import resolve_target
@@ -22,11 +22,11 @@ def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str
     path = tmp_path / "model.onnx"
     onnx.save(content, path)
     found = assess(scan_file(str(path)), resolve_target(**asked)).verdicts
-    return {verdict.finding.node: verdict for verdict in found}
+    return {verdict.site.node: verdict for verdict in found}
 
 
 def rules(verdict: Verdict) -> set[str]:
-    return {remark.rule.id for remark in verdict.remarks}
+    return {diagnostic.rule.id for diagnostic in verdict.diagnostics}
 
 
 def test_every_verdict_of_one_model(tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_every_verdict_of_one_model(tmp_path: Path) -> None:
         "left": Outcome.LEGALIZED,
         "right": Outcome.LEGALIZED,
     }
-    assert found["left"].finding.place == "net/choose.then_branch"
+    assert found["left"].site.place == "net/choose.then_branch"
 
 
 def test_ok_says_the_least_that_accepts_it(tmp_path: Path) -> None:
     verdict = verdicts(every_verdict(), tmp_path)["fits"]
     assert str(verdict.minimum) == "level 1_0, DirectML 1.0.0, Windows build 18362"
     assert not verdict.fix
-    assert not verdict.remarks
+    assert not verdict.diagnostics
 
 
 def test_legalizable_gives_the_descriptor_and_the_release(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_a_broken_node_has_no_minimum(tmp_path: Path) -> None:
 def test_unknown_asks_for_the_size(tmp_path: Path) -> None:
     verdict = verdicts(single(TensorProto.FLOAT, ("n", 2), (2, 2), 0), tmp_path)["cut"]
     assert verdict.outcome is Outcome.UNKNOWN
-    assert "dimension 0 is dynamic (n)" in verdict.remarks[0].message
+    assert "dimension 0 is dynamic (n)" in verdict.diagnostics[0].message
     assert "fix the dimension" in verdict.fix
 
 
 def test_a_function_is_judged_where_it_is_called(tmp_path: Path) -> None:
     verdict = verdicts(in_function(), tmp_path, feature_level="1_0")["inner"]
-    assert verdict.finding.place == "net/call"
+    assert verdict.site.place == "net/call"
     assert verdict.outcome is Outcome.LEGALIZED
 
 
@@ -158,7 +158,7 @@ def test_ort_takes_types(tmp_path: Path, kind: int) -> None:
 def test_ort_falls_into_the_trap_of_empty_pieces(tmp_path: Path) -> None:
     verdict = through_ort(single(TensorProto.FLOAT, (6,), (2, 0, 4), 0), tmp_path)
     assert verdict.outcome is Outcome.REFUSED
-    broken = next(r for r in verdict.remarks if r.rule.id == "ORT-EMPTY-PIECE")
+    broken = next(r for r in verdict.diagnostics if r.rule.id == "ORT-EMPTY-PIECE")
     assert broken.tensor == "OutputTensors[1]"
 
 
@@ -176,8 +176,8 @@ def test_ort_refuses_nine_dimensions(tmp_path: Path) -> None:
 )
 def test_what_counts_as_refused_is_chosen(failing: tuple[Outcome, ...], status: int) -> None:
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
-    finding = Finding("f", "net", "n", 0, "Split-13", (desc,))
-    assert assess([finding], resolve_target(feature_level="1_0"), (), failing).status == status
+    site = SplitSite("f", "net", "n", 0, "Split-13", (desc,))
+    assert assess([site], resolve_target(feature_level="1_0"), (), failing).status == status
 
 
 def test_a_file_that_cannot_be_read_wins() -> None:
@@ -191,8 +191,8 @@ def test_a_file_that_cannot_be_read_wins() -> None:
 def test_verdicts_agree_with_validate_and_legalize(
     desc: dml.SplitOperatorDesc, level: dml.FeatureLevel
 ) -> None:
-    finding = Finding("f", "net", "n", 0, "Split-13", (desc,))
-    verdict = judge(finding, resolve_target(feature_level=str(level)))
+    site = SplitSite("f", "net", "n", 0, "Split-13", (desc,))
+    verdict = judge(site, resolve_target(feature_level=str(level)))
     report = dml.validate(desc, level)
     assert (verdict.outcome is Outcome.OK) == report.ok
     assert rules(verdict) == set(report.rule_ids)

@@ -43,6 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (validate, explain, levels, run, devices, completion):
         command.add_to(commands)
+    parser.set_defaults(parser=parser)  # for completion
     return parser
 
 

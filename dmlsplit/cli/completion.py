@@ -41,7 +41,5 @@ def completion(arguments: argparse.Namespace) -> int:
         raise UnsupportedError(
             "completion scripts need the package shtab; pip install shtab"
         ) from None
-    from dmlsplit.cli import build_parser
-
-    show(shtab.complete(build_parser(), arguments.shell))
+    show(shtab.complete(arguments.parser, arguments.shell))
     return ACCEPTED

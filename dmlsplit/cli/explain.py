@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _EXPLAIN = """\
 Show how a split is carried out: the bytes that are left when data type, rank and
 axis are gone, the kernel that is chosen for them, its launch shape, the bytes
-moved, and the time that takes at the memory bandwidth of a card.
+moved, and the time that takes at the memory bandwidth of a GPU.
 """
 
 
@@ -28,7 +28,7 @@ exit status:
 
 examples:
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
-  dmlsplit explain model.onnx --card H200 --format json
+  dmlsplit explain model.onnx --gpu H200 --format json
   dmlsplit explain descriptor.json --svg picture.svg
 """
 
@@ -44,9 +44,10 @@ def add_to(commands: Commands) -> None:
     )
     add_inputs(parser)
     parser.add_argument(
+        "--gpu",
         "--card",
         metavar="NAME",
-        help="the card that the time is for: the name of a known one, such as H200 or RTX 4090; "
+        help="the GPU that the time is for: the name of a known one, such as H200 or RTX 4090; "
         "default: the first CUDA device, else H200",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
@@ -58,7 +59,7 @@ def add_to(commands: Commands) -> None:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Show how splits are carried out."""
-    from dmlsplit.backends.cuda.gpus import find_card, this_card
+    from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explain as explain_split
     from dmlsplit.explain.report import explanation_json, explanation_text
     from dmlsplit.lint.discovery import ENDINGS
@@ -66,18 +67,18 @@ def explain(arguments: argparse.Namespace) -> int:
     from dmlsplit.lint.report.phrases import location
     from dmlsplit.lint.target import resolve_target
 
-    card = this_card() if arguments.card is None else find_card(arguments.card)
-    findings, unreadable = scanned(arguments, ENDINGS)
-    assessment = assess(findings, resolve_target(), unreadable, {Outcome.REFUSED})
+    gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
+    sites, unreadable = scanned(arguments, ENDINGS)
+    assessment = assess(sites, resolve_target(), unreadable, {Outcome.REFUSED})
     explained = []
     for verdict in assessment.verdicts:
-        place = location(verdict.finding)
+        place = location(verdict.site)
         if assessment.fails(verdict) or verdict.outcome is Outcome.UNKNOWN:
-            said = "; ".join(f"{r.rule.id} {r.message}" for r in verdict.remarks)
+            said = "; ".join(f"{r.rule.id} {r.message}" for r in verdict.diagnostics)
             tell(f"{place}: {verdict.outcome}: {said}")
         else:
             used = verdict.legalized or verdict.descriptors
-            explained += [explain_split(place, desc, card) for desc in used]
+            explained += [explain_split(place, desc, gpu) for desc in used]
     if arguments.format == "json":
         show(explanation_json(explained))
     else:

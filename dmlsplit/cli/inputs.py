@@ -11,7 +11,7 @@ from dmlsplit.cli.terminal import complain, progress_bar
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-    from dmlsplit.frontends import Finding
+    from dmlsplit.frontends import SplitSite
 
 
 def integers(text: str) -> tuple[int, ...]:
@@ -40,13 +40,13 @@ def command_parser(
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name files, and the flags that describe a split without one."""
     parser.add_argument(
-        "targets",
+        "paths",
         nargs="*",
-        metavar="TARGET",
+        metavar="PATH",
         help="model.onnx, OpenVINO model.xml, DxDispatch or descriptor .json; a folder, which is "
         "searched for models; or a quoted pattern such as 'models/**/*.onnx'",
     )
-    flags = parser.add_argument_group("a descriptor by flags, in place of a TARGET")
+    flags = parser.add_argument_group("a descriptor by flags, in place of a PATH")
     flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
     flags.add_argument("--axis", type=int, metavar="A", help="from 0; DirectML's is unsigned")
@@ -55,23 +55,25 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 def scanned(
     arguments: argparse.Namespace, endings: Sequence[str]
-) -> tuple[tuple[Finding, ...], tuple[tuple[str, str], ...]]:
-    """Return what the targets or the flags describe; say what could not be read."""
+) -> tuple[tuple[SplitSite, ...], tuple[tuple[str, str], ...]]:
+    """Return the splits of the paths, or the one of the flags; report what could not be read."""
     from dmlsplit.errors import InvalidArgumentError
-    from dmlsplit.lint.discovery import flag_finding, scan_targets
+    from dmlsplit.lint.discovery import flag_site, scan_paths
 
     flags = ("data_type", "sizes", "axis", "split")
     given = [name for name in flags if getattr(arguments, name) is not None]
-    if bool(given) == bool(arguments.targets) or 0 < len(given) < len(flags):
+    if bool(given) == bool(arguments.paths) or 0 < len(given) < len(flags):
         raise InvalidArgumentError(
-            "give either TARGET files, or all of --data-type, --sizes, --axis and --split"
+            "give either PATHs, or all of --data-type, --sizes, --axis and --split"
         )
     if given and ".json" not in endings:
-        raise InvalidArgumentError("ONNX Runtime takes models, no descriptors; leave out --via ort")
+        raise InvalidArgumentError(
+            "--via ort applies to ONNX models only; drop it to check a descriptor given by flags"
+        )
     if given:
-        return (flag_finding(*(getattr(arguments, name) for name in flags)),), ()
+        return (flag_site(*(getattr(arguments, name) for name in flags)),), ()
     with progress_bar("scan") as progress:
-        scan = scan_targets(arguments.targets, endings, progress)
+        scan = scan_paths(arguments.paths, endings, progress)
     for file, message in scan.unreadable:
         complain(f"{file}: {message}")
-    return scan.findings, scan.unreadable
+    return scan.sites, scan.unreadable

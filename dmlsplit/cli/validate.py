@@ -17,7 +17,7 @@ FORMATS = ("text", "json", "github", "sarif", "junit")
 
 
 _VALIDATE = """\
-Find every split of each TARGET, nested bodies and functions included, and say
+Find every split of each PATH, nested bodies and functions included, and say
 whether DirectML accepts it: where the split is, the descriptor it becomes, each
 broken rule, the lowest feature level, DirectML version and Windows build that
 accept it, and what to change. Nothing is run, and no GPU is needed.
@@ -109,7 +109,7 @@ def add_to(commands: Commands) -> None:
 
 
 def validate(arguments: argparse.Namespace) -> int:
-    """Judge every split of the targets."""
+    """Judge every split of the paths."""
     from dmlsplit.atomic import write_text
     from dmlsplit.lint.discovery import ENDINGS
     from dmlsplit.lint.judge import Outcome, assess
@@ -123,11 +123,11 @@ def validate(arguments: argparse.Namespace) -> int:
         via=arguments.via,
     )
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
-    findings, unreadable = scanned(arguments, endings)
+    sites, unreadable = scanned(arguments, endings)
     failing = {Outcome.REFUSED, Outcome.LEGALIZED}
     failing -= {Outcome.LEGALIZED} if "legalizing" in arguments.allow else set()
     failing |= {Outcome.UNKNOWN} if "unknown" in arguments.fail_on else set()
-    assessment = assess(findings, target, unreadable, failing)
+    assessment = assess(sites, target, unreadable, failing)
     written = REPORTS[arguments.format]
     if arguments.output is not None:
         write_text(Path(arguments.output), written(assessment) + "\n")
@@ -152,13 +152,13 @@ def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
         raise UnsupportedError(
             f"--write-fixed needs the package {error.name}; pip install 'dmlsplit[onnx]'"
         ) from None
-    if len(arguments.targets) != 1 or not arguments.targets[0].lower().endswith(".onnx"):
-        raise InvalidArgumentError("--write-fixed takes exactly one TARGET, an .onnx file")
+    if len(arguments.paths) != 1 or not arguments.paths[0].lower().endswith(".onnx"):
+        raise InvalidArgumentError("--write-fixed takes exactly one PATH, an .onnx file")
     if assessment.unreadable:
         return
-    done = write_fixed(Path(arguments.targets[0]), Path(arguments.write_fixed), assessment)
-    for finding, reason in done.left:
-        tell(f"{finding.place}/{finding.node or finding.index}: left as it is: {reason}")
+    done = write_fixed(Path(arguments.paths[0]), Path(arguments.write_fixed), assessment)
+    for site, reason in done.left:
+        tell(f"{site.place}/{site.node or site.index}: left as it is: {reason}")
     if done.replaced:
         count = len(done.replaced)
         tell(

@@ -196,11 +196,11 @@ def _steps_are_multiples(loop: _Loop, wide: int) -> bool:
 def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
     wide = kind.bits // 8
     for index, piece in enumerate(descriptor_geometry(desc).pieces):
-        steps = [*piece.source_strides, *piece.target_strides]
-        if piece.run_bytes % wide or piece.source_offset % wide or any(s % wide for s in steps):
+        steps = [*piece.input_strides, *piece.output_strides]
+        if piece.run_bytes % wide or piece.input_offset % wide or any(s % wide for s in steps):
             return (
                 f"OutputTensors[{index}] is copied in runs of {piece.run_bytes} bytes from byte "
-                f"{piece.source_offset} on, and {kind.name} needs runs, offsets and strides in "
+                f"{piece.input_offset} on, and {kind.name} needs runs, offsets and strides in "
                 f"multiples of {wide} bytes"
             )
     return f"its bytes do not lie in runs that {kind.name} can carry"

@@ -1,11 +1,11 @@
-"""What carrying out a split means: bytes, kernels, and the time at a card's bandwidth."""
+"""What carrying out a split means: bytes, kernels, and the time at a GPU's bandwidth."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.gpus import Card
-from dmlsplit.backends.cuda.planner import Plan, plan
+from dmlsplit.backends.cuda.gpus import Gpu
+from dmlsplit.backends.cuda.planner import LaunchPlan, plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry
@@ -23,17 +23,17 @@ class Explanation:
         A valid descriptor.
     geometry : SplitGeometry
         The bytes that it moves.
-    plan : Plan
+    plan : LaunchPlan
         The kernel launches, for buffers at addresses that are multiples of 16.
-    card : Card
-        What the time is for.
+    gpu : Gpu
+        The GPU that the time is for.
     """
 
     place: str
     desc: SplitOperatorDesc
     geometry: SplitGeometry
-    plan: Plan
-    card: Card
+    plan: LaunchPlan
+    gpu: Gpu
 
     @property
     def bytes_moved(self) -> int:
@@ -42,13 +42,13 @@ class Explanation:
 
     @property
     def seconds(self) -> float:
-        """Time for the bytes at the card's peak bandwidth: nothing can be faster."""
-        return self.bytes_moved / self.card.bandwidth
+        """Seconds that the bytes take at the GPU's peak bandwidth: a lower bound."""
+        return self.bytes_moved / self.gpu.bandwidth
 
 
-def explain(place: str, desc: SplitOperatorDesc, card: Card) -> Explanation:
+def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:
     """Explain a descriptor that has passed validation."""
     geometry = descriptor_geometry(desc)
     # Every binding is at least that aligned.
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT
-    return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, card.limits), card)
+    return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, gpu.limits), gpu)

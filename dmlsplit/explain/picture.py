@@ -98,12 +98,12 @@ def _line_bytes(geometry: SplitGeometry) -> int:
     rows = geometry.row_split
     if rows is not None:
         return max(1, rows.pitch)
-    steps = [abs(s) for piece in geometry.pieces for s in piece.source_strides]
+    steps = [abs(s) for piece in geometry.pieces for s in piece.input_strides]
     return max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
 
 
 def _target_line_bytes(piece: StridedCopy, most: int) -> int:
-    outer = abs(piece.target_strides[0]) if piece.target_strides else piece.run_bytes
+    outer = abs(piece.output_strides[0]) if piece.output_strides else piece.run_bytes
     return min(max(outer, piece.run_bytes, 1), most)
 
 
@@ -113,8 +113,8 @@ def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
         if not piece.run_bytes:
             continue
         for index in islice(product(*map(range, piece.shape)), share):
-            source = piece.source_offset + _dot(index, piece.source_strides)
-            yield _Run(source, _dot(index, piece.target_strides), piece.run_bytes, output)
+            source = piece.input_offset + _dot(index, piece.input_strides)
+            yield _Run(source, _dot(index, piece.output_strides), piece.run_bytes, output)
 
 
 def _dot(index: tuple[int, ...], strides: tuple[int, ...]) -> int:

@@ -40,9 +40,9 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
 
 
 def _loops(piece: StridedCopy) -> str:
-    steps = zip(piece.shape, piece.source_strides, piece.target_strides, strict=True)
+    steps = zip(piece.shape, piece.input_strides, piece.output_strides, strict=True)
     nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in steps)
-    start = f"{piece.run_bytes} bytes from byte {piece.source_offset} on"
+    start = f"{piece.run_bytes} bytes from byte {piece.input_offset} on"
     return f"{start}, {nest}" if nest else start
 
 
@@ -61,11 +61,11 @@ def _launches(explanation: Explanation) -> Iterator[str]:
 
 def _cost(explanation: Explanation) -> Iterator[str]:
     total = explanation.geometry.total_bytes
-    card = explanation.card
+    gpu = explanation.gpu
     yield f"bytes: {total} read, {total} written"
     yield (
-        f"time: at least {_duration(explanation.seconds)} on {card.name} "
-        f"({card.bandwidth / 1e9:.0f} GB/s), without the launch"
+        f"time: at least {_duration(explanation.seconds)} on {gpu.name} "
+        f"({gpu.bandwidth / 1e9:.0f} GB/s), without the launch"
     )
 
 
@@ -97,9 +97,9 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "pieces": [
             {
                 "shape": list(piece.shape),
-                "source_strides": list(piece.source_strides),
-                "target_strides": list(piece.target_strides),
-                "source_offset": piece.source_offset,
+                "input_strides": list(piece.input_strides),
+                "output_strides": list(piece.output_strides),
+                "input_offset": piece.input_offset,
                 "run_bytes": piece.run_bytes,
             }
             for piece in geometry.pieces
@@ -120,7 +120,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         ],
         "bytes_read": geometry.total_bytes,
         "bytes_written": geometry.total_bytes,
-        "card": explanation.card.name,
-        "bandwidth": explanation.card.bandwidth,
+        "card": explanation.gpu.name,
+        "bandwidth": explanation.gpu.bandwidth,
         "seconds": explanation.seconds,
     }

@@ -6,6 +6,6 @@ descriptors to a `Device`. `scan(path)` finds every split of a model file withou
 running anything.
 """
 
-from dmlsplit.frontends.site import Finding
+from dmlsplit.frontends.site import SplitSite
 
-__all__ = ["Finding"]
+__all__ = ["SplitSite"]

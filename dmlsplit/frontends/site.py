@@ -8,7 +8,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SplitSite:
     """One split that a scan found in a file.
 
     Attributes

@@ -1,4 +1,4 @@
-"""From the targets of a command line to findings: files, folders, globs and flags."""
+"""Finds the splits of files, folders, patterns and flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 
 # The module that scans a file, by the end of its name.
 SCANNERS = {
@@ -31,18 +31,18 @@ class Scan:
 
     Attributes
     ----------
-    findings : tuple of Finding
+    sites : tuple of SplitSite
         In the order of the files.
     unreadable : tuple of (str, str)
         Files that could not be read, and why in one line.
     """
 
-    findings: tuple[Finding, ...]
+    sites: tuple[SplitSite, ...]
     unreadable: tuple[tuple[str, str], ...]
 
 
-def scan_targets(
-    targets: Sequence[str],
+def scan_paths(
+    paths: Sequence[str],
     endings: Sequence[str] = ENDINGS,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Scan:
@@ -50,7 +50,7 @@ def scan_targets(
 
     Parameters
     ----------
-    targets
+    paths
         Files by name; folders, searched for .onnx and OpenVINO .xml models; patterns such as
         ``models/**/*.onnx``.
     endings
@@ -60,24 +60,24 @@ def scan_targets(
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}
-    for target in targets:
+    for path in paths:
         try:
-            files |= {file: _size(file) for file in _files(target, endings)}
+            files |= {file: _size(file) for file in _files(path, endings)}
         except (DmlError, OSError) as error:
-            unreadable.append((target, one_line(error, target)))
-    findings: list[Finding] = []
+            unreadable.append((path, one_line(error, path)))
+    sites: list[SplitSite] = []
     done, total = 0, sum(files.values())
     for file, size in files.items():
         try:
-            findings += scan_file(file, endings)
+            sites += scan_file(file, endings)
         except (DmlError, OSError, RecursionError, MemoryError) as error:
             unreadable.append((file, one_line(error, file)))
         done += size
         progress(done, total)
-    return Scan(tuple(findings), tuple(unreadable))
+    return Scan(tuple(sites), tuple(unreadable))
 
 
-def scan_file(file: str, endings: Sequence[str] = ENDINGS) -> list[Finding]:
+def scan_file(file: str, endings: Sequence[str] = ENDINGS) -> list[SplitSite]:
     """Scan one model or descriptor file, by the end of its name.
 
     Raises
@@ -102,12 +102,12 @@ def scan_file(file: str, endings: Sequence[str] = ENDINGS) -> list[Finding]:
         raise UnsupportedError(
             f"{ending} files need the package {error.name}; pip install 'dmlsplit[{error.name}]'"
         ) from None
-    findings: list[Finding] = scanner.scan(file)
-    return findings
+    sites: list[SplitSite] = scanner.scan(file)
+    return sites
 
 
-def flag_finding(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> Finding:
-    """Return the finding of a descriptor that was given by flags.
+def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
+    """Return the site of a descriptor that was given by flags.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def flag_finding(data_type: str, sizes: Sequence[int], axis: int, split: Sequenc
     except ValueError as error:
         raise InvalidArgumentError(str(error)) from None
     desc = SplitOperatorDesc.from_sizes(tensor, axis=axis, sizes=split)
-    return Finding("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
+    return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
 
 
 def one_line(error: Exception, file: str = "") -> str:
@@ -155,7 +155,7 @@ def _files(target: str, endings: Sequence[str]) -> Iterator[str]:
 def _found(target: str, files: Iterator[str]) -> list[str]:
     found = sorted(files)
     if not found:
-        raise InvalidArgumentError("no model found; it must match at least one file")
+        raise InvalidArgumentError("no .onnx or .xml model found")
     return found
 
 

@@ -14,7 +14,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule, Violation
 from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.target import Requirement, Target, requirement
 
@@ -66,7 +66,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class Diagnostic:
     """One thing to say about a split.
 
     Attributes
@@ -96,12 +96,12 @@ class Verdict:
 
     Attributes
     ----------
-    finding : Finding
+    site : SplitSite
         Where it is.
     descriptors : tuple of SplitOperatorDesc
         What it becomes at the target.
     outcome : Outcome
-    remarks : tuple of Remark
+    diagnostics : tuple of Diagnostic
         Every broken rule, then warnings and notes.
     legalized : tuple of SplitOperatorDesc
         Equivalent descriptors that the target accepts; empty unless the outcome is
@@ -112,46 +112,46 @@ class Verdict:
         What to change; empty if nothing must.
     """
 
-    finding: Finding
+    site: SplitSite
     descriptors: tuple[SplitOperatorDesc, ...]
     outcome: Outcome
-    remarks: tuple[Remark, ...]
+    diagnostics: tuple[Diagnostic, ...]
     legalized: tuple[SplitOperatorDesc, ...]
     minimum: Requirement | None
     fix: str
 
 
 def assess(
-    findings: Iterable[Finding],
+    sites: Iterable[SplitSite],
     target: Target,
     unreadable: Iterable[tuple[str, str]] = (),
     failing: Iterable[Outcome] = (Outcome.REFUSED, Outcome.LEGALIZED),
 ) -> Assessment:
-    """Hold all findings against a target."""
-    verdicts = tuple(judge(finding, target) for finding in findings)
+    """Hold all sites against a target."""
+    verdicts = tuple(judge(site, target) for site in sites)
     return Assessment(target, verdicts, tuple(unreadable), frozenset(failing))
 
 
-def judge(finding: Finding, target: Target) -> Verdict:
-    """Hold one finding against a target."""
-    own = [*_node_remarks(finding)]
-    descriptors = finding.descriptors
+def judge(site: SplitSite, target: Target) -> Verdict:
+    """Hold one site against a target."""
+    own = [*_node_diagnostics(site)]
+    descriptors = site.descriptors
     if target.via == "ort":
-        own += map(_remark, onnxruntime.violations(finding, target.level))
+        own += map(_diagnostic, onnxruntime.violations(site, target.level))
         descriptors = tuple(map(onnxruntime.lowered, descriptors))
     broken = [v for desc in descriptors for v in validate(desc, target.level).violations]
-    errors = [remark for remark in own if remark.severity == "error"]
+    errors = [diagnostic for diagnostic in own if diagnostic.severity == "error"]
     # The provider makes the descriptors itself, nobody can hand it others.
     free = target.via == "directml" and not errors
     legalized, obstacle = _legalized(descriptors, target) if broken and free else ((), "")
-    outcome = _outcome(bool(errors), bool(broken), bool(legalized), bool(finding.unknown))
-    curable = all(remark.rule.id == "ORT-FEATURE-LEVEL" for remark in errors)
+    outcome = _outcome(bool(errors), bool(broken), bool(legalized), bool(site.unknown))
+    curable = all(diagnostic.rule.id == "ORT-FEATURE-LEVEL" for diagnostic in errors)
     minimum = _minimum(descriptors, target) if curable else None
-    errors += map(_remark, broken)
-    hints = dict.fromkeys(remark.rule.hint for remark in errors)
+    errors += map(_diagnostic, broken)
+    hints = dict.fromkeys(diagnostic.rule.hint for diagnostic in errors)
     fix = "; ".join(_ways(outcome, legalized, minimum, obstacle, hints))
-    others = [remark for remark in own if remark.severity != "error"]
-    return Verdict(finding, descriptors, outcome, (*errors, *others), legalized, minimum, fix)
+    others = [diagnostic for diagnostic in own if diagnostic.severity != "error"]
+    return Verdict(site, descriptors, outcome, (*errors, *others), legalized, minimum, fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,22 +193,22 @@ class Assessment:
         return verdict.outcome in self.failing
 
 
-def _node_remarks(finding: Finding) -> Iterator[Remark]:
-    if finding.problem:
-        yield Remark(NODE_RULES["SPLIT-NODE-INVALID"], "error", finding.problem)
-    if finding.element_type == "STRING":
+def _node_diagnostics(site: SplitSite) -> Iterator[Diagnostic]:
+    if site.problem:
+        yield Diagnostic(NODE_RULES["SPLIT-NODE-INVALID"], "error", site.problem)
+    if site.element_type == "STRING":
         message = "InputTensor.DataType is STRING; DirectML has no strings"
-        yield Remark(NODE_RULES["SPLIT-NODE-TEXT"], "error", message)
-    for warning in finding.warnings:
-        yield Remark(NODE_RULES["SPLIT-NODE-SURPRISE"], "warning", warning)
-    if finding.unknown:
-        yield Remark(NODE_RULES["SPLIT-NODE-UNKNOWN"], "note", finding.unknown)
+        yield Diagnostic(NODE_RULES["SPLIT-NODE-TEXT"], "error", message)
+    for warning in site.warnings:
+        yield Diagnostic(NODE_RULES["SPLIT-NODE-SURPRISE"], "warning", warning)
+    if site.unknown:
+        yield Diagnostic(NODE_RULES["SPLIT-NODE-UNKNOWN"], "note", site.unknown)
 
 
-def _remark(broken: Violation) -> Remark:
+def _diagnostic(broken: Violation) -> Diagnostic:
     message = f"{broken.place} is {broken.found}; must be {broken.allowed}"
     parts = (broken.tensor, broken.field, broken.found, broken.allowed)
-    return Remark(broken.rule, "error", message, *parts)
+    return Diagnostic(broken.rule, "error", message, *parts)
 
 
 def _legalized(

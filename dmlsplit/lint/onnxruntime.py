@@ -12,7 +12,7 @@ from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule, Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 
 # DMLCreateDevice1 is called with this minimum; without it no session starts.
 MINIMUM_LEVEL = FeatureLevel.LEVEL_5_0
@@ -89,23 +89,23 @@ def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
     return SplitOperatorDesc(source, targets, desc.axis + len(ones))
 
 
-def violations(finding: Finding, level: FeatureLevel) -> Iterator[Violation]:
+def violations(site: SplitSite, level: FeatureLevel) -> Iterator[Violation]:
     """Yield what the provider refuses, besides what DirectML itself refuses."""
     if level < MINIMUM_LEVEL:
         yield _broken("ORT-FEATURE-LEVEL", "", "FeatureLevel", level, f"at least {MINIMUM_LEVEL}")
-    if finding.operator not in OPERATORS:
-        rule = "ORT-SEQUENCE" if finding.operator.startswith("SplitTo") else "ORT-OPERATOR"
+    if site.operator not in OPERATORS:
+        rule = "ORT-SEQUENCE" if site.operator.startswith("SplitTo") else "ORT-OPERATOR"
         allowed = f"one of {', '.join(OPERATORS)}"
-        yield _broken(rule, "", "OperatorType", finding.operator, allowed)
-    if finding.element_type and finding.element_type not in ELEMENT_TYPES:
+        yield _broken(rule, "", "OperatorType", site.operator, allowed)
+    if site.element_type and site.element_type not in ELEMENT_TYPES:
         allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
-        yield _broken("ORT-DATA-TYPE", "InputTensor", "DataType", finding.element_type, allowed)
-    count = len(finding.shape)
+        yield _broken("ORT-DATA-TYPE", "InputTensor", "DataType", site.element_type, allowed)
+    count = len(site.shape)
     if count > MOST_DIMENSIONS:
         allowed = f"at most {MOST_DIMENSIONS}"
         yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
-    if finding.descriptors:
-        for index, size in enumerate(finding.pieces):
+    if site.descriptors:
+        for index, size in enumerate(site.pieces):
             if size == 0:
                 yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")
 

@@ -41,7 +41,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class BlockPlan:
+class BlockGrid:
     """A split, block by block.
 
     Parameters

@@ -22,7 +22,7 @@ from typing import Any
 
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.storage.blocks import BlockPlan
+from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.storage.journal import Journal, create_journal
 from dmlsplit.storage.npy import SplitFiles, split_file
 from dmlsplit.storage.worker import move_block
@@ -155,7 +155,7 @@ def _state(source: Path) -> list[Any]:
     return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
 
 
-def _fields(plan: BlockPlan) -> dict[str, Any]:
+def _fields(plan: BlockGrid) -> dict[str, Any]:
     """Return a plan as JSON has it."""
     return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(plan).items()}
 
@@ -183,7 +183,7 @@ def _claimed(draft: Path) -> Iterator[None]:
         yield
 
 
-def _prepare(draft: Path, header: dict[str, Any], array: Any, plan: BlockPlan) -> None:
+def _prepare(draft: Path, header: dict[str, Any], array: Any, plan: BlockGrid) -> None:
     """Create the pieces, unless an earlier run did. The journal comes last: it vouches for them."""
     if (draft / "journal").is_file():
         return
@@ -241,7 +241,7 @@ def _check_workers(client: Any) -> None:
 
 def _run(
     journal: Journal,
-    plan: BlockPlan,
+    plan: BlockGrid,
     work: Callable[[int], int],
     executor: Executor,
     window: int,
@@ -257,7 +257,7 @@ def _run(
         progress(done, total)
 
 
-def _bytes(plan: BlockPlan, index: int) -> int:
+def _bytes(plan: BlockGrid, index: int) -> int:
     return prod(plan[index].shape) * plan.item_bytes
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.storage.blocks import Block, BlockPlan
+from dmlsplit.storage.blocks import Block, BlockGrid
 from dmlsplit.storage.journal import read_header
 from dmlsplit.storage.transfer import split_on
 from dmlsplit.storage.zarr_arrays import describe, needed, open_source
@@ -23,15 +23,15 @@ class _Run:
 
     source: Any
     pieces: tuple[Any, ...]
-    plan: BlockPlan
+    plan: BlockGrid
 
 
-def _plan(header: dict[str, Any]) -> BlockPlan:
+def _plan(header: dict[str, Any]) -> BlockGrid:
     values: dict[str, Any] = {}
-    for field in fields(BlockPlan):
+    for field in fields(BlockGrid):
         value = header[field.name]
         values[field.name] = tuple(value) if isinstance(value, list) else value
-    return BlockPlan(**values)
+    return BlockGrid(**values)
 
 
 @lru_cache(maxsize=4)

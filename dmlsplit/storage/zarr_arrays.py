@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.storage.blocks import BlockPlan, row_blocks
+from dmlsplit.storage.blocks import BlockGrid, row_blocks
 from dmlsplit.storage.npy import open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
@@ -95,7 +95,7 @@ def _fix_for_group(path: Path, group: Any) -> str:
 
 def plan_for(
     source: Any, axis: int, sizes: tuple[int, ...], block_bytes: int | None = None
-) -> BlockPlan:
+) -> BlockGrid:
     """Return the blocks in which to split a zarr array or a mapped .npy file."""
     wanted = BLOCK_BYTES if block_bytes is None else block_bytes
     if wanted < 1:
@@ -107,7 +107,7 @@ def plan_for(
         grid, inner = tuple(source.chunks), (1,) * len(shape)
     else:
         grid, inner = tuple(source.shards), tuple(source.chunks)
-    return BlockPlan(shape, axis, sizes, grid, inner, width, wanted)
+    return BlockGrid(shape, axis, sizes, grid, inner, width, wanted)
 
 
 def absent_chunks(path: Path, source: Any) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def absent_chunks(path: Path, source: Any) -> tuple[str, ...]:
     )
 
 
-def create_piece(path: Path, source: Any, plan: BlockPlan, piece: int) -> None:
+def create_piece(path: Path, source: Any, plan: BlockGrid, piece: int) -> None:
     """Create the zarr array of one piece, with the format and codecs of the source."""
     zarr = needed("zarr", f"{path}")
     shape = (*plan.shape[: plan.axis], plan.sizes[piece], *plan.shape[plan.axis + 1 :])

@@ -16,13 +16,13 @@ RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
 
 COPY = """
 constexpr int kThreads = 64;
-struct Pointers { const unsigned char* source; unsigned char* targets[1]; };
+struct Pointers { const unsigned char* input; unsigned char* outputs[1]; };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 copy(const __grid_constant__ Pointers pointers) {
     const unsigned at = 16 * (blockIdx.x * kThreads + threadIdx.x);
-    __stcs(reinterpret_cast<uint4*>(pointers.targets[0] + at),
-           __ldg(reinterpret_cast<const uint4*>(pointers.source + at)));
+    __stcs(reinterpret_cast<uint4*>(pointers.outputs[0] + at),
+           __ldg(reinterpret_cast<const uint4*>(pointers.input + at)));
 }
 """
 SIZE = 2048
@@ -101,7 +101,7 @@ def test_events_and_the_legacy_stream_order_work() -> None:
 BEYOND = {
     "beyond the end": (COPY.replace("= 16 * (", "= 16 + 16 * ("), 700),
     "misaligned": (COPY.replace("= 16 * (", "= 4 + 16 * ("), 716),
-    "before the start": (COPY.replace("targets[0] + at", "targets[0] + at - 16"), 700),
+    "before the start": (COPY.replace("outputs[0] + at", "outputs[0] + at - 16"), 700),
 }
 
 

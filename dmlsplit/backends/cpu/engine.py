@@ -67,9 +67,9 @@ class _Boxes:
         Indices of the outputs.
     item
         One contiguous run.
-    shape, source_strides, target_strides
+    shape, input_strides, output_strides
         Loops over items. The first one is the one that tasks cut.
-    source_offset
+    input_offset
         Bytes from the first element of the input to the first box.
     step
         Bytes from one box to the next in the input.
@@ -78,9 +78,9 @@ class _Boxes:
     outputs: tuple[int, ...]
     item: np.dtype
     shape: tuple[int, ...]
-    source_strides: tuple[int, ...]
-    target_strides: tuple[int, ...]
-    source_offset: int
+    input_strides: tuple[int, ...]
+    output_strides: tuple[int, ...]
+    input_offset: int
     step: int = 0
 
     @property
@@ -91,12 +91,12 @@ class _Boxes:
     def box(self, start: int, stop: int) -> _Box:
         """Return turns `start` to `stop` of the first loop in one of the outputs."""
         item, shape = self.item, (stop - start, *self.shape[1:])
-        source, target = self.source_strides, self.target_strides
+        source, target = self.input_strides, self.output_strides
         offset = start * source[0]
         if prod(shape) <= LOCKED_ITEMS and prod(shape) * item.itemsize >= UNLOCKED_BYTES:
             shape, source, target = (*shape, item.itemsize), (*source, 1), (*target, 1)
             item = _BYTE
-        return _Box(item, shape, offset, source, start * self.target_strides[0], target)
+        return _Box(item, shape, offset, source, start * self.output_strides[0], target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +105,19 @@ class _Box:
 
     item: np.dtype
     shape: tuple[int, ...]
-    source_offset: int
-    source_strides: tuple[int, ...]
-    target_offset: int
-    target_strides: tuple[int, ...]
+    input_offset: int
+    input_strides: tuple[int, ...]
+    output_offset: int
+    output_strides: tuple[int, ...]
 
     def move(self, origin: int, target: int) -> _Move:
         """Return the assignment that copies it, from the addresses of the first items."""
         item, shape = self.item, self.shape
-        target, origin = target + self.target_offset, origin + self.source_offset
+        target, origin = target + self.output_offset, origin + self.input_offset
         return (
-            _window(target, item, shape, self.target_strides),
+            _window(target, item, shape, self.output_strides),
             ...,
-            _window(origin, item, shape, self.source_strides),
+            _window(origin, item, shape, self.input_strides),
         )
 
 
@@ -148,7 +148,7 @@ class NumpyProgram:
             for boxes in group:
                 if not _are_single(len(boxes.outputs), rows, block):
                     return None
-                box, offset = boxes.box(0, rows), boxes.source_offset
+                box, offset = boxes.box(0, rows), boxes.input_offset
                 for number, output in enumerate(boxes.outputs):
                     found.append((output, offset + number * boxes.step, box))
         return found
@@ -208,12 +208,12 @@ def _all_boxes(pieces: Sequence[StridedCopy]) -> Iterator[_Boxes]:
 
     def form(index: int) -> tuple[Any, ...]:
         piece = pieces[index]
-        return piece.shape, piece.source_strides, piece.target_strides, piece.run_bytes
+        return piece.shape, piece.input_strides, piece.output_strides, piece.run_bytes
 
     solid = [index for index, piece in enumerate(pieces) if piece.run_bytes]
     for _, run in groupby(solid, form):
         outputs = tuple(run)
-        steps = {pieces[b].source_offset - pieces[a].source_offset for a, b in pairwise(outputs)}
+        steps = {pieces[b].input_offset - pieces[a].input_offset for a, b in pairwise(outputs)}
         if pieces[outputs[0]].run_bytes <= WIDEST_ITEM and len(steps) == 1:
             yield _boxes(outputs, pieces[outputs[0]], *steps)
         else:
@@ -222,7 +222,7 @@ def _all_boxes(pieces: Sequence[StridedCopy]) -> Iterator[_Boxes]:
 
 def _boxes(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> _Boxes:
     item_bytes = piece.run_bytes
-    loops = list(zip(piece.shape, piece.source_strides, piece.target_strides, strict=True))
+    loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
     if item_bytes > WIDEST_ITEM:
         loops.append((item_bytes, 1, 1))
         item_bytes = 1
@@ -231,7 +231,7 @@ def _boxes(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> _Boxe
         loops.sort(reverse=True)
     shape, source, target = zip(*loops or [(1, 0, 0)], strict=True)
     item = np.dtype(_ITEMS.get(item_bytes, f"|V{item_bytes}"))
-    return _Boxes(outputs, item, shape, source, target, piece.source_offset, step)
+    return _Boxes(outputs, item, shape, source, target, piece.input_offset, step)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ class _Bound:
         """Copy all boxes of a block, then those of the next, in one assignment."""
         boxes = self.boxes
         shape = (rows, *boxes.shape[1:])
-        target_step, source_step = boxes.target_strides[0], boxes.source_strides[0]
+        target_step, source_step = boxes.output_strides[0], boxes.input_strides[0]
         starts = np.arange(start, start + blocks * rows, rows)[:, None] * target_step
         targets, distance = self.spacing
         addresses = starts + targets
@@ -293,13 +293,13 @@ class _Bound:
         index = (addresses - base) // unit
         count = int(index.max()) + 1
         return (
-            _window(base, boxes.item, (count, *shape), (unit, *boxes.target_strides)),
+            _window(base, boxes.item, (count, *shape), (unit, *boxes.output_strides)),
             index,
             _window(
                 self.origin + start * source_step,
                 boxes.item,
                 (blocks, len(self.targets), *shape),
-                (rows * source_step, boxes.step, *boxes.source_strides),
+                (rows * source_step, boxes.step, *boxes.input_strides),
             ),
         )
 
@@ -309,7 +309,7 @@ def _bind(boxes: _Boxes, source: int, targets: Sequence[int], workers: int) -> I
 
     NumPy refuses a window of 2^63 bytes, and copies an input that lies inside the window.
     """
-    origin = source + boxes.source_offset
+    origin = source + boxes.input_offset
     addresses = [targets[output] for output in boxes.outputs]
     low, high = min(addresses), max(addresses)
     if low // REACH_BYTES == high // REACH_BYTES and (low > source) == (high > source):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda.launch import DeviceLimits
-from dmlsplit.backends.cuda.nvml import card_memory
+from dmlsplit.backends.cuda.nvml import gpu_memory
 from dmlsplit.errors import (
     DeviceRemovedError,
     DmlError,
@@ -247,9 +247,9 @@ class Driver:
                 current.wait_event(event)
 
     def memory(self, device: int) -> tuple[int, int]:
-        """Return free and total bytes: of the card from NVML, else of CUDA's own count."""
+        """Return free and total bytes: of the whole GPU from NVML, else as CUDA counts."""
         runtime = self._cupy.cuda.runtime
-        found = card_memory(runtime.deviceGetPCIBusId(device))
+        found = gpu_memory(runtime.deviceGetPCIBusId(device))
         if found is None:
             with self._cupy.cuda.Device(device):
                 free, total = runtime.memGetInfo()

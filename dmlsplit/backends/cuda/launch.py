@@ -112,7 +112,7 @@ class KernelLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """The launches that carry out a geometry; their order does not matter."""
 
     launches: tuple[KernelLaunch, ...]

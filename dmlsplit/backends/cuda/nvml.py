@@ -72,14 +72,14 @@ def cuda_devices() -> list[CudaDevice]:
         raise UnsupportedError(f"NVML failed: {error}") from None
 
 
-def card_memory(bus_id: str) -> tuple[int, int] | None:
-    """Return free and total bytes of the card at a PCI address; None where NVML fails."""
+def gpu_memory(bus_id: str) -> tuple[int, int] | None:
+    """Return free and total bytes of the GPU at a PCI address; None where NVML fails."""
     import pynvml
 
     try:
         with session():
-            card = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
-            found = pynvml.nvmlDeviceGetMemoryInfo(card)
+            gpu = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
+            found = pynvml.nvmlDeviceGetMemoryInfo(gpu)
             return int(found.free), int(found.total)
     except pynvml.NVMLError:
         return None
@@ -104,7 +104,7 @@ def session() -> Iterator[None]:
 
 
 def _device(nvml: Any, index: int) -> CudaDevice:
-    card = nvml.nvmlDeviceGetHandleByIndex(index)
+    gpu = nvml.nvmlDeviceGetHandleByIndex(index)
 
     def told(ask: Callable[[], Any]) -> Any:
         # Each answer may be missing: under MIG, on integrated GPUs, without permission.
@@ -113,15 +113,15 @@ def _device(nvml: Any, index: int) -> CudaDevice:
         except nvml.NVMLError:
             return None
 
-    capability = told(lambda: nvml.nvmlDeviceGetCudaComputeCapability(card))
+    capability = told(lambda: nvml.nvmlDeviceGetCudaComputeCapability(gpu))
     return CudaDevice(
         index,
-        _text(told(lambda: nvml.nvmlDeviceGetName(card))) or "unknown",
-        told(lambda: nvml.nvmlDeviceGetMemoryInfo(card).total),
+        _text(told(lambda: nvml.nvmlDeviceGetName(gpu))) or "unknown",
+        told(lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total),
         capability and ".".join(map(str, capability)),
-        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM)),
-        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_MEM)),
-        told(lambda: nvml.nvmlDeviceGetMemoryBusWidth(card)),
+        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)),
+        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
+        told(lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
         _text(told(nvml.nvmlSystemGetDriverVersion)),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.model import (
     read_dispatchable,
@@ -21,12 +21,12 @@ _OPERATOR = "DML_OPERATOR_SPLIT"
 _NO_COUNT = "OutputCount is missing; dxdispatch.exe requires it"
 
 
-def scan(path: str | PathLike[str]) -> list[Finding]:
+def scan(path: str | PathLike[str]) -> list[SplitSite]:
     """Find the Splits of a DxDispatch model, or the one of a descriptor file.
 
     Returns
     -------
-    list of Finding
+    list of SplitSite
         In the order of the file. Operators other than Split are passed over.
 
     Raises
@@ -43,9 +43,9 @@ def scan(path: str | PathLike[str]) -> list[Finding]:
                     "is neither a DxDispatch model, with 'dispatchables', nor a descriptor, "
                     "with 'InputTensor'"
                 )
-            return [_finding(Finding(str(path), "", "", 0, _OPERATOR), root, read_split)]
+            return [_site(SplitSite(str(path), "", "", 0, _OPERATOR), root, read_split)]
         found = [
-            _finding(Finding(str(path), "dispatchables", name, index, _OPERATOR), field, _split_of)
+            _site(SplitSite(str(path), "dispatchables", name, index, _OPERATOR), field, _split_of)
             for index, (name, field) in enumerate(root.get("dispatchables").members())
             if _is_split(field)
         ]
@@ -64,7 +64,7 @@ def _split_of(field: Field) -> SplitOperatorDesc:
     return desc
 
 
-def _finding(blank: Finding, field: Field, read: Callable[[Field], SplitOperatorDesc]) -> Finding:
+def _site(blank: SplitSite, field: Field, read: Callable[[Field], SplitOperatorDesc]) -> SplitSite:
     try:
         desc = read(field)
     except InvalidArgumentError as error:

@@ -26,7 +26,7 @@ from dmlsplit.frontends.onnx.wire import WireError
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What is known of a split: the fields of a `Finding`, and its outputs' shapes."""
+    """What is known of a split: the fields of a `SplitSite`, and its outputs' shapes."""
 
     operator: str
     outputs: tuple[Value, ...] = ()

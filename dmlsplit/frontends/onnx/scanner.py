@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx.messages import Attribute, Declared, Function, Model, Node, shown_name
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
@@ -44,7 +44,7 @@ _FunctionKey = tuple[str, str, str]
 _Call = tuple[_FunctionKey, tuple[Value, ...], tuple[tuple[str, Attribute], ...]]
 
 
-def scan(path: str | os.PathLike[str]) -> list[Finding]:
+def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
     """Find every split of an ONNX model: main graph, nested bodies and functions.
 
     Parameters
@@ -54,7 +54,7 @@ def scan(path: str | os.PathLike[str]) -> list[Finding]:
 
     Returns
     -------
-    list of Finding
+    list of SplitSite
         In the order of the file. A function is scanned for each call that differs in shapes
         or attributes, and once without them if nobody calls it.
 
@@ -70,7 +70,7 @@ def scan(path: str | os.PathLike[str]) -> list[Finding]:
         reader = Reader(wire)
         try:
             model = reader.model()
-            return _Walk(name, reader, model).findings()
+            return _Walk(name, reader, model).sites()
         except WireError as error:
             raise InvalidArgumentError(f"{name}: not an ONNX model to read: {error}") from None
 
@@ -117,10 +117,10 @@ class _Walk:
         self._model = model
         self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
         self._called: dict[_Call, tuple[Value, ...]] = {}
-        self._found: list[Finding] = []
+        self._found: list[SplitSite] = []
         self._pieces_left = MAXIMUM_PIECES
 
-    def findings(self) -> list[Finding]:
+    def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
         scope = _Scope("", ChainMap(), {}, frozenset(), self._model.opsets, {}, ())
         self._graph(self._model.graph, scope, "")
@@ -191,7 +191,7 @@ class _Walk:
         if found.problem and scope.conditional:
             warnings += ("the node is in a branch of an If, which may never be taken",)
         self._found.append(
-            Finding(
+            SplitSite(
                 self._file,
                 scope.place,
                 shown_name(node.name),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
@@ -92,7 +92,7 @@ class _Node:
             raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
 
 
-def scan(path: str | PathLike[str]) -> list[Finding]:
+def scan(path: str | PathLike[str]) -> list[SplitSite]:
     """Find the splits of an IR file.
 
     The weights are not loaded: only the axis and the lengths are read from the .bin file of
@@ -105,7 +105,7 @@ def scan(path: str | PathLike[str]) -> list[Finding]:
 
     Returns
     -------
-    list of Finding
+    list of SplitSite
         In the order of the file.
 
     Raises
@@ -117,18 +117,18 @@ def scan(path: str | PathLike[str]) -> list[Finding]:
     return list(_scan(read_ir(xml), xml, str(path), ""))
 
 
-def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[Finding]:
+def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]:
     place = f"{above}{graph.name}"
     for layer in graph.layers.values():
         if layer.type in _OPERATORS:
-            yield _finding(_Node(layer, graph, xml), file, place)
+            yield _site(_Node(layer, graph, xml), file, place)
         for _, body in layer.bodies:
             yield from _scan(body, xml, file, f"{place}/{layer.name}.")
 
 
-def _finding(node: _Node, file: str, place: str) -> Finding:
+def _site(node: _Node, file: str, place: str) -> SplitSite:
     layer = node.layer
-    blank = Finding(file, place, layer.name, layer.index, node.operator)
+    blank = SplitSite(file, place, layer.name, layer.index, node.operator)
     if layer.version != "opset1":
         return replace(blank, unknown=f"operation set is {layer.version[:40]!r}, not 'opset1'")
     try:

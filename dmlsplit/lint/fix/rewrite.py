@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from dmlsplit.atomic import draft
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.frontends import Finding
+from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx.messages import shown_name
 from dmlsplit.lint.fix.comparison import compare_models
 from dmlsplit.lint.fix.subgraph import Names, plan_subgraph, subgraph
@@ -25,16 +25,16 @@ class Rewriting:
 
     Attributes
     ----------
-    replaced : tuple of Finding
+    replaced : tuple of SplitSite
         The splits that were replaced.
-    left : tuple of (Finding, str)
+    left : tuple of (SplitSite, str)
         Refused splits that stay as they are, and why.
     engine : str
         What ran both models; empty if nothing was replaced, and so nothing written.
     """
 
-    replaced: tuple[Finding, ...]
-    left: tuple[tuple[Finding, str], ...]
+    replaced: tuple[SplitSite, ...]
+    left: tuple[tuple[SplitSite, str], ...]
     engine: str
 
 
@@ -91,24 +91,24 @@ def _check_verdicts(path: Path, target: Target, left: int) -> None:
     refused = [verdict for verdict in after.verdicts if after.fails(verdict)]
     if len(refused) > left:
         raise InvalidArgumentError(
-            f"the rewritten split is refused as well: {refused[0].remarks[0].message}"
+            f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}"
         )
 
 
 def _replace_splits(
     model: ModelProto, assessment: Assessment
-) -> tuple[tuple[Finding, ...], tuple[tuple[Finding, str], ...]]:
+) -> tuple[tuple[SplitSite, ...], tuple[tuple[SplitSite, str], ...]]:
     """Edit a model in place."""
     refused = (Outcome.REFUSED, Outcome.LEGALIZED)
     wanted = {
-        (verdict.finding.place, verdict.finding.index): verdict
+        (verdict.site.place, verdict.site.index): verdict
         for verdict in assessment.verdicts
         if verdict.outcome in refused
     }
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     names = Names(_value_names(model.graph))
-    replaced: list[Finding] = []
-    left: list[tuple[Finding, str]] = []
+    replaced: list[SplitSite] = []
+    left: list[tuple[SplitSite, str]] = []
     for place, graph in _graphs(model.graph, shown_name(model.graph.name or "main graph")):
         nodes: list[NodeProto] = []
         for index, node in enumerate(graph.node):
@@ -120,13 +120,13 @@ def _replace_splits(
                 plan = plan_subgraph(node, verdict, assessment.target, opset)
             except UnsupportedError as reason:
                 nodes.append(node)
-                left.append((verdict.finding, str(reason)))
+                left.append((verdict.site, str(reason)))
             else:
                 nodes += subgraph(node, plan, names, opset)
-                replaced.append(verdict.finding)
+                replaced.append(verdict.site)
         _set_nodes(graph, nodes)
     inside = "it is in the body of a function; inline the functions first (onnx.inliner)"
-    left += [(verdict.finding, inside) for verdict in wanted.values()]
+    left += [(verdict.site, inside) for verdict in wanted.values()]
     return tuple(replaced), tuple(left)
 
 

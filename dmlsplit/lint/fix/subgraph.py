@@ -57,7 +57,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Replacement:
     """The subgraph that takes the place of a split."""
 
     shape: tuple[int, ...]  # what Split sees
@@ -77,17 +77,17 @@ class Plan:
         return self.reshaped or self.squeezed
 
 
-def plan_subgraph(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> Plan:
-    """Plan a replacement.
+def plan_subgraph(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> Replacement:
+    """Plan the replacement of a refused split.
 
     Raises
     ------
     UnsupportedError
         If standard nodes cannot do it, with the reason.
     """
-    finding = verdict.finding
+    site = verdict.site
     _check_curable(verdict, opset)
-    sizes, axis = finding.shape, finding.axis
+    sizes, axis = site.shape, site.axis
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     sequence = node.op_type == "SplitToSequence"
     has_split = len(node.input) > 1 and bool(node.input[1])
@@ -98,14 +98,14 @@ def plan_subgraph(node: NodeProto, verdict: Verdict, target: Target, opset: int)
     if target.via == "ort":
         least, most = 1, MOST_DIMENSIONS
     reshaped = not least <= len(sizes) <= most
-    return Plan(
+    return Replacement(
         (1, prod(before), sizes[axis], prod(behind)) if reshaped else sizes,
         2 if reshaped else axis,
         reshaped,
-        _cast(finding.descriptors[0].input_tensor.data_type, support.data_types),
-        onnx.TensorProto.DataType.Value(finding.element_type),
-        finding.pieces,
-        tuple((*before, *([] if squeezed else [n]), *behind) for n in finding.pieces),
+        _cast(site.descriptors[0].input_tensor.data_type, support.data_types),
+        onnx.TensorProto.DataType.Value(site.element_type),
+        site.pieces,
+        tuple((*before, *([] if squeezed else [n]), *behind) for n in site.pieces),
         squeezed,
         sequence,
         node.name,
@@ -113,15 +113,15 @@ def plan_subgraph(node: NodeProto, verdict: Verdict, target: Target, opset: int)
 
 
 def _check_curable(verdict: Verdict, opset: int) -> None:
-    finding = verdict.finding
-    for remark in verdict.remarks:
-        if remark.severity == "error" and remark.rule.id not in _CURABLE:
-            raise UnsupportedError(f"{remark.rule.id}: {remark.message}")
-    if len(finding.descriptors) != 1 or not finding.pieces or not finding.element_type:
+    site = verdict.site
+    for diagnostic in verdict.diagnostics:
+        if diagnostic.severity == "error" and diagnostic.rule.id not in _CURABLE:
+            raise UnsupportedError(f"{diagnostic.rule.id}: {diagnostic.message}")
+    if len(site.descriptors) != 1 or not site.pieces or not site.element_type:
         raise UnsupportedError("its sizes are known only when the model runs")
     if opset < _LEAST_OPSET:
         raise UnsupportedError(f"the model has opset {opset}; rewriting needs {_LEAST_OPSET}")
-    if finding.element_type.startswith("COMPLEX"):
+    if site.element_type.startswith("COMPLEX"):
         raise UnsupportedError("standard ONNX cannot show complex elements as other ones")
 
 
@@ -137,7 +137,7 @@ def _cast(kind: TensorDataType, supported: frozenset[TensorDataType]) -> int:
     )
 
 
-def subgraph(node: NodeProto, plan: Plan, names: Names, opset: int) -> Iterator[NodeProto]:
+def subgraph(node: NodeProto, plan: Replacement, names: Names, opset: int) -> Iterator[NodeProto]:
     """Yield the subgraph, in the order in which it runs."""
     source = node.input[0]
     if plan.reshaped:
@@ -166,7 +166,7 @@ def subgraph(node: NodeProto, plan: Plan, names: Names, opset: int) -> Iterator[
 
 
 def _split(
-    source: str, parts: Mapping[int, str], plan: Plan, names: Names, opset: int
+    source: str, parts: Mapping[int, str], plan: Replacement, names: Names, opset: int
 ) -> Iterator[NodeProto]:
     sizes = [plan.sizes[at] for at in parts]
     outputs = list(parts.values())
@@ -179,7 +179,7 @@ def _split(
 
 
 def _restored(
-    part: str, target: str, shape: tuple[int, ...], plan: Plan, names: Names
+    part: str, target: str, shape: tuple[int, ...], plan: Replacement, names: Names
 ) -> Iterator[NodeProto]:
     """Yield what turns a part into the piece that the model expects."""
     if plan.cast:

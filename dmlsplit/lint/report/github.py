@@ -14,15 +14,15 @@ def github_report(assessment: Assessment) -> str:
     """
     lines = []
     for verdict in assessment.verdicts:
-        if verdict.outcome is Outcome.OK and not verdict.remarks:
+        if verdict.outcome is Outcome.OK and not verdict.diagnostics:
             continue
         kind = _level(verdict, assessment)
-        said = [f"{r.rule.id}: {sentence(r, n)}" for r, n in grouped(verdict.remarks)]
-        place = location(verdict.finding)
+        said = [f"{r.rule.id}: {sentence(r, n)}" for r, n in grouped(verdict.diagnostics)]
+        place = location(verdict.site)
         body = [f"{place}: {headline(verdict, assessment)}", *said]
         body += [f"Fix: {verdict.fix}"] if verdict.fix else []
         title = f"dmlsplit: {verdict.outcome}"
-        lines.append(_command(kind, title, verdict.finding.file, "\n".join(body)))
+        lines.append(_command(kind, title, verdict.site.file, "\n".join(body)))
     for file, message in assessment.unreadable:
         lines.append(_command("error", "dmlsplit: unreadable", file, printable(message)))
     return "\n".join(lines)

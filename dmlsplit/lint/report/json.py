@@ -8,7 +8,7 @@ from typing import Any
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.lint.judge import Assessment, Remark, Verdict
+from dmlsplit.lint.judge import Assessment, Diagnostic, Verdict
 from dmlsplit.lint.target import Requirement
 
 # Raised when a key changes its meaning or goes; new keys may come at any time.
@@ -37,19 +37,19 @@ def json_report(assessment: Assessment) -> str:
 
 
 def _split(verdict: Verdict) -> dict[str, Any]:
-    finding = verdict.finding
+    site = verdict.site
     return {
-        "file": finding.file,
-        "place": finding.place,
-        "node": finding.node,
-        "index": finding.index,
-        "operator": finding.operator,
+        "file": site.file,
+        "place": site.place,
+        "node": site.node,
+        "index": site.index,
+        "operator": site.operator,
         "verdict": str(verdict.outcome),
         "descriptors": [_descriptor(desc) for desc in verdict.descriptors],
         "legalized": [_descriptor(desc) for desc in verdict.legalized],
         "minimum": requirement_record(verdict.minimum),
         "fix": verdict.fix,
-        "remarks": [_remark(remark) for remark in verdict.remarks],
+        "remarks": [_diagnostic(diagnostic) for diagnostic in verdict.diagnostics],
     }
 
 
@@ -79,21 +79,23 @@ def requirement_record(minimum: Requirement | None) -> dict[str, Any] | None:
     return {"level": str(minimum.level), "directml": minimum.directml, "windows": build}
 
 
-def _remark(remark: Remark) -> dict[str, Any]:
+def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
     return {
-        "rule": remark.rule.id,
-        "severity": remark.severity,
-        "message": remark.message,
-        "tensor": remark.tensor,
-        "field": remark.field,
-        "found": remark.found,
-        "allowed": remark.allowed,
+        "rule": diagnostic.rule.id,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "tensor": diagnostic.tensor,
+        "field": diagnostic.field,
+        "found": diagnostic.found,
+        "allowed": diagnostic.allowed,
     }
 
 
 def _rules(assessment: Assessment) -> dict[Rule, None]:
-    remarks = (remark for verdict in assessment.verdicts for remark in verdict.remarks)
-    return dict.fromkeys(remark.rule for remark in remarks)
+    diagnostics = (
+        diagnostic for verdict in assessment.verdicts for diagnostic in verdict.diagnostics
+    )
+    return dict.fromkeys(diagnostic.rule for diagnostic in diagnostics)
 
 
 def _rule(rule: Rule) -> dict[str, str]:

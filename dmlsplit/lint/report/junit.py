@@ -14,8 +14,8 @@ def junit_report(assessment: Assessment) -> str:
     root = ET.Element("testsuites", name="dmlsplit")
     suites: dict[str, ET.Element] = {}
     for verdict in assessment.verdicts:
-        suite = _suite(root, suites, verdict.finding.file)
-        name = f"{address(verdict.finding)} ({verdict.finding.operator})"
+        suite = _suite(root, suites, verdict.site.file)
+        name = f"{address(verdict.site)} ({verdict.site.operator})"
         case = ET.SubElement(suite, "testcase", classname=suite.attrib["name"], name=name)
         _case_body(case, verdict, assessment)
     for file, message in assessment.unreadable:
@@ -37,7 +37,7 @@ def _suite(root: ET.Element, suites: dict[str, ET.Element], file: str) -> ET.Ele
 
 
 def _case_body(case: ET.Element, verdict: Verdict, assessment: Assessment) -> None:
-    said = [f"{r.rule.id}: {sentence(r, n)}" for r, n in grouped(verdict.remarks)]
+    said = [f"{r.rule.id}: {sentence(r, n)}" for r, n in grouped(verdict.diagnostics)]
     said += [f"Fix: {verdict.fix}"] if verdict.fix else []
     head = headline(verdict, assessment)
     if assessment.fails(verdict):

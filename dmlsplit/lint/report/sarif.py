@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from dmlsplit.directml.rules import Rule
-from dmlsplit.lint.judge import Assessment, Remark, Verdict
+from dmlsplit.lint.judge import Assessment, Diagnostic, Verdict
 from dmlsplit.lint.report.phrases import address, grouped, headline, sentence
 from dmlsplit.messages import printable
 
@@ -28,10 +28,10 @@ def sarif_report(assessment: Assessment) -> str:
     rules: dict[str, Rule] = {}
     results = []
     for verdict in assessment.verdicts:
-        for remark, count in grouped(verdict.remarks):
-            rules.setdefault(remark.rule.id, remark.rule)
-            number = list(rules).index(remark.rule.id)
-            results.append(_result(verdict, remark, count, number, assessment))
+        for diagnostic, count in grouped(verdict.diagnostics):
+            rules.setdefault(diagnostic.rule.id, diagnostic.rule)
+            number = list(rules).index(diagnostic.rule.id)
+            results.append(_result(verdict, diagnostic, count, number, assessment))
     driver = {
         "name": "dmlsplit",
         "version": __version__,
@@ -59,24 +59,24 @@ def sarif_report(assessment: Assessment) -> str:
 
 
 def _result(
-    verdict: Verdict, remark: Remark, count: int, number: int, assessment: Assessment
+    verdict: Verdict, diagnostic: Diagnostic, count: int, number: int, assessment: Assessment
 ) -> dict[str, Any]:
-    finding = verdict.finding
-    text = f"{address(finding)}: {headline(verdict, assessment)}: {sentence(remark, count)}"
+    site = verdict.site
+    text = f"{address(site)}: {headline(verdict, assessment)}: {sentence(diagnostic, count)}"
     level = (
         "warning"
-        if remark.severity == "warning"
+        if diagnostic.severity == "warning"
         else ("error" if assessment.fails(verdict) else "warning")
     )
-    kind = "function" if "." in finding.place else "module"
-    identity = f"{finding.place}|{finding.node}|{finding.index}|{remark.rule.id}|{remark.field}"
-    logical = {"name": address(finding), "fullyQualifiedName": address(finding), "kind": kind}
+    kind = "function" if "." in site.place else "module"
+    identity = f"{site.place}|{site.node}|{site.index}|{diagnostic.rule.id}|{diagnostic.field}"
+    logical = {"name": address(site), "fullyQualifiedName": address(site), "kind": kind}
     return {
-        "ruleId": remark.rule.id,
+        "ruleId": diagnostic.rule.id,
         "ruleIndex": number,
         "level": level,
         "message": {"text": f"{text}. Fix: {verdict.fix}" if verdict.fix else text},
-        "locations": [_physical(finding.file) | {"logicalLocations": [logical]}],
+        "locations": [_physical(site.file) | {"logicalLocations": [logical]}],
         "partialFingerprints": {
             "dmlsplitNode/v1": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dmlsplit.lint.judge import Assessment, Outcome, Remark, Verdict
+from dmlsplit.lint.judge import Assessment, Diagnostic, Outcome, Verdict
 from dmlsplit.lint.report.phrases import grouped, location
 from dmlsplit.messages import printable, wrapped
 
@@ -37,27 +37,29 @@ def text_report(assessment: Assessment, paint: Paint = plain) -> str:
 
 
 def _block(verdict: Verdict, paint: Paint) -> Iterator[str]:
-    finding = verdict.finding
-    place = location(finding)
-    said = wrapped(f"{place}: {finding.operator}: {verdict.outcome}", "")
+    site = verdict.site
+    place = location(site)
+    said = wrapped(f"{place}: {site.operator}: {verdict.outcome}", "")
     yield said.removesuffix(verdict.outcome) + paint(verdict.outcome, verdict.outcome)
     for desc in verdict.descriptors:
         yield wrapped(str(desc), "  ")
-    for remark, count in grouped(verdict.remarks):
-        yield wrapped(f"{place}: {_said(remark, count)}", "  ")
+    for diagnostic, count in grouped(verdict.diagnostics):
+        yield wrapped(f"{place}: {_said(diagnostic, count)}", "  ")
     if verdict.minimum is not None:
         yield wrapped(f"accepted from {verdict.minimum}", "  ")
     if verdict.fix:
         yield wrapped(f"fix: {verdict.fix}", "  ")
 
 
-def _said(remark: Remark, count: int) -> str:
+def _said(diagnostic: Diagnostic, count: int) -> str:
     others = f" (and {count - 1} more)" if count > 1 else ""
-    if not remark.field:
-        return f"{remark.rule.id} {remark.severity}: {printable(remark.message)}{others}"
-    field = ".".join(filter(None, (remark.tensor, remark.field)))
-    what = f"is {printable(remark.found)}, must be {remark.allowed}"
-    return f"{remark.rule.id} {field}: {what}{others}"
+    if not diagnostic.field:
+        return (
+            f"{diagnostic.rule.id} {diagnostic.severity}: {printable(diagnostic.message)}{others}"
+        )
+    field = ".".join(filter(None, (diagnostic.tensor, diagnostic.field)))
+    what = f"is {printable(diagnostic.found)}, must be {diagnostic.allowed}"
+    return f"{diagnostic.rule.id} {field}: {what}{others}"
 
 
 def _summary(assessment: Assessment, paint: Paint) -> Iterator[str]:
@@ -69,7 +71,7 @@ def _summary(assessment: Assessment, paint: Paint) -> Iterator[str]:
         yield _row(verdict, paint)
     counts = ", ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
     total = len(assessment.verdicts)
-    files = len({verdict.finding.file for verdict in assessment.verdicts})
+    files = len({verdict.site.file for verdict in assessment.verdicts})
     found = f"{_count(total, 'split')} in {_count(files, 'file')}" if total else "no splits"
     yield wrapped(f"{found} at {assessment.target}: {counts or 'nothing to judge'}", "")
     if assessment.unreadable:
@@ -77,8 +79,8 @@ def _summary(assessment: Assessment, paint: Paint) -> Iterator[str]:
 
 
 def _row(verdict: Verdict, paint: Paint) -> str:
-    finding, least = verdict.finding, verdict.minimum
-    name = _shortened(location(finding), _NAME_WIDTH)
+    site, least = verdict.site, verdict.minimum
+    name = _shortened(location(site), _NAME_WIDTH)
     outcome = paint(f"{verdict.outcome:<19}", verdict.outcome)
     level, directml = (str(least.level), least.directml) if least else ("-", "-")
     windows = str(least.windows.build) if least and least.windows else "-"

@@ -14,29 +14,29 @@ A plan bakes every size and offset into constants; a launch passes pointers only
 
 from __future__ import annotations
 
-from dmlsplit.backends.cuda.launch import Constant, DeviceLimits, KernelLaunch, Plan
+from dmlsplit.backends.cuda.launch import Constant, DeviceLimits, KernelLaunch, LaunchPlan
 from dmlsplit.backends.cuda.planner.boxes import box_launches
 from dmlsplit.backends.cuda.planner.rows import row_launches
 from dmlsplit.geometry import SplitGeometry
 
-__all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "Plan", "plan"]
+__all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "LaunchPlan", "plan"]
 
 H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764)
 
 
 def plan(
     geometry: SplitGeometry,
-    source_alignment: int,
-    target_alignment: int,
+    input_alignment: int,
+    output_alignment: int,
     limits: DeviceLimits = H200,
-) -> Plan:
+) -> LaunchPlan:
     """Choose the launches of a geometry.
 
     Parameters
     ----------
     geometry
         What to copy.
-    source_alignment, target_alignment
+    input_alignment, output_alignment
         The largest power of two, 1 to 16, that divides the address of the input's first
         element, and those of all outputs.
     limits
@@ -47,7 +47,7 @@ def plan(
     most = limits.parameter_bytes // 8 - 1
     rows = geometry.row_split
     if rows is None:
-        launches = box_launches(geometry, source_alignment, target_alignment, common, most)
+        launches = box_launches(geometry, input_alignment, output_alignment, common, most)
     else:
-        launches = row_launches(rows, source_alignment, target_alignment, common, most)
-    return Plan(tuple(launches))
+        launches = row_launches(rows, input_alignment, output_alignment, common, most)
+    return LaunchPlan(tuple(launches))

@@ -33,8 +33,8 @@ class _Box:
     """A loop nest in units: the shape that outputs of one strided launch share."""
 
     sizes: tuple[int, ...]
-    source_strides: tuple[int, ...]
-    target_strides: tuple[int, ...]
+    input_strides: tuple[int, ...]
+    output_strides: tuple[int, ...]
     run_bytes: int
 
 
@@ -57,20 +57,20 @@ def box_launches(
     by_kernel: dict[tuple[str, int], dict[int, _Box]] = {}
     for index, piece in enumerate(geometry.pieces):
         if piece.run_bytes:
-            box = _Box(piece.shape, piece.source_strides, piece.target_strides, piece.run_bytes)
+            box = _Box(piece.shape, piece.input_strides, piece.output_strides, piece.run_bytes)
             unit = _unit(piece, source, target)
             kernel = "transpose" if _down(box, unit) is not None else "strided"
             by_kernel.setdefault((kernel, unit), {})[index] = box
     for (kernel, unit), boxes in by_kernel.items():
         make = _transpose if kernel == "transpose" else _box_copy
         for outputs in _box_groups(boxes, most):
-            offsets = [geometry.pieces[i].source_offset for i in outputs]
+            offsets = [geometry.pieces[i].input_offset for i in outputs]
             yield make([boxes[i] for i in outputs], outputs, offsets, unit, common)
 
 
 def _unit(piece: StridedCopy, source: int, target: int) -> int:
-    strides = (*piece.source_strides, *piece.target_strides)
-    return power_of_two(VECTOR, source, target, piece.run_bytes, piece.source_offset, *strides)
+    strides = (*piece.input_strides, *piece.output_strides)
+    return power_of_two(VECTOR, source, target, piece.run_bytes, piece.input_offset, *strides)
 
 
 def _box_groups(boxes: dict[int, _Box], most: int) -> Iterator[list[int]]:
@@ -111,7 +111,7 @@ def _box_copy(
             Constant("Index", "kUnits", tuple(units)),
             Constant("Index", "kRunUnits", tuple(box.run_bytes // unit for box in distinct)),
             *_nest(
-                [(box.sizes, box.source_strides, box.target_strides) for box in distinct], "Index"
+                [(box.sizes, box.input_strides, box.output_strides) for box in distinct], "Index"
             ),
         ],
         tiles,
@@ -122,17 +122,17 @@ def _box_copy(
 
 def _reach(box: _Box) -> int:
     """Return the distance from the first byte of an output to its farthest."""
-    steps = zip(box.sizes, box.target_strides, strict=True)
+    steps = zip(box.sizes, box.output_strides, strict=True)
     return box.run_bytes + sum((size - 1) * abs(stride) for size, stride in steps)
 
 
 def _down(box: _Box, unit: int) -> int | None:
     """Return the dimension along which the input is contiguous, if the output's is another."""
-    if box.run_bytes != unit or not box.sizes or box.target_strides[-1] != unit:
+    if box.run_bytes != unit or not box.sizes or box.output_strides[-1] != unit:
         return None
     for dimension in range(len(box.sizes) - 1):
         if (
-            box.source_strides[dimension] == unit
+            box.input_strides[dimension] == unit
             and min(box.sizes[dimension], box.sizes[-1]) >= SQUARE_SIDE
         ):
             return dimension
@@ -151,7 +151,7 @@ def _transpose(
         nests.append(
             tuple(
                 tuple(row[d] for d in others)
-                for row in (box.sizes, box.source_strides, box.target_strides)
+                for row in (box.sizes, box.input_strides, box.output_strides)
             )
         )
         flat = blocks(box.sizes[-1], side) * blocks(box.sizes[down], side)
@@ -168,8 +168,8 @@ def _transpose(
             Constant("int", "kSide", side),
             Constant(WIDE, "kAcross", tuple(box.sizes[-1] for box in distinct)),
             Constant(WIDE, "kDown", tuple(box.sizes[down] for box, down in rows)),
-            Constant(SIGNED, "kAcrossStride", tuple(box.source_strides[-1] for box in distinct)),
-            Constant(SIGNED, "kDownStride", tuple(box.target_strides[down] for box, down in rows)),
+            Constant(SIGNED, "kAcrossStride", tuple(box.input_strides[-1] for box in distinct)),
+            Constant(SIGNED, "kDownStride", tuple(box.output_strides[down] for box, down in rows)),
             *_nest(nests, WIDE),
         ],
         [squares[distinct.index(box)] for box in boxes],
@@ -189,8 +189,8 @@ def _nest(nests: Sequence[Sequence[tuple[int, ...]]], index: str) -> list[Consta
     return [
         Constant("int", "kDimensions", deep),
         Constant(index, "kSizes", tuple(tables[0])),
-        Constant(SIGNED, "kSourceStrides", tuple(tables[1])),
-        Constant(SIGNED, "kTargetStrides", tuple(tables[2])),
+        Constant(SIGNED, "kInputStrides", tuple(tables[1])),
+        Constant(SIGNED, "kOutputStrides", tuple(tables[2])),
     ]
 
 

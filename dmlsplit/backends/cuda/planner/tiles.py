@@ -180,7 +180,7 @@ def _run_vectors(run_bytes: int, item: int) -> int:
     return (run_bytes + 2 * (VECTOR - item)) // VECTOR
 
 
-def _output_vectors(size: int, target_alignment: int) -> int:
+def _output_vectors(size: int, output_alignment: int) -> int:
     """Return the 16-byte vectors that `size` bytes reach at the worst place they may start."""
-    lead = VECTOR - power_of_two(VECTOR, target_alignment, size)
+    lead = VECTOR - power_of_two(VECTOR, output_alignment, size)
     return blocks(size + lead, VECTOR)

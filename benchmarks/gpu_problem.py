@@ -1,0 +1,50 @@
+"""A case in GPU memory, and a peer made ready for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchmarks.cases import Case
+
+Mode = Literal["graph", "queue", "wall"]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSet:
+    """An input on the card and memory for its pieces, as CuPy arrays of integers."""
+
+    array: Any
+    outputs: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProblem:
+    """A case with several sets of buffers, together larger than the cache."""
+
+    case: Case
+    sets: list[BufferSet]
+
+    def views(self, index: int) -> list[Any]:
+        """Return the pieces of an input, as CuPy views."""
+        views, start = [], 0
+        for size in self.case.sizes:
+            cut = (slice(None),) * self.case.axis + (slice(start, start + size),)
+            views.append(self.sets[index].array[cut])
+            start += size
+        return views
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPrepared:
+    """A call on set `i`, where its result is, and how it can be timed.
+
+    `mode`: "graph" can be captured in a CUDA graph; "queue" cannot, so that its calls are
+    queued one by one; "wall" runs on streams of its own, timed by the host's clock.
+    """
+
+    call: Callable[[int], object]
+    outputs: Callable[[int], list[Any]]
+    mode: Mode
+    is_split: bool = True
