@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,9 +19,35 @@ class DmlError(Exception):
     hresult : int
         The HRESULT of the same failure in DirectML, as an unsigned 32-bit value.
         Values: Microsoft, "Common HRESULT values" and "DXGI_ERROR".
+    message : str
+        What is wrong, without the file.
+    path : str
+        The file that it is about, as the caller named it; empty if it is about none.
     """
 
     hresult = 0x80004005  # E_FAIL
+    path = ""
+
+    @property
+    def message(self) -> str:
+        """What is wrong, without the file."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" if self.path else self.message
+
+
+@contextmanager
+def about(path: str | PathLike[str]) -> Iterator[None]:
+    """Give every error of the block the file that it is about.
+
+    The one place where a path is added: code below it raises without one.
+    """
+    try:
+        yield
+    except DmlError as error:
+        error.path = error.path or fspath(path)
+        raise
 
 
 class InvalidArgumentError(DmlError, ValueError):
@@ -35,6 +64,20 @@ class InvalidArgumentError(DmlError, ValueError):
     def __init__(self, message: str, report: ValidationReport | None = None) -> None:
         super().__init__(message)
         self.report = report
+
+
+class NoEquivalentError(InvalidArgumentError):
+    """No equivalent of a descriptor is accepted.
+
+    Attributes
+    ----------
+    reason : str
+        What stands in the way.
+    """
+
+    def __init__(self, message: str, reason: str, report: ValidationReport) -> None:
+        super().__init__(f"{message}: {reason}", report)
+        self.reason = reason
 
 
 class UnsupportedError(DmlError):

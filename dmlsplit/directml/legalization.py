@@ -16,7 +16,7 @@ from dmlsplit.directml.levels import FeatureLevel, TensorSupport
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc, packed_strides
 from dmlsplit.directml.validation import validate
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 
 # What another description of the same bytes can cure; all else is wrong at every level.
 _CURABLE = {
@@ -85,9 +85,9 @@ def legalize(desc: SplitOperatorDesc, feature_level: object) -> SplitOperatorDes
             return _rewritten(desc, kind, support, level)
         except _ImpossibleError as reason:
             reasons.append(str(reason))
-    # The first way tried is the closest to `desc`; the others fail for the like of its reason.
+    # The first way tried is the closest to `desc`; the others fail for similar reasons.
     why = reasons[0] if reasons else "no element of a supported size can carry its bits"
-    raise InvalidArgumentError(f"{desc}: no equivalent at feature level {level}: {why}", report)
+    raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}", why, report)
 
 
 def _common_support(level: FeatureLevel) -> TensorSupport:

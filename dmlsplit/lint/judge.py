@@ -13,7 +13,7 @@ from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule, Violation
 from dmlsplit.directml.validation import minimum_feature_level, validate
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.target import Requirement, Target, requirement
@@ -217,9 +217,10 @@ def _legalized(
     """Return equivalents of all descriptors; or none, and what stands in the way."""
     try:
         return tuple(legalize(desc, target.level) for desc in descriptors), ""
-    except InvalidArgumentError as error:
-        _, found, why = str(error).partition("no equivalent ")
-        return (), f"{found}{why}" if found else ""
+    except NoEquivalentError as error:
+        return (), f"no equivalent at feature level {target.level}: {error.reason}"
+    except InvalidArgumentError:  # wrong at every level
+        return (), ""
 
 
 def _outcome(errors: bool, broken: bool, legalized: bool, unknown: bool) -> Outcome:
