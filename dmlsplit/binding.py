@@ -1,7 +1,7 @@
-"""The binding table: which memory stands for which tensor, and whether it may.
+"""The binding table: which memory each tensor of an operator uses, and whether it may.
 
-An array stands for its own whole buffer: shape, data type, strides and overlap are
-checked. A `BufferBinding` is raw memory, held to every rule of DML_BUFFER_BINDING.
+An array is bound as a whole buffer: its shape, data type, strides and overlap are checked.
+A `BufferBinding` is raw memory, which every rule of DML_BUFFER_BINDING applies to.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 from dmlsplit.arrays.array_view import ArrayView, view
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules import Violation, report, violation
+from dmlsplit.directml.rules import Broken, Violation, report, violations_of
 from dmlsplit.directml.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
-    NUMPY_TYPES,
     TensorDesc,
     last_element_index,
 )
@@ -38,6 +37,11 @@ class BufferBinding:
         Bytes from the start of the buffer; a multiple of 16.
     size_in_bytes
         Bytes of the range; None means up to the end of the buffer.
+
+    Raises
+    ------
+    TypeError
+        If a number is not an integer.
     """
 
     buffer: Any  # Buffer
@@ -51,7 +55,7 @@ class BufferBinding:
 
 
 class BoundTensor(NamedTuple):
-    """One checked entry of the table. A tuple: it is made at every call.
+    """One checked entry of the table. A tuple, because one is made at every call.
 
     Attributes
     ----------
@@ -60,7 +64,7 @@ class BoundTensor(NamedTuple):
     address : int
         Of the tensor's first element.
     area : tuple of int
-        First byte of the tensor's area, and the one behind its last.
+        Addresses of the first byte of the tensor's memory and of the byte after its last.
     """
 
     owner: Any
@@ -69,14 +73,23 @@ class BoundTensor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """What an array must be to stand for a tensor."""
+class _Expected:
+    """What an array must be to be bound as a tensor."""
 
     name: str
     tensor: TensorDesc
-    type: str
-    strides: tuple[int, ...]
-    reach: int  # bytes from the first element to the one behind the last
+    # Strides in bytes, sizes and NumPy's type string. The usual array is exactly this, which
+    # one comparison tells; only then is it asked what differs and whether that matters.
+    layout: tuple[tuple[int, ...], tuple[int, ...], str]
+    reach: int  # bytes from the first element to the end of the last
+
+    @classmethod
+    def of(cls, name: str, tensor: TensorDesc) -> _Expected:
+        width = tensor.element_bytes
+        kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
+        strides = tuple(step * width for step in tensor.effective_strides)
+        reach = (last_element_index(tensor.sizes, tensor.strides) + 1) * width
+        return cls(name, tensor, (strides, tensor.sizes, kind), reach)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +106,8 @@ class BindingTable:
 
     desc: SplitOperatorDesc
     device: str
-    _input: _Place
-    _outputs: tuple[_Place, ...]
+    _input: _Expected
+    _outputs: tuple[_Expected, ...]
 
     @classmethod
     def of(cls, desc: SplitOperatorDesc, device: str) -> BindingTable:
@@ -103,11 +116,11 @@ class BindingTable:
         return cls(
             desc,
             device,
-            _place("InputTensor", desc.input_tensor),
-            tuple(_place(f"OutputTensors[{index}]", tensor) for index, tensor in outputs),
+            _Expected.of("InputTensor", desc.input_tensor),
+            tuple(_Expected.of(f"OutputTensors[{index}]", tensor) for index, tensor in outputs),
         )
 
-    def bind(self, source: Any, targets: Sequence[Any]) -> tuple[BoundTensor, list[BoundTensor]]:
+    def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[BoundTensor, list[BoundTensor]]:
         """Check what is bound and return the entries: input, outputs.
 
         Raises
@@ -115,21 +128,20 @@ class BindingTable:
         InvalidArgumentError
             With a report of every broken rule. Nothing has been written.
         """
-        if not isinstance(targets, (list, tuple)):
+        if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
-                f"outputs is a {type(targets).__name__}; it must be a list with one array per "
+                f"outputs is a {type(outputs).__name__}; it must be a list with one array per "
                 "output"
             )
         found: list[Violation] = []
-        count = len(self._outputs)
-        if len(targets) != count:
-            found.append(
-                violation("DML-BIND-COUNT", "Outputs", "BindingCount", len(targets), count)
-            )
+        given, count = len(outputs), len(self._outputs)
+        if given != count:
+            found += violations_of("Outputs", [("DML-BIND-COUNT", "BindingCount", given, count)])
         bound_input = _bind(self._input, source, self.device, found)
-        places = zip(self._outputs, targets, strict=False)
-        bound = [_bind(place, target, self.device, found, True) for place, target in places]
-        found += _overlaps(bound_input, bound)
+        pairs = zip(self._outputs, outputs, strict=False)
+        bound = [_bind(expected, array, self.device, found, True) for expected, array in pairs]
+        for index, broken in _overlaps(bound_input, bound):
+            found += violations_of(f"OutputTensors[{index}]", [broken])
         if found:
             refused = report(f"binding of {self.desc}", None, found)
             raise InvalidArgumentError(str(refused), refused)
@@ -137,100 +149,92 @@ class BindingTable:
         return bound_input, [entry for entry in bound if entry is not None]
 
 
-def _place(name: str, tensor: TensorDesc) -> _Place:
-    width = tensor.element_bytes
-    kind = ("|" if width == 1 else _NATIVE) + NUMPY_TYPES[tensor.data_type]
-    strides = tuple(step * width for step in tensor.effective_strides)
-    reach = (last_element_index(tensor.sizes, tensor.strides) + 1) * width
-    return _Place(name, tensor, kind, strides, reach)
-
-
 def _bind(
-    place: _Place, target: Any, device: str, found: list[Violation], writes: bool = False
+    expected: _Expected, given: Any, device: str, found: list[Violation], is_output: bool = False
 ) -> BoundTensor | None:
-    is_buffer = isinstance(target, BufferBinding)
+    """Return the entry of one tensor, None if it has no memory, and add to what was found."""
+    name, tensor = expected.name, expected.tensor
+    is_buffer = isinstance(given, BufferBinding)
     try:
-        array = view(target.buffer if is_buffer else target, place.name)
+        array = view(given.buffer if is_buffer else given, name)
     except InvalidArgumentError as error:
-        found.append(
-            violation("DML-BIND-KIND", place.name, "", str(error), f"an array on {device}")
-        )
+        broken = ("DML-BIND-KIND", "", str(error), f"an array on {device}")
+        found += violations_of(name, [broken])
         return None
-    if array.device != device or (writes and array.read_only):
-        found += _anywhere(place.name, array, device, writes)
+    found += violations_of(name, _unusable(array, device, is_output))
     if is_buffer:
-        found += _buffer(place.name, place.tensor, target, array)
-        address = array.address + target.offset
-        area = (address, address + place.tensor.total_tensor_size_in_bytes)
-        return BoundTensor(array.owner, address, area)
-    is_as_expected = (
-        array.strides == place.strides
-        and array.shape == place.tensor.sizes
-        and array.type == place.type
-    )
-    if is_as_expected:
-        return BoundTensor(array.owner, array.address, (array.address, array.address + place.reach))
-    found += _array(place, array)
-    return BoundTensor(array.owner, array.address, array.span)
+        found += violations_of(name, _buffer(tensor, given, array))
+        address = array.address + given.offset
+        area = (address, address + tensor.total_tensor_size_in_bytes)
+    elif (array.strides, array.shape, array.type) == expected.layout:
+        address = array.address
+        area = (address, address + expected.reach)
+    else:
+        found += violations_of(name, _array(expected, array))
+        address, area = array.address, array.span
+    return BoundTensor(array.owner, address, area)
 
 
-def _anywhere(name: str, array: ArrayView, device: str, writes: bool) -> Iterator[Violation]:
+def _unusable(array: ArrayView, device: str, is_output: bool) -> Iterator[Broken]:
     if array.device != device:
-        yield violation("DML-BIND-KIND", name, "", f"an array on {array.device}", f"on {device}")
-    if writes and array.read_only:
-        yield violation("DML-BIND-READ-ONLY", name, "", "read-only", "writable")
+        yield "DML-BIND-KIND", "", f"an array on {array.device}", f"on {device}"
+    if is_output and array.read_only:
+        yield "DML-BIND-READ-ONLY", "", "read-only", "writable"
 
 
-def _buffer(
-    name: str, tensor: TensorDesc, binding: BufferBinding, array: ArrayView
-) -> Iterator[Violation]:
-    if not array.is_contiguous:
-        yield violation("DML-BIND-KIND", name, "Buffer", "a strided array", "a contiguous array")
+def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[Broken]:
+    offset, total = binding.offset, tensor.total_tensor_size_in_bytes
     low, high = array.span
-    rest = max(0, high - low - binding.offset)
+    rest = max(0, high - low - offset)
     size = rest if binding.size_in_bytes is None else binding.size_in_bytes
-    if binding.offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT:
-        allowed = f"a multiple of {MINIMUM_BUFFER_TENSOR_ALIGNMENT}"
-        yield violation("DML-BIND-OFFSET-ALIGNMENT", name, "Offset", binding.offset, allowed)
     guaranteed = tensor.guaranteed_base_offset_alignment
-    if guaranteed and binding.offset % guaranteed:
-        allowed = f"a multiple of {guaranteed}"
-        yield violation("DML-BIND-GUARANTEED-ALIGNMENT", name, "Offset", binding.offset, allowed)
-    if binding.offset < 0 or size > rest:
-        found = f"bytes {binding.offset} to {binding.offset + size}"
-        allowed = f"inside the buffer's {high - low} bytes"
-        yield violation("DML-BIND-RANGE", name, "SizeInBytes", found, allowed)
-    total = tensor.total_tensor_size_in_bytes
+    if not array.is_contiguous:
+        yield "DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array"
+    if offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT:
+        allowed = f"a multiple of {MINIMUM_BUFFER_TENSOR_ALIGNMENT}"
+        yield "DML-BIND-OFFSET-ALIGNMENT", "Offset", offset, allowed
+    if guaranteed and offset % guaranteed:
+        yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {guaranteed}"
+    if offset < 0 or size > rest:
+        found, allowed = (
+            f"bytes {offset} to {offset + size}",
+            f"inside the buffer's {high - low} bytes",
+        )
+        yield "DML-BIND-RANGE", "SizeInBytes", found, allowed
     if size < total:
-        yield violation("DML-BIND-SIZE", name, "SizeInBytes", size, f"at least {total}")
+        yield "DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}"
 
 
-def _array(place: _Place, array: ArrayView) -> Iterator[Violation]:
-    name, tensor = place.name, place.tensor
-    if array.type != place.type:
-        allowed = f"{place.type} ({tensor.data_type.name})"
-        yield violation("DML-ARRAY-DATA-TYPE", name, "DataType", array.type, allowed)
-    if array.shape != tensor.sizes:
-        yield violation("DML-ARRAY-SHAPE", name, "Sizes", list(array.shape), list(tensor.sizes))
+def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
+    strides, sizes, kind = expected.layout
+    if array.type != kind:
+        allowed = f"{kind} ({expected.tensor.data_type.name})"
+        yield "DML-ARRAY-DATA-TYPE", "DataType", array.type, allowed
+    if array.shape != sizes:
+        yield "DML-ARRAY-SHAPE", "Sizes", list(array.shape), list(sizes)
         return
-    rows = zip(tensor.sizes, array.strides, place.strides, strict=True)
-    if any(size > 1 and step != expected for size, step, expected in rows):
-        found, allowed = f"{list(array.strides)} bytes", f"{list(place.strides)} bytes"
-        yield violation("DML-ARRAY-STRIDES", name, "Strides", found, allowed)
+    # The stride of a dimension of size 1 is never used, so that any will do.
+    rows = zip(sizes, array.strides, strides, strict=True)
+    if any(size > 1 and step != wanted for size, step, wanted in rows):
+        found, allowed = f"{list(array.strides)} bytes", f"{list(strides)} bytes"
+        yield "DML-ARRAY-STRIDES", "Strides", found, allowed
 
 
 def _overlaps(
-    source: BoundTensor | None, targets: Sequence[BoundTensor | None]
-) -> Iterator[Violation]:
-    areas = sorted((entry.area, index) for index, entry in enumerate(targets) if entry)
-    reached, holder = 0, 0
+    bound_input: BoundTensor | None, outputs: Sequence[BoundTensor | None]
+) -> Iterator[tuple[int, Broken]]:
+    """Find outputs, by index, whose memory is also that of another output or of the input."""
+    # By rising address, an output overlaps an earlier one if it begins before the furthest end.
+    areas = sorted((entry.area, index) for index, entry in enumerate(outputs) if entry)
+    furthest, owner = 0, 0
     for (low, high), index in areas:
-        if low < reached:
-            other = f"OutputTensors[{holder}]"
-            name, allowed = f"OutputTensors[{index}]", f"apart from {other}"
-            yield violation("DML-BIND-OUTPUT-OVERLAP", name, "", f"overlapping {other}", allowed)
-        if high > reached:
-            reached, holder = high, index
-        if source and low < source.area[1] and source.area[0] < high:
-            name, found = f"OutputTensors[{index}]", "overlapping the input"
-            yield violation("DML-BIND-IN-PLACE", name, "", found, "apart from the input")
+        if low < furthest:
+            other = f"OutputTensors[{owner}]"
+            yield (
+                index,
+                ("DML-BIND-OUTPUT-OVERLAP", "", f"overlapping {other}", f"apart from {other}"),
+            )
+        if high > furthest:
+            furthest, owner = high, index
+        if bound_input and low < bound_input.area[1] and bound_input.area[0] < high:
+            yield index, ("DML-BIND-IN-PLACE", "", "overlapping the input", "apart from the input")

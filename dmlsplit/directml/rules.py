@@ -7,26 +7,31 @@ choice of this library where the documents are silent (``policy``).
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal, TypeAlias
 
 Basis = Literal["documented", "debug-layer", "policy"]
-
-_API = "https://learn.microsoft.com/windows/win32/api/directml/"
-_GUIDE = "https://learn.microsoft.com/windows/ai/directml/"
-_TENSOR = _API + "ns-directml-dml_buffer_tensor_desc"
-_SPLIT = _API + "ns-directml-dml_split_operator_desc"
-_BIND_INPUTS = _API + "nf-directml-idmlbindingtable-bindinputs"
-_BIND_OUTPUTS = _API + "nf-directml-idmlbindingtable-bindoutputs"
-_BUFFER_BINDING = _API + "ns-directml-dml_buffer_binding"
-_HELPERS = _GUIDE + "dml-helper-functions"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: a stable id, what it says, on what basis, where that is written, how to comply."""
+    """One rule.
+
+    Attributes
+    ----------
+    id : str
+        Stable: reports, baselines and searches use it.
+    sentence : str
+        What the rule says.
+    basis : str
+        ``documented``, ``debug-layer`` or ``policy``; see the module.
+    source : str
+        Where it is written down.
+    hint : str
+        How to comply.
+    """
 
     id: str
     sentence: str
@@ -35,232 +40,186 @@ class Rule:
     hint: str
 
 
+def _page(source: str, basis: Basis = "documented") -> Callable[..., Rule]:
+    return partial(Rule, source=source, basis=basis)
+
+
+# Where rules are written down. Each takes an id, a sentence and a hint.
+_API = "https://learn.microsoft.com/windows/win32/api/directml/"
+_tensor = _page(_API + "ns-directml-dml_buffer_tensor_desc")
+_data_type = _page(_API + "ne-directml-dml_tensor_data_type")
+_flags = _page(_API + "ne-directml-dml_tensor_flags")
+_helpers = _page("https://learn.microsoft.com/windows/ai/directml/dml-helper-functions")
+_split = _page(_API + "ns-directml-dml_split_operator_desc")
+_bind_inputs = _page(_API + "nf-directml-idmlbindingtable-bindinputs")
+_bind_outputs = _page(_API + "nf-directml-idmlbindingtable-bindoutputs")
+_buffer_binding = _page(_API + "ns-directml-dml_buffer_binding")
+_silent = _page("dmlsplit; DirectML's documents are silent", "policy")
+_access = _page("dmlsplit; a D3D12 buffer needs unordered access", "policy")
+_untyped = _page("dmlsplit; DirectML buffers are untyped", "policy")
+
 RULES = {
     rule.id: rule
     for rule in (
-        Rule(
+        _tensor(
             "DML-UINT-RANGE",
             "Descriptor fields are unsigned: 32 bits, TotalTensorSizeInBytes 64 bits.",
-            "documented",
-            _TENSOR,
-            "use a value that fits; count an axis from the front",
+            hint="use a value that fits; count an axis from the front",
         ),
-        Rule(
+        _data_type(
             "DML-TENSOR-DATA-TYPE",
             "DML_TENSOR_DATA_TYPE_UNKNOWN is never valid.",
-            "documented",
-            _API + "ne-directml-dml_tensor_data_type",
-            "name the tensor's data type",
+            hint="name the tensor's data type",
         ),
-        Rule(
+        _tensor(
             "DML-TENSOR-DIMENSION-COUNT",
             "A tensor has 1 to 8 dimensions.",
-            "documented",
-            _TENSOR,
-            "merge or drop dimensions; a scalar becomes one dimension of size 1",
+            hint="merge or drop dimensions; a scalar becomes one dimension of size 1",
         ),
-        Rule(
+        _tensor(
             "DML-TENSOR-ZERO-SIZE",
             "A dimension of size 0 is invalid.",
-            "documented",
-            _TENSOR,
-            "leave empty tensors out of the operator",
+            hint="leave empty tensors out of the operator",
         ),
-        Rule(
+        _tensor(
             "DML-TENSOR-ELEMENT-COUNT",
             "A buffer tensor has at most 2^32-1 elements.",
-            "documented",
-            _TENSOR,
-            "split the tensor along an outer dimension first",
+            hint="split the tensor along an outer dimension first",
         ),
-        Rule(
+        _tensor(
             "DML-TENSOR-STRIDE-COUNT",
             "Strides, if given, has one entry for each dimension.",
-            "documented",
-            _TENSOR,
-            "give one stride per dimension, or none at all",
+            hint="give one stride per dimension, or none at all",
         ),
-        Rule(
+        _tensor(
             "DML-TENSOR-SIZE-SMALL",
             "TotalTensorSizeInBytes is at least what DMLCalcBufferTensorSize returns.",
-            "documented",
-            _TENSOR,
-            "raise TotalTensorSizeInBytes",
+            hint="raise TotalTensorSizeInBytes",
         ),
-        Rule(
+        _helpers(
             "DML-TENSOR-SIZE-DWORD",
             "TotalTensorSizeInBytes is a multiple of 4.",
-            "documented",
-            _HELPERS,
-            "round TotalTensorSizeInBytes up to a multiple of 4",
+            hint="round TotalTensorSizeInBytes up to a multiple of 4",
         ),
-        Rule(
+        _helpers(
             "DML-TENSOR-SIZE-WRAP",
             "The last element index fits 32 bits; DMLCalcBufferTensorSize wraps beyond.",
-            "documented",
-            _HELPERS,
-            "use smaller strides, or split the tensor along an outer dimension first",
+            hint="use smaller strides, or split the tensor along an outer dimension first",
         ),
-        Rule(
+        _tensor(
             "DML-TENSOR-ALIGNMENT",
             "GuaranteedBaseOffsetAlignment is 0, or a power of two not below the element size.",
-            "documented",
-            _TENSOR,
-            "use 0, or a power of two such as 16 or 32",
+            hint="use 0, or a power of two such as 16 or 32",
         ),
-        Rule(
+        _flags(
             "DML-TENSOR-OWNED-OUTPUT",
             "DML_TENSOR_FLAG_OWNED_BY_DML is for inputs only.",
-            "documented",
-            _API + "ne-directml-dml_tensor_flags",
-            "clear the flag on outputs",
+            hint="clear the flag on outputs",
         ),
-        Rule(
+        _silent(
             "DML-TENSOR-OUTPUT-OVERLAP",
-            "No two elements of an output lie at the same place.",
-            "policy",
-            "dmlsplit; DirectML's documents are silent",
-            "give outputs strides that keep elements apart",
+            "No two elements of an output share an address.",
+            hint="give outputs strides that keep elements apart",
         ),
-        Rule(
+        _split(
             "DML-SPLIT-OUTPUT-COUNT",
             "OutputCount is greater than 0.",
-            "documented",
-            _SPLIT,
-            "give at least one output",
+            hint="give at least one output",
         ),
-        Rule(
+        _split(
             "DML-SPLIT-AXIS-RANGE",
             "Axis is below the input's DimensionCount.",
-            "documented",
-            _SPLIT,
-            "count the axis from 0 at the outermost dimension",
+            hint="count the axis from 0 at the outermost dimension",
         ),
-        Rule(
+        _split(
             "DML-SPLIT-DATA-TYPE-MATCH",
             "Every output has the data type of the input.",
-            "documented",
-            _SPLIT,
-            "give the output the input's data type",
+            hint="give the output the input's data type",
         ),
-        Rule(
+        _split(
             "DML-SPLIT-DIMENSION-COUNT-MATCH",
             "Every output has as many dimensions as the input.",
-            "documented",
-            _SPLIT,
-            "give the output the input's number of dimensions",
+            hint="give the output the input's number of dimensions",
         ),
-        Rule(
+        _split(
             "DML-SPLIT-SIZE-MATCH",
             "Outputs have the input's sizes, except along Axis.",
-            "documented",
-            _SPLIT,
-            "give the output the input's size",
+            hint="give the output the input's size",
         ),
-        Rule(
+        _split(
             "DML-SPLIT-AXIS-SUM",
             "The outputs' sizes along Axis add up to the input's.",
-            "documented",
-            _SPLIT,
-            "change the sizes along the axis so that they add up",
+            hint="change the sizes along the axis so that they add up",
         ),
-        Rule(
+        _split(
             "DML-LEVEL-DATA-TYPE",
             "The feature level supports the tensor's data type for Split.",
-            "documented",
-            _SPLIT,
-            "raise the feature level, or carry the bits in a supported type of another width",
+            hint="raise the feature level, or carry the bits in a supported type of another width",
         ),
-        Rule(
+        _split(
             "DML-LEVEL-DIMENSION-COUNT",
             "The feature level supports the tensor's dimension count for Split.",
-            "documented",
-            _SPLIT,
-            "raise the feature level, or pad with size-1 dimensions, or merge dimensions",
+            hint="raise the feature level, or pad with size-1 dimensions, or merge dimensions",
         ),
-        Rule(
+        _bind_outputs(
             "DML-BIND-COUNT",
             "One buffer is bound for each tensor of the operator.",
-            "documented",
-            _BIND_OUTPUTS,
-            "bind exactly one buffer per tensor",
+            hint="bind exactly one buffer per tensor",
         ),
-        Rule(
+        _bind_inputs(
             "DML-BIND-KIND",
             "A binding is an array on the operator's device, or a BufferBinding of one.",
-            "documented",
-            _BIND_INPUTS,
-            "pass an array that lives on the device of the operator",
+            hint="pass an array that lives on the device of the operator",
         ),
-        Rule(
+        _buffer_binding(
             "DML-BIND-OFFSET-ALIGNMENT",
             "Offset is a multiple of DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT (16).",
-            "documented",
-            _BUFFER_BINDING,
-            "move the tensor to an offset that is a multiple of 16",
+            hint="move the tensor to an offset that is a multiple of 16",
         ),
-        Rule(
+        _tensor(
             "DML-BIND-GUARANTEED-ALIGNMENT",
             "Offset is a multiple of the tensor's GuaranteedBaseOffsetAlignment.",
-            "documented",
-            _TENSOR,
-            "move the tensor, or lower GuaranteedBaseOffsetAlignment",
+            hint="move the tensor, or lower GuaranteedBaseOffsetAlignment",
         ),
-        Rule(
+        _buffer_binding(
             "DML-BIND-RANGE",
             "The bound range lies inside the buffer.",
-            "documented",
-            _BUFFER_BINDING,
-            "use a larger buffer, a lower offset or a smaller range",
+            hint="use a larger buffer, a lower offset or a smaller range",
         ),
-        Rule(
+        _tensor(
             "DML-BIND-SIZE",
             "SizeInBytes is at least the tensor's TotalTensorSizeInBytes.",
-            "documented",
-            _TENSOR,
-            "bind a larger range",
+            hint="bind a larger range",
         ),
-        Rule(
+        _access(
             "DML-BIND-READ-ONLY",
             "An output can be written.",
-            "policy",
-            "dmlsplit; a D3D12 buffer needs unordered access",
-            "pass a writable array",
+            hint="pass a writable array",
         ),
-        Rule(
+        _bind_outputs(
             "DML-BIND-OUTPUT-OVERLAP",
             "The writeable areas of two outputs do not overlap.",
-            "documented",
-            _BIND_OUTPUTS,
-            "give every output memory of its own",
+            hint="give every output memory of its own",
         ),
-        Rule(
+        _bind_outputs(
             "DML-BIND-IN-PLACE",
             "No output overlaps the input: Split has no in-place execution.",
-            "documented",
-            _BIND_OUTPUTS,
-            "give the output memory of its own",
+            hint="give the output memory of its own",
         ),
-        Rule(
+        _untyped(
             "DML-ARRAY-DATA-TYPE",
             "A bound array has the tensor's data type, in native byte order.",
-            "policy",
-            "dmlsplit; DirectML buffers are untyped",
-            "convert the array, or view the same bytes as the tensor's type",
+            hint="convert the array, or view the same bytes as the tensor's type",
         ),
-        Rule(
+        _untyped(
             "DML-ARRAY-SHAPE",
             "A bound array has the tensor's sizes.",
-            "policy",
-            "dmlsplit; DirectML buffers are untyped",
-            "reshape the array, or bind it as a BufferBinding",
+            hint="reshape the array, or bind it as a BufferBinding",
         ),
-        Rule(
+        _untyped(
             "DML-ARRAY-STRIDES",
             "A bound array has the tensor's strides.",
-            "policy",
-            "dmlsplit; DirectML buffers are untyped",
-            "copy the array to the tensor's layout, or describe the array's strides",
+            hint="copy the array to the tensor's layout, or describe the array's strides",
         ),
     )
 }
@@ -268,7 +227,7 @@ RULES = {
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule at one place.
+    """One broken rule in one field.
 
     Attributes
     ----------
@@ -305,9 +264,14 @@ class Violation:
         )
 
 
-def violation(rule_id: str, tensor: str, field: str, found: object, allowed: object) -> Violation:
-    """Return a violation of the rule with that id."""
-    return Violation(RULES[rule_id], tensor, field, str(found), str(allowed))
+# What a check finds in a tensor: rule id, field, found, allowed.
+Broken: TypeAlias = tuple[str, str, object, object]
+
+
+def violations_of(tensor: str, broken: Iterable[Broken]) -> Iterator[Violation]:
+    """Name the tensor, or none for the operator itself, in what a check has found."""
+    for rule_id, field, found, allowed in broken:
+        yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,9 +283,9 @@ class ValidationReport:
     subject : str
         The descriptor in one line.
     level : str
-        The feature level it was held against, such as ``3_0``; empty for none.
+        The feature level it was checked for, such as ``3_0``; empty for none.
     violations : tuple of Violation
-        Empty if all is well.
+        Empty if no rule is broken.
     """
 
     SHOWN: ClassVar[int] = 20
@@ -338,7 +302,7 @@ class ValidationReport:
     @property
     def rule_ids(self) -> tuple[str, ...]:
         """The ids of the broken rules, each once, in order."""
-        return tuple(Counter(violation.rule.id for violation in self.violations))
+        return tuple(dict.fromkeys(violation.rule.id for violation in self.violations))
 
     def __str__(self) -> str:
         at = f" at feature level {self.level}" if self.level else ""

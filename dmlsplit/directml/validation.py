@@ -1,6 +1,6 @@
-"""Holds a descriptor against every rule, and against a feature level.
+"""Checks a descriptor against every rule, and against a feature level.
 
-Each check yields the violations it finds and never raises: a report lists all of them.
+A check yields what it finds and never raises, so that a report lists every broken rule.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, TensorSupport
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.overlap import may_overlap_itself
-from dmlsplit.directml.rules import ValidationReport, Violation, report, violation
+from dmlsplit.directml.rules import Broken, ValidationReport, Violation, report, violations_of
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
     UINT64_MAX,
@@ -30,72 +30,74 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
     Parameters
     ----------
     desc
-        The descriptor; it may be as bad as can be, this never raises for it.
+        The descriptor. However bad it is, this does not raise for it.
     feature_level
         Anything that `FeatureLevel.parse` reads.
 
     Raises
     ------
-    ValueError
+    InvalidArgumentError
         If there is no such level.
     """
     level = FeatureLevel.parse(feature_level)
-    found = [*_descriptor(desc), *_level(desc, capability_table()[level])]
-    return report(desc, level, found)
+    return report(desc, level, violations(desc, capability_table()[level]))
 
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     """Return the lowest level that accepts a descriptor, or None if none does."""
-    if next(_descriptor(desc), None) is not None:
+    if next(_of_every_level(desc), None):
         return None
-    for level, support in capability_table().items():
-        if next(_level(desc, support), None) is None:
-            return level
-    return None
+    rows = capability_table().values()
+    return next((row.level for row in rows if not next(_of_level(desc, row), None)), None)
 
 
-def _tensors(desc: SplitOperatorDesc) -> Iterator[tuple[str, TensorDesc]]:
-    yield "InputTensor", desc.input_tensor
-    for index, tensor in enumerate(desc.output_tensors):
-        yield f"OutputTensors[{index}]", tensor
+def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
+    """Find every rule that a descriptor breaks at the level of a row of the capability table."""
+    yield from _of_every_level(desc)
+    yield from _of_level(desc, support)
 
 
-def _descriptor(desc: SplitOperatorDesc) -> Iterator[Violation]:
-    for name, tensor in _tensors(desc):
-        yield from _tensor(name, tensor)
-        if name != "InputTensor":
-            yield from _output(name, tensor)
-    yield from _split(desc)
+def _of_every_level(desc: SplitOperatorDesc) -> Iterator[Violation]:
+    yield from violations_of("InputTensor", _tensor(desc.input_tensor))
+    for name, tensor in _outputs(desc):
+        yield from violations_of(name, _tensor(tensor))
+        yield from violations_of(name, _output(tensor))
+    yield from violations_of("", _operator(desc))
+    for name, tensor in _outputs(desc):
+        yield from violations_of(name, _mismatches(tensor, desc))
+    yield from violations_of("OutputTensors", _axis_sum(desc))
 
 
-def _tensor(name: str, tensor: TensorDesc) -> Iterator[Violation]:
+def _of_level(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
+    yield from violations_of(
+        "InputTensor", _unsupported(desc.input_tensor, row.input_tensor, row.level)
+    )
+    for name, tensor in _outputs(desc):
+        yield from violations_of(name, _unsupported(tensor, row.output_tensors, row.level))
+
+
+def _outputs(desc: SplitOperatorDesc) -> Iterator[tuple[str, TensorDesc]]:
+    return ((f"OutputTensors[{i}]", tensor) for i, tensor in enumerate(desc.output_tensors))
+
+
+def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
+    rank = tensor.dimension_count
     if tensor.data_type is TensorDataType.UNKNOWN:
-        yield violation("DML-TENSOR-DATA-TYPE", name, "DataType", "UNKNOWN", "a known type")
-    if not 1 <= tensor.dimension_count <= DIMENSION_COUNT_MAX:
-        yield violation(
-            "DML-TENSOR-DIMENSION-COUNT",
-            name,
-            "DimensionCount",
-            tensor.dimension_count,
-            f"1 to {DIMENSION_COUNT_MAX}",
-        )
+        yield "DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type"
+    if not 1 <= rank <= DIMENSION_COUNT_MAX:
+        yield "DML-TENSOR-DIMENSION-COUNT", "DimensionCount", rank, f"1 to {DIMENSION_COUNT_MAX}"
     for index, size in enumerate(tensor.sizes):
         if size == 0:
-            yield violation("DML-TENSOR-ZERO-SIZE", name, f"Sizes[{index}]", 0, "at least 1")
-    if tensor.strides is not None and len(tensor.strides) != tensor.dimension_count:
-        yield violation(
-            "DML-TENSOR-STRIDE-COUNT",
-            name,
-            "Strides",
-            f"{len(tensor.strides)} entries",
-            f"{tensor.dimension_count} entries, one per dimension",
-        )
-    yield from _unsigned(name, tensor)
-    yield from _extent(name, tensor)
-    yield from _alignment(name, tensor)
+            yield "DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1"
+    if tensor.strides is not None and len(tensor.strides) != rank:
+        found, allowed = f"{len(tensor.strides)} entries", f"{rank} entries, one per dimension"
+        yield "DML-TENSOR-STRIDE-COUNT", "Strides", found, allowed
+    yield from _unsigned(tensor)
+    yield from _extent(tensor)
+    yield from _alignment(tensor)
 
 
-def _unsigned(name: str, tensor: TensorDesc) -> Iterator[Violation]:
+def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
     fields += [
@@ -104,7 +106,7 @@ def _unsigned(name: str, tensor: TensorDesc) -> Iterator[Violation]:
     ]
     for field, value, most in fields:
         if not 0 <= value <= most:
-            yield violation("DML-UINT-RANGE", name, field, value, f"0 to {most}")
+            yield "DML-UINT-RANGE", field, value, f"0 to {most}"
 
 
 def _has_extent(tensor: TensorDesc) -> bool:
@@ -117,146 +119,87 @@ def _has_extent(tensor: TensorDesc) -> bool:
     )
 
 
-def _extent(name: str, tensor: TensorDesc) -> Iterator[Violation]:
-    total = tensor.total_tensor_size_in_bytes
+def _extent(tensor: TensorDesc) -> Iterator[Broken]:
+    total, least = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
+    count, last = tensor.element_count, last_element_index(tensor.sizes, tensor.strides)
     if total % 4:
-        yield violation(
-            "DML-TENSOR-SIZE-DWORD", name, "TotalTensorSizeInBytes", total, "a multiple of 4"
-        )
+        yield "DML-TENSOR-SIZE-DWORD", "TotalTensorSizeInBytes", total, "a multiple of 4"
     if not _has_extent(tensor):
         return
-    if tensor.element_count > UINT_MAX:
-        yield violation(
-            "DML-TENSOR-ELEMENT-COUNT",
-            name,
-            "Sizes",
-            f"{tensor.element_count} elements",
-            f"at most {UINT_MAX}",
-        )
-    if total < tensor.minimum_size_in_bytes:
-        yield violation(
-            "DML-TENSOR-SIZE-SMALL",
-            name,
-            "TotalTensorSizeInBytes",
-            total,
-            f"at least {tensor.minimum_size_in_bytes}",
-        )
-    if tensor.strides is not None:
-        last = last_element_index(tensor.sizes, tensor.strides)
-        if last > UINT_MAX:
-            wrapped = wrapped_buffer_tensor_size(tensor.data_type, tensor.sizes, tensor.strides)
-            yield violation(
-                "DML-TENSOR-SIZE-WRAP",
-                name,
-                "Strides",
-                f"reaching element {last} (DMLCalcBufferTensorSize wraps to {wrapped} bytes)",
-                f"at most element {UINT_MAX}",
-            )
+    if count > UINT_MAX:
+        yield "DML-TENSOR-ELEMENT-COUNT", "Sizes", f"{count} elements", f"at most {UINT_MAX}"
+    if total < least:
+        yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, f"at least {least}"
+    if tensor.strides is not None and last > UINT_MAX:
+        wrapped = wrapped_buffer_tensor_size(tensor.data_type, tensor.sizes, tensor.strides)
+        found = f"reaching element {last} (DMLCalcBufferTensorSize wraps to {wrapped} bytes)"
+        yield "DML-TENSOR-SIZE-WRAP", "Strides", found, f"at most element {UINT_MAX}"
 
 
-def _alignment(name: str, tensor: TensorDesc) -> Iterator[Violation]:
+def _alignment(tensor: TensorDesc) -> Iterator[Broken]:
     alignment = tensor.guaranteed_base_offset_alignment
-    power_of_two = alignment > 0 and alignment & (alignment - 1) == 0
-    if alignment > 0 and not (power_of_two and alignment * 8 >= tensor.data_type.bits):
-        yield violation(
-            "DML-TENSOR-ALIGNMENT",
-            name,
-            "GuaranteedBaseOffsetAlignment",
-            alignment,
-            f"0, or a power of two of at least {max(1, tensor.element_bytes)}",
-        )
+    least = max(1, tensor.element_bytes)
+    # Zero promises nothing, and a negative value is reported as out of range.
+    if alignment > 0 and (alignment < least or alignment & (alignment - 1)):
+        allowed = f"0, or a power of two of at least {least}"
+        yield "DML-TENSOR-ALIGNMENT", "GuaranteedBaseOffsetAlignment", alignment, allowed
 
 
-def _output(name: str, tensor: TensorDesc) -> Iterator[Violation]:
+def _output(tensor: TensorDesc) -> Iterator[Broken]:
+    sizes, strides = tensor.sizes, tensor.strides
     if tensor.flags & TensorFlags.OWNED_BY_DML:
-        yield violation("DML-TENSOR-OWNED-OUTPUT", name, "Flags", "OWNED_BY_DML", "NONE")
-    if (
-        tensor.strides is not None
-        and _has_extent(tensor)
-        and may_overlap_itself(tensor.sizes, tensor.strides)
-    ):
-        yield violation(
-            "DML-TENSOR-OUTPUT-OVERLAP",
-            name,
-            "Strides",
-            list(tensor.strides),
-            f"strides that keep the elements of sizes {list(tensor.sizes)} apart",
-        )
+        yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
+    if strides is not None and _has_extent(tensor) and may_overlap_itself(sizes, strides):
+        allowed = f"strides that keep the elements of sizes {list(sizes)} apart"
+        yield "DML-TENSOR-OUTPUT-OVERLAP", "Strides", list(strides), allowed
 
 
-def _split(desc: SplitOperatorDesc) -> Iterator[Violation]:
-    source = desc.input_tensor
+def _operator(desc: SplitOperatorDesc) -> Iterator[Broken]:
+    rank = desc.input_tensor.dimension_count
     if not desc.output_tensors:
-        yield violation("DML-SPLIT-OUTPUT-COUNT", "", "OutputCount", 0, "greater than 0")
-    in_range = 0 <= desc.axis < source.dimension_count
+        yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
     if not 0 <= desc.axis <= UINT_MAX:
-        yield violation("DML-UINT-RANGE", "", "Axis", desc.axis, f"0 to {UINT_MAX}")
-    elif not in_range:
-        allowed = f"below the input's DimensionCount, {source.dimension_count}"
-        yield violation("DML-SPLIT-AXIS-RANGE", "", "Axis", desc.axis, allowed)
-    for index, tensor in enumerate(desc.output_tensors):
-        yield from _matches_input(f"OutputTensors[{index}]", tensor, desc)
-    comparable = all(t.dimension_count == source.dimension_count for t in desc.output_tensors)
-    if in_range and comparable and desc.output_tensors:
-        whole = source.sizes[desc.axis]
-        total = sum(desc.split_sizes)
-        if total != whole:
-            yield violation(
-                "DML-SPLIT-AXIS-SUM",
-                "OutputTensors",
-                f"Sizes[{desc.axis}]",
-                f"{total} in sum",
-                f"{whole}, the input's Sizes[{desc.axis}]",
-            )
+        yield "DML-UINT-RANGE", "Axis", desc.axis, f"0 to {UINT_MAX}"
+    elif desc.axis >= rank:
+        allowed = f"below the input's DimensionCount, {rank}"
+        yield "DML-SPLIT-AXIS-RANGE", "Axis", desc.axis, allowed
 
 
-def _matches_input(name: str, tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Violation]:
-    source = desc.input_tensor
-    if tensor.data_type is not source.data_type:
-        yield violation(
-            "DML-SPLIT-DATA-TYPE-MATCH",
-            name,
-            "DataType",
-            tensor.data_type.name,
-            f"{source.data_type.name}, as in InputTensor",
-        )
-    if tensor.dimension_count != source.dimension_count:
-        yield violation(
-            "DML-SPLIT-DIMENSION-COUNT-MATCH",
-            name,
-            "DimensionCount",
-            tensor.dimension_count,
-            f"{source.dimension_count}, as in InputTensor",
-        )
+def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Broken]:
+    """Compare one output with the input."""
+    wanted, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
+    if tensor.data_type is not wanted:
+        allowed = f"{wanted.name}, as in InputTensor"
+        yield "DML-SPLIT-DATA-TYPE-MATCH", "DataType", tensor.data_type.name, allowed
+    if tensor.dimension_count != rank:
+        allowed = f"{rank}, as in InputTensor"
+        yield "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
+    elif 0 <= desc.axis < rank:  # else any dimension could be the one that may differ
+        rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
+        for index, (found, size) in enumerate(rows):
+            if index != desc.axis and found != size:
+                allowed = f"{size}, as in InputTensor"
+                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", found, allowed
+
+
+def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
+    axis, shape, outputs = desc.axis, desc.input_tensor.sizes, desc.output_tensors
+    comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
+    if not (outputs and comparable and 0 <= axis < len(shape)):
         return
-    if not 0 <= desc.axis < source.dimension_count:
-        return  # any dimension could be the one that may differ
-    for index, (found, wanted) in enumerate(zip(tensor.sizes, source.sizes, strict=True)):
-        if index != desc.axis and found != wanted:
-            allowed = f"{wanted}, as in InputTensor"
-            yield violation("DML-SPLIT-SIZE-MATCH", name, f"Sizes[{index}]", found, allowed)
+    total, whole = sum(desc.split_sizes), shape[axis]
+    if total != whole:
+        allowed = f"{whole}, the input's Sizes[{axis}]"
+        yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", f"{total} in sum", allowed
 
 
-def _level(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
-    for name, tensor in _tensors(desc):
-        row = support.input_tensor if name == "InputTensor" else support.output_tensors
-        yield from _level_tensor(name, tensor, row, support.level)
-
-
-def _level_tensor(
-    name: str, tensor: TensorDesc, row: TensorSupport, level: FeatureLevel
-) -> Iterator[Violation]:
-    known = tensor.data_type is not TensorDataType.UNKNOWN
-    if known and tensor.data_type not in row.data_types:
-        types = ", ".join(kind.name for kind in sorted(row.data_types))
-        allowed = f"one of {types} at {level}"
-        yield violation("DML-LEVEL-DATA-TYPE", name, "DataType", tensor.data_type.name, allowed)
+def _unsupported(tensor: TensorDesc, row: TensorSupport, level: FeatureLevel) -> Iterator[Broken]:
+    kind, rank = tensor.data_type, tensor.dimension_count
+    if kind is not TensorDataType.UNKNOWN and kind not in row.data_types:
+        types = ", ".join(each.name for each in sorted(row.data_types))
+        yield "DML-LEVEL-DATA-TYPE", "DataType", kind.name, f"one of {types} at {level}"
     least, most = row.minimum_dimensions, row.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
-    if 1 <= tensor.dimension_count <= DIMENSION_COUNT_MAX and not (
-        least <= tensor.dimension_count <= most
-    ):
+    if 1 <= rank <= DIMENSION_COUNT_MAX and not least <= rank <= most:
         allowed = f"{least} at {level}" if least == most else f"{least} to {most} at {level}"
-        yield violation(
-            "DML-LEVEL-DIMENSION-COUNT", name, "DimensionCount", tensor.dimension_count, allowed
-        )
+        yield "DML-LEVEL-DIMENSION-COUNT", "DimensionCount", rank, allowed
