@@ -1,12 +1,12 @@
-"""What is left of a split when data type, rank and axis are gone: boxes of bytes.
+"""A split without data types, ranks and axes: strided copies of bytes.
 
-Every split copies, for each output, one box of contiguous runs. A box is a loop nest over
-byte strides. Dimensions that lie behind each other on both sides are merged, so that a
-packed split of any rank becomes one loop over rows::
+Every split copies, for each output, contiguous runs of bytes in a loop nest over byte
+strides. Dimensions that continue each other in both the input and the output are merged, so
+that a packed split of any rank becomes one loop over rows::
 
     out[o][r * widths[o] + c] = in[r * pitch + offsets[o] + c]
 
-Backends see only this; they know no descriptor, no data type and no feature level.
+Backends see only this: no descriptor, no data type and no feature level.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
+from operator import mul
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class StridedCopy:
     Byte `b` of run `i` (an index into `shape`) goes from
     ``input_offset + sum(i * input_strides) + b`` of the input to
     ``sum(i * output_strides) + b`` of the output. Both count from the tensor's first
-    element. Loops are ordered by falling target stride and none can be merged with
+    element. Loops are ordered by falling output stride and none can be merged with
     its neighbour. An output without elements has ``run_bytes == 0``.
     """
 
@@ -43,12 +44,7 @@ class StridedCopy:
     @property
     def is_dense(self) -> bool:
         """Whether the output is written without gaps, in order."""
-        step = self.run_bytes
-        for count, stride in zip(reversed(self.shape), reversed(self.output_strides), strict=True):
-            if stride != step:
-                return False
-            step *= count
-        return True
+        return self.output_strides == packed_byte_strides(self.shape, self.run_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +64,12 @@ class RowSplit:
 
 @dataclass(frozen=True)
 class SplitGeometry:
-    """One box of bytes per output, in output order.
+    """A split as byte copies.
 
     Attributes
     ----------
-    pieces
-        The boxes.
+    pieces : tuple of StridedCopy
+        One copy per output, in output order.
     """
 
     pieces: tuple[StridedCopy, ...]
@@ -86,16 +82,15 @@ class SplitGeometry:
     @cached_property
     def row_split(self) -> RowSplit | None:
         """The packed form, or None where an input or output is strided in another way."""
-        solid = [piece for piece in self.pieces if piece.run_bytes]
-        shapes = {piece.shape for piece in solid}
-        pitches = {piece.input_strides for piece in solid}
-        if len(shapes) != 1 or len(pitches) != 1 or len(min(shapes)) > 1:
+        filled = [piece for piece in self.pieces if piece.run_bytes]
+        loops = {(piece.shape, piece.input_strides) for piece in filled}
+        if len(loops) != 1 or not all(piece.is_dense for piece in filled):
             return None
-        if not all(piece.is_dense for piece in solid):
+        ((shape, strides),) = loops
+        if len(shape) > 1:
             return None
         widths = tuple(piece.run_bytes for piece in self.pieces)
         offsets = tuple(piece.input_offset for piece in self.pieces)
-        (shape,), (strides,) = shapes, pitches
         rows, pitch = (shape[0], strides[0]) if shape else (1, sum(widths))
         # Kernels count rows upwards from the first byte of the input.
         if pitch < sum(widths) or list(offsets) != _starts(widths):
@@ -111,7 +106,7 @@ def split_geometry(
     input_strides: Sequence[int],
     output_strides: Sequence[Sequence[int] | None],
 ) -> SplitGeometry:
-    """Return the byte problem of splitting a tensor of `shape` along `axis`.
+    """Return the byte copies that split a tensor of `shape` along `axis`.
 
     Parameters
     ----------
@@ -124,19 +119,22 @@ def split_geometry(
     output_strides
         The same for each output; None for a packed one.
     """
-    step = input_strides[axis] if shape else 0
     pieces = []
     for size, start, strides in zip(sizes, _starts(sizes), output_strides, strict=True):
-        counts = (*shape[:axis], size, *shape[axis + 1 :])
+        output_shape = (*shape[:axis], size, *shape[axis + 1 :])
         if strides is None:
-            strides = packed_byte_strides(counts, element_bytes)
-        pieces.append(_box(counts, input_strides, strides, start * step, element_bytes))
+            strides = packed_byte_strides(output_shape, element_bytes)
+        loops = zip(output_shape, input_strides, strides, strict=True)
+        pieces.append(_merged(list(loops), start * input_strides[axis], element_bytes))
     return SplitGeometry(tuple(pieces))
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:
-    """Return the row-major byte strides of a tensor without padding."""
-    inner = accumulate(reversed(shape[1:]), lambda a, b: a * b, initial=element_bytes)
+    """Return the row-major strides of a tensor without padding, in bytes.
+
+    With `element_bytes` of 1 they are in elements.
+    """
+    inner = accumulate(reversed(shape[1:]), mul, initial=element_bytes)
     return tuple(reversed(tuple(inner))) if shape else ()
 
 
@@ -144,22 +142,21 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [0, *accumulate(sizes)][: len(sizes)]
 
 
-def _box(
-    counts: Sequence[int],
-    source: Sequence[int],
-    target: Sequence[int],
-    input_offset: int,
-    element_bytes: int,
+def _merged(
+    loops: list[tuple[int, int, int]], input_offset: int, element_bytes: int
 ) -> StridedCopy:
-    if 0 in counts:
+    """Merge loops, each a count and its byte strides in input and output, as far as they go."""
+    if any(count == 0 for count, _, _ in loops):
         return StridedCopy((), (), (), input_offset, 0)
-    loops = [loop for loop in zip(counts, source, target, strict=True) if loop[0] != 1]
+    loops = [loop for loop in loops if loop[0] != 1]
+    # A copy may go in any order: that of the output's addresses merges most and writes in order.
     loops.sort(key=lambda loop: (abs(loop[2]), abs(loop[1])), reverse=True)
     merged: list[tuple[int, int, int]] = []
-    for count, s, t in loops:
-        if merged and merged[-1][1:] == (count * s, count * t):
+    for count, src, dst in loops:
+        # The loop before takes its next step exactly where this one ends: the two are one.
+        if merged and merged[-1][1:] == (count * src, count * dst):
             count *= merged.pop()[0]
-        merged.append((count, s, t))
+        merged.append((count, src, dst))
     run = element_bytes
     if merged and merged[-1][1:] == (run, run):
         run *= merged.pop()[0]

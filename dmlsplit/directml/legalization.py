@@ -2,24 +2,25 @@
 
 A split only moves bytes, so the same bytes can be described with other dimensions and with
 elements of another size. Each dimension becomes a loop with its size and stride in every
-tensor; loops are then divided into lanes, joined, dropped and padded with loops of one
-turn, and read back as a descriptor.
+tensor; loops are divided into lanes, joined, dropped or padded with loops of size 1, and
+read back as a descriptor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, Level, TensorSupport
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.rules import report
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.directml.validation import validate
+from dmlsplit.directml.validation import violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.geometry import packed_byte_strides
 
-# What another description of the same bytes can cure; all else is wrong at every level.
+# Rules that another description of the same bytes can keep; all others hold at every level.
 _CURABLE = {
     "DML-LEVEL-DATA-TYPE",
     "DML-LEVEL-DIMENSION-COUNT",
@@ -45,9 +46,9 @@ class _ImpossibleError(Exception):
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
     """Return a descriptor that a feature level accepts and that moves the same bytes.
 
-    The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit
-    ones, 8-bit elements are taken two at a time where they lie in even runs, dimensions are
-    merged or padded with ones. A descriptor that is already valid comes back as it is.
+    The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones,
+    8-bit elements are taken two at a time where they come in even runs, dimensions are
+    merged or padded with ones. A descriptor that is already valid is returned unchanged.
 
     Parameters
     ----------
@@ -59,8 +60,9 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     Raises
     ------
     InvalidArgumentError
-        If there is no such level, if `desc` breaks a rule of every level, or if no
-        equivalent exists; the message says why, `report` holds what `desc` breaks.
+        If there is no such level, or `desc` breaks a rule of every level.
+    NoEquivalentError
+        If no equivalent exists; `reason` says why, and `report` holds what `desc` breaks.
 
     Examples
     --------
@@ -68,73 +70,60 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     >>> print(legalize(SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)), "1_0"))
     SPLIT axis 3: UINT32[1,1,1,12] -> UINT32[1,1,1,4], UINT32[1,1,1,8]
     """
-    try:
-        level = FeatureLevel.parse(feature_level)
-    except ValueError as error:
-        raise InvalidArgumentError(str(error)) from None
-    report = validate(desc, level)
-    if report.ok:
+    level = FeatureLevel.parse(feature_level)
+    row = capability_table()[level]
+    refused = report(desc, level, violations(desc, row))
+    if refused.ok:
         return desc
-    for violation in report.violations:
+    for violation in refused.violations:
         if violation.rule.id not in _CURABLE:
             message = f"{desc}: wrong at every feature level: {violation}"
-            raise InvalidArgumentError(message, report)
-    support = _common_support(level)
+            raise InvalidArgumentError(message, refused)
     reasons = []
-    for kind in _candidates(desc.input_tensor, support):
+    for kind in _candidates(desc.input_tensor.data_type, row):
         try:
-            return _rewritten(desc, kind, support, level)
-        except _ImpossibleError as reason:
-            reasons.append(str(reason))
-    # The first way tried is the closest to `desc`; the others fail for similar reasons.
+            return _rewritten(desc, kind, row)
+        except _ImpossibleError as error:
+            reasons.append(str(error))
+    # The first type tried is the closest to `desc`; the others fail for similar reasons.
     why = reasons[0] if reasons else "no element of a supported size can carry its bits"
-    raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}", why, report)
+    raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}", why, refused)
 
 
-def _common_support(level: FeatureLevel) -> TensorSupport:
-    row = capability_table()[level]
-    source, targets = row.input_tensor, row.output_tensors
-    return TensorSupport(
-        max(source.minimum_dimensions, targets.minimum_dimensions),
-        min(source.maximum_dimensions, targets.maximum_dimensions),
-        source.data_types & targets.data_types,
-    )
-
-
-def _candidates(tensor: TensorDesc, support: TensorSupport) -> list[TensorDataType]:
-    """Return the types to try: its own size, then wider ones, then narrower ones."""
-    own = tensor.data_type.bits
-    if own < 8:
+def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
+    """Return the types to try: of its own size, then wider ones, then narrower ones."""
+    supported = row.input_tensor.data_types & row.output_tensors.data_types
+    if own.bits < 8:
         return []
-    kinds = [tensor.data_type]
-    order = [own, *(2 * own, 4 * own, 8 * own), *(own // 2, own // 4, own // 8)]
-    kinds += [TensorDataType.parse(f"UINT{bits}") for bits in order if bits in (8, 16, 32, 64)]
-    # Its own size again, as an unsigned type, is of use only where its own type is not taken.
-    if tensor.data_type in support.data_types:
-        del kinds[1]
-    return [kind for kind in kinds if kind in support.data_types]
+    # Falling distance within "wider" and "narrower": the fewer bytes regrouped, the likelier.
+    sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
+    kinds = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
+    if own in supported:
+        kinds[0] = own
+    return [kind for kind in kinds if kind in supported]
 
 
 def _rewritten(
-    desc: SplitOperatorDesc, kind: TensorDataType, support: TensorSupport, level: FeatureLevel
+    desc: SplitOperatorDesc, kind: TensorDataType, row: LevelSupport
 ) -> SplitOperatorDesc:
-    loops = _retyped(desc, kind)
-    if len(loops) > support.maximum_dimensions:
-        loops = _fewer(loops, support.maximum_dimensions)
-    if len(loops) > support.maximum_dimensions:
+    """Describe the same bytes as elements of `kind`, in as many dimensions as the level takes."""
+    supports = row.input_tensor, row.output_tensors
+    least = max(support.minimum_dimensions for support in supports)
+    most = min(support.maximum_dimensions for support in supports)
+    loops = _fewer(_retyped(desc, kind), most)
+    if len(loops) > most:
         raise _ImpossibleError(
             f"as {kind.name} it has {len(loops)} dimensions that strides keep apart, and at most "
-            f"{support.maximum_dimensions} are accepted"
+            f"{most} are accepted"
         )
-    ones = max(0, support.minimum_dimensions - len(loops))
     tensors = [desc.input_tensor, *desc.output_tensors]
-    loops = [_Loop((1,) * len(tensors), (0,) * len(tensors))] * ones + loops
-    source, *targets = (_tensor(tensor, kind, loops, at) for at, tensor in enumerate(tensors))
+    one = _Loop((1,) * len(tensors), (0,) * len(tensors))
+    loops = [one] * (least - len(loops)) + loops
+    source, *outputs = (_tensor(tensor, kind, loops, at) for at, tensor in enumerate(tensors))
     axis = next(at for at, loop in enumerate(loops) if loop.is_axis)
-    result = SplitOperatorDesc(source, targets, axis)
-    report = validate(result, level)
-    if not report.ok:
-        raise _ImpossibleError(f"as {kind.name}, {report.violations[0]}".rstrip("."))
+    result = SplitOperatorDesc(source, outputs, axis)
+    for violation in violations(result, row):
+        raise _ImpossibleError(f"as {kind.name}, {violation}".rstrip("."))
     return result
 
 
@@ -142,24 +131,23 @@ def _loops(desc: SplitOperatorDesc) -> list[_Loop]:
     tensors = [desc.input_tensor, *desc.output_tensors]
     sizes = zip(*(tensor.sizes for tensor in tensors), strict=True)
     strides = zip(*(tensor.effective_strides for tensor in tensors), strict=True)
-    return [
-        _Loop(size, stride, dim == desc.axis)
-        for dim, (size, stride) in enumerate(zip(sizes, strides, strict=True))
-    ]
+    dims = enumerate(zip(sizes, strides, strict=True))
+    return [_Loop(size, stride, dim == desc.axis) for dim, (size, stride) in dims]
 
 
 def _retyped(desc: SplitOperatorDesc, kind: TensorDataType) -> list[_Loop]:
-    loops = _loops(desc)
-    own = desc.input_tensor.data_type.bits
+    """Return the loops over elements of `kind`."""
+    loops, own = _loops(desc), desc.input_tensor.data_type.bits
+    if kind.bits == own:
+        return loops
     if kind.bits < own:
         return _divided(loops, own // kind.bits)
-    if kind.bits > own:
-        wide = kind.bits // own
-        found = _gathered(loops, wide) or _gathered(_fewer(loops, 1), wide)
-        if not found:
-            raise _ImpossibleError(_why_not_wider(desc, kind))
-        return found
-    return loops
+    wide = kind.bits // own
+    # Where no dimension is a run of its own, joining all that can be joined may make one.
+    found = _gathered(loops, wide) or _gathered(_fewer(loops, 1), wide)
+    if not found:
+        raise _ImpossibleError(_why_not_wider(desc, kind))
+    return found
 
 
 def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
@@ -167,6 +155,7 @@ def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
     count = len(loops[0].sizes)
     lane = _Loop((lanes,) * count, (1,) * count)
     scaled = [replace(loop, strides=tuple(s * lanes for s in loop.strides)) for loop in loops]
+    # The innermost loop, which may be any in a permuted tensor, is the one that lanes extend.
     for at in reversed(range(len(scaled))):
         joined = _joined(scaled[at], lane)
         if joined:
@@ -175,21 +164,20 @@ def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
 
 
 def _gathered(loops: list[_Loop], wide: int) -> list[_Loop] | None:
-    """Take `wide` elements as one, if they lie side by side in every tensor."""
+    """Take `wide` elements as one, if they are adjacent in every tensor."""
     for at, run in enumerate(loops):
-        others = loops[:at] + loops[at + 1 :]
-        if (
-            all(stride == 1 for stride in run.strides)
-            and all(size % wide == 0 for size in run.sizes)
-            and all(_steps_are_multiples(loop, wide) for loop in others)
-        ):
-            short = replace(run, sizes=tuple(size // wide for size in run.sizes))
+        # Wide elements tile a run of whole ones, and each run must begin at a whole one.
+        adjacent = set(run.strides) == {1} and all(size % wide == 0 for size in run.sizes)
+        if adjacent and all(_steps_over(loop, wide) for loop in loops if loop is not run):
             scaled = [replace(x, strides=tuple(s // wide for s in x.strides)) for x in loops]
-            return [*scaled[:at], short, *scaled[at + 1 :]]
+            sizes = tuple(size // wide for size in run.sizes)
+            scaled[at] = replace(run, sizes=sizes)
+            return scaled
     return None
 
 
-def _steps_are_multiples(loop: _Loop, wide: int) -> bool:
+def _steps_over(loop: _Loop, wide: int) -> bool:
+    """Whether every step of a loop passes over a multiple of `wide` elements."""
     steps = zip(loop.sizes, loop.strides, strict=True)
     return all(size == 1 or stride % wide == 0 for size, stride in steps)
 
@@ -197,57 +185,53 @@ def _steps_are_multiples(loop: _Loop, wide: int) -> bool:
 def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
     wide = kind.bits // 8
     for index, piece in enumerate(descriptor_geometry(desc).pieces):
-        steps = [*piece.input_strides, *piece.output_strides]
-        if piece.run_bytes % wide or piece.input_offset % wide or any(s % wide for s in steps):
+        offsets = [piece.run_bytes, piece.input_offset, *piece.input_strides, *piece.output_strides]
+        if any(offset % wide for offset in offsets):
             return (
                 f"OutputTensors[{index}] is copied in runs of {piece.run_bytes} bytes from byte "
                 f"{piece.input_offset} on, and {kind.name} needs runs, offsets and strides in "
                 f"multiples of {wide} bytes"
             )
-    return f"its bytes do not lie in runs that {kind.name} can carry"
+    return f"its bytes do not form runs that {kind.name} can carry"
 
 
 def _fewer(loops: list[_Loop], most: int) -> list[_Loop]:
-    """Drop loops of one turn, then join loops from the innermost on, until `most` are left."""
-    for loop in list(loops):
-        if len(loops) > most and not loop.is_axis and max(loop.sizes) == 1:
-            at = loops.index(loop)
-            loops = loops[:at] + loops[at + 1 :]
-    while len(loops) > most:
-        shorter = _join_two(loops)
-        if shorter is None:
-            return loops
-        loops = shorter
-    return loops
+    """Drop loops of size 1, then join loops from the innermost on, until `most` are left."""
+    left = list(loops)
+    for loop in loops:
+        if len(left) > most and not loop.is_axis and max(loop.sizes) == 1:
+            left.remove(loop)
+    while len(left) > most and (shorter := _with_two_joined(left)):
+        left = shorter
+    return left
 
 
-def _join_two(loops: list[_Loop]) -> list[_Loop] | None:
-    # Strides, not positions, say which loop runs inside which.
-    for inner in reversed(range(len(loops))):
-        for outer in reversed(range(len(loops))):
-            joined = _joined(loops[outer], loops[inner]) if outer != inner else None
-            if joined:
-                kept = {inner: [joined], outer: []}
-                return [x for at, loop in enumerate(loops) for x in kept.get(at, [loop])]
+def _with_two_joined(loops: list[_Loop]) -> list[_Loop] | None:
+    # Strides, not positions, say which loop runs inside which: any pair may be the one.
+    for inner, outer in permutations(reversed(range(len(loops))), 2):
+        joined = _joined(loops[outer], loops[inner])
+        if joined:
+            replaced = [*loops[:inner], joined, *loops[inner + 1 :]]
+            return replaced[:outer] + replaced[outer + 1 :]
     return None
 
 
 def _joined(outer: _Loop, inner: _Loop) -> _Loop | None:
     """Return one loop over both, or None where a tensor's strides or the axis forbid it."""
-    tensors = len(inner.sizes)
-    # With several outputs, a split of the inner loop is no split of the joined one.
-    if inner.is_axis and tensors > 2:
+    # Pieces of the inner loop, once for every step of the outer one, are not one piece of both;
+    # a single output takes all of the axis, and then any loop may hold it.
+    if inner.is_axis and len(inner.sizes) > 2:
         return None
     rows = zip(outer.sizes, outer.strides, inner.sizes, inner.strides, strict=True)
+    # In every tensor, one step of the outer loop is the whole length of the inner one.
     if not all(n == 1 or step == count * stride for n, step, count, stride in rows):
         return None
     sizes = tuple(n * m for n, m in zip(outer.sizes, inner.sizes, strict=True))
     return _Loop(sizes, inner.strides, outer.is_axis or inner.is_axis)
 
 
-def _tensor(
-    original: TensorDesc, kind: TensorDataType, loops: Sequence[_Loop], at: int
-) -> TensorDesc:
+def _tensor(original: TensorDesc, kind: TensorDataType, loops: list[_Loop], at: int) -> TensorDesc:
+    """Read one tensor's description off the loops."""
     sizes = tuple(loop.sizes[at] for loop in loops)
     strides = tuple(loop.strides[at] for loop in loops)
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
