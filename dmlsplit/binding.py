@@ -18,7 +18,6 @@ from dmlsplit.directml.rules import Broken, Violation, report, violations_of
 from dmlsplit.directml.tensor import (
     MINIMUM_BUFFER_TENSOR_ALIGNMENT,
     TensorDesc,
-    last_element_index,
 )
 from dmlsplit.errors import InvalidArgumentError
 
@@ -37,11 +36,6 @@ class BufferBinding:
         Bytes from the start of the buffer; a multiple of 16.
     size_in_bytes
         Bytes of the range; None means up to the end of the buffer.
-
-    Raises
-    ------
-    TypeError
-        If a number is not an integer.
     """
 
     buffer: Any  # Buffer
@@ -88,7 +82,7 @@ class _Expected:
         width = tensor.element_bytes
         kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = tuple(step * width for step in tensor.effective_strides)
-        reach = (last_element_index(tensor.sizes, tensor.strides) + 1) * width
+        reach = (tensor.last_element_index + 1) * width
         return cls(name, tensor, (strides, tensor.sizes, kind), reach)
 
 

@@ -19,8 +19,6 @@ class DmlError(Exception):
     hresult : int
         The HRESULT of the same failure in DirectML, as an unsigned 32-bit value.
         Values: Microsoft, "Common HRESULT values" and "DXGI_ERROR".
-    message : str
-        What is wrong, without the file.
     path : str
         The file that it is about, as the caller named it; empty if it is about none.
     """
@@ -39,10 +37,7 @@ class DmlError(Exception):
 
 @contextmanager
 def about(path: str | PathLike[str]) -> Iterator[None]:
-    """Give every error of the block the file that it is about.
-
-    The one place where a path is added: code below it raises without one.
-    """
+    """Add the file to every error of the block; nothing else adds a path to an error."""
     try:
         yield
     except DmlError as error:
@@ -72,7 +67,7 @@ class NoEquivalentError(InvalidArgumentError):
     Attributes
     ----------
     reason : str
-        What stands in the way.
+        Why there is none.
     """
 
     def __init__(self, message: str, reason: str, report: ValidationReport) -> None:
@@ -93,7 +88,7 @@ class OutOfMemoryError(DmlError, MemoryError):
 
 
 class DeviceRemovedError(DmlError):
-    """The device is gone or failed during a launch (DXGI_ERROR_DEVICE_REMOVED)."""
+    """The device has been removed or failed during a launch (DXGI_ERROR_DEVICE_REMOVED)."""
 
     hresult = 0x887A0005
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.directml.tensor import calc_buffer_tensor_size, wrapped_buffer_tensor_size
 
 
 def test_data_types_have_the_values_of_directml_h() -> None:
@@ -49,9 +48,9 @@ def test_the_buffer_size_is_that_of_dml_calc_buffer_tensor_size(
 
 
 def test_the_buffer_size_is_exact_where_the_original_wraps() -> None:
-    sizes, strides = (2, 2), (2**32 - 1, 1)
-    assert calc_buffer_tensor_size(dml.TensorDataType.UINT8, sizes, strides) == 2**32 + 4
-    assert wrapped_buffer_tensor_size(dml.TensorDataType.UINT8, sizes, strides) == 4
+    tensor = dml.TensorDesc("UINT8", (2, 2), strides=(2**32 - 1, 1))
+    assert tensor.minimum_size_in_bytes == 2**32 + 4
+    assert tensor.wrapped_size_in_bytes == 4
 
 
 @pytest.mark.parametrize("sizes", [(1.0,), ("1",), (True,), 3, "123", (None,)])

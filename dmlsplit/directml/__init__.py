@@ -1,1 +1,1 @@
-"""DirectML's Split on paper: descriptors, feature levels, rules. Pure; nothing is moved here."""
+"""DirectML's Split as a specification: descriptors, feature levels and rules. Moves no data."""

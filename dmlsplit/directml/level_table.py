@@ -1,4 +1,4 @@
-"""The capability table of feature_levels.yaml: reading it, and looking levels up in it."""
+"""The capability table, read from feature_levels.yaml, and looking levels up in it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from dmlsplit.directml.levels import (
     directml_version,
 )
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.resources import feature_level_table
 
 
 class TableError(ValueError):
-    """feature_levels.yaml does not have the form it must have."""
+    """feature_levels.yaml has a missing or wrong value."""
 
 
 @cache
@@ -31,20 +32,21 @@ def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
 def level_for_directml(version: str) -> FeatureLevel:
     """Return the highest level that a DirectML version, such as ``"1.8.0"``, supports."""
     wanted = directml_version(version)
-    levels = [
-        row.level for row in capability_table().values() if directml_version(row.directml) <= wanted
-    ]
-    if not levels:
-        raise ValueError(f"DirectML version is {version!r}; the first release is 1.0.0")
-    return max(levels)
+    rows = capability_table().values()
+    levels = [row.level for row in rows if directml_version(row.directml) <= wanted]
+    return _highest(levels, f"DirectML version is {version!r}; the first release is 1.0.0")
 
 
 def level_for_windows(build: int) -> FeatureLevel:
     """Return the highest level documented for the DirectML.dll inside a Windows build."""
     rows = capability_table().values()
     levels = [row.level for row in rows if row.windows and row.windows.build <= build]
+    return _highest(levels, f"Windows build is {build}; the first with DirectML is 18362")
+
+
+def _highest(levels: list[FeatureLevel], none: str) -> FeatureLevel:
     if not levels:
-        raise ValueError(f"Windows build is {build}; the first with DirectML is 18362")
+        raise InvalidArgumentError(none)
     return max(levels)
 
 
@@ -90,28 +92,28 @@ def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
 def _row(entry: _Node, level: FeatureLevel, before: LevelSupport | None) -> LevelSupport:
     name = f"DML_FEATURE_LEVEL_{level}"
     if entry["name"].value != name:
-        raise entry["name"].wrong(f"{name}: levels stand in rising order")
+        raise entry["name"].wrong(f"{name}: levels are listed in rising order")
     entry["directml"].read(directml_version, "a version such as 1.8.0, in quotes")
-    windows = entry["windows"]
-    if "split" in entry.value:
-        tensors = (
-            _support(entry["split"]["input_tensor"]),
-            _support(entry["split"]["output_tensors"]),
-        )
-    elif before:
+    # A level without `split` accepts what the level before accepts.
+    if before and "split" not in entry.value:
         tensors = before.input_tensor, before.output_tensors
     else:
-        raise entry["split"].wrong("given for the first level")
+        split = entry["split"]
+        tensors = _support(split["input_tensor"]), _support(split["output_tensors"])
     return LevelSupport(
         level,
         str(entry["directml"].value),
         bool(entry.value.get("public", True)),
-        None
-        if windows.value is None
-        else WindowsBuild(windows["build"].read(int, "an integer"), str(windows["name"].value)),
+        _windows_build(entry["windows"]),
         *tensors,
         str(entry["source"].value),
     )
+
+
+def _windows_build(entry: _Node) -> WindowsBuild | None:
+    if entry.value is None:
+        return None
+    return WindowsBuild(entry["build"].read(int, "an integer"), str(entry["name"].value))
 
 
 def _support(tensor: _Node) -> TensorSupport:
@@ -157,5 +159,5 @@ class _Node:
             raise self.wrong(allowed) from None
 
     def wrong(self, allowed: str) -> TableError:
-        place = self.path or "the file"
-        return TableError(f"feature_levels.yaml: {place} is {self.value!r:.80}; must be {allowed}")
+        name = self.path or "the file"
+        return TableError(f"feature_levels.yaml: {name} is {self.value!r:.80}; must be {allowed}")

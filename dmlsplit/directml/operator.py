@@ -28,7 +28,7 @@ class SplitOperatorDesc:
     Raises
     ------
     TypeError
-        If a tensor is no `TensorDesc` or the axis no integer.
+        If a tensor is not a `TensorDesc`, or the axis not an integer.
     """
 
     input_tensor: TensorDesc  # InputTensor
@@ -85,24 +85,24 @@ class SplitOperatorDesc:
         return tuple(t.sizes[self.axis] for t in self.output_tensors)
 
     def __str__(self) -> str:
-        shown = [str(tensor) for tensor in self.output_tensors[:8]]
-        if self.output_count > len(shown):
-            shown.append(f"... ({self.output_count} outputs)")
-        return f"SPLIT axis {self.axis}: {self.input_tensor} -> {', '.join(shown)}"
+        outputs = [str(tensor) for tensor in self.output_tensors[:8]]
+        if self.output_count > len(outputs):
+            outputs.append(f"... ({self.output_count} outputs)")
+        return f"SPLIT axis {self.axis}: {self.input_tensor} -> {', '.join(outputs)}"
 
 
 def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
-    """Return the byte problem of a descriptor that has passed validation."""
-    tensor = desc.input_tensor
-    width = tensor.element_bytes
+    """Return the byte copies of a descriptor that has passed validation."""
+    width = desc.input_tensor.element_bytes
+
+    def byte_strides(tensor: TensorDesc) -> list[int]:
+        return [stride * width for stride in tensor.effective_strides]
+
     return split_geometry(
-        tensor.sizes,
+        desc.input_tensor.sizes,
         desc.axis,
         desc.split_sizes,
         width,
-        [stride * width for stride in tensor.effective_strides],
-        [
-            None if out.strides is None else [stride * width for stride in out.strides]
-            for out in desc.output_tensors
-        ],
+        byte_strides(desc.input_tensor),
+        [byte_strides(tensor) for tensor in desc.output_tensors],
     )

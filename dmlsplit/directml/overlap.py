@@ -1,4 +1,4 @@
-"""Whether two elements of a strided tensor share a place."""
+"""Whether two elements of a strided tensor share an address."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Return whether two indices may reach the same element.
 
     Two indices collide if some non-zero difference ``d`` with ``|d[i]| < sizes[i]`` has
-    ``sum(d[i] * strides[i]) == 0``. The search walks the dimensions from the largest stride
-    down and keeps only remainders that the smaller strides can still cancel, so that
-    nested layouts (packed, padded, permuted) are settled at once. A search that grows too
+    ``sum(d[i] * strides[i]) == 0``. The search goes through the dimensions from the largest
+    stride down and keeps only remainders that the smaller strides can still cancel, so that
+    nested layouts (packed, padded, permuted) are decided at once. A search that grows too
     large answers True.
 
     Parameters
@@ -32,14 +32,16 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         return False
     if any(stride == 0 for stride, _ in loops):
         return True
+    # What the strides not yet visited can add to or take from a remainder.
     reach = sum(stride * most for stride, most in loops)
-    # Remainders so far, with whether some difference on the way was not zero.
+    # Sums of the differences chosen so far, and whether one of them was not zero.
     states = {(0, False)}
     steps = 0
     for stride, most in loops:
         reach -= stride * most
         following = set()
         for remainder, moved in states:
+            # The differences that leave a remainder of at most `reach` on either side.
             low = max(-most, -((reach + remainder) // stride))
             high = min(most, (reach - remainder) // stride)
             steps += high - low + 1

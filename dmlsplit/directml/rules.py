@@ -17,27 +17,13 @@ Basis = Literal["documented", "debug-layer", "policy"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule.
+    """One rule."""
 
-    Attributes
-    ----------
-    id : str
-        Stable: reports, baselines and searches use it.
-    sentence : str
-        What the rule says.
-    basis : str
-        ``documented``, ``debug-layer`` or ``policy``; see the module.
-    source : str
-        Where it is written down.
-    hint : str
-        How to comply.
-    """
-
-    id: str
-    sentence: str
+    id: str  # stable: reports, baselines and searches use it
+    sentence: str  # what it says
     basis: Basis
-    source: str
-    hint: str
+    source: str  # where it is written down
+    hint: str  # how to comply
 
 
 def _page(source: str, basis: Basis = "documented") -> Callable[..., Rule]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
-from functools import reduce
+from functools import partial, reduce
 from math import prod
 from operator import or_
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
@@ -37,18 +37,11 @@ class TensorDataType(IntEnum):
     """DML_TENSOR_DATA_TYPE, with the values of DirectML.h.
 
     `UINT4` and `INT4` exist since DML_TARGET_VERSION 0x6300; no Split accepts them.
-
-    Attributes
-    ----------
-    bits : int
-        Size of one element in bits; 0 for UNKNOWN.
-    numpy_name : str
-        NumPy's name without byte order; empty where NumPy has no such type.
     """
 
     _value_: int
-    bits: int
-    numpy_name: str
+    bits: int  # of one element; 0 for UNKNOWN
+    numpy_name: str  # without byte order; empty where NumPy has no such type
 
     UNKNOWN = 0, 0
     FLOAT32 = 1, 32, "f4"
@@ -130,43 +123,6 @@ def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
     return members.get(str(value).upper().removeprefix(prefix))
 
 
-def last_element_index(sizes: tuple[int, ...], strides: tuple[int, ...] | None) -> int:
-    """Return the index, in elements, of the last element that a tensor reaches.
-
-    DMLCalcBufferTensorSize (Microsoft, "DirectML helper functions") computes this value in
-    a 32-bit UINT when strides are given; here it is exact. Returns -1 for an empty tensor.
-    """
-    if any(size <= 0 for size in sizes):
-        return -1
-    if strides is None:
-        return prod(sizes) - 1
-    return sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=False))
-
-
-def calc_buffer_tensor_size(
-    data_type: TensorDataType, sizes: tuple[int, ...], strides: tuple[int, ...] | None = None
-) -> int:
-    """Return the smallest legal TotalTensorSizeInBytes of a tensor, in bytes.
-
-    The arithmetic of DMLCalcBufferTensorSize (Microsoft, "DirectML helper functions"): the
-    last byte reached, rounded up to a multiple of 4; 0 for UNKNOWN. Exact where the
-    original wraps at 32 bits; see `wrapped_buffer_tensor_size`.
-    """
-    return _size_in_bytes(last_element_index(sizes, strides), data_type.bits)
-
-
-def wrapped_buffer_tensor_size(
-    data_type: TensorDataType, sizes: tuple[int, ...], strides: tuple[int, ...]
-) -> int:
-    """Return what DMLCalcBufferTensorSize returns when its 32-bit index wraps, in bytes."""
-    return _size_in_bytes(last_element_index(sizes, strides) & UINT_MAX, data_type.bits)
-
-
-def _size_in_bytes(last_index: int, element_bits: int) -> int:
-    size = ((last_index + 1) * element_bits + 7) // 8
-    return (size + 3) // 4 * 4
-
-
 @dataclass(frozen=True, slots=True, init=False)
 class TensorDesc:
     """DML_BUFFER_TENSOR_DESC: the layout of one tensor in a buffer.
@@ -183,7 +139,7 @@ class TensorDesc:
     flags
         Anything that `TensorFlags.parse` reads.
     total_tensor_size_in_bytes
-        None means the smallest legal size, `calc_buffer_tensor_size`.
+        None means the smallest legal size, `minimum_size_in_bytes`.
     guaranteed_base_offset_alignment
         Bytes; 0 promises nothing.
 
@@ -212,23 +168,19 @@ class TensorDesc:
         total_tensor_size_in_bytes: SupportsIndex | None = None,
         guaranteed_base_offset_alignment: SupportsIndex = 0,
     ) -> None:
-        kind, shape = TensorDataType.parse(data_type), integers("sizes", sizes)
-        steps = None if strides is None else integers("strides", strides)
+        put = partial(object.__setattr__, self)
+        put("data_type", TensorDataType.parse(data_type))
+        put("sizes", integers("sizes", sizes))
+        put("strides", None if strides is None else integers("strides", strides))
+        put("flags", TensorFlags.parse(flags))
         total, alignment = total_tensor_size_in_bytes, guaranteed_base_offset_alignment
         if total is None:
-            total = calc_buffer_tensor_size(kind, shape, steps)
-        fields = {
-            "data_type": kind,
-            "sizes": shape,
-            "strides": steps,
-            "flags": TensorFlags.parse(flags),
-            "total_tensor_size_in_bytes": integer("total_tensor_size_in_bytes", total),
-            "guaranteed_base_offset_alignment": integer(
-                "guaranteed_base_offset_alignment", alignment
-            ),
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+            total = self.minimum_size_in_bytes
+        for name, value in [
+            ("total_tensor_size_in_bytes", total),
+            ("guaranteed_base_offset_alignment", alignment),
+        ]:
+            put(name, integer(name, value))
 
     @property
     def dimension_count(self) -> int:
@@ -251,9 +203,37 @@ class TensorDesc:
         return packed_byte_strides(self.sizes, 1) if self.strides is None else self.strides
 
     @property
+    def last_element_index(self) -> int:
+        """The index, in elements, of the last element reached; -1 if there is none.
+
+        DMLCalcBufferTensorSize (Microsoft, "DirectML helper functions") computes this value in
+        a 32-bit UINT when strides are given; here it is exact.
+        """
+        if any(size <= 0 for size in self.sizes):
+            return -1
+        if self.strides is None:
+            return self.element_count - 1
+        # Not strict: a descriptor with too few or too many strides can be built.
+        steps = zip(self.sizes, self.strides, strict=False)
+        return sum((size - 1) * stride for size, stride in steps)
+
+    @property
     def minimum_size_in_bytes(self) -> int:
-        """The smallest legal TotalTensorSizeInBytes."""
-        return calc_buffer_tensor_size(self.data_type, self.sizes, self.strides)
+        """The smallest legal TotalTensorSizeInBytes; 0 for UNKNOWN.
+
+        What DMLCalcBufferTensorSize returns: the bytes up to the last element, rounded up to a
+        multiple of 4. Exact where the original wraps; see `wrapped_size_in_bytes`.
+        """
+        return self._size_up_to(self.last_element_index)
+
+    @property
+    def wrapped_size_in_bytes(self) -> int:
+        """What DMLCalcBufferTensorSize returns where its 32-bit index wraps."""
+        return self._size_up_to(self.last_element_index & UINT_MAX)
+
+    def _size_up_to(self, last_index: int) -> int:
+        size = ((last_index + 1) * self.data_type.bits + 7) // 8
+        return (size + 3) // 4 * 4
 
     def __str__(self) -> str:
         text = f"{self.data_type.name}[{','.join(map(str, self.sizes))}]"

@@ -19,8 +19,6 @@ from dmlsplit.directml.tensor import (
     TensorDataType,
     TensorDesc,
     TensorFlags,
-    last_element_index,
-    wrapped_buffer_tensor_size,
 )
 
 
@@ -121,7 +119,7 @@ def _has_extent(tensor: TensorDesc) -> bool:
 
 def _extent(tensor: TensorDesc) -> Iterator[Broken]:
     total, least = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
-    count, last = tensor.element_count, last_element_index(tensor.sizes, tensor.strides)
+    count, last = tensor.element_count, tensor.last_element_index
     if total % 4:
         yield "DML-TENSOR-SIZE-DWORD", "TotalTensorSizeInBytes", total, "a multiple of 4"
     if not _has_extent(tensor):
@@ -131,8 +129,8 @@ def _extent(tensor: TensorDesc) -> Iterator[Broken]:
     if total < least:
         yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, f"at least {least}"
     if tensor.strides is not None and last > UINT_MAX:
-        wrapped = wrapped_buffer_tensor_size(tensor.data_type, tensor.sizes, tensor.strides)
-        found = f"reaching element {last} (DMLCalcBufferTensorSize wraps to {wrapped} bytes)"
+        wrapped = f"DMLCalcBufferTensorSize wraps to {tensor.wrapped_size_in_bytes} bytes"
+        found = f"reaching element {last} ({wrapped})"
         yield "DML-TENSOR-SIZE-WRAP", "Strides", found, f"at most element {UINT_MAX}"
 
 
