@@ -20,7 +20,7 @@ class DmlError(Exception):
         The HRESULT of the same failure in DirectML, as an unsigned 32-bit value.
         Values: Microsoft, "Common HRESULT values" and "DXGI_ERROR".
     path : str
-        The file that it is about, as the caller named it; empty if it is about none.
+        The file that it is about, as the caller named it, or an empty string.
     """
 
     hresult = 0x80004005  # E_FAIL

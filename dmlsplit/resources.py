@@ -1,4 +1,4 @@
-"""Where the kernel sources and the feature-level table live."""
+"""The kernel sources and the feature-level table, in a checkout or in an installed package."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def _home() -> Traversable | Path:
-    """Return the package in a wheel, the folder beside it in a checkout.
+    """Return the folder of ``cuda`` and the table: the package, or its parent in a checkout.
 
-    The package is asked first: beside it, in site-packages, lies NVIDIA's own ``cuda``.
+    The package comes first: its parent may be site-packages, with NVIDIA's own ``cuda``.
     """
     package = files("dmlsplit")
     if package.joinpath("feature_levels.yaml").is_file():

@@ -20,7 +20,7 @@ from dmlsplit.directml.validation import violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.geometry import packed_byte_strides
 
-# Rules that another description of the same bytes can keep; all others hold at every level.
+# Rules that another description of the same bytes may satisfy; no other one can be cured.
 _CURABLE = {
     "DML-LEVEL-DATA-TYPE",
     "DML-LEVEL-DIMENSION-COUNT",
@@ -62,7 +62,7 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     InvalidArgumentError
         If there is no such level, or `desc` breaks a rule of every level.
     NoEquivalentError
-        If no equivalent exists; `reason` says why, and `report` holds what `desc` breaks.
+        If no equivalent exists; `reason` says why, and `report` lists what `desc` breaks.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
     supported = row.input_tensor.data_types & row.output_tensors.data_types
     if own.bits < 8:
         return []
-    # Falling distance within "wider" and "narrower": the fewer bytes regrouped, the likelier.
+    # The nearest size first: the fewer elements are regrouped, the more likely it works.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
     kinds = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
     if own in supported:
@@ -122,8 +122,9 @@ def _rewritten(
     source, *outputs = (_tensor(tensor, kind, loops, at) for at, tensor in enumerate(tensors))
     axis = next(at for at, loop in enumerate(loops) if loop.is_axis)
     result = SplitOperatorDesc(source, outputs, axis)
-    for violation in violations(result, row):
-        raise _ImpossibleError(f"as {kind.name}, {violation}".rstrip("."))
+    found = next(violations(result, row), None)
+    if found:
+        raise _ImpossibleError(f"as {kind.name}, {found}".rstrip("."))
     return result
 
 
@@ -166,12 +167,11 @@ def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
 def _gathered(loops: list[_Loop], wide: int) -> list[_Loop] | None:
     """Take `wide` elements as one, if they are adjacent in every tensor."""
     for at, run in enumerate(loops):
-        # Wide elements tile a run of whole ones, and each run must begin at a whole one.
+        # The run must be a whole number of wide elements, and every other loop step over whole ones.
         adjacent = set(run.strides) == {1} and all(size % wide == 0 for size in run.sizes)
         if adjacent and all(_steps_over(loop, wide) for loop in loops if loop is not run):
             scaled = [replace(x, strides=tuple(s // wide for s in x.strides)) for x in loops]
-            sizes = tuple(size // wide for size in run.sizes)
-            scaled[at] = replace(run, sizes=sizes)
+            scaled[at] = replace(run, sizes=tuple(size // wide for size in run.sizes))
             return scaled
     return None
 
@@ -218,8 +218,8 @@ def _with_two_joined(loops: list[_Loop]) -> list[_Loop] | None:
 
 def _joined(outer: _Loop, inner: _Loop) -> _Loop | None:
     """Return one loop over both, or None where a tensor's strides or the axis forbid it."""
-    # Pieces of the inner loop, once for every step of the outer one, are not one piece of both;
-    # a single output takes all of the axis, and then any loop may hold it.
+    # Cutting the inner loop, at every step of the outer one, is not one cut of the joined loop.
+    # A single output takes the whole axis: nothing is cut, and the axis may be any loop.
     if inner.is_axis and len(inner.sizes) > 2:
         return None
     rows = zip(outer.sizes, outer.strides, inner.sizes, inner.strides, strict=True)
@@ -231,7 +231,7 @@ def _joined(outer: _Loop, inner: _Loop) -> _Loop | None:
 
 
 def _tensor(original: TensorDesc, kind: TensorDataType, loops: list[_Loop], at: int) -> TensorDesc:
-    """Read one tensor's description off the loops."""
+    """Return the description of one tensor, at index `at` of the loops."""
     sizes = tuple(loop.sizes[at] for loop in loops)
     strides = tuple(loop.strides[at] for loop in loops)
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)

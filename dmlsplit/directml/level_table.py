@@ -44,9 +44,9 @@ def level_for_windows(build: int) -> FeatureLevel:
     return _highest(levels, f"Windows build is {build}; the first with DirectML is 18362")
 
 
-def _highest(levels: list[FeatureLevel], none: str) -> FeatureLevel:
+def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:
     if not levels:
-        raise InvalidArgumentError(none)
+        raise InvalidArgumentError(refusal)
     return max(levels)
 
 
@@ -69,7 +69,7 @@ def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
     ------
     TableError
         With the path, inside the file, of the first value that is missing or wrong.
-        Unknown keys are not an error here; tests/directml hold the file to a JSON schema.
+        Unknown keys are not an error here; a test checks the file against a JSON schema.
     """
     import yaml  # here, so that `import dmlsplit` does not load it
 

@@ -36,7 +36,7 @@ class FeatureLevel(IntEnum):
         Raises
         ------
         InvalidArgumentError
-            If there is no such level; floats are refused, because 5.0 and 5.00 look alike.
+            If there is no such level; floats are refused: 5.1 and 5.10 are the same.
         """
         if isinstance(value, int) and not isinstance(value, bool):
             if value in cls._value2member_map_:
@@ -86,7 +86,7 @@ class LevelSupport:
     public : bool
         Whether that version was made widely available.
     windows : WindowsBuild or None
-        First Windows build that carries it; None where none is documented.
+        First Windows build with that version; None if none is documented.
     input_tensor, output_tensors : TensorSupport
     source : str
         Where the row is documented.

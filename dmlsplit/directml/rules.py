@@ -89,7 +89,7 @@ RULES = {
         ),
         _helpers(
             "DML-TENSOR-SIZE-WRAP",
-            "The last element index fits 32 bits; DMLCalcBufferTensorSize wraps beyond.",
+            "The last element index fits 32 bits; DMLCalcBufferTensorSize wraps around.",
             hint="use smaller strides, or split the tensor along an outer dimension first",
         ),
         _tensor(
@@ -169,7 +169,7 @@ RULES = {
         ),
         _buffer_binding(
             "DML-BIND-RANGE",
-            "The bound range lies inside the buffer.",
+            "The bound range is inside the buffer.",
             hint="use a larger buffer, a lower offset or a smaller range",
         ),
         _tensor(
@@ -255,7 +255,7 @@ Broken: TypeAlias = tuple[str, str, object, object]
 
 
 def violations_of(tensor: str, broken: Iterable[Broken]) -> Iterator[Violation]:
-    """Name the tensor, or none for the operator itself, in what a check has found."""
+    """Add the tensor, empty for the operator itself, to what a check has found."""
     for rule_id, field, found, allowed in broken:
         yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed))
 
