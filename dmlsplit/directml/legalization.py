@@ -18,7 +18,7 @@ from dmlsplit.directml.rules import report
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
-from dmlsplit.geometry import packed_byte_strides
+from dmlsplit.geometry import StridedCopy, packed_byte_strides
 
 # Rules that another description of the same bytes may satisfy; no other one can be cured.
 _CURABLE = {
@@ -167,7 +167,7 @@ def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
 def _gathered(loops: list[_Loop], wide: int) -> list[_Loop] | None:
     """Take `wide` elements as one, if they are adjacent in every tensor."""
     for at, run in enumerate(loops):
-        # The run must be a whole number of wide elements, and every other loop step over whole ones.
+        # The run is a whole number of wide elements, and every other loop steps over whole ones.
         adjacent = set(run.strides) == {1} and all(size % wide == 0 for size in run.sizes)
         if adjacent and all(_steps_over(loop, wide) for loop in loops if loop is not run):
             scaled = [replace(x, strides=tuple(s // wide for s in x.strides)) for x in loops]
@@ -184,15 +184,18 @@ def _steps_over(loop: _Loop, wide: int) -> bool:
 
 def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
     wide = kind.bits // 8
-    for index, piece in enumerate(descriptor_geometry(desc).pieces):
-        offsets = [piece.run_bytes, piece.input_offset, *piece.input_strides, *piece.output_strides]
-        if any(offset % wide for offset in offsets):
-            return (
-                f"OutputTensors[{index}] is copied in runs of {piece.run_bytes} bytes from byte "
-                f"{piece.input_offset} on, and {kind.name} needs runs, offsets and strides in "
-                f"multiples of {wide} bytes"
-            )
-    return f"its bytes do not form runs that {kind.name} can carry"
+
+    def is_odd(piece: StridedCopy) -> bool:
+        steps = [*piece.input_strides, *piece.output_strides]
+        return any(offset % wide for offset in (piece.run_bytes, piece.input_offset, *steps))
+
+    # The first that is odd.
+    index, piece = max(enumerate(descriptor_geometry(desc).pieces), key=lambda it: is_odd(it[1]))
+    return (
+        f"OutputTensors[{index}] is copied in runs of {piece.run_bytes} bytes from byte "
+        f"{piece.input_offset} on, and {kind.name} needs runs, offsets and strides in "
+        f"multiples of {wide} bytes"
+    )
 
 
 def _fewer(loops: list[_Loop], most: int) -> list[_Loop]:

@@ -1,4 +1,4 @@
-"""Feature levels, their table, and the way from versions to levels."""
+"""feature_levels.yaml: reading it, and from versions to levels and back."""
 
 import itertools
 
@@ -16,27 +16,10 @@ from dmlsplit.directml.level_table import (
     level_for_windows,
     parse_table,
 )
+from dmlsplit.directml.levels import WindowsBuild
 from dmlsplit.resources import feature_level_table
 
-LEVELS = "1_0 2_0 2_1 3_0 3_1 4_0 4_1 5_0 5_1 5_2 6_0 6_1 6_2 6_3 6_4".split()
-
-
-def test_levels_have_the_values_of_directml_h() -> None:
-    assert [str(level) for level in dml.FeatureLevel] == LEVELS
-    assert [hex(level) for level in dml.FeatureLevel] == [
-        f"0x{level.replace('_', '')}00" for level in LEVELS
-    ]
-
-
-@pytest.mark.parametrize("text", ["4_1", "4.1", "DML_FEATURE_LEVEL_4_1", 0x4100])
-def test_a_level_is_read_from_any_of_its_names(text: object) -> None:
-    assert dml.FeatureLevel.parse(text) is dml.FeatureLevel.LEVEL_4_1
-
-
-@pytest.mark.parametrize("text", ["4_2", "", 4.1, 41, None, True, "LEVEL_4_1"])
-def test_an_unknown_level_is_refused_with_the_allowed_ones(text: object) -> None:
-    with pytest.raises(ValueError, match=r"must be one of 1_0, .*6_4"):
-        dml.FeatureLevel.parse(text)
+LEVELS = [str(level) for level in dml.FeatureLevel]
 
 
 # https://learn.microsoft.com/windows/ai/directml/dml-version-history
@@ -68,11 +51,13 @@ def test_a_windows_build_has_the_level_of_its_own_dll(build: int, level: str) ->
 
 
 def test_versions_before_the_first_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"first release is 1\.0\.0"):
+    message = r"^DirectML version is '0\.9'; the first release is 1\.0\.0$"
+    with pytest.raises(dml.InvalidArgumentError, match=message):
         level_for_directml("0.9")
-    with pytest.raises(ValueError, match="must look like"):
+    with pytest.raises(dml.InvalidArgumentError, match="must look like"):
         level_for_directml("1.x")
-    with pytest.raises(ValueError, match="18362"):
+    message = "^Windows build is 17763; the first with DirectML is 18362$"
+    with pytest.raises(dml.InvalidArgumentError, match=message):
         level_for_windows(17763)
 
 
@@ -87,6 +72,16 @@ def test_a_version_that_was_never_public_is_passed_over() -> None:
     assert capability_table()[dml.FeatureLevel.LEVEL_2_1].directml == "1.2.0"
     assert first_directml_with(dml.FeatureLevel.LEVEL_2_1) == "1.4.0"
     assert first_directml_with(dml.FeatureLevel.LEVEL_5_0) == "1.8.0"
+
+
+def test_a_row_says_where_it_is_documented_and_what_carries_it() -> None:
+    row = capability_table()[dml.FeatureLevel.LEVEL_2_0]
+    assert (row.level, row.directml, row.public) == (dml.FeatureLevel.LEVEL_2_0, "1.1.0", True)
+    assert row.windows == WindowsBuild(19041, "Windows 10 2004")
+    assert row.source == "version history"
+    assert [row.level for row in capability_table().values() if not row.public] == [
+        dml.FeatureLevel.LEVEL_2_1
+    ]
 
 
 def test_levels_are_supersets_of_the_ones_before() -> None:
@@ -140,7 +135,7 @@ def test_a_bad_table_is_refused_with_the_path_of_the_value(
         ("a: &x [*x]", "with the key 'levels'"),
     ],
 )
-def test_what_is_no_table_is_refused(text: str, message: str) -> None:
+def test_what_is_not_a_table_is_refused(text: str, message: str) -> None:
     with pytest.raises(TableError, match=f"^feature_levels.yaml: .*{message}"):
         parse_table(text)
 
@@ -208,8 +203,8 @@ def test_the_file_fits_its_schema() -> None:
     assert [row["value"] for row in table["levels"]] == list(dml.FeatureLevel)
 
 
-def test_no_key_stands_twice_in_a_mapping() -> None:
-    """safe_load would take the second one without a word."""
+def test_no_key_occurs_twice_in_a_mapping() -> None:
+    """safe_load takes the second one and says nothing."""
 
     def keys(node: yaml.Node) -> None:
         if isinstance(node, yaml.MappingNode):

@@ -142,39 +142,13 @@ def test_all_violations_are_reported_at_once() -> None:
     assert set(report.rule_ids) == {"DML-SPLIT-AXIS-SUM", "DML-SPLIT-SIZE-MATCH"}
 
 
-def test_a_report_says_what_where_and_how_to_fix_it() -> None:
-    desc = with_output(data_type="INT32")
-    (violation,) = dml.validate(desc).violations
-    assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
-    assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
-    assert str(violation) == (
-        "DML-SPLIT-DATA-TYPE-MATCH OutputTensors[0].DataType: is INT32; must be FLOAT32, as in "
-        "InputTensor. Fix: give the output the input's data type."
-    )
-    assert str(dml.validate(GOOD)).endswith("at feature level 6_4: ok")
-
-
-def test_a_long_report_is_cut_and_says_so() -> None:
-    x = dml.TensorDesc("INT4", (64,))
-    report = dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 64))
-    assert str(report).endswith("... and 45 more")
-
-
-def test_rules_carry_a_sentence_a_source_and_a_hint() -> None:
-    for rule_id, rule in RULES.items():
-        assert rule_id == rule.id
-        assert rule.sentence.endswith(".")
-        assert rule.hint
-        assert rule.basis == "policy" or rule.source.startswith("https://")
-
-
 @pytest.mark.parametrize("stride", [0, 7])
 def test_any_stride_is_legal_on_a_dimension_of_one(stride: int) -> None:
     assert dml.validate(with_output(strides=(stride, 4, 2, 1))).ok
 
 
 def test_an_unknown_level_is_an_error_not_a_report() -> None:
-    with pytest.raises(ValueError, match="feature level is '9_9'"):
+    with pytest.raises(dml.InvalidArgumentError, match="feature level is '9_9'"):
         dml.validate(GOOD, "9_9")
 
 

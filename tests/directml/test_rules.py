@@ -1,0 +1,92 @@
+"""The table of rules, and the report of those that are broken."""
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.directml.rules import RULES, report, violations_of
+
+X = dml.TensorDesc("FLOAT32", (1, 2, 6, 2))
+FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
+BROKEN = list(violations_of("InputTensor", FIELDS))
+
+
+def test_rules_carry_a_sentence_a_source_and_a_hint() -> None:
+    for rule_id, rule in RULES.items():
+        assert rule_id == rule.id
+        assert rule.sentence.endswith(".")
+        assert rule.hint
+        assert rule.basis == "policy" or rule.source.startswith("https://")
+
+
+def test_rules_of_directml_are_documented_and_ours_say_so() -> None:
+    policies = {rule.id for rule in RULES.values() if rule.basis == "policy"}
+    assert policies == {
+        "DML-TENSOR-OUTPUT-OVERLAP",
+        "DML-BIND-READ-ONLY",
+        "DML-ARRAY-DATA-TYPE",
+        "DML-ARRAY-SHAPE",
+        "DML-ARRAY-STRIDES",
+    }
+    assert all(RULES[name].source.startswith("dmlsplit; ") for name in policies)
+    assert {rule.basis for rule in RULES.values()} == {"policy", "documented"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "page"),
+    [
+        ("DML-TENSOR-ALIGNMENT", "win32/api/directml/ns-directml-dml_buffer_tensor_desc"),
+        ("DML-TENSOR-DATA-TYPE", "win32/api/directml/ne-directml-dml_tensor_data_type"),
+        ("DML-TENSOR-OWNED-OUTPUT", "win32/api/directml/ne-directml-dml_tensor_flags"),
+        ("DML-TENSOR-SIZE-WRAP", "ai/directml/dml-helper-functions"),
+        ("DML-LEVEL-DATA-TYPE", "win32/api/directml/ns-directml-dml_split_operator_desc"),
+        ("DML-BIND-KIND", "win32/api/directml/nf-directml-idmlbindingtable-bindinputs"),
+        ("DML-BIND-COUNT", "win32/api/directml/nf-directml-idmlbindingtable-bindoutputs"),
+        ("DML-BIND-RANGE", "win32/api/directml/ns-directml-dml_buffer_binding"),
+    ],
+)
+def test_a_documented_rule_names_its_page(rule: str, page: str) -> None:
+    assert RULES[rule].source == f"https://learn.microsoft.com/windows/{page}"
+
+
+def test_a_report_says_what_where_and_how_to_fix_it() -> None:
+    sizes = [tensor.sizes for tensor in dml.SplitOperatorDesc.from_sizes(
+        X, axis=2, sizes=(2, 1, 3)).output_tensors]  # fmt: skip
+    outputs = [dml.TensorDesc(kind, shape) for kind, shape in zip(
+        ("INT32", "FLOAT32", "FLOAT32"), sizes, strict=True)]  # fmt: skip
+    (violation,) = dml.validate(dml.SplitOperatorDesc(X, outputs, 2)).violations
+    assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
+    assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
+    assert str(violation) == (
+        "DML-SPLIT-DATA-TYPE-MATCH OutputTensors[0].DataType: is INT32; must be FLOAT32, as in "
+        "InputTensor. Fix: give the output the input's data type."
+    )
+
+
+def test_a_place_is_tensor_and_field_or_one_of_them() -> None:
+    found = ("DML-BIND-KIND", "Buffer", "a", "b"), ("DML-BIND-KIND", "", "a", "b")
+    places = [v.place for tensor in ("InputTensor", "") for v in violations_of(tensor, found)]
+    assert places == ["InputTensor.Buffer", "InputTensor", "Buffer", ""]
+
+
+def test_a_report_without_violations_is_ok() -> None:
+    good = report("SPLIT", dml.FeatureLevel.LEVEL_3_0, [])
+    assert good.ok
+    assert str(good) == "SPLIT at feature level 3_0: ok"
+    assert str(report("binding", None, [])) == "binding: ok"
+
+
+def test_a_report_counts_what_is_broken() -> None:
+    one = report("SPLIT", "3_0", BROKEN[:1])
+    assert not one.ok
+    assert str(one) == f"SPLIT at feature level 3_0: 1 rule broken\n  {BROKEN[0]}"
+    assert str(report("SPLIT", "", BROKEN[:2])).startswith("SPLIT: 2 rules broken\n  DML-")
+    assert report("SPLIT", "", BROKEN).rule_ids == ("DML-TENSOR-ZERO-SIZE",)
+
+
+def test_a_long_report_is_cut_and_says_so() -> None:
+    lines = str(report("SPLIT", "3_0", BROKEN)).splitlines()
+    assert lines[1:] == [*(f"  {broken}" for broken in BROKEN[:20]), "  ... and 5 more"]
+    assert len(str(report("SPLIT", "3_0", BROKEN[:20])).splitlines()) == 21
+    x = dml.TensorDesc("INT4", (64,))
+    whole = dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 64))
+    assert str(whole).endswith("... and 45 more")

@@ -1,0 +1,297 @@
+"""The binding table: what it accepts, and every rule that it reports."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.arrays.array_view import view
+from dmlsplit.binding import BindingTable, BufferBinding
+
+X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
+DESC = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 3))
+TABLE = BindingTable.of(DESC, "cpu")
+NATIVE, OTHER = "<>" if sys.byteorder == "little" else "><"
+
+
+def ramp(*shape: int) -> np.ndarray:
+    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+
+
+def outputs() -> list[Any]:
+    return [np.zeros(tensor.sizes, np.float32) for tensor in DESC.output_tensors]
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def broken(table: BindingTable, source: Any, given_outputs: Any) -> list[str]:
+    """Bind, and return each violation as rule, place, found and allowed."""
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        table.bind(source, given_outputs)
+    report = error.value.report
+    assert report is not None
+    assert report.subject == f"binding of {table.desc}"
+    assert str(error.value) == str(report)
+    return [
+        f"{v.rule.id.removeprefix('DML-')} {v.place}: {v.found} | {v.allowed}"
+        for v in report.violations
+    ]
+
+
+def test_arrays_are_bound_as_whole_buffers() -> None:
+    source, (one, two, three) = ramp(1, 1, 6, 2), outputs()
+    bound_input, bound = TABLE.bind(source, (one, two, three))
+    assert bound_input.owner is source
+    assert bound_input.address == address(source)
+    assert bound_input.area == (address(source), address(source) + 48)
+    owners = zip(bound, (one, two, three), strict=True)
+    assert all(entry.owner is array for entry, array in owners)
+    assert [entry.address for entry in bound] == [address(one), address(two), address(three)]
+    assert [entry.area[1] - entry.area[0] for entry in bound] == [16, 8, 24]
+
+
+def test_a_buffer_is_bound_from_its_offset_to_the_size_of_the_tensor() -> None:
+    store = np.zeros(256, np.uint8)
+    bound_input, _ = TABLE.bind(BufferBinding(store, 32, 64), outputs())
+    assert bound_input.address == address(store) + 32
+    assert bound_input.area == (address(store) + 32, address(store) + 80)
+    assert bound_input.owner is store
+
+
+def test_strides_of_dimensions_of_one_do_not_matter() -> None:
+    strided = np.lib.stride_tricks.as_strided(ramp(12), X.sizes, (4, 400, 8, 4))
+    entry, _ = TABLE.bind(strided, outputs())
+    assert entry.area == (entry.address, entry.address + 48)
+
+
+@pytest.mark.parametrize("number", [1.0, "16", None, True])
+def test_numbers_of_a_binding_are_integers(number: Any) -> None:
+    with pytest.raises(TypeError, match=r"^offset is .*; it must be an integer$"):
+        BufferBinding(ramp(4), number)
+    if number is not None:
+        with pytest.raises(TypeError, match=r"^size_in_bytes is .*; it must be an integer$"):
+            BufferBinding(ramp(4), 0, number)
+
+
+@pytest.mark.parametrize("given_outputs", [np.zeros(3), "abc", None, iter([])])
+def test_outputs_are_a_list(given_outputs: Any) -> None:
+    kind = type(given_outputs).__name__
+    message = f"^outputs is a {kind}; it must be a list with one array per output$"
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        TABLE.bind(ramp(1, 1, 6, 2), given_outputs)
+
+
+A = ramp(1, 1, 6, 2)
+FROZEN = np.zeros((1, 1, 2, 2), np.float32)
+FROZEN.flags.writeable = False
+BUFFER = np.zeros(256, np.uint8)
+with pytest.raises(dml.InvalidArgumentError) as caught:
+    view([1], "InputTensor")
+NOT_AN_ARRAY = str(caught.value)
+INPUTS: dict[str, tuple[Any, list[str]]] = {
+    "a list": (
+        [1, 2],
+        [f"BIND-KIND InputTensor: {NOT_AN_ARRAY} | an array on cpu"],
+    ),
+    "data type": (
+        A.view("i4"),
+        [f"ARRAY-DATA-TYPE InputTensor.DataType: {NATIVE}i4 | {NATIVE}f4 (FLOAT32)"],
+    ),
+    "byte order": (
+        A.astype(f"{OTHER}f4"),
+        [f"ARRAY-DATA-TYPE InputTensor.DataType: {OTHER}f4 | {NATIVE}f4 (FLOAT32)"],
+    ),
+    "shape": (ramp(6, 2), ["ARRAY-SHAPE InputTensor.Sizes: [6, 2] | [1, 1, 6, 2]"]),
+    "strides": (
+        ramp(1, 1, 2, 6).transpose(0, 1, 3, 2),
+        ["ARRAY-STRIDES InputTensor.Strides: [48, 48, 4, 24] bytes | [48, 48, 8, 4] bytes"],
+    ),
+    "type and strides": (
+        A.view("i4")[:, :, ::-1],
+        [
+            f"ARRAY-DATA-TYPE InputTensor.DataType: {NATIVE}i4 | {NATIVE}f4 (FLOAT32)",
+            "ARRAY-STRIDES InputTensor.Strides: [48, 48, -8, 4] bytes | [48, 48, 8, 4] bytes",
+        ],
+    ),
+    "offset": (
+        BufferBinding(BUFFER, 8),
+        ["BIND-OFFSET-ALIGNMENT InputTensor.Offset: 8 | a multiple of 16"],
+    ),
+    "negative offset": (
+        BufferBinding(BUFFER, -16, 48),
+        ["BIND-RANGE InputTensor.SizeInBytes: bytes -16 to 32 | inside the buffer's 256 bytes"],
+    ),
+    "after the buffer": (
+        BufferBinding(BUFFER, 224, 48),
+        ["BIND-RANGE InputTensor.SizeInBytes: bytes 224 to 272 | inside the buffer's 256 bytes"],
+    ),
+    "from after the buffer": (
+        BufferBinding(BUFFER, 272),
+        ["BIND-SIZE InputTensor.SizeInBytes: 0 | at least 48"],
+    ),
+    "too small": (
+        BufferBinding(BUFFER, 0, 44),
+        ["BIND-SIZE InputTensor.SizeInBytes: 44 | at least 48"],
+    ),
+    "buffer too small": (
+        BufferBinding(BUFFER[:44]),
+        ["BIND-SIZE InputTensor.SizeInBytes: 44 | at least 48"],
+    ),
+    "strided buffer": (
+        BufferBinding(BUFFER[::2]),
+        ["BIND-KIND InputTensor.Buffer: a strided array | a contiguous array"],
+    ),
+    "not a buffer": (
+        BufferBinding([1]),
+        [f"BIND-KIND InputTensor: {NOT_AN_ARRAY} | an array on cpu"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_an_input_that_breaks_a_rule(name: str) -> None:
+    source, wanted = INPUTS[name]
+    assert broken(TABLE, source, outputs()) == wanted
+
+
+@pytest.mark.parametrize("size", [48, 256])
+def test_a_range_may_fill_the_buffer(size: int) -> None:
+    TABLE.bind(BufferBinding(BUFFER, 0, size), outputs())
+    TABLE.bind(BufferBinding(BUFFER, 208), outputs())
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_the_number_of_outputs_is_exact(count: int) -> None:
+    given_outputs = [*outputs(), np.zeros(1)][:count]
+    assert broken(TABLE, A, given_outputs) == [f"BIND-COUNT Outputs.BindingCount: {count} | 3"]
+
+
+def test_an_output_is_writable() -> None:
+    wanted = "BIND-READ-ONLY OutputTensors[0]: read-only | writable"
+    assert broken(TABLE, A, [FROZEN, *outputs()[1:]]) == [wanted]
+    # An input may be read-only, and an output in a writable buffer.
+    frozen = A.copy()
+    frozen.flags.writeable = False
+    TABLE.bind(frozen, [BufferBinding(np.zeros(16, np.uint8)), *outputs()[1:]])
+
+
+def test_arrays_are_on_the_device() -> None:
+    table = BindingTable.of(DESC, "cuda:1")
+    wanted = [
+        f"BIND-KIND {name}: an array on cpu | on cuda:1"
+        for name in ("InputTensor", *(f"OutputTensors[{index}]" for index in range(3)))
+    ]
+    assert broken(table, A, outputs()) == wanted
+    assert broken(table, A, [FROZEN, *outputs()[1:]]) == [
+        *wanted[:2],
+        "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
+        *wanted[2:],
+    ]
+
+
+def test_a_guaranteed_alignment_is_demanded_of_the_offset() -> None:
+    x = dml.TensorDesc("FLOAT32", (4,), guaranteed_base_offset_alignment=64)
+    table = BindingTable.of(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
+    output = [np.zeros(4, np.float32)]
+    wanted = "BIND-GUARANTEED-ALIGNMENT InputTensor.Offset: 32 | a multiple of 64"
+    assert broken(table, BufferBinding(BUFFER, 32), output) == [wanted]
+    table.bind(BufferBinding(BUFFER, 64), output)
+    table.bind(BufferBinding(BUFFER, 0), output)
+
+
+def test_bytes_have_no_byte_order() -> None:
+    x = dml.TensorDesc("UINT8", (4,))
+    table = BindingTable.of(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
+    table.bind(np.zeros(4, np.uint8), [np.zeros(4, np.uint8)])
+    found = broken(table, np.zeros(4, np.int8), [np.zeros(4, np.uint8)])
+    assert found == ["ARRAY-DATA-TYPE InputTensor.DataType: |i1 | |u1 (UINT8)"]
+
+
+def test_a_broadcast_input_reaches_as_far_as_its_strides() -> None:
+    x = dml.TensorDesc("UINT16", (3, 4), strides=(0, 2))
+    desc = dml.SplitOperatorDesc(x, [dml.TensorDesc("UINT16", (3, 4))], 1)
+    store = np.zeros(8, np.uint16)
+    source = np.lib.stride_tricks.as_strided(store, (3, 4), (0, 4))
+    output = [np.zeros((3, 4), np.uint16)]
+    entry, _ = BindingTable.of(desc, "cpu").bind(source, output)
+    assert entry.area == (address(store), address(store) + 14)
+
+
+# Overlaps: ranges of one store, in units of 16 bytes, for an input of three and two outputs.
+PAIR = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("UINT8", (48,)), axis=0, sizes=(16, 32))
+PAIR_TABLE = BindingTable.of(PAIR, "cpu")
+
+
+def ranges(source: int, one: int, two: int) -> tuple[BufferBinding, list[BufferBinding]]:
+    store = np.zeros(512, np.uint8)
+    first, *others = (BufferBinding(store, 16 * start) for start in (source, one, two))
+    return first, others
+
+
+@pytest.mark.parametrize("starts", [(0, 3, 4), (3, 2, 0), (2, 5, 0)])
+def test_neighbours_do_not_overlap(starts: tuple[int, int, int]) -> None:
+    PAIR_TABLE.bind(*ranges(*starts))
+
+
+@given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
+def test_memory_that_is_shared_is_reported(source: int, one: int, two: int) -> None:
+    memory = [set(range(source, source + 3)), {one}, {two, two + 1}]
+    wanted = set()
+    if memory[1] & memory[2]:
+        earlier, later = (0, 1) if (one, 16, 0) < (two, 32, 1) else (1, 0)
+        other = f"OutputTensors[{earlier}]"
+        wanted.add(
+            f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: overlapping {other} | apart from {other}"
+        )
+    for index in (0, 1):
+        if memory[0] & memory[index + 1]:
+            wanted.add(
+                f"BIND-IN-PLACE OutputTensors[{index}]: overlapping the input | "
+                "apart from the input"
+            )
+    if wanted:
+        assert set(broken(PAIR_TABLE, *ranges(source, one, two))) == wanted
+    else:
+        PAIR_TABLE.bind(*ranges(source, one, two))
+
+
+def test_an_output_within_a_longer_earlier_one_is_found_after_others() -> None:
+    x = dml.TensorDesc("UINT8", (144,))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(96, 16, 32))
+    store = np.zeros(512, np.uint8)
+    bindings = [BufferBinding(store, offset) for offset in (0, 16, 64)]
+    found = broken(BindingTable.of(desc, "cpu"), np.zeros(144, np.uint8), bindings)
+    assert found == [
+        f"BIND-OUTPUT-OVERLAP OutputTensors[{index}]: overlapping OutputTensors[0] | "
+        "apart from OutputTensors[0]"
+        for index in (1, 2)
+    ]
+
+
+def test_arrays_of_other_layouts_overlap_by_what_they_reach() -> None:
+    store = np.zeros((1, 1, 6, 2), np.float32)
+    found = broken(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
+    assert found == [
+        "ARRAY-STRIDES OutputTensors[0].Strides: [48, 48, -8, 4] bytes | [16, 16, 8, 4] bytes",
+        "BIND-IN-PLACE OutputTensors[0]: overlapping the input | apart from the input",
+    ]
+
+
+def test_everything_is_reported_at_once() -> None:
+    given_outputs = [FROZEN, BufferBinding(BUFFER, 250, 16), A.view("i4"), A]
+    assert broken(TABLE, BufferBinding(BUFFER, 8, 40), given_outputs) == [
+        "BIND-COUNT Outputs.BindingCount: 4 | 3",
+        "BIND-OFFSET-ALIGNMENT InputTensor.Offset: 8 | a multiple of 16",
+        "BIND-SIZE InputTensor.SizeInBytes: 40 | at least 48",
+        "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
+        "BIND-OFFSET-ALIGNMENT OutputTensors[1].Offset: 250 | a multiple of 16",
+        "BIND-RANGE OutputTensors[1].SizeInBytes: bytes 250 to 266 | inside the buffer's 256 bytes",
+        f"ARRAY-DATA-TYPE OutputTensors[2].DataType: {NATIVE}i4 | {NATIVE}f4 (FLOAT32)",
+        "ARRAY-SHAPE OutputTensors[2].Sizes: [1, 1, 6, 2] | [1, 1, 3, 2]",
+    ]

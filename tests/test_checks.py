@@ -1,0 +1,127 @@
+"""Numbers from outside: integers, axes and sizes of pieces."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlsplit.checks import axis_from_front, integer, integer_argument, integers, piece_sizes
+from dmlsplit.errors import InvalidArgumentError
+
+
+@pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), np.array(3)])
+def test_anything_with_an_index_is_an_integer(value: Any) -> None:
+    assert integer("n", value) == 3
+    assert type(integer("n", value)) is int
+    assert integers("n", [value, 4]) == (3, 4)
+    assert {type(entry) for entry in integers("n", [value, 4])} == {int}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (3.0, r"3\.0 \(float\)"),
+        (True, r"True \(bool\)"),
+        ("3", r"'3' \(str\)"),
+        (None, r"None \(NoneType\)"),
+    ],
+)
+def test_what_is_not_an_integer_is_named_with_its_type(value: Any, shown: str) -> None:
+    with pytest.raises(TypeError, match=f"^n is {shown}; it must be an integer$"):
+        integer("n", value)
+    with pytest.raises(TypeError, match=rf"^n\[1\] is {shown}; it must be an integer$"):
+        integers("n", [1, value])
+    with pytest.raises(InvalidArgumentError, match=f"^Split-13: n is {shown}; it must be an"):
+        integer_argument("n", value, "Split-13")
+    with pytest.raises(InvalidArgumentError, match=f"^n is {shown}; it must be an integer$"):
+        integer_argument("n", value)
+
+
+@pytest.mark.parametrize("values", [3, "12", b"12", None])
+def test_what_is_not_a_sequence_is_refused(values: Any) -> None:
+    with pytest.raises(TypeError, match=f"^n is {values!r}; it must be a sequence of integers$"):
+        integers("n", values)
+
+
+def test_integers_come_from_any_iterable() -> None:
+    assert integers("n", (n for n in (1, 2))) == (1, 2)
+    assert integers("n", []) == ()
+
+
+@given(st.integers(1, 9), st.data())
+def test_an_axis_counts_from_either_end(rank: int, data: st.DataObject) -> None:
+    axis = data.draw(st.integers(-rank, rank - 1))
+    assert axis_from_front(axis, rank) == range(rank)[axis]
+
+
+@pytest.mark.parametrize("axis", [-3, 2, 2**63, -(2**63)])
+def test_an_axis_out_of_range_is_refused_with_the_range(axis: int) -> None:
+    message = f"axis is {axis}; it must be -2 to 1 at rank 2$"
+    with pytest.raises(InvalidArgumentError, match=f"^{message}"):
+        axis_from_front(axis, 2)
+    with pytest.raises(InvalidArgumentError, match=f"^Split-18: {message}"):
+        axis_from_front(axis, 2, "Split-18")
+
+
+@pytest.mark.parametrize("axis", [0, -1, 5])
+def test_a_scalar_has_no_axis(axis: int) -> None:
+    message = r"the input is a scalar \(rank 0\); a scalar cannot be split$"
+    with pytest.raises(InvalidArgumentError, match=f"^{message}"):
+        axis_from_front(axis, 0)
+    with pytest.raises(InvalidArgumentError, match=f"^Split-1: {message}"):
+        axis_from_front(axis, 0, "Split-1")
+
+
+def test_an_axis_is_an_integer() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^Split-2: axis is 0\.0 \(float\); it must be"):
+        axis_from_front(0.0, 2, "Split-2")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cut", "axis", "found"),
+    [
+        (3, 1, (1, (2, 2, 2))),
+        (np.array(3), -1, (1, (2, 2, 2))),  # iterable for Python, but a count
+        (1, 0, (0, (2,))),
+        ((2, 4), 1, (1, (2, 4))),
+        (np.array([6, 0]), -1, (1, (6, 0))),
+    ],
+)
+def test_a_count_or_sizes_make_pieces(cut: Any, axis: int, found: object) -> None:
+    assert piece_sizes((2, 6), cut, axis) == found
+
+
+def test_an_empty_axis_may_be_cut_into_nothing() -> None:
+    assert piece_sizes((0,), (), 0) == (0, ())
+    assert piece_sizes((0,), 3, 0) == (0, (0, 0, 0))
+
+
+COUNT = "it must be at least 1 and divide axis 1, of size 6. Fix: give the sizes$"
+SIZES = "they must be at least 0 and add up to axis 1, of size 6$"
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        (4, f"^count is 4; {COUNT}"),
+        (0, f"^count is 0; {COUNT}"),
+        (-1, f"^count is -1; {COUNT}"),
+        (1.5, r"^count is 1\.5 \(float\); it must be an integer$"),
+        ((3, 4), rf"^sizes are \[3, 4\], 7 in sum; {SIZES}"),
+        ((7, -1), rf"^sizes are \[7, -1\], 6 in sum; {SIZES}"),
+        ((), rf"^sizes are \[\], 0 in sum; {SIZES}"),
+        ([1] * 17, rf"^sizes are \[1(, 1){{15}}, \.\.\.\] \(17 values\), 17 in sum; {SIZES}"),
+        ((2.0, 4.0), r"^sizes\[0\] is 2\.0 \(float\); it must be an integer$"),
+        ("24", "^sizes is '24'; it must be a sequence of integers$"),
+    ],
+)
+def test_a_cut_that_does_not_fit_is_refused(cut: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        piece_sizes((2, 6), cut, 1)
+
+
+def test_the_axis_is_checked_before_the_sizes() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^axis is 2; it must be -2 to 1 at rank 2$"):
+        piece_sizes((2, 6), (9,), 2)

@@ -1,0 +1,71 @@
+"""Errors: their HRESULTs, and the file that they are about."""
+
+from pathlib import Path
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.errors import NoEquivalentError, about, one_line
+
+
+# Microsoft, "Common HRESULT values" and "DXGI_ERROR".
+@pytest.mark.parametrize(
+    ("kind", "hresult", "python"),
+    [
+        (dml.DmlError, 0x80004005, Exception),  # E_FAIL
+        (dml.InvalidArgumentError, 0x80070057, ValueError),  # E_INVALIDARG
+        (NoEquivalentError, 0x80070057, ValueError),
+        (dml.UnsupportedError, 0x887A0004, Exception),  # DXGI_ERROR_UNSUPPORTED
+        (dml.OutOfMemoryError, 0x8007000E, MemoryError),  # E_OUTOFMEMORY
+        (dml.DeviceRemovedError, 0x887A0005, Exception),  # DXGI_ERROR_DEVICE_REMOVED
+    ],
+)
+def test_an_error_has_the_hresult_of_directml(
+    kind: type[dml.DmlError], hresult: int, python: type[Exception]
+) -> None:
+    assert kind.hresult == hresult
+    assert issubclass(kind, dml.DmlError)
+    assert issubclass(kind, python)
+
+
+def test_about_adds_the_file_once() -> None:
+    with pytest.raises(dml.InvalidArgumentError) as caught, about("outer"), about(Path("m.onnx")):
+        raise dml.InvalidArgumentError("axis is 7")
+    assert caught.value.path == "m.onnx"
+    assert caught.value.message == "axis is 7"
+    assert str(caught.value) == "m.onnx: axis is 7"
+    assert caught.value.report is None
+
+
+def test_an_error_about_no_file_is_its_message() -> None:
+    error = dml.UnsupportedError("no GPU")
+    assert (error.path, error.message, str(error)) == ("", "no GPU", "no GPU")
+
+
+def test_about_leaves_other_errors_alone() -> None:
+    with pytest.raises(KeyError, match=r"^'x'$"), about("m.onnx"):
+        raise KeyError("x")
+    with about("m.onnx"):
+        pass
+
+
+def test_no_equivalent_says_why_in_a_field() -> None:
+    report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
+    error = NoEquivalentError("SPLIT: no equivalent", "odd runs", report)
+    assert str(error) == "SPLIT: no equivalent: odd runs"
+    assert error.reason == "odd runs"
+    assert error.report is report
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("a\n  b"), "a b"),
+        (ValueError(), "ValueError"),
+        (FileNotFoundError(2, "No such file", "x.npy"), "x.npy: No such file"),
+        (OSError(28, "No space left"), "No space left"),
+        (OSError("odd"), "odd"),
+    ],
+)
+def test_one_line_says_what_and_where(error: Exception, text: str) -> None:
+    assert one_line(error) == text
