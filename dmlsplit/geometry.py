@@ -150,7 +150,7 @@ def _merged(
         return StridedCopy((), (), (), input_offset, 0)
     loops = [loop for loop in loops if loop[0] != 1]
     # A copy may go in any order: that of the output's addresses merges most and writes in order.
-    loops.sort(key=lambda loop: (abs(loop[2]), abs(loop[1])), reverse=True)
+    loops.sort(key=lambda loop: abs(loop[2]), reverse=True)
     merged: list[tuple[int, int, int]] = []
     for count, src, dst in loops:
         # The loop before takes its next step exactly where this one ends: the two are one.

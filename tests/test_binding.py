@@ -46,6 +46,7 @@ def broken(table: BindingTable, source: Any, given_outputs: Any) -> list[str]:
 
 def test_arrays_are_bound_as_whole_buffers() -> None:
     source, (one, two, three) = ramp(1, 1, 6, 2), outputs()
+    assert (TABLE.desc, TABLE.device) == (DESC, "cpu")
     bound_input, bound = TABLE.bind(source, (one, two, three))
     assert bound_input.owner is source
     assert bound_input.address == address(source)
@@ -272,6 +273,17 @@ def test_an_output_within_a_longer_earlier_one_is_found_after_others() -> None:
         "apart from OutputTensors[0]"
         for index in (1, 2)
     ]
+
+
+def test_of_outputs_that_end_together_the_first_is_named() -> None:
+    x = dml.TensorDesc("UINT8", (80,))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(32, 16, 32))
+    store = np.zeros(512, np.uint8)
+    bindings = [BufferBinding(store, offset) for offset in (0, 16, 16)]
+    found = broken(BindingTable.of(desc, "cpu"), np.zeros(80, np.uint8), bindings)
+    assert [line.split(": ")[1] for line in found] == [
+        "overlapping OutputTensors[0] | apart from OutputTensors[0]"
+    ] * 2
 
 
 def test_arrays_of_other_layouts_overlap_by_what_they_reach() -> None:

@@ -91,6 +91,7 @@ def test_an_axis_is_an_integer() -> None:
 )
 def test_a_count_or_sizes_make_pieces(cut: Any, axis: int, found: object) -> None:
     assert piece_sizes((2, 6), cut, axis) == found
+    assert {type(size) for size in piece_sizes((2, 6), cut, axis)[1]} == {int}
 
 
 def test_an_empty_axis_may_be_cut_into_nothing() -> None:

@@ -1,8 +1,9 @@
-"""A split as boxes of bytes."""
+"""A split as strided copies of bytes."""
 
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given
 
 import dmlsplit as dml
@@ -36,6 +37,22 @@ def test_empty_pieces_have_no_width() -> None:
     assert packed((0, 6), 1, (2, 4), 1).row_split is None
 
 
+def test_an_output_without_elements_copies_nothing() -> None:
+    piece = packed((2, 6), 1, (4, 0, 2), 1).pieces[1]
+    assert piece == StridedCopy((), (), (), 4, 0)
+    assert piece.total_bytes == 0
+
+
+def test_strides_without_a_dimension_or_an_output_are_refused() -> None:
+    for input_strides, output_strides in [
+        ((6,), [None, None]),
+        ((6, 1), [(4,), None]),
+        ((6, 1), [None]),
+    ]:
+        with pytest.raises(ValueError, match="zip"):
+            split_geometry((4, 6), 1, (4, 2), 1, input_strides, output_strides)
+
+
 def test_a_padded_input_keeps_the_packed_form() -> None:
     geometry = split_geometry((4, 6), 1, (2, 4), 1, (10, 1), [None, None])
     assert geometry.row_split == RowSplit(4, 10, (0, 2), (2, 4))
@@ -45,6 +62,11 @@ def test_other_layouts_have_no_packed_form() -> None:
     for strides in [(1, 4), (0, 1), (-6, 1), (7, -1)]:
         assert split_geometry((4, 6), 1, (2, 4), 1, strides, [None, None]).row_split is None
     assert split_geometry((4, 6), 1, (2, 4), 1, (6, 1), [(3, 1), None]).row_split is None
+    # Two loops over rows, and outputs that could be rows all the same.
+    assert split_geometry((2, 3, 4), 2, (1, 3), 1, (20, 5, 1), [None, None]).row_split is None
+    # Loops that differ between outputs.
+    padded = split_geometry((3, 2, 4), 0, (1, 2), 1, (8, 4, 1), [None, (9, 4, 1)])
+    assert padded.row_split is None
 
 
 def test_loops_follow_the_order_of_the_output() -> None:

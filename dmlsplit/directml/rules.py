@@ -7,7 +7,7 @@ choice of this library where the documents are silent (``policy``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias
@@ -26,23 +26,23 @@ class Rule:
     hint: str  # how to comply
 
 
-def _page(source: str, basis: Basis = "documented") -> Callable[..., Rule]:
-    return partial(Rule, source=source, basis=basis)
-
-
 # Where rules are written down. Each takes an id, a sentence and a hint.
 _API = "https://learn.microsoft.com/windows/win32/api/directml/"
-_tensor = _page(_API + "ns-directml-dml_buffer_tensor_desc")
-_data_type = _page(_API + "ne-directml-dml_tensor_data_type")
-_flags = _page(_API + "ne-directml-dml_tensor_flags")
-_helpers = _page("https://learn.microsoft.com/windows/ai/directml/dml-helper-functions")
-_split = _page(_API + "ns-directml-dml_split_operator_desc")
-_bind_inputs = _page(_API + "nf-directml-idmlbindingtable-bindinputs")
-_bind_outputs = _page(_API + "nf-directml-idmlbindingtable-bindoutputs")
-_buffer_binding = _page(_API + "ns-directml-dml_buffer_binding")
-_silent = _page("dmlsplit; DirectML's documents are silent", "policy")
-_access = _page("dmlsplit; a D3D12 buffer needs unordered access", "policy")
-_untyped = _page("dmlsplit; DirectML buffers are untyped", "policy")
+_documented = partial(Rule, basis="documented")
+_tensor = partial(_documented, source=_API + "ns-directml-dml_buffer_tensor_desc")
+_data_type = partial(_documented, source=_API + "ne-directml-dml_tensor_data_type")
+_flags = partial(_documented, source=_API + "ne-directml-dml_tensor_flags")
+_helpers = partial(
+    _documented, source="https://learn.microsoft.com/windows/ai/directml/dml-helper-functions"
+)
+_split = partial(_documented, source=_API + "ns-directml-dml_split_operator_desc")
+_bind_inputs = partial(_documented, source=_API + "nf-directml-idmlbindingtable-bindinputs")
+_bind_outputs = partial(_documented, source=_API + "nf-directml-idmlbindingtable-bindoutputs")
+_buffer_binding = partial(_documented, source=_API + "ns-directml-dml_buffer_binding")
+_policy = partial(Rule, basis="policy")
+_silent = partial(_policy, source="dmlsplit; DirectML's documents are silent")
+_access = partial(_policy, source="dmlsplit; a D3D12 buffer needs unordered access")
+_untyped = partial(_policy, source="dmlsplit; DirectML buffers are untyped")
 
 RULES = {
     rule.id: rule

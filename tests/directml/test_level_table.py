@@ -16,7 +16,7 @@ from dmlsplit.directml.level_table import (
     level_for_windows,
     parse_table,
 )
-from dmlsplit.directml.levels import WindowsBuild
+from dmlsplit.directml.levels import LevelSupport, TensorSupport, WindowsBuild
 from dmlsplit.resources import feature_level_table
 
 LEVELS = [str(level) for level in dml.FeatureLevel]
@@ -65,6 +65,7 @@ def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> No
     build = first_windows_with(dml.FeatureLevel.LEVEL_2_1)
     assert build is not None
     assert build.build == 22000
+    assert first_windows_with(dml.FeatureLevel.LEVEL_2_0) == WindowsBuild(19041, "Windows 10 2004")
     assert first_windows_with(dml.FeatureLevel.LEVEL_6_0) is None
 
 
@@ -72,16 +73,6 @@ def test_a_version_that_was_never_public_is_passed_over() -> None:
     assert capability_table()[dml.FeatureLevel.LEVEL_2_1].directml == "1.2.0"
     assert first_directml_with(dml.FeatureLevel.LEVEL_2_1) == "1.4.0"
     assert first_directml_with(dml.FeatureLevel.LEVEL_5_0) == "1.8.0"
-
-
-def test_a_row_says_where_it_is_documented_and_what_carries_it() -> None:
-    row = capability_table()[dml.FeatureLevel.LEVEL_2_0]
-    assert (row.level, row.directml, row.public) == (dml.FeatureLevel.LEVEL_2_0, "1.1.0", True)
-    assert row.windows == WindowsBuild(19041, "Windows 10 2004")
-    assert row.source == "version history"
-    assert [row.level for row in capability_table().values() if not row.public] == [
-        dml.FeatureLevel.LEVEL_2_1
-    ]
 
 
 def test_levels_are_supersets_of_the_ones_before() -> None:
@@ -97,47 +88,124 @@ def test_levels_are_supersets_of_the_ones_before() -> None:
 TEXT = feature_level_table()
 
 
+COUNTS = r"levels\[3\].split.input_tensor.dimension_counts"
+RANGE = r"must be \[least, most\], from 1 to 8$"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("DML_FEATURE_LEVEL_2_1", "2_1", r"levels\[2\].name is 21.*DML_FEATURE_LEVEL_2_1"),
-        ('directml: "1.8.0"', "directml: new", r"levels\[7\].directml is 'new'"),
-        ("build: 22000", "build: many", r"levels\[5\].windows.build is 'many'.*an integer"),
-        ("[FLOAT32, FLOAT16", "[FLOAT32, FLOT16", r"input_tensor.data_types\[1\] is 'FLOT16'"),
-        ("dimension_counts: [1, 8]", "dimension_counts: [1, 9]", r"is \[1, 9\]; must be \[least"),
-        ("dimension_counts: [1, 8]", "dimension_counts: [1, 2, 3]", r"is \[1, 2, 3\]"),
-        ("dimension_counts: [1, 8]", "dimension_counts: [8, 1]", r"is \[8, 1\]"),
-        ("dimension_counts: [4, 4]", "dimension_counts: [0, 4]", r"is \[0, 4\]"),
-        ("dimension_counts: [1, 8]", "dimension_counts: 8", "dimension_counts is 8; must be"),
-        ("    source:", "    sauce:", r"levels\[0\] is .*with the key 'source'"),
-        ("      output_tensors:", "      outputs:", "split is .*with the key 'output_tensors'"),
-        ("    split:", "    spill:", "with the key 'split'"),
-        ("  windows: {", "  windows: [1] #", r"levels\[0\].windows is \[1\]; must be a mapping"),
-        ("levels:", "levels: 1\nmore:", "levels is 1; must be a sequence"),
+        (
+            "DML_FEATURE_LEVEL_2_1",
+            "2_1",
+            r"levels\[2\].name is 21; must be DML_FEATURE_LEVEL_2_1: levels are listed in rising",
+        ),
+        (
+            'directml: "1.8.0"',
+            "directml: new",
+            r"levels\[7\].directml is 'new'; must be a version such as 1.8.0, in quotes$",
+        ),
+        (
+            "build: 22000",
+            "build: many",
+            r"levels\[5\].windows.build is 'many'; must be an integer$",
+        ),
+        (
+            "[FLOAT32, FLOAT16",
+            "[FLOAT32, FLOT16",
+            r"levels\[0\].split.input_tensor.data_types\[1\] is 'FLOT16'; must be a data type "
+            "such as FLOAT32$",
+        ),
+        ("dimension_counts: [1, 8]", "dimension_counts: [1, 9]", rf"{COUNTS} is \[1, 9\]; {RANGE}"),
+        (
+            "dimension_counts: [1, 8]",
+            "dimension_counts: [1, 2, 3]",
+            rf"{COUNTS} is \[1, 2, 3\]; {RANGE}",
+        ),
+        ("dimension_counts: [1, 8]", "dimension_counts: [8, 1]", rf"{COUNTS} is \[8, 1\]; {RANGE}"),
+        (
+            "dimension_counts: [4, 4]",
+            "dimension_counts: [0, 4]",
+            rf"levels\[0\].split.input_tensor.dimension_counts is \[0, 4\]; {RANGE}",
+        ),
+        ("dimension_counts: [1, 8]", "dimension_counts: 8", f"{COUNTS} is 8; {RANGE}"),
+        (
+            "    source:",
+            "    sauce:",
+            r"levels\[0\] is .*; must be a mapping with the key 'source'$",
+        ),
+        (
+            "      output_tensors:",
+            "      outputs:",
+            r"levels\[0\].split is .*; must be a mapping with the key 'output_tensors'$",
+        ),
+        ("    split:", "    spill:", r"levels\[0\] is .*; must be a mapping with the key 'split'$"),
+        ("  windows: {", "  windows: [1] #", r"levels\[0\].windows is \[1\]; must be a mapping$"),
+        ("levels:", "levels: 1\nmore:", "levels is 1; must be a sequence$"),
     ],
 )
 def test_a_bad_table_is_refused_with_the_path_of_the_value(
     old: str, new: str, message: str
 ) -> None:
     assert old in TEXT
-    with pytest.raises(TableError, match=f"^feature_levels.yaml: .*{message}"):
+    with pytest.raises(TableError, match=f"^feature_levels.yaml: {message}"):
         parse_table(TEXT.replace(old, new, 1))
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "the file is None; must be a mapping"),
-        ("- 1", r"the file is \[1\]; must be a mapping"),
+        ("", "the file is None; must be a mapping$"),
+        ("- 1", r"the file is \[1\]; must be a mapping$"),
         ("{a: [", "while parsing"),
-        (TEXT[: TEXT.index("  - name: DML_FEATURE_LEVEL_6_4")], "one entry for each of the 15"),
+        (
+            TEXT[: TEXT.index("  - name: DML_FEATURE_LEVEL_6_4")],
+            r"levels is \[.*; must be one entry for each of the 15 levels$",
+        ),
         ("!!python/object/apply:os.system ['true']", "could not determine a constructor"),
-        ("a: &x [*x]", "with the key 'levels'"),
+        ("a: &x [*x]", "the file is .*; must be a mapping with the key 'levels'$"),
     ],
 )
 def test_what_is_not_a_table_is_refused(text: str, message: str) -> None:
-    with pytest.raises(TableError, match=f"^feature_levels.yaml: .*{message}"):
+    with pytest.raises(TableError, match=f"^feature_levels.yaml: {message}"):
         parse_table(text)
+
+
+def test_a_long_value_is_cut() -> None:
+    with pytest.raises(TableError) as error:
+        parse_table("levels: " + "x" * 999)
+    assert str(error.value) == f"feature_levels.yaml: levels is '{'x' * 79}; must be a sequence"
+
+
+def test_the_table_is_read_without_the_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    assert parse_table(TEXT) == capability_table()
+
+
+SIXTEEN_AND_32 = frozenset(
+    map(dml.TensorDataType.parse, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16".split())
+)
+
+
+def test_an_entry_becomes_a_row_and_passes_on_what_it_supports() -> None:
+    rows = parse_table(TEXT)
+    assert list(rows) == list(dml.FeatureLevel)
+    support = TensorSupport(4, 4, SIXTEEN_AND_32)
+    assert rows[dml.FeatureLevel.LEVEL_2_0] == LevelSupport(
+        dml.FeatureLevel.LEVEL_2_0,
+        "1.1.0",
+        True,
+        WindowsBuild(19041, "Windows 10 2004"),
+        support,
+        support,
+        "version history",
+    )
+    hidden = rows[dml.FeatureLevel.LEVEL_2_1]
+    assert (hidden.directml, hidden.public, hidden.windows) == ("1.2.0", False, None)
+    eight = frozenset(map(dml.TensorDataType.parse, ("INT8", "UINT8")))
+    assert hidden.output_tensors == TensorSupport(4, 4, SIXTEEN_AND_32 | eight)
+    assert rows[dml.FeatureLevel.LEVEL_3_0].input_tensor.minimum_dimensions == 1
+    assert rows[dml.FeatureLevel.LEVEL_3_0].input_tensor.maximum_dimensions == 8
 
 
 SUPPORT = {

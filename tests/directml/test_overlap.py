@@ -1,10 +1,12 @@
-"""Whether two elements of a tensor share a place, against counting them."""
+"""Whether two elements of a tensor share an address, compared with counting addresses."""
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlsplit.directml import overlap
 from dmlsplit.directml.overlap import may_overlap_itself
 
 LAYOUTS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 14)), min_size=1, max_size=4)
@@ -13,16 +15,41 @@ LAYOUTS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 14)), min_size=1,
 @given(LAYOUTS)
 def test_it_agrees_with_counting(layout: list[tuple[int, int]]) -> None:
     sizes, strides = zip(*layout, strict=True)
-    places = [
+    addresses = [
         sum(i * s for i, s in zip(index, strides, strict=True))
         for index in itertools.product(*map(range, sizes))
     ]
-    assert may_overlap_itself(sizes, strides) == (len(set(places)) < len(places))
+    assert may_overlap_itself(sizes, strides) == (len(set(addresses)) < len(addresses))
 
 
-def test_large_packed_and_permuted_layouts_are_settled_at_once() -> None:
+@pytest.mark.parametrize("strides", [(0, 0), (1, 1), (7, 0)])
+def test_a_tensor_without_elements_never_overlaps(strides: tuple[int, int]) -> None:
+    assert not may_overlap_itself((0, 5), strides)
+    assert not may_overlap_itself((5, 0), strides)
+
+
+def test_strides_and_sizes_go_together() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        may_overlap_itself((2, 2), (1,))
+
+
+def test_large_packed_and_permuted_layouts_are_decided_at_once() -> None:
     assert not may_overlap_itself((2**20, 2**10, 3), (3 * 2**10, 3, 1))
     assert not may_overlap_itself((3, 2**10, 2**20), (1, 3, 3 * 2**10))
+    assert not may_overlap_itself((2**20, 2**20, 3), (3 * 2**20, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "steps"),
+    [((2, 3), (3, 1), 2), ((3, 4), (5, 2), 4), ((4, 3), (3, 4), 6), ((3, 3, 3), (2, 7, 20), 3)],
+)
+def test_the_search_counts_every_step(
+    sizes: tuple[int, ...], strides: tuple[int, ...], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlap, "SEARCH_STEPS", steps)
+    assert not may_overlap_itself(sizes, strides)
+    monkeypatch.setattr(overlap, "SEARCH_STEPS", steps - 1)
+    assert may_overlap_itself(sizes, strides)
 
 
 def test_a_search_that_grows_too_large_says_overlapping() -> None:

@@ -5,7 +5,9 @@ from hypothesis import given
 
 import dmlsplit as dml
 from descriptors import DATA_TYPES, split_descriptors
+from dmlsplit.directml.levels import LevelSupport, TensorSupport
 from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.validation import violations
 
 LEVELS = [str(level) for level in dml.FeatureLevel]
 SIXTEEN_AND_32 = {"FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"}
@@ -107,6 +109,155 @@ def test_a_rule_broken_alone_is_reported_alone(rule: str, desc: dml.SplitOperato
     report = dml.validate(desc)
     assert report.rule_ids == (rule,)
     assert dml.minimum_feature_level(desc) is None
+
+
+U32, U64 = 2**32 - 1, 2**64 - 1
+EVERY_TYPE = "FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64"
+APART = "strides that keep the elements of sizes [1, 2, 2, 2] apart"
+ALIGNMENT = "GuaranteedBaseOffsetAlignment"
+# What is said of each case of BROKEN, in its order: place: found | allowed.
+SAID = {
+    "DML-UINT-RANGE": [
+        f"InputTensor.Strides[2]: -2 | 0 to {U32}",
+        f"Axis: -1 | 0 to {U32}",
+        f"InputTensor.{ALIGNMENT}: {2**32} | 0 to {U32}",
+        f"InputTensor.TotalTensorSizeInBytes: {2**64} | 0 to {U64}",
+    ],
+    "DML-TENSOR-DATA-TYPE": ["InputTensor.DataType: UNKNOWN | a known type"],
+    "DML-TENSOR-DIMENSION-COUNT": ["InputTensor.DimensionCount: 9 | 1 to 8"],
+    "DML-TENSOR-ZERO-SIZE": ["OutputTensors[1].Sizes[2]: 0 | at least 1"],
+    "DML-TENSOR-ELEMENT-COUNT": [f"InputTensor.Sizes: {2**32} elements | at most {U32}"],
+    "DML-TENSOR-STRIDE-COUNT": ["InputTensor.Strides: 3 entries | 4 entries, one per dimension"],
+    "DML-TENSOR-SIZE-SMALL": ["InputTensor.TotalTensorSizeInBytes: 92 | at least 96"],
+    "DML-TENSOR-SIZE-DWORD": ["OutputTensors[0].TotalTensorSizeInBytes: 33 | a multiple of 4"],
+    "DML-TENSOR-SIZE-WRAP": [
+        "InputTensor.Strides: reaching element 4294967306 (DMLCalcBufferTensorSize wraps to 44 "
+        f"bytes) | at most element {U32}"
+    ],
+    "DML-TENSOR-ALIGNMENT": [
+        f"InputTensor.{ALIGNMENT}: 48 | 0, or a power of two of at least 4",
+        f"OutputTensors[0].{ALIGNMENT}: 2 | 0, or a power of two of at least 4",
+    ],
+    "DML-TENSOR-OWNED-OUTPUT": ["OutputTensors[0].Flags: OWNED_BY_DML | NONE"],
+    "DML-TENSOR-OUTPUT-OVERLAP": [
+        f"OutputTensors[0].Strides: [0, 0, 2, 1] | {APART}",
+        f"OutputTensors[0].Strides: [8, 4, 1, 1] | {APART}",
+    ],
+    "DML-SPLIT-OUTPUT-COUNT": ["OutputCount: 0 | greater than 0"],
+    "DML-SPLIT-AXIS-RANGE": ["Axis: 4 | below the input's DimensionCount, 4"],
+    "DML-SPLIT-DATA-TYPE-MATCH": ["OutputTensors[0].DataType: INT32 | FLOAT32, as in InputTensor"],
+    "DML-SPLIT-DIMENSION-COUNT-MATCH": [
+        "OutputTensors[0].DimensionCount: 3 | 4, as in InputTensor"
+    ],
+    "DML-SPLIT-SIZE-MATCH": ["OutputTensors[0].Sizes[1]: 3 | 2, as in InputTensor"],
+    "DML-SPLIT-AXIS-SUM": ["OutputTensors.Sizes[2]: 5 in sum | 6, the input's Sizes[2]"],
+    "DML-LEVEL-DATA-TYPE": [f"InputTensor.DataType: INT4 | one of {EVERY_TYPE} at 6_4"],
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_violation_names_place_value_and_what_is_allowed(rule: str) -> None:
+    first = [dml.validate(desc).violations[0] for desc in BROKEN[rule]]
+    assert [f"{v.place}: {v.found} | {v.allowed}" for v in first] == SAID[rule]
+
+
+def one_output(**fields: object) -> dml.SplitOperatorDesc:
+    """The split of a tensor into itself, along the last axis."""
+    tensor = dml.TensorDesc(**{"data_type": "FLOAT32", **fields})  # type: ignore[arg-type]
+    return dml.SplitOperatorDesc(tensor, [tensor], tensor.dimension_count - 1)
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        one_output(data_type="UINT8", sizes=(U32,)),
+        one_output(sizes=(1, 4), strides=(U32, 1)),
+        one_output(data_type="UINT8", sizes=(2, 2), strides=(U32 - 1, 1)),
+        one_output(sizes=(4,), total_tensor_size_in_bytes=16),
+        one_output(sizes=(4,), total_tensor_size_in_bytes=2**64 - 4),
+        one_output(sizes=(4,), guaranteed_base_offset_alignment=4),
+        one_output(sizes=(4,), guaranteed_base_offset_alignment=2**31),
+        one_output(data_type="UINT8", sizes=(4,), guaranteed_base_offset_alignment=1),
+        one_output(sizes=(1,) * 8),
+        with_input(flags="OWNED_BY_DML"),
+        with_input(strides=(0, 0, 0, 0), total_tensor_size_in_bytes=4),
+    ],
+    ids=str,
+)
+def test_a_value_at_its_limit_is_accepted(desc: dml.SplitOperatorDesc) -> None:
+    assert dml.validate(desc).ok, str(dml.validate(desc))
+
+
+ONE = dml.TensorDesc("FLOAT32", (4,))
+
+
+@pytest.mark.parametrize(
+    ("desc", "rules"),
+    [
+        (dml.SplitOperatorDesc(ONE, [ONE], U32), ["SPLIT-AXIS-RANGE"]),
+        (dml.SplitOperatorDesc(ONE, [ONE], 2**32), ["UINT-RANGE"]),
+        (dml.SplitOperatorDesc(ONE, [ONE, ONE], -1), ["UINT-RANGE"]),
+        (dml.SplitOperatorDesc(ONE, [ONE, ONE], 1), ["SPLIT-AXIS-RANGE"]),
+        (dml.SplitOperatorDesc(ONE, [ONE, X], 0), ["SPLIT-DIMENSION-COUNT-MATCH"]),
+        (dml.SplitOperatorDesc(ONE, [], 1), ["SPLIT-OUTPUT-COUNT", "SPLIT-AXIS-RANGE"]),
+        (one_output(sizes=(2**32,)), ["UINT-RANGE"] * 2),
+        (one_output(sizes=(-1,), total_tensor_size_in_bytes=0), ["UINT-RANGE"] * 2),
+        (one_output(sizes=(0,), total_tensor_size_in_bytes=2), [
+            "TENSOR-ZERO-SIZE", "TENSOR-SIZE-DWORD"] * 2),
+        (one_output(sizes=(2, 2), strides=(-2, 1), total_tensor_size_in_bytes=0), [
+            "UINT-RANGE"] * 2),
+        (one_output(sizes=(2, 2), strides=(2**32, 1), total_tensor_size_in_bytes=0), [
+            "UINT-RANGE"] * 2),
+        (one_output(sizes=(2,), strides=(1, 1)), ["TENSOR-STRIDE-COUNT"] * 2),
+        (one_output(sizes=(2,), strides=()), ["TENSOR-STRIDE-COUNT"] * 2),
+        (one_output(sizes=(4,), total_tensor_size_in_bytes=-4), [
+            "UINT-RANGE", "TENSOR-SIZE-SMALL"] * 2),
+        (one_output(sizes=(4,), guaranteed_base_offset_alignment=-3), ["UINT-RANGE"] * 2),
+        (one_output(data_type="UINT8", sizes=(4,), guaranteed_base_offset_alignment=3), [
+            "TENSOR-ALIGNMENT"] * 2),
+        (one_output(data_type="UINT8", sizes=(2, 2), strides=(U32, 1)), [
+            "TENSOR-SIZE-WRAP"] * 2),
+        (one_output(data_type="UINT8", sizes=(2, 2**31)), ["TENSOR-ELEMENT-COUNT"] * 2),
+        (dml.SplitOperatorDesc(dml.TensorDesc("INT8", ()), [dml.TensorDesc("INT8", ())], 0), [
+            "TENSOR-DIMENSION-COUNT", "TENSOR-DIMENSION-COUNT", "SPLIT-AXIS-RANGE"]),
+    ],
+)  # fmt: skip
+def test_a_value_past_its_limit_is_reported_and_nothing_else(
+    desc: dml.SplitOperatorDesc, rules: list[str]
+) -> None:
+    found = [v.rule.id.removeprefix("DML-") for v in dml.validate(desc).violations]
+    assert found == rules
+
+
+@pytest.mark.parametrize(
+    ("level", "rank", "allowed"),
+    [("1_0", 3, "4 at 1_0"), ("2_1", 5, "4 at 2_1"), ("2_0", 1, "4 at 2_0")],
+)
+def test_a_dimension_count_that_a_level_does_not_take(level: str, rank: int, allowed: str) -> None:
+    found = dml.validate(one_output(data_type="INT16", sizes=(2,) * rank), level).violations
+    assert [(v.rule.id, v.place, v.found, v.allowed) for v in found] == [
+        ("DML-LEVEL-DIMENSION-COUNT", f"{name}.DimensionCount", str(rank), allowed)
+        for name in ("InputTensor", "OutputTensors[0]")
+    ]
+
+
+def test_a_level_may_take_other_outputs_than_inputs() -> None:
+    row = LevelSupport(
+        dml.FeatureLevel.LEVEL_5_0,
+        "1.8.0",
+        True,
+        None,
+        TensorSupport(2, 3, frozenset([dml.TensorDataType.INT8])),
+        TensorSupport(1, 2, frozenset([dml.TensorDataType.INT16, dml.TensorDataType.FLOAT32])),
+        "",
+    )
+    found = [(v.place, v.allowed) for v in violations(one_output(sizes=(4,)), row)]
+    assert found == [
+        ("InputTensor.DataType", "one of INT8 at 5_0"),
+        ("InputTensor.DimensionCount", "2 to 3 at 5_0"),
+    ]
+    found = [(v.place, v.allowed) for v in violations(one_output(sizes=(1, 1, 4)), row)]
+    assert found[1:] == [("OutputTensors[0].DimensionCount", "1 to 2 at 5_0")]
 
 
 def test_a_dimension_count_of_another_level_is_reported_alone() -> None:
