@@ -109,11 +109,13 @@ def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
 
 def _has_extent(tensor: TensorDesc) -> bool:
     """Whether sizes and strides are sound enough to do arithmetic on them."""
-    strides = tensor.effective_strides if tensor.strides is None else tensor.strides
-    return (
-        len(strides) == tensor.dimension_count
-        and all(0 < size <= UINT_MAX for size in tensor.sizes)
-        and (tensor.strides is None or all(0 <= stride <= UINT_MAX for stride in tensor.strides))
+    strides = tensor.strides
+    return all(0 < size <= UINT_MAX for size in tensor.sizes) and (
+        strides is None
+        or (
+            len(strides) == tensor.dimension_count
+            and all(0 <= stride <= UINT_MAX for stride in strides)
+        )
     )
 
 

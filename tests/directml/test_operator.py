@@ -3,6 +3,8 @@
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.geometry import StridedCopy
 
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
 
@@ -15,7 +17,7 @@ def test_from_sizes_describes_packed_pieces() -> None:
     assert desc == dml.SplitOperatorDesc(X, list(desc.output_tensors), 2)
 
 
-def test_fields_stand_in_the_order_of_the_struct() -> None:
+def test_fields_are_in_the_order_of_the_struct() -> None:
     fields = dml.SplitOperatorDesc.__dataclass_fields__
     # InputTensor, (OutputCount,) OutputTensors, Axis: DirectML.h.
     assert list(fields) == ["input_tensor", "output_tensors", "axis"]
@@ -25,24 +27,49 @@ def test_a_bad_axis_can_be_built_and_printed() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(X, axis=7, sizes=(3, 3))
     assert str(desc).startswith("SPLIT axis 7: FLOAT32[1,1,6,2] -> ")
     assert desc.split_sizes == ()
+    assert [tensor.sizes for tensor in desc.output_tensors] == [X.sizes] * 2
+    for axis in (-1, 4):
+        desc = dml.SplitOperatorDesc.from_sizes(X, axis=axis, sizes=(3,))
+        assert (desc.axis, desc.split_sizes, desc.output_tensors) == (axis, (), (X,))
+    assert dml.SplitOperatorDesc.from_sizes(X, axis=3, sizes=(1, 1)).split_sizes == (1, 1)
+    assert dml.SplitOperatorDesc.from_sizes(X, axis=0, sizes=(1,)).split_sizes == (1,)
+
+
+def test_from_sizes_takes_integers_only() -> None:
+    with pytest.raises(TypeError, match=r"^axis is 2\.0 \(float\); it must be an integer$"):
+        dml.SplitOperatorDesc.from_sizes(X, axis=2.0, sizes=(6,))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^sizes\[1\] is '3' \(str\); it must be an integer$"):
+        dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(3, "3"))  # type: ignore[list-item]
+
+
+def test_the_geometry_is_in_bytes() -> None:
+    source = dml.TensorDesc("INT16", (4, 6), strides=(8, 1))
+    outputs = [dml.TensorDesc("INT16", (4, 2), strides=(5, 1)), dml.TensorDesc("INT16", (4, 4))]
+    pieces = descriptor_geometry(dml.SplitOperatorDesc(source, outputs, 1)).pieces
+    assert pieces == (
+        StridedCopy((4,), (16,), (10,), 0, 4),
+        StridedCopy((4,), (16,), (8,), 4, 8),
+    )
 
 
 def test_many_outputs_print_in_short() -> None:
     x = dml.TensorDesc("INT8", (100,))
     text = str(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 100))
-    assert text.endswith("... (100 outputs)")
+    assert text == f"SPLIT axis 0: INT8[100] -> {', '.join(['INT8[1]'] * 8)}, ... (100 outputs)"
+    eight = str(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 8))
+    assert eight == f"SPLIT axis 0: INT8[100] -> {', '.join(['INT8[1]'] * 8)}"
     assert len(text) < 200
 
 
 @pytest.mark.parametrize(
     ("source", "outputs", "axis", "message"),
     [
-        ("x", (X,), 0, "input_tensor is a str"),
-        (X, (X, None), 0, r"output_tensors\[1\] is a NoneType"),
-        (X, (X,), 0.0, "axis is 0.0"),
+        ("x", (X,), 0, "^input_tensor is a str; it must be a TensorDesc$"),
+        (X, (X, None), 0, r"^output_tensors\[1\] is a NoneType; it must be a TensorDesc$"),
+        (X, (X,), 0.0, r"axis is 0\.0 \(float\); it must be an integer$"),
     ],
 )
-def test_what_is_no_descriptor_is_refused(
+def test_what_is_not_a_descriptor_is_refused(
     source: object, outputs: object, axis: object, message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):

@@ -1,9 +1,12 @@
-"""DML_BUFFER_TENSOR_DESC: values, arithmetic, and what is no descriptor at all."""
+"""DML_BUFFER_TENSOR_DESC: values, arithmetic, and what is not a descriptor at all."""
+
+import pickle
 
 import numpy as np
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.directml.tensor import NUMPY_TYPES
 
 
 def test_data_types_have_the_values_of_directml_h() -> None:
@@ -16,7 +19,15 @@ def test_data_types_have_the_values_of_directml_h() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["FLOAT16", "float16", "DML_TENSOR_DATA_TYPE_FLOAT16", np.dtype("float16"), 2]
+    "text",
+    [
+        "FLOAT16",
+        "float16",
+        "DML_TENSOR_DATA_TYPE_FLOAT16",
+        "dml_tensor_data_type_float16",
+        np.dtype("float16"),
+        2,
+    ],
 )
 def test_a_data_type_is_read_from_any_of_its_names(text: object) -> None:
     assert dml.TensorDataType.parse(text) is dml.TensorDataType.FLOAT16
@@ -24,8 +35,27 @@ def test_a_data_type_is_read_from_any_of_its_names(text: object) -> None:
 
 @pytest.mark.parametrize("text", ["FLOAT", "", None, 14, -1, True, 2.0])
 def test_an_unknown_data_type_is_refused_with_the_allowed_ones(text: object) -> None:
-    with pytest.raises(ValueError, match="must be one of UNKNOWN, FLOAT32"):
+    names = "UNKNOWN, FLOAT32, FLOAT16, UINT32, .*, UINT4, INT4"
+    message = (
+        rf"^data type is {text!r}; it must be one of {names} \(with or without .*from 0 to 13$"
+    )
+    with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.TensorDataType.parse(text)
+
+
+def test_data_types_have_the_names_of_numpy() -> None:
+    for kind in dml.TensorDataType:
+        known = kind.name.lower() if kind.name not in ("UNKNOWN", "UINT4", "INT4") else None
+        assert (np.dtype(kind.numpy_name).name if kind.numpy_name else None) == known
+    assert NUMPY_TYPES[dml.TensorDataType.UINT16] == "u2"
+    assert len(NUMPY_TYPES) == 11
+
+
+def test_a_data_type_is_an_integer_that_survives_pickling() -> None:
+    kind = dml.TensorDataType.INT64
+    assert kind == 11
+    assert dml.TensorDataType(11) is kind
+    assert pickle.loads(pickle.dumps(kind)) is kind
 
 
 @pytest.mark.parametrize(
@@ -53,10 +83,54 @@ def test_the_buffer_size_is_exact_where_the_original_wraps() -> None:
     assert tensor.wrapped_size_in_bytes == 4
 
 
+def test_a_tensor_without_elements_reaches_none() -> None:
+    assert dml.TensorDesc("FLOAT32", (2, 0), strides=(9, 9)).last_element_index == -1
+    assert dml.TensorDesc("FLOAT32", (2, -1)).last_element_index == -1
+    assert dml.TensorDesc("FLOAT32", (2, 3)).last_element_index == 5
+    assert dml.TensorDesc("FLOAT32", ()).last_element_index == 0
+    assert dml.TensorDesc("FLOAT32", (2, 3), strides=(4, 1, 9)).last_element_index == 6
+
+
 @pytest.mark.parametrize("sizes", [(1.0,), ("1",), (True,), 3, "123", (None,)])
-def test_sizes_that_are_no_integers_are_no_descriptor(sizes: object) -> None:
+def test_sizes_that_are_not_integers_are_refused(sizes: object) -> None:
     with pytest.raises(TypeError, match="sizes"):
         dml.TensorDesc("FLOAT32", sizes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ("strides", r"^strides\[0\] is 1\.5 \(float\); it must be an integer$"),
+        ("total_tensor_size_in_bytes", r"^total_tensor_size_in_bytes is 1\.5 .* an integer$"),
+        (
+            "guaranteed_base_offset_alignment",
+            r"^guaranteed_base_offset_alignment is 1\.5 .*; it must be an integer$",
+        ),
+    ],
+)
+def test_every_number_is_an_integer(field: str, message: str) -> None:
+    value = [1.5] if field == "strides" else 1.5
+    with pytest.raises(TypeError, match=message):
+        dml.TensorDesc("FLOAT32", (4,), **{field: value})  # type: ignore[arg-type]
+
+
+def test_fields_are_kept_and_counted() -> None:
+    tensor = dml.TensorDesc(
+        "INT16",
+        np.array([2, 3]),
+        strides=[8, 1],
+        flags="OWNED_BY_DML",
+        total_tensor_size_in_bytes=np.int64(64),
+        guaranteed_base_offset_alignment=np.int64(32),
+    )
+    assert (tensor.sizes, tensor.strides, tensor.effective_strides) == ((2, 3), (8, 1), (8, 1))
+    assert tensor.flags is dml.TensorFlags.OWNED_BY_DML
+    assert (tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes) == (64, 24)
+    assert tensor.guaranteed_base_offset_alignment == 32
+    assert (tensor.dimension_count, tensor.element_count, tensor.element_bytes) == (2, 6, 2)
+    plain = dml.TensorDesc("UINT4", (2, 3, 4))
+    assert (plain.strides, plain.effective_strides, plain.element_bytes) == (None, (12, 4, 1), 0)
+    assert (plain.flags, plain.guaranteed_base_offset_alignment) == (0, 0)
 
 
 def test_flags_are_read_from_names() -> None:
@@ -64,8 +138,17 @@ def test_flags_are_read_from_names() -> None:
     assert parse("DML_TENSOR_FLAG_OWNED_BY_DML") == dml.TensorFlags.OWNED_BY_DML
     assert parse(["OWNED_BY_DML"]) == dml.TensorFlags.OWNED_BY_DML
     assert parse(0) == parse("NONE") == parse([]) == dml.TensorFlags.NONE
-    with pytest.raises(ValueError, match="NONE or OWNED_BY_DML"):
-        parse("SHARED")
+    assert parse(1) == parse("owned_by_dml") == parse(["NONE", "OWNED_BY_DML"]) == 1
+    assert type(parse([1])) is dml.TensorFlags
+
+
+@pytest.mark.parametrize("value", ["SHARED", 2, -1, True, 1.0, None, ["NONE", "SHARED"]])
+def test_unknown_flags_are_refused(value: object) -> None:
+    dml.TensorFlags(2)  # makes a member that DirectML does not have
+    last = value[-1] if isinstance(value, list) else value
+    message = f"^tensor flags are {last!r}; they must be NONE or OWNED_BY_DML$"
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        dml.TensorFlags.parse(value)  # type: ignore[arg-type]
 
 
 def test_descriptors_are_values() -> None:
@@ -78,3 +161,4 @@ def test_descriptors_are_values() -> None:
 
 def test_a_descriptor_prints_in_one_line() -> None:
     assert str(dml.TensorDesc("INT8", (2, 3), strides=(4, 1))) == "INT8[2,3] strides [4,1]"
+    assert str(dml.TensorDesc("INT8", (2, 3))) == "INT8[2,3]"
