@@ -11,7 +11,6 @@ import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, one_line
 
-MAGIC = b"\x93NUMPY"
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -20,19 +19,9 @@ _READERS = {
 
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
-    """What a .npy file says of its array.
+    """What a .npy file says of its array; the elements begin `offset` bytes into the file.
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Elements per dimension, none negative.
-    fortran_order : bool
-        Whether the first dimension is the one that is contiguous.
-    dtype : numpy.dtype
-        Data type of an element: of a fixed size of at least one byte, not a Python object,
-        in either byte order.
-    offset : int
-        Where the elements begin in the file, in bytes.
+    `dtype` has either byte order and a fixed size of at least one byte.
     """
 
     shape: tuple[int, ...]
@@ -47,25 +36,19 @@ class NpyHeader:
 
 
 def read_npy_header(file: BinaryIO) -> NpyHeader:
-    """Read the header of a .npy file, and leave the file at the first element.
+    """Read the header of a .npy file that is open at its beginning.
 
-    Format: NumPy Enhancement Proposal 1. Version 3.0 is refused: only arrays with names of
-    fields outside Latin-1 have it.
-
-    Parameters
-    ----------
-    file
-        A file opened in binary mode, at its beginning.
+    Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not a .npy file, is damaged, or holds Python objects. The message is about
-        the file without naming it: use `dmlsplit.errors.about`.
+        If it is not a .npy file, is damaged, or holds Python objects. The message does not
+        name the file: use `dmlsplit.errors.about`.
     OSError
         If it cannot be read.
     """
-    if file.read(len(MAGIC)) != MAGIC:
+    if file.read(6) != np.lib.format.MAGIC_PREFIX:
         raise InvalidArgumentError("is not a .npy file: it must start with \\x93NUMPY")
     file.seek(0)
     try:

@@ -17,7 +17,7 @@ from dmlsplit.cli import main
 from dmlsplit.storage import resumable, worker, zarr_arrays
 from dmlsplit.storage.resumable import split_store
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 VALUES = np.random.default_rng(5).integers(0, 1 << 16, (60, 33, 7), dtype="u2")
 LAYOUTS: dict[str, dict[str, Any]] = {
     "v3": {"chunks": (16, 8, 3)},
@@ -523,8 +523,11 @@ def test_workers_without_dmlsplit_are_refused_before_they_get_a_block() -> None:
         def run(self, function: Callable[..., None], code: str) -> None:
             function(code.replace("dmlsplit", "dmlsplit_of_elsewhere"))
 
+        def run_on_scheduler(self, function: Callable[..., None], code: str) -> None:
+            function(code)
+
     with pytest.raises(dml.UnsupportedError, match="where the scheduler and every worker run"):
-        resumable._check_workers(Client())
+        resumable._check_cluster(Client())
 
 
 @pytest.mark.slow
@@ -547,5 +550,5 @@ def test_blocks_can_pass_through_a_gpu(store: Path, tmp_path: Path) -> None:
     cupy = pytest.importorskip("cupy")
     if not cupy.is_available():
         pytest.skip("no CUDA device")
-    split_store(store, (1, 6), 2, tmp_path, "cuda:0")
+    split_store(store, (1, 6), 2, tmp_path, device="cuda:0")
     assert_pieces(tmp_path, VALUES, 2, (1, 6))

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dmlsplit.atomic import draft, write_text
+from dmlsplit.atomic import atomic_write, write_text
 
 
-def test_a_draft_takes_the_name_when_all_went_well(tmp_path: Path) -> None:
+def test_a_temporary_file_takes_the_name_when_all_went_well(tmp_path: Path) -> None:
     path = tmp_path / "out.onnx"
     path.write_text("old")
-    with draft(path) as temporary:
+    with atomic_write(path) as (temporary,):
         assert temporary.suffix == ".onnx"
         temporary.write_text("new")
         assert path.read_text() == "old"
@@ -20,12 +20,12 @@ def test_a_draft_takes_the_name_when_all_went_well(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_draft_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_temporary_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
 
     def interrupted() -> None:
-        with draft(path) as temporary:
+        with atomic_write(path) as (temporary,):
             temporary.write_text("half")
             raise KeyboardInterrupt
 
@@ -35,7 +35,7 @@ def test_a_draft_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_draft_is_as_readable_as_any_file(tmp_path: Path) -> None:
+def test_a_temporary_file_is_as_readable_as_any_file(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
     write_text(tmp_path / "ours", "")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
@@ -51,7 +51,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(OSError, match="is not a regular file"), draft(pipe):
+    with pytest.raises(OSError, match="is not a regular file"), atomic_write(pipe):
         pass
     reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
     received: list[str] = []
