@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import integers
 from dmlsplit.cli.terminal import ACCEPTED, progress_bar, show
 
 if TYPE_CHECKING:
     from dmlsplit.cli.inputs import Commands
+    from dmlsplit.storage.npy import SplitFiles
 
 
 def add_to(commands: Commands) -> None:
@@ -51,7 +52,6 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_model(arguments)
     from dmlsplit.device import Device
     from dmlsplit.errors import InvalidArgumentError
-    from dmlsplit.storage.resumable import split_path
 
     cut = arguments.count if arguments.split is None else arguments.split
     if arguments.axis is None or cut is None:
@@ -60,20 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
         )
     # Workers of a cluster have devices that this machine may lack.
     device = arguments.device if arguments.scheduler else Device(arguments.device).name
-    with progress_bar(arguments.input.name) as progress:
-        done = split_path(
-            arguments.input,
-            cut,
-            arguments.axis,
-            arguments.output or Path(),
-            kind=arguments.format,
-            device=device,
-            scheduler=arguments.scheduler,
-            block_bytes=arguments.block_bytes,
-            progress=progress,
-        )
+    done = _split(arguments, cut, device)
     print(
-        f"{done.source}: {done.dtype} {done.shape} -> {len(done.paths)} pieces "
+        f"{done.input}: {done.dtype} {done.shape} -> {len(done.paths)} pieces "
         f"along axis {done.axis}, on {device}"
     )
     for path, shape in zip(done.paths, done.shapes, strict=True):
@@ -81,6 +70,30 @@ def run(arguments: argparse.Namespace) -> int:
     for note in done.notes:
         print(f"dmlsplit: note: {note}", file=sys.stderr)
     return ACCEPTED
+
+
+def _split(arguments: argparse.Namespace, cut: Any, device: str) -> SplitFiles:
+    """Split into pieces of the format that is asked for, or that of the input."""
+    from dmlsplit.errors import InvalidArgumentError
+    from dmlsplit.storage.npy import split_file
+    from dmlsplit.storage.resumable import split_store
+    from dmlsplit.storage.zarr_arrays import is_store
+
+    split = (arguments.input, cut, arguments.axis, arguments.output or Path())
+    zarr_only = {name: getattr(arguments, name) for name in ("scheduler", "block_bytes")}
+    stored = is_store(arguments.input)
+    if arguments.format == "zarr" or (stored and arguments.format is None):
+        with progress_bar(arguments.input.name) as progress:
+            return split_store(*split, device=device, progress=progress, **zarr_only)
+    if stored:
+        raise InvalidArgumentError(f"{arguments.input} is split into zarr only. Fix: --format zarr")
+    given = [name for name, value in zarr_only.items() if value is not None]
+    if given:
+        raise InvalidArgumentError(
+            f"--{given[0].replace('_', '-')} is for zarr pieces only. Fix: --format zarr"
+        )
+    with progress_bar(arguments.input.name) as progress:
+        return split_file(*split, device=device, progress=progress)
 
 
 def _run_model(arguments: argparse.Namespace) -> int:

@@ -1,21 +1,32 @@
 """Which blocks of a chunked array to split one after the other, and how to chunk the pieces.
 
-Each chunk of each piece lies in exactly one block, so blocks can be done in any order, in
-parallel, and again after an interruption. Blocks hold about `block_bytes`, or one chunk
-where chunks are larger; memory is bounded by the blocks in flight.
+A block is a box of the input that is read, split and written in one go. Blocks hold about
+`block_bytes`, or one chunk where chunks are larger, so memory is bounded by the blocks in
+flight. They can be done in any order, in parallel, and again after an interruption, because
+no chunk of a piece is written by two of them:
 
-Only where a piece begins inside a chunk of the input do borders drift apart: the chunks
-there are read by two blocks. Each element is still split once.
+- Along the axis, blocks end only where a chunk of some piece ends.
+- Across the axis, a block is a power of two of chunks of the input, and a chunk of a piece is
+  a power of two of them that is no larger, so each lies in one block.
+
+Where shards (files of several chunks) are in use, "chunk" means the shard here: the unit
+that is written whole. The pieces' shards consist of whole inner chunks.
+
+Where a piece begins inside a chunk of the input, chunk borders of input and piece drift
+apart along the axis: those chunks of the input are read by two blocks. Each element is still
+split once.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
+from operator import mul
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +40,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A box of the input, and the parts of the pieces that it falls apart into."""
+    """A box of the input, and its parts, one for each piece that it reaches, in order."""
 
     region: tuple[slice, ...]
     parts: tuple[Part, ...]
@@ -48,9 +59,9 @@ class BlockGrid:
     ----------
     shape, axis, sizes
         A split that is known to be valid.
-    grid
-        Elements per dimension of the smallest box that the input reads and writes whole: a
-        chunk, or a shard.
+    chunk
+        Elements per dimension of the smallest box of the input that is read and written
+        whole: a chunk, or a shard.
     inner
         Elements per dimension of a chunk inside a shard; ones where there are no shards.
     item_bytes
@@ -62,126 +73,152 @@ class BlockGrid:
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
-    grid: tuple[int, ...]
+    chunk: tuple[int, ...]
     inner: tuple[int, ...]
     item_bytes: int
     block_bytes: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the grid as JSON has it, for `from_json`."""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> BlockGrid:
+        """Return the grid that `to_json` described."""
+        fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**fields)
+
     def __len__(self) -> int:
         """Return the number of blocks."""
-        return prod(self._counts)
+        return prod(map(len, self._block_starts))
 
     def __getitem__(self, index: int) -> Block:
-        """Return a block by its number."""
-        region: list[slice] = []
-        for dimension in reversed(range(len(self.shape))):
-            index, place = divmod(index, self._counts[dimension])
-            region.append(self._side(dimension, place))
-        box = tuple(reversed(region))
-        return Block(box, tuple(self._parts(box)))
+        """Return a block by its number; numbers count row-major."""
+        region: tuple[slice, ...] = ()
+        for starts, length in zip(reversed(self._block_starts), reversed(self.shape), strict=True):
+            index, position = divmod(index, len(starts))
+            start, stop, *_ = (*starts[position : position + 2], length)
+            region = (slice(start, stop), *region)
+        return Block(region, tuple(self._parts(region)))
 
-    def grid_of(self, piece: int) -> tuple[int, ...]:
+    def nbytes(self, index: int) -> int:
+        """Return the size of a block in bytes."""
+        return prod(self[index].shape) * self.item_bytes
+
+    def piece_shape(self, piece: int) -> tuple[int, ...]:
+        """Return the elements per dimension of a piece."""
+        return (*self.shape[: self.axis], self.sizes[piece], *self.shape[self.axis + 1 :])
+
+    def piece_chunk(self, piece: int) -> tuple[int, ...]:
         """Return the chunk, or shard, of a piece.
 
         Along the axis it is that of the input or the piece, whichever is smaller. Where that
         makes it small, it grows along the other dimensions, within a block.
         """
         along = self._along(piece)
-        factor = max(1, min(self.grid[self.axis], self.shape[self.axis]) // along)
-        grid = list(self.grid)
-        grid[self.axis] = along
-        for dimension, growth in enumerate(self._growth):
-            if dimension != self.axis:
-                times = _power_of_two(min(factor, growth))
-                grid[dimension] *= times
-                factor //= times
-        return tuple(grid)
+        factor = max(1, min(self.chunk[self.axis], self.shape[self.axis]) // along)
+        times = _powers_of_two(factor, self._growth)
+        chunk = list(map(mul, self.chunk, times))
+        chunk[self.axis] = along
+        return tuple(chunk)
 
-    def _side(self, dimension: int, place: int) -> slice:
-        if dimension == self.axis:
-            return slice(self._borders[place], self._borders[place + 1])
-        step = self.grid[dimension] * self._growth[dimension]
-        return slice(place * step, min(place * step + step, self.shape[dimension]))
-
-    def _parts(self, box: tuple[slice, ...]) -> Iterator[Part]:
-        low, high = box[self.axis].start, box[self.axis].stop
-        first, last = bisect_right(self._starts, low) - 1, bisect_left(self._starts, high)
-        for piece in range(max(first, 0), min(last, len(self.sizes))):
-            start = self._starts[piece]
-            begin, end = max(low, start), min(high, start + self.sizes[piece])
-            if begin < end:
-                side = slice(begin - start, end - start)
-                region = (*box[: self.axis], side, *box[self.axis + 1 :])
-                yield Part(piece, end - begin, region)
+    def _parts(self, region: tuple[slice, ...]) -> Iterator[Part]:
+        side = region[self.axis]
+        for piece, begin, end in overlaps(self._starts, side.start, side.stop):
+            place = (*region[: self.axis], slice(begin, end), *region[self.axis + 1 :])
+            yield Part(piece, end - begin, place)
 
     def _along(self, piece: int) -> int:
-        """Return the size of a piece's chunks along the axis."""
+        """Return the size of a piece's chunks along the axis: whole inner chunks."""
         inner = self.inner[self.axis]
-        return min(self.grid[self.axis], max(1, -(-self.sizes[piece] // inner)) * inner)
+        return min(self.chunk[self.axis], max(1, -(-self.sizes[piece] // inner)) * inner)
 
     @cached_property
     def _starts(self) -> list[int]:
+        """Where each piece begins along the axis, and where the last one ends."""
         return [0, *accumulate(self.sizes)]
 
     @cached_property
     def _cross_section_bytes(self) -> int:
-        sides = [min(g, n) for g, n in zip(self.grid, self.shape, strict=True)]
+        """Bytes of one chunk of the input at one position along the axis."""
+        sides = list(map(min, self.chunk, self.shape))
         return max(1, prod(sides[: self.axis]) * prod(sides[self.axis + 1 :]) * self.item_bytes)
 
     @cached_property
     def _length(self) -> int:
         """The longest a block may be along the axis: whole chunks of the input."""
-        step = self.grid[self.axis]
+        step = self.chunk[self.axis]
         return max(1, self.block_bytes // (self._cross_section_bytes * step)) * step
 
     @cached_property
-    def _borders(self) -> list[int]:
-        """Where blocks begin and end along the axis: always between chunks of the pieces."""
-        borders = [0]
-        previous = 0
-        for piece, start in enumerate(self._starts[:-1]):
-            stop = start + self.sizes[piece]
-            for end in (*range(start + self._along(piece), stop, self._along(piece)), stop):
-                if end - borders[-1] > self._length:
-                    borders.append(previous)
-                previous = end
-        if previous > borders[-1]:
-            borders.append(previous)
-        return borders
+    def _starts_along(self) -> list[int]:
+        """Where blocks begin along the axis: always between chunks of the pieces.
+
+        A block takes as many chunks of the pieces, one after the other, as `_length` allows.
+        None of them is longer than a chunk of the input, so at least one always fits.
+        """
+        starts, previous = [0], 0
+        for piece, begin in enumerate(self._starts[:-1]):
+            end, step = begin + self.sizes[piece], self._along(piece)
+            for border in (*range(begin + step, end, step), end):
+                if border > starts[-1] + self._length:
+                    starts.append(previous)
+                previous = border
+        return starts if previous else []
 
     @cached_property
     def _growth(self) -> tuple[int, ...]:
-        """Chunks of the input per block along each dimension but the axis."""
+        """Chunks of the input per block along each dimension but the axis: powers of two.
+
+        Only where the array is so short along the axis that `block_bytes` are not reached;
+        innermost dimensions grow first, since neighbours there are read and written together.
+        """
         length = min(self._length, max(1, self.shape[self.axis]))
-        room = max(1, self.block_bytes // (self._cross_section_bytes * length))
-        growth = [1] * len(self.shape)
-        for dimension in reversed(range(len(self.shape))):
-            if dimension != self.axis:
-                count = max(1, -(-self.shape[dimension] // self.grid[dimension]))
-                growth[dimension] = _power_of_two(min(room, count))
-                room //= growth[dimension]
-        return tuple(growth)
+        budget = max(1, self.block_bytes // (self._cross_section_bytes * length))
+        counts = [max(1, -(-n // c)) for n, c in zip(self.shape, self.chunk, strict=True)]
+        counts[self.axis] = 1
+        return _powers_of_two(budget, counts[::-1])[::-1]
 
     @cached_property
-    def _counts(self) -> tuple[int, ...]:
-        steps = [g * times for g, times in zip(self.grid, self._growth, strict=True)]
-        counts = [-(-n // step) for n, step in zip(self.shape, steps, strict=True)]
-        counts[self.axis] = len(self._borders) - 1
-        return tuple(counts)
+    def _block_starts(self) -> list[Sequence[int]]:
+        """Where blocks begin along each dimension."""
+        steps = map(mul, self.chunk, self._growth)
+        starts: list[Sequence[int]] = [
+            range(0, n, step) for n, step in zip(self.shape, steps, strict=True)
+        ]
+        starts[self.axis] = self._starts_along
+        return starts
 
 
-def _power_of_two(value: int) -> int:
-    """Return the largest power of two up to `value`, which is at least 1."""
-    return 1 << (value.bit_length() - 1)
+def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the pieces that a range along the axis overlaps, as (piece, begin, end).
+
+    `starts` says where each piece begins and the last one ends. `begin` and `end` of the
+    overlap count from where the piece begins. Empty pieces are left out.
+    """
+    for piece in range(bisect_right(starts, low) - 1, bisect_left(starts, high)):
+        begin, end = max(low, starts[piece]), min(high, starts[piece + 1])
+        if begin < end:
+            yield piece, begin - starts[piece], end - starts[piece]
 
 
-def row_blocks(shape: Sequence[int], item_bytes: int, block_bytes: int) -> tuple[int, ...]:
-    """Return a chunk of about `block_bytes` for a packed array: whole rows where they fit."""
-    chunk = [1] * len(shape)
-    room = max(1, block_bytes // max(1, item_bytes))
-    for dimension in reversed(range(len(shape))):
-        chunk[dimension] = max(1, min(shape[dimension], room))
-        room //= chunk[dimension]
-        if room <= 1:
-            break
-    return tuple(chunk)
+def _powers_of_two(budget: int, limits: Sequence[int]) -> tuple[int, ...]:
+    """Return a power of two for each limit, up to it; the first ones take most of the budget.
+
+    Their product is at most `budget`; it and the limits are at least 1.
+    """
+    powers = []
+    for limit in limits:
+        powers.append(1 << (min(budget, limit).bit_length() - 1))
+        budget //= powers[-1]
+    return tuple(powers)
+
+
+def packed_chunk(shape: Sequence[int], item_bytes: int, chunk_bytes: int) -> tuple[int, ...]:
+    """Return a chunk of about `chunk_bytes` for a packed array: whole rows where they fit."""
+    chunk: tuple[int, ...] = ()
+    budget = max(1, chunk_bytes // max(1, item_bytes))
+    for size in reversed(shape):
+        chunk = (max(1, min(size, budget)), *chunk)
+        budget = max(1, budget // chunk[0])
+    return chunk

@@ -1,7 +1,7 @@
-"""`dml.split` on a dask.array: dask arrays out, one dispatch per block, nothing computed yet.
+"""`dml.split` of a dask.array into dask arrays, lazily, with one dispatch per block.
 
-A block that lies inside one piece is passed on as it is. A block that crosses the border
-of a piece is split, all its parts in one dispatch. Nothing is rechunked, so each chunk of
+A block inside one piece is passed on unchanged. A block that crosses the border of a piece is
+split into all its parts in one dispatch. Nothing is rechunked, so each chunk of
 a piece is a chunk of the input or a part of one.
 """
 
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import accumulate, pairwise, product
 from operator import itemgetter
 from typing import Any, SupportsIndex
 
@@ -20,59 +19,13 @@ import numpy as np
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-
-
-@dataclass(frozen=True, slots=True)
-class Cuts:
-    """How the chunks of one axis fall apart at the borders of the pieces.
-
-    Attributes
-    ----------
-    blocks : tuple of tuple of int
-        For each chunk, the sizes of its parts along the axis. One part: it is not cut.
-    pieces : tuple of tuple of (int, int)
-        For each piece, its parts in order, as (chunk, part of that chunk).
-    """
-
-    blocks: tuple[tuple[int, ...], ...]
-    pieces: tuple[tuple[tuple[int, int], ...], ...]
-
-
-def cut_chunks(chunks: Sequence[int], sizes: Sequence[int]) -> Cuts:
-    """Cut the chunks of an axis at the borders of the pieces; both have the same sum.
-
-    Examples
-    --------
-    >>> cut_chunks((4, 4), (5, 3))
-    Cuts(blocks=((4,), (1, 3)), pieces=(((0, 0), (1, 0)), ((1, 1),)))
-    """
-    blocks: list[list[int]] = [[] for _ in chunks]
-    pieces: list[list[tuple[int, int]]] = [[] for _ in sizes]
-    chunk, left = -1, 0
-    for piece, size in enumerate(sizes):
-        while size:
-            while not left:
-                chunk += 1
-                left = chunks[chunk]
-            part = min(left, size)
-            pieces[piece].append((chunk, len(blocks[chunk])))
-            blocks[chunk].append(part)
-            left -= part
-            size -= part
-    return Cuts(tuple(map(tuple, blocks)), tuple(map(tuple, pieces)))
+from dmlsplit.storage.blocks import overlaps
 
 
 def split_dask(
     array: Any, sizes_or_count: SupportsIndex | Iterable[SupportsIndex], axis: SupportsIndex
 ) -> list[Any]:
     """Split a dask.array lazily. `dmlsplit.split` calls this.
-
-    Parameters
-    ----------
-    array
-        A dask.array with blocks of NumPy, CuPy or any library with DLPack.
-    sizes_or_count, axis
-        As in `dmlsplit.split`.
 
     Returns
     -------
@@ -84,14 +37,17 @@ def split_dask(
     Raises
     ------
     InvalidArgumentError
-        If chunk sizes are unknown, the blocks are masked, hold Python objects or are no
-        arrays with DLPack, or the sizes do not fit.
+        If chunk sizes are unknown, the sizes do not fit, or the blocks are masked, contain
+        Python objects or are not arrays of NumPy, CuPy or a library with DLPack.
+    UnsupportedError
+        If the array belongs to dask's array query planning.
     """
     import dask.array as da
     from dask.base import tokenize
     from dask.highlevelgraph import HighLevelGraph
 
     array_of_graph: Any = da.core.Array
+    empty_like: Any = da.empty_like
     if not isinstance(array, array_of_graph):
         raise UnsupportedError(
             "array belongs to dask's array query planning, which has no block graph to build on. "
@@ -99,60 +55,49 @@ def split_dask(
         )
     _check_blocks(array)
     at, sizes = piece_sizes(array.shape, sizes_or_count, axis)
-    cuts = cut_chunks(array.chunks[at], sizes)
     token = tokenize(array, sizes, at)
+    names = [f"dml-piece-{tokenize(token, index)}" for index in range(len(sizes))]
     dispatch = f"dml-split-{token}"
-    graph: Any = HighLevelGraph.from_collections(
-        dispatch, _dispatches(array, dispatch, cuts, at), dependencies=[array]
-    )
+    dispatches, blocks, sizes_of_blocks = _tasks(array, dispatch, names, sizes, at)
+    graph: Any = HighLevelGraph.from_collections(dispatch, dispatches, dependencies=[array])
 
-    def piece(index: int) -> Any:
-        along = tuple(cuts.blocks[chunk][part] for chunk, part in cuts.pieces[index])
-        chunks = (*array.chunks[:at], along or (0,), *array.chunks[at + 1 :])
-        name = f"dml-piece-{tokenize(token, index)}"
-        if along:
-            layer = _parts(array, name, dispatch, cuts, index, at)
-        else:
-            layer = _empty_parts(array, name, chunks)
+    def piece(name: str, layer: dict[Any, Any], along: list[int]) -> Any:
+        chunks = (*array.chunks[:at], tuple(along) or (0,), *array.chunks[at + 1 :])
+        if not along:
+            return empty_like(array, shape=tuple(map(sum, chunks)), chunks=chunks)
         layers = {**graph.layers, name: layer}
         needs = {**graph.dependencies, name: {dispatch, array.name}}
         return array_of_graph(HighLevelGraph(layers, needs), name, chunks, meta=array._meta)
 
-    return [piece(index) for index in range(len(sizes))]
+    return list(map(piece, names, blocks, sizes_of_blocks))
 
 
-def _dispatches(array: Any, name: str, cuts: Cuts, axis: int) -> dict[Any, Any]:
-    """Return one task for each block that is cut; its result is the list of the parts."""
-    return {
-        (name, *place): (partial(split, sizes_or_count=sizes, axis=axis), (array.name, *place))
-        for chunk, sizes in enumerate(cuts.blocks)
-        if len(sizes) > 1
-        for place in _places(array.numblocks, axis, chunk)
-    }
+def _tasks(
+    array: Any, dispatch: str, names: Sequence[str], sizes: Sequence[int], axis: int
+) -> tuple[dict[Any, Any], list[dict[Any, Any]], list[list[int]]]:
+    """Return the dispatches, and the blocks of each piece with their sizes along the axis.
 
-
-def _parts(
-    array: Any, name: str, dispatch: str, cuts: Cuts, index: int, axis: int
-) -> dict[Any, Any]:
-    """Return the blocks of one piece: parts of a dispatch's result, or blocks as they are."""
-    layer: dict[Any, Any] = {}
-    for position, (chunk, part) in enumerate(cuts.pieces[index]):
-        whole = len(cuts.blocks[chunk]) == 1
+    There is one dispatch for each block that is cut; its result is the list of its parts.
+    """
+    dispatches: dict[Any, Any] = {}
+    layers: list[dict[Any, Any]] = [{} for _ in names]
+    along: list[list[int]] = [[] for _ in names]
+    starts = [0, *accumulate(sizes)]
+    for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
+        parts = [(piece, end - begin) for piece, begin, end in overlaps(starts, low, high)]
+        cut = partial(split, sizes_or_count=tuple(size for _, size in parts), axis=axis)
         for place in _places(array.numblocks, axis, chunk):
-            key = (name, *place[:axis], position, *place[axis + 1 :])
-            # Not operator.getitem: dask would fuse it with a later slice of the piece.
-            task = (itemgetter(part), (dispatch, *place))
-            layer[key] = (array.name, *place) if whole else task
-    return layer
-
-
-def _empty_parts(array: Any, name: str, chunks: tuple[tuple[int, ...], ...]) -> dict[Any, Any]:
-    """Return the blocks of an empty piece: of the same kind as the others, made of no block."""
-    places = product(*(range(len(sizes)) for sizes in chunks))
-    return {
-        (name, *place): (partial(np.empty_like, array._meta, shape=shape),)
-        for place, shape in zip(places, product(*chunks), strict=True)
-    }
+            block = (array.name, *place)
+            if len(parts) > 1:
+                dispatches[(dispatch, *place)] = (cut, block)
+            for number, (piece, _) in enumerate(parts):
+                key = (names[piece], *place[:axis], len(along[piece]), *place[axis + 1 :])
+                # Not operator.getitem: dask would fuse it with a later slice of the piece.
+                part = (itemgetter(number), (dispatch, *place))
+                layers[piece][key] = part if len(parts) > 1 else block
+        for piece, size in parts:
+            along[piece].append(size)
+    return dispatches, layers, along
 
 
 def _places(counts: Sequence[int], axis: int, chunk: int) -> Iterator[tuple[int, ...]]:

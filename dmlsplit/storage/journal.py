@@ -1,86 +1,89 @@
 """The record of a long run: what it does and which of its blocks are done.
 
 A journal is a text file: one line of JSON that says what the run does, then one block
-number per line. A line counts when it is whole, so a run that was killed can be taken up
-again at any time.
+number per line. A line counts when it is whole, so a run that was killed can be resumed at
+any time.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, TypedDict, cast
 
+from dmlsplit.atomic import write_text
 from dmlsplit.errors import InvalidArgumentError
 
 
+class RunHeader(TypedDict):
+    """What a run does.
+
+    `input` is the absolute path of the array to split, `state` what changes when that is
+    written anew, `data_type` a NumPy type string, `grid` a `BlockGrid` as JSON, and `run` a
+    name that no other run has.
+    """
+
+    input: str
+    state: list[list[Any]]
+    data_type: str
+    grid: dict[str, Any]
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
-    """The open journal of one run.
+    """The open journal of one run: what it does, and the blocks that are done."""
 
-    Parameters
-    ----------
-    path
-        A journal that `create_journal` made.
+    header: RunHeader
+    done: set[int]
+    file: IO[bytes]
 
-    Attributes
-    ----------
-    header : dict
-        What the run does.
-    done : set of int
-        Blocks that are finished.
+    def add(self, block: int) -> None:
+        """Record that a block is finished."""
+        self.file.write(b"%d\n" % block)
+        self.file.flush()
+        self.done.add(block)
+
+
+def create_journal(path: Path, header: RunHeader) -> None:
+    """Begin a journal. It appears under its name when the header is whole."""
+    write_text(path, json.dumps(header) + "\n")
+
+
+def read_header(path: Path) -> RunHeader:
+    """Return what a run does, without taking part in it."""
+    with path.open("rb") as file:
+        return _header(file.readline())
+
+
+@contextmanager
+def open_journal(path: Path) -> Iterator[Journal]:
+    """Open a journal that `create_journal` made, to read and to continue it.
 
     Raises
     ------
     InvalidArgumentError
         If it is damaged.
     """
-
-    def __init__(self, path: Path) -> None:
-        self._file: IO[bytes] = path.open("r+b")
+    with path.open("r+b") as file:
+        text = file.read()
+        # A line that was cut short is written anew.
+        whole = text[: text.rfind(b"\n") + 1]
         try:
-            self.header, self.done = self._read()
-        except (ValueError, TypeError):
-            self._file.close()
+            first, *lines = whole.splitlines()
+            header, done = _header(first), set(map(int, lines))
+        except (ValueError, TypeError, KeyError):
             raise InvalidArgumentError(
                 f"{path} is damaged. Fix: remove {path.parent} and start again"
             ) from None
-
-    def _read(self) -> tuple[dict[str, Any], set[int]]:
-        text = self._file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        # A line that was cut short is written anew.
-        self._file.truncate(len(whole))
-        self._file.seek(len(whole))
-        first, *lines = whole.splitlines()
-        return dict(json.loads(first)), set(map(int, lines))
-
-    def add(self, block: int) -> None:
-        """Record that a block is finished."""
-        self._file.write(b"%d\n" % block)
-        self._file.flush()
-        self.done.add(block)
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
+        file.truncate(len(whole))
+        file.seek(len(whole))
+        yield Journal(header, done, file)
 
 
-def create_journal(path: Path, header: dict[str, Any]) -> None:
-    """Begin a journal. It appears under its name when the header is whole."""
-    draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(header) + "\n")
-    draft.replace(path)
-
-
-def read_header(path: Path) -> dict[str, Any]:
-    """Return what a run does, without taking part in it."""
-    with path.open() as file:
-        return dict(json.loads(file.readline()))
+def _header(line: bytes) -> RunHeader:
+    values = dict(json.loads(line))
+    return cast(RunHeader, {**values, "grid": dict(values["grid"])})

@@ -1,54 +1,41 @@
-"""Splits .npy files of any size: mapped, block by block, complete or not at all.
-
-A .npy file is packed, so its split is a `RowSplit`: rows of bytes, cut at the same columns.
-Blocks of rows pass through memory; a row that is larger than a block passes in runs.
-"""
+"""Splits .npy files of any size: mapped, block by block, written atomically."""
 
 from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from dmlsplit.atomic import new_draft
+from dmlsplit.arrays.npy_header import read_npy_header
+from dmlsplit.atomic import atomic_write
+from dmlsplit.backends import Program
+from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
-from dmlsplit.eager import split
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.geometry import split_geometry
+from dmlsplit.storage.blocks import BlockGrid, packed_chunk
 from dmlsplit.storage.transfer import split_on
 
 BLOCK_BYTES = 32 << 20
 
+Progress = Callable[[int, int], None]
+
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """What a run wrote.
+    """What a run wrote: `paths` and `shapes` of the pieces, in order.
 
-    Attributes
-    ----------
-    source : Path
-        The file that was split.
-    dtype : str
-        Its data type.
-    shape : tuple of int
-        Its shape.
-    axis : int
-        The axis, counted from the front.
-    paths : tuple of Path
-        The pieces, in order.
-    shapes : tuple of tuple of int
-        Their shapes.
-    notes : tuple of str
-        What the user should know about the source.
+    `input` is what was split, `dtype` and `shape` are its own, `axis` counts from the front,
+    and `notes` are what the user should know about the input.
     """
 
-    source: Path
+    input: Path
     dtype: str
     shape: tuple[int, ...]
     axis: int
@@ -58,19 +45,19 @@ class SplitFiles:
 
 
 def split_file(
-    source: Path,
+    path: Path,
     sizes_or_count: int | Sequence[int],
     axis: int,
     folder: Path,
     *,
     device: str = "cpu",
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> SplitFiles:
     """Split ``NAME.npy`` into ``NAME_0.npy``, ``NAME_1.npy``, ... in a folder.
 
     Parameters
     ----------
-    source
+    path
         A .npy file; it is mapped, never read whole.
     sizes_or_count, axis
         As in `dmlsplit.split`.
@@ -84,39 +71,26 @@ def split_file(
     Raises
     ------
     InvalidArgumentError
-        If the file is no .npy file, or the sizes do not fit its shape.
+        If it is not a .npy file, or the sizes do not fit its shape.
     OSError
         If a file cannot be read or written. The pieces appear under their names only when
         all of them are complete.
     """
-    array = open_npy(source)
-    # A Fortran-ordered file is the row-major file of the transposed array.
-    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    array = open_npy(path)
     axis, sizes = piece_sizes(array.shape, sizes_or_count, axis)
     shapes = tuple((*array.shape[:axis], size, *array.shape[axis + 1 :]) for size in sizes)
-    packed = array.T if fortran else array
-    rows = _rows(packed.shape, array.ndim - 1 - axis if fortran else axis, sizes, packed.itemsize)
+    paths = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
     folder.mkdir(parents=True, exist_ok=True)
     _allow_open_files(len(sizes))
-    drafts = [new_draft(folder, source.stem, ".part") for _ in sizes]
-    try:
-        outputs = [
-            _create(draft, array.dtype, shape, fortran)
-            for draft, shape in zip(drafts, shapes, strict=True)
+    with atomic_write(*paths) as temporaries:
+        pieces = [
+            _create(temporary, array.dtype, shape, _is_fortran(array))
+            for temporary, shape in zip(temporaries, shapes, strict=True)
         ]
-        _copy(
-            _bytes(packed), [_bytes(o.T if fortran else o) for o in outputs], rows, device, progress
-        )
-        for output in outputs:
-            if isinstance(output, np.memmap):
-                output.flush()
-        paths = tuple(folder / f"{source.stem}_{index}.npy" for index in range(len(sizes)))
-        for draft, path in zip(drafts, paths, strict=True):
-            draft.replace(path)
-    finally:
-        for draft in drafts:
-            draft.unlink(missing_ok=True)
-    return SplitFiles(source, str(array.dtype), array.shape, axis, paths, shapes)
+        _copy(array, pieces, axis, device, progress)
+        for piece in pieces:
+            piece.flush()
+    return SplitFiles(path, str(array.dtype), array.shape, axis, paths, shapes)
 
 
 def open_npy(path: Path) -> np.ndarray:
@@ -125,56 +99,28 @@ def open_npy(path: Path) -> np.ndarray:
     Raises
     ------
     InvalidArgumentError
-        If it is no .npy file, is cut short, or holds Python objects (which are never
+        If it is not a .npy file, is cut short, or holds Python objects (which are never
         unpickled).
     OSError
         If it cannot be opened.
     """
-    if not path.is_file() and path.exists() and not path.is_dir():
-        raise InvalidArgumentError(f"{path} is not a regular file; it must be a .npy file")
-    with path.open("rb") as file:
-        shape, fortran, dtype = _header(file, path)
-        start = file.tell()
-        held = os.fstat(file.fileno()).st_size
-    if dtype.hasobject:
-        raise InvalidArgumentError(
-            f"{path} has data type {dtype}; Python objects are never loaded. "
-            "Fix: save the array with a plain data type"
-        )
-    if min(shape, default=0) < 0 or dtype.itemsize == 0 or dtype.subdtype is not None:
-        raise InvalidArgumentError(
-            f"{path} is a damaged .npy file: shape {shape} of data type {dtype}"
-        )
-    wanted = start + prod(shape) * dtype.itemsize
-    if held < wanted:
-        raise InvalidArgumentError(
-            f"{path} has {held} bytes; its header says {wanted}. Fix: copy the file again"
-        )
-    order: Literal["F", "C"] = "F" if fortran else "C"
-    if 0 in shape:
-        return np.empty(shape, dtype, order)
-    return np.memmap(path, dtype, "r", start, shape, order)
+    with about(path):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InvalidArgumentError("is not a regular file; it must be a .npy file")
+        with path.open("rb") as file:
+            header = read_npy_header(file)
+            size = os.fstat(file.fileno()).st_size
+        wanted = header.offset + header.size_in_bytes
+        if size < wanted:
+            raise InvalidArgumentError(
+                f"has {size} bytes; its header says {wanted}. Fix: copy the file again"
+            )
+    order: Literal["F", "C"] = "F" if header.fortran_order else "C"
+    return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
 
 
-def _header(file: BinaryIO, path: Path) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Read shape, Fortran order and data type; the file then stands at the data."""
-    if file.read(6) != b"\x93NUMPY":
-        raise InvalidArgumentError(f"{path} is not a .npy file: it must start with \\x93NUMPY")
-    file.seek(0)
-    try:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(file)
-        return np.lib.format.read_array_header_2_0(file)
-    except Exception as error:  # NumPy parses a literal: a damaged one raises almost anything
-        reason = " ".join(str(error).split())[:200]
-        raise InvalidArgumentError(f"{path} is a damaged .npy file: {reason}") from None
-
-
-def _rows(shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int) -> RowSplit:
-    strides = packed_byte_strides(shape, item_bytes)
-    geometry = split_geometry(shape, axis, sizes, item_bytes, strides, [None] * len(sizes))
-    return geometry.row_split or RowSplit(0, 0, (0,) * len(sizes), (0,) * len(sizes))
+def _is_fortran(array: np.ndarray) -> bool:
+    return array.flags.f_contiguous and not array.flags.c_contiguous
 
 
 def _allow_open_files(count: int) -> None:
@@ -182,20 +128,17 @@ def _allow_open_files(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + 128
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        if hard != resource.RLIM_INFINITY and hard < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except ValueError:
             raise UnsupportedError(
                 f"{count} pieces need {wanted} open files; the limit is {hard}. "
                 "Fix: raise it with ulimit -n, or split in two steps"
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            ) from None
 
 
-def _create(path: Path, dtype: np.dtype, shape: tuple[int, ...], fortran: bool) -> np.ndarray:
-    if 0 in shape:
-        empty = np.empty(shape, dtype, "F" if fortran else "C")
-        with path.open("wb") as file:
-            np.lib.format.write_array(file, empty, allow_pickle=False)
-        return empty
+def _create(path: Path, dtype: np.dtype, shape: tuple[int, ...], fortran: bool) -> np.memmap:
+    """Make a .npy file of zeros, and map it for writing."""
     output = np.lib.format.open_memmap(path, "w+", dtype, shape, fortran)
     # Reserved now, a full disk is an error; found out through the map, it would be SIGBUS.
     with path.open("r+b") as file:
@@ -203,48 +146,38 @@ def _create(path: Path, dtype: np.dtype, shape: tuple[int, ...], fortran: bool) 
     return output
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return array.reshape(-1).view(np.uint8)
-
-
 def _copy(
-    source: np.ndarray,
-    targets: Sequence[np.ndarray],
-    rows: RowSplit,
-    device: str,
-    progress: Callable[[int, int], None],
+    array: np.ndarray, pieces: Sequence[np.ndarray], axis: int, device: str, progress: Progress
 ) -> None:
+    if _is_fortran(array):
+        # It is the row-major array of the transposed shape.
+        array, pieces, axis = array.T, [piece.T for piece in pieces], array.ndim - 1 - axis
+    sizes = tuple(piece.shape[axis] for piece in pieces)
+    chunk = packed_chunk(array.shape, array.itemsize, BLOCK_BYTES)
+    ones = (1,) * array.ndim
+    grid = BlockGrid(array.shape, axis, sizes, chunk, ones, array.itemsize, BLOCK_BYTES)
     done = 0
-    for block, parts in _blocks(source, targets, rows):
-        _split_block(block, parts, device)
-        done += block.size
-        progress(done, rows.rows * rows.pitch)
+    for index in range(len(grid)):
+        block = grid[index]
+        parts = [pieces[part.piece][part.region] for part in block.parts]
+        _split_block(array[block.region], parts, axis, device)
+        done += grid.nbytes(index)
+        progress(done, array.nbytes)
 
 
-def _blocks(
-    source: np.ndarray, targets: Sequence[np.ndarray], rows: RowSplit
-) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Yield blocks of bytes (n, columns) with the parts of the outputs they fill."""
-    if rows.pitch <= BLOCK_BYTES:
-        table = source.reshape(rows.rows, rows.pitch)
-        tables = [t.reshape(rows.rows, w) for t, w in zip(targets, rows.widths, strict=True)]
-        step = max(1, BLOCK_BYTES // max(1, rows.pitch))
-        for row in range(0, rows.rows, step):
-            yield table[row : row + step], [t[row : row + step] for t in tables]
-        return
-    for row in range(rows.rows):
-        for target, offset, width in zip(targets, rows.offsets, rows.widths, strict=True):
-            for start in range(0, width, BLOCK_BYTES):
-                size = min(BLOCK_BYTES, width - start)
-                origin = row * rows.pitch + offset + start
-                part = target[row * width + start :][:size]
-                yield source[origin : origin + size][None], [part[None]]
-
-
-def _split_block(block: np.ndarray, parts: list[np.ndarray], device: str) -> None:
-    widths = [part.shape[1] for part in parts]
+def _split_block(block: np.ndarray, parts: list[np.ndarray], axis: int, device: str) -> None:
+    sizes = tuple(part.shape[axis] for part in parts)
     if device == "cpu":
-        split(block, widths, 1, out=parts)
+        # Not the public split: nothing overlaps, which it would check anew for each block.
+        layout = (block.shape, axis, sizes, block.itemsize, block.strides)
+        program = _program(*layout, tuple(part.strides for part in parts))
+        program.bind(block.ctypes.data, [part.ctypes.data for part in parts])()
         return
-    for part, piece in zip(parts, split_on(device, block, widths, 1), strict=True):
+    for part, piece in zip(parts, split_on(device, block, sizes, axis), strict=True):
         part[...] = piece
+
+
+@lru_cache(maxsize=4)
+def _program(*layout: Any) -> Program:
+    """Return what copies a block of a layout; most blocks of a file have the same."""
+    return compiled(find_backend("cpu"), split_geometry(*layout))

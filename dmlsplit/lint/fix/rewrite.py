@@ -9,7 +9,7 @@ from pathlib import Path
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
-from dmlsplit.atomic import draft
+from dmlsplit.atomic import atomic_write
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx.messages import shown_name
@@ -69,7 +69,7 @@ def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting
     replaced, left = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), left, "")
-    with draft(output) as temporary:
+    with atomic_write(output) as (temporary,):
         temporary.write_bytes(model.SerializeToString())
         _check_verdicts(temporary, assessment.target, len(left))
         engine = compare_models(source, temporary)

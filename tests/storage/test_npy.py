@@ -163,7 +163,7 @@ def test_a_file_larger_than_the_memory_allowed_is_split(tmp_path: Path) -> None:
         "sys.exit(main(sys.argv[1:]))"
     )
     line = [sys.executable, "-c", code, "run", str(tmp_path / "a.npy"), "--axis", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
     environment |= {"OPENBLAS_NUM_THREADS": "1"}
     line += ["--split", "1,1000,23", "-o", str(tmp_path)]
     subprocess.run(line, env=environment, check=True, capture_output=True)

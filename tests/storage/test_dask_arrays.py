@@ -21,7 +21,7 @@ import dmlsplit as dml
 from dmlsplit.backends.find import compiled
 from dmlsplit.storage import dask_arrays
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 RNG = np.random.default_rng(7)
 
 

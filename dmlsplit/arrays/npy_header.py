@@ -1,0 +1,78 @@
+"""The header of a .npy file that may be damaged or malicious: nothing is unpickled."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from math import prod
+from typing import BinaryIO
+
+import numpy as np
+
+from dmlsplit.errors import InvalidArgumentError, one_line
+
+_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NpyHeader:
+    """What a .npy file says of its array; the elements begin `offset` bytes into the file.
+
+    `dtype` has either byte order and a fixed size of at least one byte.
+    """
+
+    shape: tuple[int, ...]
+    fortran_order: bool
+    dtype: np.dtype
+    offset: int
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all elements, by the header; the file may have fewer."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+def read_npy_header(file: BinaryIO) -> NpyHeader:
+    """Read the header of a .npy file that is open at its beginning.
+
+    Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is not a .npy file, is damaged, or holds Python objects. The message does not
+        name the file: use `dmlsplit.errors.about`.
+    OSError
+        If it cannot be read.
+    """
+    if file.read(6) != np.lib.format.MAGIC_PREFIX:
+        raise InvalidArgumentError("is not a .npy file: it must start with \\x93NUMPY")
+    file.seek(0)
+    try:
+        shape, fortran_order, dtype = _parsed(file)
+    except OSError:
+        raise
+    except Exception as error:  # NumPy parses a literal: a damaged one raises almost anything
+        raise InvalidArgumentError(f"is a damaged .npy file: {one_line(error)[:200]}") from None
+    if dtype.hasobject:
+        raise InvalidArgumentError(
+            f"has data type {dtype}; Python objects are never loaded. "
+            "Fix: save the array with a plain data type"
+        )
+    if min(shape, default=0) < 0 or dtype.itemsize == 0 or dtype.subdtype is not None:
+        raise InvalidArgumentError(
+            f"is a damaged .npy file: its shape is {shape} and its data type {dtype}"
+        )
+    return NpyHeader(shape, fortran_order, dtype, file.tell())
+
+
+def _parsed(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+    version = np.lib.format.read_magic(file)
+    if version not in _READERS:
+        raise ValueError(f"its version is {version}; it must be (1, 0) or (2, 0)")
+    with warnings.catch_warnings():  # headers that Python 2 wrote
+        warnings.simplefilter("ignore")
+        return _READERS[version](file)

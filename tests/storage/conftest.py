@@ -1,0 +1,34 @@
+"""Small blocks, so that small arrays have many."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmlsplit.storage import resumable, worker, zarr_arrays
+from stores import make_store
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zarr_arrays, "BLOCK_BYTES", 2048)
+    monkeypatch.setattr(zarr_arrays, "CHUNK_BYTES", 1024)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Fifteen chunks, each of which is a block."""
+    return make_store(tmp_path / "in.zarr", chunks=(4, 33, 7))
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of every block that is moved."""
+    blocks: list[int] = []
+
+    def counted(*arguments: Any) -> int:
+        blocks.append(arguments[-1])
+        return worker.move_block(*arguments)
+
+    monkeypatch.setattr(resumable, "move_block", counted)
+    return blocks

@@ -1,0 +1,239 @@
+"""Runs of `dmlsplit run` into zarr: each block once, interruptions, a cluster."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.cli import main
+from dmlsplit.storage import resumable
+from dmlsplit.storage.resumable import split_store
+from stores import VALUES, StopError, assert_pieces, make_store, stop_after
+
+ROOT = Path(__file__).parent.parent.parent
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
+
+def test_the_command_says_what_it_wrote(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["run", str(store), "--axis", "-1", "--split", "1,6", "-o", str(tmp_path / "out")]
+    assert main(line) == 0
+    assert_pieces(tmp_path / "out", VALUES, 2, (1, 6))
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].endswith("in.zarr: uint16 (60, 33, 7) -> 2 pieces along axis 2, on cpu")
+    assert out[1].endswith("in_0.zarr  uint16 (60, 33, 1)")
+
+
+def test_each_block_is_moved_once(store: Path, tmp_path: Path, moved: list[int]) -> None:
+    seen: list[tuple[int, int]] = []
+    split_store(store, (1, 6), 2, tmp_path, progress=lambda *step: seen.append(step))
+    assert sorted(moved) == list(range(15))
+    assert seen[0] == (0, VALUES.nbytes)
+    assert seen[-1] == (VALUES.nbytes, VALUES.nbytes)
+
+
+def test_an_interrupted_run_resumes_where_it_stopped(
+    store: Path, tmp_path: Path, moved: list[int]
+) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, out, progress=stop_after(6))
+    assert [path.name for path in out.iterdir()] == [".in.unfinished"]
+    journal = (out / ".in.unfinished" / "journal").read_text().splitlines()
+    finished = set(map(int, journal[1:]))
+    assert len(finished) >= 6
+    moved.clear()
+    split_store(store, (1, 6), 2, out)
+    assert sorted(moved) == sorted(set(range(15)) - finished)
+    assert_pieces(out, VALUES, 2, (1, 6))
+
+
+def test_earlier_pieces_stay_until_the_new_ones_are_complete(store: Path, tmp_path: Path) -> None:
+    split_store(store, (3, 4), 2, tmp_path)
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(5))
+    assert_pieces(tmp_path, VALUES, 2, (3, 4))
+    split_store(store, (1, 6), 2, tmp_path)
+    assert_pieces(tmp_path, VALUES, 2, (1, 6))
+
+
+def test_an_unfinished_run_of_another_split_is_not_continued(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(3))
+    with pytest.raises(
+        dml.InvalidArgumentError, match=r"with sizes \[1, 6\]; this one has \[2, 5\]"
+    ):
+        split_store(store, (2, 5), 2, tmp_path)
+    os.utime(store / "zarr.json", (1, 1))
+    with pytest.raises(dml.InvalidArgumentError, match="with state"):
+        split_store(store, (1, 6), 2, tmp_path)
+
+
+def test_an_interrupted_renaming_is_finished(
+    store: Path, tmp_path: Path, moved: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split_store(store, (3, 4), 2, tmp_path)
+    rename = Path.rename
+
+    def stop_at_last(path: Path, target: Path) -> Path:
+        if target.name == "in_1.zarr":
+            raise StopError
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", stop_at_last)
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, tmp_path)
+    monkeypatch.setattr(Path, "rename", rename)
+    moved.clear()
+    split_store(store, (1, 6), 2, tmp_path)
+    assert moved == []
+    assert_pieces(tmp_path, VALUES, 2, (1, 6))
+
+
+# Python leaves SIGINT ignored in what a background job starts.
+PROGRAM = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from dmlsplit.storage import resumable
+from dmlsplit.storage import zarr_arrays
+from dmlsplit.storage.worker import move_block
+from dmlsplit.cli import main
+zarr_arrays.BLOCK_BYTES = 2048
+def slow(*arguments):
+    time.sleep(0.02)
+    number = move_block(*arguments)
+    os.write(2, b"%d\\n" % number)
+    return number
+resumable.move_block = slow
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("kill", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
+)
+def test_a_killed_process_is_resumed(
+    kill: signal.Signals, status: int, store: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    line = [sys.executable, "-c", PROGRAM, "run", str(store), "--axis", "2", "--split", "1,6"]
+    line += ["-o", str(out)]
+    first = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert first.stderr is not None
+    for _ in range(5):
+        first.stderr.readline()
+    first.send_signal(kill)
+    first.stderr.read()
+    first.stderr.close()
+    assert first.wait() == status
+    assert [path.name for path in out.iterdir()] == [".in.unfinished"]
+    journal = (out / ".in.unfinished" / "journal").read_text().splitlines()
+    assert len(journal) > 1
+
+    second = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    redone = set(map(int, second.stderr.split()))
+    assert redone == set(range(15)) - set(map(int, journal[1:]))
+    assert_pieces(out, VALUES, 2, (1, 6))
+
+
+def test_two_runs_do_not_write_the_same_pieces(store: Path, tmp_path: Path) -> None:
+    def second(done: int, total: int) -> None:
+        with pytest.raises(dml.InvalidArgumentError, match="another run writes the same pieces"):
+            split_store(store, (1, 6), 2, tmp_path)
+
+    split_store(store, (1, 6), 2, tmp_path, progress=second)
+    assert_pieces(tmp_path, VALUES, 2, (1, 6))
+
+
+@pytest.mark.parametrize("option", [["--scheduler", "tcp://127.0.0.1:1"], ["--block-bytes", "9"]])
+def test_some_options_are_for_zarr_only(
+    option: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "in.npy", VALUES)
+    line = ["run", str(tmp_path / "in.npy"), "--axis", "0", "--count", "2"]
+    assert main([*line, *option, "-o", str(tmp_path)]) == 2
+    assert "Fix: --format zarr" in capsys.readouterr().err
+
+
+def test_a_scheduler_that_does_not_exist_is_named(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
+    assert main([*line, "--scheduler", "nonsense://x"]) == 2
+    assert "no Dask scheduler answers at nonsense://x" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_not_a_zarr_array_is_not_replaced(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "in_1.zarr").mkdir()
+    (tmp_path / "in_1.zarr" / "thesis.txt").write_text("precious")
+    with pytest.raises(dml.InvalidArgumentError, match="it is not replaced"):
+        split_store(store, (1, 6), 2, tmp_path)
+    assert (tmp_path / "in_1.zarr" / "thesis.txt").read_text() == "precious"
+    assert not (tmp_path / "in_0.zarr").exists()
+
+
+def test_a_cluster_goes_on_when_a_worker_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import LocalCluster
+
+    values = np.random.default_rng(2).integers(0, 1 << 16, (400, 33, 7), dtype="u2")
+    long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
+    ) as cluster:
+        victim = cluster.workers[0].pid
+
+        def kill_early(done: int, total: int) -> None:
+            nonlocal victim
+            if victim and 0 < done < total // 2:
+                os.kill(victim, signal.SIGKILL)
+                victim = 0
+
+        split_store(
+            long, (1, 6), 2, tmp_path, scheduler=cluster.scheduler_address, progress=kill_early
+        )
+        assert victim == 0
+    assert_pieces(tmp_path, values, 2, (1, 6), "long")
+
+
+@pytest.mark.parametrize("machine", ["a worker", "the scheduler"])
+def test_a_cluster_without_dmlsplit_is_refused_before_it_gets_a_block(machine: str) -> None:
+    """A dask worker stops when it cannot load a task, so it is asked with a function of Python."""
+
+    def asked(name: str) -> Callable[[Callable[[str], None], str], None]:
+        elsewhere = "dmlsplit_of_elsewhere" if name == machine else "dmlsplit"
+        return lambda function, code: function(code.replace("dmlsplit", elsewhere))
+
+    client = SimpleNamespace(run=asked("a worker"), run_on_scheduler=asked("the scheduler"))
+    with pytest.raises(
+        dml.UnsupportedError, match="where the scheduler and every worker run"
+    ) as error:
+        resumable._check_cluster(client)
+    assert error.value.message.startswith(f"{machine} has ModuleNotFoundError: No module named")
+
+
+@pytest.mark.parametrize(
+    ("cause", "fix"),
+    [(ModuleNotFoundError("No module named 'zarr'"), True), (KeyError("deserialize"), False)],
+)
+def test_an_error_of_a_block_names_its_cause(cause: Exception, fix: bool) -> None:
+    """A worker that joins later is not asked; its import error arrives with the block."""
+    future: Future[int] = Future()
+    error = RuntimeError("Error during deserialization of the task graph")
+    error.__cause__ = cause
+    future.set_exception(error)
+    with pytest.raises(dml.UnsupportedError, match=f"a block failed: {type(cause).__name__}") as it:
+        resumable._result(future)
+    assert ("where the scheduler and every worker run" in it.value.message) == fix

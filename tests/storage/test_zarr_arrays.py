@@ -1,0 +1,187 @@
+"""Stores of every layout: what is read, what is kept, what is refused."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from dmlsplit.cli import main
+from dmlsplit.storage.resumable import split_store
+from stores import VALUES, assert_pieces, contents, make_store
+
+pytestmark = pytest.mark.usefixtures("small_blocks")
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "v3": {"chunks": (16, 8, 3)},
+    "v2": {"chunks": (16, 8, 3), "zarr_format": 2},
+    "v2-fortran": {"chunks": (16, 8, 3), "zarr_format": 2, "order": "F"},
+    "sharded": {"chunks": (4, 4, 3), "shards": (16, 8, 3)},
+    "big-endian, raw": {"chunks": (16, 8, 3), "dtype": ">u2", "compressors": None},
+    "one chunk": {"chunks": (60, 33, 7)},
+}
+
+
+CUTS = [(0, (20, 0, 40)), (1, (1, 30, 2)), (2, (1, 1, 5)), (0, (60,))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize(("axis", "sizes"), CUTS)
+def test_every_layout_is_split_and_kept(
+    layout: dict[str, Any], axis: int, sizes: tuple[int, ...], tmp_path: Path
+) -> None:
+    source = zarr.open_array(str(make_store(tmp_path / "in.zarr", **layout)), mode="r")
+    split_store(tmp_path / "in.zarr", sizes, axis, tmp_path / "out")
+    for piece in assert_pieces(tmp_path / "out", VALUES, axis, sizes):
+        assert piece.dtype == source.dtype
+        assert piece.metadata.zarr_format == source.metadata.zarr_format
+        assert piece.compressors == source.compressors
+        assert piece.attrs["unit"] == "K"
+        assert (piece.shards is None) == (source.shards is None)
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == [f"in_{index}.zarr" for index in range(len(sizes))]
+
+
+@pytest.mark.parametrize(("axis", "sizes"), CUTS)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npy_becomes_zarr(axis: int, sizes: tuple[int, ...], order: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.asarray(VALUES, order=order))
+    split_store(tmp_path / "in.npy", sizes, axis, tmp_path)
+    assert_pieces(tmp_path, VALUES, axis, sizes)
+
+
+def test_a_zip_store_can_be_read(tmp_path: Path) -> None:
+    archive = zarr.storage.ZipStore(tmp_path / "in.zarr.zip", mode="w")
+    zarr.create_array(archive, shape=VALUES.shape, dtype=VALUES.dtype, chunks=(16, 8, 3))[:] = (
+        VALUES
+    )
+    archive.close()
+    split_store(tmp_path / "in.zarr.zip", (20, 40), 0, tmp_path)
+    assert_pieces(tmp_path, VALUES, 0, (20, 40))
+
+
+def test_missing_chunks_are_counted_in_a_note(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To zarr a lost chunk is the fill value; only the user knows whether it should be."""
+    (store / "c/3/0/0").unlink()
+    assert main(["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path)]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("dmlsplit: note: 1 of 15 chunks of ")
+    assert err.endswith("are not stored; zarr reads them as the fill value, 0\n")
+
+
+def cut(path: Path, keep: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * keep)])
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "no metadata": lambda store: (store / "zarr.json").unlink(),
+    "metadata cut": lambda store: cut(store / "zarr.json", 0.5),
+    "metadata empty": lambda store: cut(store / "zarr.json", 0),
+    "metadata a list": lambda store: (store / "zarr.json").write_text("[]"),
+    "metadata without type": lambda store: (store / "zarr.json").write_text(
+        '{"zarr_format": 3, "node_type": "array", "shape": [3]}'
+    ),
+    "chunk cut": lambda store: cut(store / "c/3/0/0", 0.5),
+    "chunk empty": lambda store: cut(store / "c/3/0/0", 0),
+}
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("no metadata", "is not a zarr store"),
+        ("metadata cut", "damaged zarr metadata"),
+        ("metadata empty", "damaged zarr metadata"),
+        ("metadata a list", "damaged zarr metadata"),
+        ("metadata without type", "damaged zarr metadata"),
+        ("chunk cut", "the chunks of [12:16, 0:33, 0:7] cannot be read"),
+        ("chunk empty", "the chunks of [12:16, 0:33, 0:7] cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("compressed", [True, False], ids=["compressed", "raw"])
+def test_a_damaged_store_is_one_line_and_touches_nothing(
+    damage: str,
+    message: str,
+    compressed: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    layout = {} if compressed else {"compressors": None}
+    store = make_store(tmp_path / "in.zarr", chunks=(4, 33, 7), **layout)
+    out = tmp_path / "out"
+    split_store(store, (3, 4), 2, out)
+    before = contents(out)
+    DAMAGES[damage](store)
+    assert main(["run", str(store), "--axis", "2", "--split", "1,6", "-o", str(out)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("dmlsplit: error: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert {name: data for name, data in contents(out).items() if name in before} == before
+
+
+def group(path: Path) -> None:
+    root = zarr.open_group(str(path), mode="w")
+    root.create_array("air/temperature", shape=(4,), dtype="f4")
+    root.create_array("time", shape=(4,), dtype="f4")
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "message"),
+    [
+        (group, [], "is a zarr group; it must be one array. It holds air/temperature, time."),
+        (lambda path: zarr.open_group(str(path), mode="w"), [], "it holds no array"),
+        (lambda path: None, [], "No such file"),
+        (lambda path: path.mkdir(), [], "is not a zarr store"),
+        (lambda path: path.write_text("x"), [], "damaged zarr metadata"),
+        (
+            lambda path: zarr.create_array(str(path), shape=(4,), dtype=np.dtypes.StringDType()),
+            [],
+            "elements have no fixed size",
+        ),
+        (lambda path: zarr.create_array(str(path), shape=(), dtype="f4"), [], "scalar"),
+        (make_store, ["--axis", "3"], "axis is 3"),
+        (make_store, ["--split", "1,2"], "sizes are [1, 2], 3 in sum"),
+        (make_store, ["--format", "npy"], "is split into zarr only"),
+        (make_store, ["--device", "tpu"], "device is 'tpu'"),
+        (make_store, ["--block-bytes", "0"], "block_bytes is 0; it must be at least 1"),
+    ],
+)
+def test_what_cannot_be_run_writes_nothing(
+    make: Callable[[Path], Any],
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make(tmp_path / "in.zarr")
+    out = tmp_path / "out"
+    line = ["run", str(tmp_path / "in.zarr"), "--axis", "0", "--split", "10,50", "-o", str(out)]
+    assert main([*line, *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("module", ["zarr", "distributed"])
+def test_without_the_extra_the_error_names_it(
+    module: str,
+    store: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    line = ["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
+    assert main([*line, "--scheduler", "tcp://127.0.0.1:1"]) == 2
+    assert f'{module}, which is missing. Fix: pip install "dmlsplit[dask]"' in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "out").exists()
