@@ -21,11 +21,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from benchmarks.environment import environment
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda import engine as cuda
+from dmlsplit.backends.cuda.packed_launch import BoundLaunch, PackedLaunch
 from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
@@ -50,12 +49,12 @@ class NullDriver(driver.Driver):
         """Compile nothing."""
         return None
 
-    def launcher(
+    def bind_launch(
         self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
-    ) -> driver.Start:
+    ) -> BoundLaunch:
         """Pack a launch as the real driver does."""
         stream = SimpleNamespace(ptr=0)
-        return driver.prepacked(
+        return PackedLaunch(
             launch_kernel=self._launch_kernel,
             current_device=lambda: 0,
             current_stream=lambda: stream,
@@ -63,9 +62,10 @@ class NullDriver(driver.Driver):
             translated=self.translated,
             device=device,
             function=1,
-            shape=(grid, 1, 1, block, 1, 1, 0),
-            table=np.array(addresses, np.uint64),
-        )
+            grid=grid,
+            block=block,
+            addresses=addresses,
+        ).launch
 
 
 def main(argv: Sequence[str]) -> int:
@@ -95,13 +95,13 @@ def main(argv: Sequence[str]) -> int:
 def _row(null: NullDriver, outputs: int) -> dict[str, float]:
     program = cuda.CudaProgram(null, 0, H200, _geometry(outputs))
     addresses = [(1 + output) << 12 for output in range(outputs)]
-    launch = program.bind(1 << 40, addresses)
+    copy = program.bind(1 << 40, addresses)
     launches = len(program.variant(16, 16))
     row = {
         "outputs": outputs,
         "launches": launches,
-        "dispatch_us": _microseconds(launch, CALLS),
-        "dispatch_with_stream_us": _microseconds(lambda: launch(7), CALLS),
+        "dispatch_us": _microseconds(copy, CALLS),
+        "dispatch_with_stream_us": _microseconds(lambda: copy(7), CALLS),
         "bind_us": _microseconds(lambda: program.bind(1 << 40, addresses), BINDS),
     }
     print("  ".join(f"{name} {value:<7.4g}" for name, value in row.items()), flush=True)
