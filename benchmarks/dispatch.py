@@ -54,17 +54,11 @@ class NullDriver(driver.Driver):
     ) -> BoundLaunch:
         """Pack a launch as the real driver does."""
         stream = SimpleNamespace(ptr=0)
+        cuda = SimpleNamespace(
+            runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
+        )
         return PackedLaunch(
-            launch_kernel=self._launch_kernel,
-            current_device=lambda: 0,
-            current_stream=lambda: stream,
-            use_device=lambda number: None,
-            translated=self.translated,
-            device=device,
-            function=1,
-            grid=grid,
-            block=block,
-            addresses=addresses,
+            cuda, self._launch_kernel, self.translated, None, 1, device, grid, block, addresses
         ).launch
 
 

@@ -57,14 +57,18 @@ class Machine:
         return Use()
 
     def start(self, device: int = 0) -> BoundLaunch:
+        cuda = SimpleNamespace(
+            runtime=SimpleNamespace(getDevice=lambda: self.current),
+            get_current_stream=lambda: SimpleNamespace(ptr=0x100 + self.current),
+            Device=self.device,
+        )
         return PackedLaunch(
+            cuda,
             launch_kernel=self.launch,
-            current_device=lambda: self.current,
-            current_stream=lambda: SimpleNamespace(ptr=0x100 + self.current),
-            use_device=self.device,
             translated=lambda error, device, what: dml.DmlError(f"{what} on {device}: {error}"),
-            device=device,
+            kernel=None,
             function=0xF,
+            device=device,
             grid=9,
             block=256,
             addresses=[1, 2, 3],

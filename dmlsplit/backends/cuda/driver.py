@@ -131,20 +131,8 @@ class Driver:
         except (ImportError, AttributeError):
             # CuPy does not document these two names.
             return self._public_launch(device, kernel, grid, block, addresses)
-        cuda = self._cupy.cuda
-        return PackedLaunch(
-            launch_kernel=launch_kernel,
-            current_device=cuda.runtime.getDevice,
-            current_stream=cuda.get_current_stream,
-            use_device=cuda.Device,
-            translated=self.translated,
-            device=device,
-            function=function,
-            grid=grid,
-            block=block,
-            addresses=addresses,
-            kernel=kernel,
-        ).launch
+        api = self._cupy.cuda, launch_kernel, self.translated
+        return PackedLaunch(*api, kernel, function, device, grid, block, addresses).launch
 
     def _public_launch(
         self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
@@ -155,13 +143,12 @@ class Driver:
         arguments = (table.view(f"V{table.nbytes}"),)
 
         def launch(handle: int | None) -> None:
-            try:
-                with cuda.Device(device):
-                    stream = cuda.get_current_stream() if handle is None else self._stream(handle)
-                    with stream:
-                        kernel((grid,), (block,), arguments)
-            except RuntimeError as error:
-                raise self.translated(error, device, "the launch failed") from None
+            with (
+                self._reporting(device, "the launch failed"),
+                cuda.Device(device),
+                cuda.get_current_stream() if handle is None else self._stream(handle),
+            ):
+                kernel((grid,), (block,), arguments)
 
         return launch
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
@@ -66,64 +65,6 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelLaunch:
-    """One launch of one kernel.
-
-    The kernel's only parameter is a struct by value of 64-bit pointers: the first element of
-    the input, then the first element of each output in `outputs`, in that order.
-
-    Attributes
-    ----------
-    kernel : str
-        Its name, and that of its file in ``cuda/``.
-    constants : tuple of Constant
-        Baked into the source by `codegen`.
-    outputs : tuple of int
-        The outputs it writes, as indices into the geometry's pieces.
-    grid, block : int
-        Blocks (one dimension) and threads per block.
-    resident : int
-        Blocks that an SM must be able to hold, which limits the registers of a thread.
-    shared_bytes : int
-        Static shared memory of a block.
-    bytes_in_flight : int
-        Bytes that one thread has requested before it waits for the first.
-    total_bytes : int
-        Bytes read, which is also the number of bytes written.
-    reason : str
-        Why this kernel, in one line.
-    """
-
-    kernel: str
-    constants: tuple[Constant, ...]
-    outputs: tuple[int, ...]
-    grid: int
-    block: int
-    resident: int
-    shared_bytes: int
-    bytes_in_flight: int
-    total_bytes: int
-    reason: str
-
-    @property
-    def constant_bytes(self) -> int:
-        """Bytes of constant memory that its tables take."""
-        aliases = {c.name: str(c.value) for c in self.constants if c.type == "using"}
-        return sum(
-            len(c.value) * _TYPE_BYTES[aliases.get(c.type, c.type)]
-            for c in self.constants
-            if isinstance(c.value, tuple)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
-    """The launches that carry out a geometry; their order does not matter."""
-
-    launches: tuple[KernelLaunch, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Assumptions:
     """What every launch of a plan may rely on.
 
@@ -143,40 +84,83 @@ class Assumptions:
     bypasses_cache: bool
 
 
-def kernel_launch(
-    kernel: str,
-    outputs: Sequence[int],
-    total_bytes: int,
-    assumed: Assumptions,
-    constants: Sequence[Constant],
-    grid: int,
-    *,
-    in_flight: int,
-    reason: str,
-    shared_bytes: int = 0,
-) -> KernelLaunch:
-    """Return a launch with the constants that every kernel has; for the rest see `KernelLaunch`."""
-    resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * in_flight))
-    if resident > RESIDENT_BLOCKS:
-        resident = SLOW_RESIDENT_BLOCKS
-    common = (
-        Constant("int", "kOutputs", len(outputs)),
-        Constant("int", "kThreads", THREADS),
-        Constant("int", "kResident", resident),
-        Constant("bool", "kStream", int(assumed.bypasses_cache)),
-    )
-    return KernelLaunch(
-        kernel,
-        (*common, *constants),
-        tuple(outputs),
-        grid,
-        THREADS,
-        resident,
-        shared_bytes,
-        in_flight,
-        total_bytes,
-        reason,
-    )
+@dataclass(frozen=True, slots=True)
+class KernelLaunch:
+    """One launch of one kernel.
+
+    The kernel's only parameter is a struct by value of 64-bit pointers: the first element of
+    the input, then the first element of each output in `outputs`, in that order.
+
+    Attributes
+    ----------
+    kernel : str
+        Its name, and that of its file in ``cuda/``.
+    outputs : tuple of int
+        The outputs it writes, as indices into the geometry's pieces.
+    total_bytes : int
+        Bytes read, which is also the number of bytes written.
+    assumed : Assumptions
+        What the plan relies on.
+    own_constants : tuple of Constant
+        What is baked into the source by `codegen`, beside the constants that every kernel has.
+    grid : int
+        Blocks, in one dimension.
+    bytes_in_flight : int
+        Bytes that one thread has requested before it waits for the first.
+    reason : str
+        Why this kernel, in one line.
+    shared_bytes : int
+        Static shared memory of a block.
+    """
+
+    kernel: str
+    outputs: tuple[int, ...]
+    total_bytes: int
+    assumed: Assumptions
+    own_constants: tuple[Constant, ...]
+    grid: int
+    bytes_in_flight: int
+    reason: str
+    shared_bytes: int = 0
+
+    @property
+    def block(self) -> int:
+        """Threads per block."""
+        return THREADS
+
+    @property
+    def resident(self) -> int:
+        """Blocks that an SM must be able to hold, which limits the registers of a thread."""
+        resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * self.bytes_in_flight))
+        return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """All constants of the source."""
+        return (
+            Constant("int", "kOutputs", len(self.outputs)),
+            Constant("int", "kThreads", THREADS),
+            Constant("int", "kResident", self.resident),
+            Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
+            *self.own_constants,
+        )
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of constant memory that its tables take."""
+        aliases = {c.name: str(c.value) for c in self.own_constants if c.type == "using"}
+        return sum(
+            len(c.value) * _TYPE_BYTES[aliases.get(c.type, c.type)]
+            for c in self.own_constants
+            if isinstance(c.value, tuple)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """The launches that carry out a geometry; their order does not matter."""
+
+    launches: tuple[KernelLaunch, ...]
 
 
 def power_of_two(limit: int, *values: int) -> int:

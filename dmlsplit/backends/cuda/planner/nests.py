@@ -18,7 +18,6 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
     index_type,
-    kernel_launch,
     power_of_two,
 )
 from dmlsplit.geometry import SplitGeometry, StridedCopy
@@ -40,19 +39,38 @@ class _Group:
     ----------
     unit : int
         Bytes that a thread loads at once.
-    outputs, offsets : list of int
+    outputs, offsets : tuple of int
         Indices of the outputs, and where each begins in the input, in bytes.
-    nests : list of StridedCopy
+    nests : tuple of StridedCopy
         Their distinct loop nests, with offset 0.
-    nest_of : list of int
+    nest_of : tuple of int
         For each output, the index of its nest.
     """
 
     unit: int
-    outputs: list[int]
-    offsets: list[int]
-    nests: list[StridedCopy]
-    nest_of: list[int]
+    outputs: tuple[int, ...]
+    offsets: tuple[int, ...]
+    nests: tuple[StridedCopy, ...]
+    nest_of: tuple[int, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes in all outputs."""
+        return sum(self.nests[nest].total_bytes for nest in self.nest_of)
+
+    def starts(self, nest_blocks: Sequence[int]) -> tuple[int, ...]:
+        """Return the first block of each output, and the end, from the blocks of each nest."""
+        return (0, *accumulate(nest_blocks[nest] for nest in self.nest_of))
+
+    def tables(self, starts: tuple[int, ...]) -> tuple[Constant, ...]:
+        """Return the constants that say where each output and its nest are."""
+        return (
+            Constant("int", "kUnit", self.unit),
+            Constant("int", "kNests", len(self.nests)),
+            Constant("unsigned char", "kOutputNests", self.nest_of),
+            Constant("unsigned", "kTileStarts", starts),
+            Constant(OFFSET_64, "kOffsets", self.offsets),
+        )
 
 
 def nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
@@ -68,9 +86,9 @@ def nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[Ker
         make = _transpose if is_transposed else _strided
         for outputs in _cut(nests, assumed.most_outputs):
             numbers = {nest: n for n, nest in enumerate(dict.fromkeys(nests[i] for i in outputs))}
-            offsets = [geometry.pieces[i].input_offset for i in outputs]
-            nest_of = [numbers[nests[i]] for i in outputs]
-            yield make(_Group(unit, outputs, offsets, list(numbers), nest_of), assumed)
+            offsets = tuple(geometry.pieces[i].input_offset for i in outputs)
+            nest_of = tuple(numbers[nests[i]] for i in outputs)
+            yield make(_Group(unit, tuple(outputs), offsets, tuple(numbers), nest_of), assumed)
 
 
 def _unit(piece: StridedCopy, assumed: Assumptions) -> int:
@@ -102,20 +120,23 @@ def _strided(group: _Group, assumed: Assumptions) -> KernelLaunch:
     # In words, eight loads per thread are what IN_FLIGHT_BYTES needs; smaller units never reach it.
     loads = 2 * LOADS if unit == 4 else LOADS
     loops = [(nest.shape, nest.input_strides, nest.output_strides) for nest in nests]
-    return _launch(
+    starts = group.starts([blocks(count, THREADS * loads) for count in units])
+    return KernelLaunch(
         "strided",
-        group,
+        group.outputs,
+        group.total_bytes,
         assumed,
-        [
+        (
             Constant("int", "kLoads", loads),
             Constant("using", "Index", index_type(max(units) + THREADS * loads)),
             Constant("using", "Offset", "int" if max(map(_reach, nests)) < 2**31 else OFFSET_64),
             Constant("Index", "kUnits", tuple(units)),
             Constant("Index", "kRunUnits", tuple(nest.run_bytes // unit for nest in nests)),
             *_loop_tables(loops, "Index"),
-        ],
-        [blocks(count, THREADS * loads) for count in units],
-        in_flight=loads * unit,
+            *group.tables(starts),
+        ),
+        starts[-1],
+        bytes_in_flight=loads * unit,
         reason=f"strided, in units of {unit} bytes",
     )
 
@@ -153,23 +174,24 @@ def _transpose(group: _Group, assumed: Assumptions) -> KernelLaunch:
         blocks(nest.shape[-1], side) * blocks(nest.shape[down], side) * prod(sizes)
         for (nest, down), (sizes, _, _) in zip(downs, loops, strict=True)
     ]
-    return _launch(
+    starts = group.starts(squares)
+    return KernelLaunch(
         "transpose",
-        group,
+        group.outputs,
+        group.total_bytes,
         assumed,
-        [
+        (
             Constant("int", "kSide", side),
             Constant(COUNT_64, "kAcross", tuple(nest.shape[-1] for nest in nests)),
             Constant(COUNT_64, "kDown", tuple(nest.shape[down] for nest, down in downs)),
             Constant(OFFSET_64, "kAcrossStride", tuple(nest.input_strides[-1] for nest in nests)),
-            Constant(
-                OFFSET_64, "kDownStride", tuple(nest.output_strides[down] for nest, down in downs)
-            ),
+            Constant(OFFSET_64, "kDownStride", tuple(n.output_strides[down] for n, down in downs)),
             *_loop_tables(loops, COUNT_64),
-        ],
-        squares,
+            *group.tables(starts),
+        ),
+        starts[-1],
         shared_bytes=side * (side + 1) * unit,
-        in_flight=side * side // THREADS * unit,
+        bytes_in_flight=side * side // THREADS * unit,
         reason=f"input and output are contiguous along different dimensions, {unit} bytes each",
     )
 
@@ -187,36 +209,3 @@ def _loop_tables(nests: Sequence[Sequence[tuple[int, ...]]], index: str) -> list
         Constant(OFFSET_64, "kInputStrides", tuple(tables[1])),
         Constant(OFFSET_64, "kOutputStrides", tuple(tables[2])),
     ]
-
-
-def _launch(
-    kernel: str,
-    group: _Group,
-    assumed: Assumptions,
-    constants: list[Constant],
-    nest_blocks: list[int],
-    *,
-    in_flight: int,
-    reason: str,
-    shared_bytes: int = 0,
-) -> KernelLaunch:
-    """Return the launch of a group, given the blocks that each of its distinct nests takes."""
-    starts = (0, *accumulate(nest_blocks[nest] for nest in group.nest_of))
-    tables = [
-        Constant("int", "kUnit", group.unit),
-        Constant("int", "kNests", len(group.nests)),
-        Constant("unsigned char", "kOutputNests", tuple(group.nest_of)),
-        Constant("unsigned", "kTileStarts", starts),
-        Constant(OFFSET_64, "kOffsets", tuple(group.offsets)),
-    ]
-    return kernel_launch(
-        kernel,
-        group.outputs,
-        sum(group.nests[nest].total_bytes for nest in group.nest_of),
-        assumed,
-        [*constants, *tables],
-        starts[-1],
-        in_flight=in_flight,
-        reason=reason,
-        shared_bytes=shared_bytes,
-    )

@@ -17,7 +17,6 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
     index_type,
-    kernel_launch,
     power_of_two,
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
@@ -95,12 +94,12 @@ def _vector(columns: Columns, assumed: Assumptions) -> KernelLaunch:
     row_vectors = columns.row_bytes // VECTOR
     index = index_type(row_vectors + THREADS * LOADS)
     starts = tuple(start // VECTOR for start in columns.starts)
-    return kernel_launch(
+    return KernelLaunch(
         "vector",
         columns.outputs,
         columns.total_bytes,
         assumed,
-        [
+        (
             Constant("int", "kLoads", LOADS),
             Constant("using", "Column", index),
             Constant(COUNT_64, "kRows", columns.rows),
@@ -109,9 +108,9 @@ def _vector(columns: Columns, assumed: Assumptions) -> KernelLaunch:
             Constant("Column", "kRowVectors", row_vectors),
             Constant("Column", "kEqualVectors", columns.equal_width // VECTOR),
             Constant("Column", "kStarts", starts),
-        ],
+        ),
         blocks(columns.rows * row_vectors, THREADS * LOADS),
-        in_flight=LOADS * VECTOR,
+        bytes_in_flight=LOADS * VECTOR,
         reason="every width, offset and address is a multiple of 16 bytes",
     )
 
@@ -130,14 +129,14 @@ def _is_interleaved(columns: Columns) -> bool:
 def _deinterleave(columns: Columns, assumed: Assumptions) -> KernelLaunch:
     width = columns.equal_width
     groups = columns.rows // (VECTOR // width)
-    return kernel_launch(
+    return KernelLaunch(
         "deinterleave",
         columns.outputs,
         columns.total_bytes,
         assumed,
-        [Constant(COUNT_64, "kRows", columns.rows), Constant("int", "kWidth", width)],
+        (Constant(COUNT_64, "kRows", columns.rows), Constant("int", "kWidth", width)),
         max(1, blocks(groups, THREADS)),
-        in_flight=len(columns.outputs) * VECTOR,
+        bytes_in_flight=len(columns.outputs) * VECTOR,
         reason=f"rows of {len(columns.outputs)} elements of {width} bytes fit in registers",
     )
 
@@ -154,12 +153,12 @@ def _shift(columns: Columns, assumed: Assumptions) -> KernelLaunch:
     shares = tuple(blocks(count, tile) for count, tile in zip(vectors, tiles, strict=True))
     span = index_type(rows * widest + VECTOR)
     chunk_tiles = sum(tiles)
-    return kernel_launch(
+    return KernelLaunch(
         "shift",
         columns.outputs,
         columns.total_bytes,
         assumed,
-        [
+        (
             Constant("int", "kLoads", LOADS),
             Constant("using", "Span", span),
             Constant(COUNT_64, "kRows", columns.rows),
@@ -170,8 +169,8 @@ def _shift(columns: Columns, assumed: Assumptions) -> KernelLaunch:
             Constant("unsigned", "kShares", shares),
             Constant("Span", "kWidths", columns.widths),
             Constant(index_type(columns.offsets[-1]), "kOffsets", columns.offsets),
-        ],
+        ),
         blocks(columns.rows, rows) * chunk_tiles,
-        in_flight=LOADS * VECTOR,
+        bytes_in_flight=LOADS * VECTOR,
         reason="wide outputs, at any alignment",
     )

@@ -14,7 +14,6 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
     index_type,
-    kernel_launch,
     power_of_two,
 )
 from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, best_padding
@@ -41,12 +40,12 @@ def tile(columns: Columns, assumed: Assumptions) -> KernelLaunch:
     layout = _layout(columns, rows, groups, assumed)
     alignment = assumed.output_alignment
     vectors = [_output_vectors(rows * width, alignment) for width in columns.widths]
-    return kernel_launch(
+    return KernelLaunch(
         "tile",
         columns.outputs,
         columns.total_bytes,
         assumed,
-        [
+        (
             Constant(COUNT_64, "kRows", columns.rows),
             Constant(COUNT_64, "kPitch", columns.pitch),
             Constant("int", "kTileRows", rows),
@@ -63,10 +62,10 @@ def tile(columns: Columns, assumed: Assumptions) -> KernelLaunch:
             Constant("unsigned", "kWidths", columns.widths),
             Constant("unsigned", "kEqualVectors", vectors[0] if columns.equal_width else 0),
             Constant("unsigned", "kVectorStarts", (0, *accumulate(vectors))),
-        ],
+        ),
         blocks(columns.rows, rows) * (len(groups) - 1),
         shared_bytes=layout.vectors * VECTOR,
-        in_flight=blocks(layout.loaded_vectors, THREADS) * VECTOR,
+        bytes_in_flight=blocks(layout.loaded_vectors, THREADS) * VECTOR,
         reason=(
             f"rows of {columns.pitch} bytes, {rows} at a time, through shared memory"
             if is_whole
