@@ -1,8 +1,8 @@
-"""`python -m benchmarks dispatch`: what a bound CUDA dispatch costs the host, with no device.
+"""`python -m benchmarks dispatch`: what a bound CUDA dispatch costs the host, without a device.
 
-The driver's launch returns at once: it is CuPy's own `launchKernel` on a libcuda built here that
-does nothing, or, where CuPy or a C compiler is missing, a Python function. Asking for the current
-device and stream are Python functions in both cases, so CuPy's own cost is not in the figures.
+The launch returns at once: it is CuPy's own `launchKernel` on a libcuda built here that does
+nothing, or a Python function if CuPy or a C compiler is missing. The current device and stream
+come from Python functions in both cases, so CuPy's own cost for them is not included.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ S(cuLaunchKernel) S(cuInit) S(cuDriverGetVersion) S(cuCtxGetCurrent)
 
 
 class NullDriver(driver.Driver):
-    """The real driver, but for the calls that need a device."""
+    """The real driver, except for the calls that need a device."""
 
     def __init__(self, launch_kernel: Callable[..., None]) -> None:
         super().__init__(None, 1)
@@ -63,7 +63,7 @@ class NullDriver(driver.Driver):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the table, write it as JSON where asked, and return 1 if the bar is missed."""
+    """Print the table, write it as JSON if asked, and return 1 if the bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dispatch", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     options = parser.parse_args(argv)
@@ -133,7 +133,7 @@ def _nothing(*arguments: int) -> None:
 
 
 def _with_stub(arguments: Sequence[str]) -> int | None:
-    """Run again with a libcuda that does nothing; None where none can be built."""
+    """Run again with a libcuda that does nothing; return None if there is no compiler for it."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         return None
