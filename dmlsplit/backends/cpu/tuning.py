@@ -14,8 +14,7 @@ bytes. They interact:
 """
 
 # Runs up to this are one item of type ``V<n>``, longer ones are copied as bytes. Wide items save
-# the overhead of NumPy's inner loop, but so few of them hold the interpreter lock (see
-# LOCKED_ITEMS).
+# the overhead of NumPy's inner loop, but a few of them hold the interpreter lock (LOCKED_ITEMS).
 WIDEST_ITEM = 2048
 
 # From this size on, several threads pay: waking a helper and being woken by it cost 0.1 to 0.3 ms.
@@ -24,9 +23,8 @@ WIDEST_ITEM = 2048
 PARALLEL_BYTES = 4 << 20
 ITEM_BYTES = 2
 
-# Bounds of a task. Each one takes the interpreter lock a few times, which other threads wait for,
-# so there should be few; but threads end at the same time only if the last tasks are short. The
-# upper bound also limits the memory that a task's indices take.
+# Bounds of a task. Each takes the interpreter lock a few times, so there should be few; but threads
+# end at the same time only if the last tasks are short. The upper one limits a task's indices, too.
 TASK_BYTES = 64 << 20
 LEAST_TASK_BYTES = 1 << 20
 
@@ -36,9 +34,8 @@ PREPARED_BYTES = 256 << 20
 
 # A block's rows are written to one output after the other, so its input is read once per output:
 # it must stay in the second-level cache. Halving 256 KiB made rows of one byte a tenth faster.
-# The minimum of 32 rows wins for thousands of outputs, where a block would be a row or two, and
-# the page of each output, far more of them than TLB entries, would be visited for a few bytes at
-# a time.
+# At least 32 rows: with thousands of outputs a block would otherwise be a row or two, and their
+# pages, far more than there are TLB entries, would be visited for a few bytes at a time.
 BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
 
@@ -54,7 +51,7 @@ COPIED_BYTES = 1024
 FEW_PARTS = 8
 
 # NumPy keeps the interpreter lock through assignments of up to 500 items, whatever their width
-# (NPY_BEGIN_THREADS_THRESHOLDED in its source): two threads took turns on splits of 4 to 16 MiB.
+# (NPY_BEGIN_THREADS_THRESHOLDED in its source): two threads ran one at a time on 4 to 16 MiB.
 # From UNLOCKED_BYTES on such an assignment is made of bytes, which are more than 500: slower per
 # byte than wide items, and so not worth it below.
 LOCKED_ITEMS = 500

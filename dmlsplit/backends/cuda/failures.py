@@ -27,13 +27,13 @@ def translated(
     Parameters
     ----------
     error
-        What was raised; its ``status``, if it has one, is CUDA's number of the error.
+        What was raised. CUDA's errors have a ``status``.
     device
-        The device's ordinal; None if it is not known.
+        The device's ordinal, if it is known.
     what
         What could not be done, as a clause.
     needed
-        Bytes that were asked for; None if that does not apply.
+        Bytes that were asked for, if any.
     memory
         Returns free and total bytes of a device.
     """

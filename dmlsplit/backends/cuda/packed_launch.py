@@ -28,18 +28,12 @@ class PackedLaunch:
 
     Parameters
     ----------
-    cuda
-        ``cupy.cuda``, for devices and streams.
-    launch_kernel
-        cuLaunchKernel.
-    translated
-        Returns the library's error for CUDA's error, a device, and what could not be done.
+    cuda, launch_kernel, translated
+        ``cupy.cuda``, cuLaunchKernel, and `Driver.translated`.
     kernel, function
-        The kernel, and its handle on the device; the kernel's module owns it.
-    device
-        The device's ordinal.
-    grid, block
-        Blocks, and threads per block.
+        The kernel, and its handle on the device, which the kernel owns.
+    device, grid, block
+        The device's ordinal, the number of blocks, and threads per block.
     addresses
         The kernel's only parameter: a struct of pointers, by value.
     """

@@ -33,11 +33,11 @@ def around(
 @pytest.mark.parametrize(
     ("sides", "workers", "bound"),
     [
-        # What lies below the input and what lies above it is assigned apart, without a copy of it.
+        # Outputs below the input and outputs above it are assigned apart, without copying it.
         ([0] * 200 + [1] * 300, 2, 2),
         # So many assignments would cost more than the copy.
         ([0, 1, 1, 0] * 125, 1, 1),
-        # A few more assignments cost less, but not where threads wait for each other.
+        # A few more assignments cost less, unless threads would wait for each other.
         ([0] * 490 + [1] * 10, 2, 2),
         (([0] * 3 + [1]) * 5 + [0] * 490, 1, 11),
         (([0] * 3 + [1]) * 5 + [0] * 490, 2, 1),

@@ -27,7 +27,7 @@ Padding = tuple[int, int]  # bytes, and the number of rows after which they are 
 
 
 def best_padding(
-    starts: Sequence[int], rows: int, pitch: int, part: int, allowed: Iterable[Padding]
+    starts: Sequence[int], rows: int, pitch: int, load: int, allowed: Iterable[Padding]
 ) -> Padding:
     """Return the allowed padding that costs the fewest wavefronts.
 
@@ -39,14 +39,16 @@ def best_padding(
         Rows of the tile.
     pitch
         Bytes of a row in shared memory, without padding.
-    part
+    load
         Bytes of one load: 1, 2 or 4.
     allowed
         Choices; the first of equally good ones is taken.
     """
     sizes = (blocks(rows * (end - start), VECTOR) for start, end in pairwise(starts))
     vectors = [0, *accumulate(sizes)]
-    warps = [list(_lanes(starts, vectors, first)) for first in _sampled(vectors[-1])]
+    count = blocks(vectors[-1], WARP)
+    sampled = [count * number // (SAMPLED_WARPS + 1) for number in range(1, SAMPLED_WARPS + 1)]
+    warps = [list(_lanes(starts, vectors, warp * WARP)) for warp in sampled]
 
     def cost(padding: Padding) -> int:
         pad, pad_rows = padding
@@ -60,7 +62,7 @@ def best_padding(
                 for start, width, at in lanes
             )
             for lanes in warps
-            for byte in range(0, VECTOR, part)
+            for byte in range(0, VECTOR, load)
         )
 
     return min(allowed, key=cost)
@@ -69,13 +71,6 @@ def best_padding(
 def wavefronts(words: Iterable[int]) -> int:
     """Return the wavefronts of one load of `words`; lanes that read the same word share it."""
     return max(Counter(word % BANKS for word in set(words)).values())
-
-
-def _sampled(vectors: int) -> Iterator[int]:
-    """Yield the first vectors of some warps that are spread over those of a tile."""
-    warps = blocks(vectors, WARP)
-    for sample in range(1, SAMPLED_WARPS + 1):
-        yield warps * sample // (SAMPLED_WARPS + 1) * WARP
 
 
 def _lanes(

@@ -75,20 +75,19 @@ class _Group:
 
 def nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
     """Yield launches for a geometry that is not packed, for each kernel and unit apart."""
-    by_kernel: dict[tuple[bool, int], dict[int, StridedCopy]] = {}
+    by_kernel: dict[tuple[bool, int], dict[StridedCopy, list[int]]] = {}
     for index, piece in enumerate(geometry.pieces):
         if piece.run_bytes:
             unit = _unit(piece, assumed)
-            is_transposed = _down(piece, unit) is not None
-            nest = replace(piece, input_offset=0)
-            by_kernel.setdefault((is_transposed, unit), {})[index] = nest
-    for (is_transposed, unit), nests in by_kernel.items():
+            alike = by_kernel.setdefault((_down(piece, unit) is not None, unit), {})
+            alike.setdefault(replace(piece, input_offset=0), []).append(index)
+    for (is_transposed, unit), alike in by_kernel.items():
         make = _transpose if is_transposed else _strided
-        for outputs in _cut(nests, assumed.most_outputs):
-            numbers = {nest: n for n, nest in enumerate(dict.fromkeys(nests[i] for i in outputs))}
+        for part in _cut(alike, assumed.most_outputs):
+            outputs = tuple(chain.from_iterable(part.values()))
             offsets = tuple(geometry.pieces[i].input_offset for i in outputs)
-            nest_of = tuple(numbers[nests[i]] for i in outputs)
-            yield make(_Group(unit, tuple(outputs), offsets, tuple(numbers), nest_of), assumed)
+            nest_of = tuple(n for n, same in enumerate(part.values()) for _ in same)
+            yield make(_Group(unit, outputs, offsets, tuple(part), nest_of), assumed)
 
 
 def _unit(piece: StridedCopy, assumed: Assumptions) -> int:
@@ -97,21 +96,18 @@ def _unit(piece: StridedCopy, assumed: Assumptions) -> int:
     return power_of_two(VECTOR, *alignments, piece.run_bytes, *strides)
 
 
-def _cut(nests: dict[int, StridedCopy], most: int) -> Iterator[list[int]]:
-    """Cut outputs, those with equal nests together, by `MOST_NESTS` and by `most` outputs."""
-    alike: dict[StridedCopy, list[int]] = {}
-    for index, nest in nests.items():
-        alike.setdefault(nest, []).append(index)
-    outputs: list[int] = []
-    seen: set[StridedCopy] = set()
-    for index in chain.from_iterable(alike.values()):
-        if outputs and (len(outputs) == most or len(seen | {nests[index]}) > MOST_NESTS):
-            yield outputs
-            outputs, seen = [], set()
-        outputs.append(index)
-        seen.add(nests[index])
-    if outputs:
-        yield outputs
+def _cut(alike: dict[StridedCopy, list[int]], most: int) -> Iterator[dict[StridedCopy, list[int]]]:
+    """Cut outputs by nest into parts of at most `MOST_NESTS` nests and `most` outputs."""
+    part: dict[StridedCopy, list[int]] = {}
+    for nest, outputs in alike.items():
+        for index in outputs:
+            has_all_nests = len(part) == MOST_NESTS and nest not in part
+            if has_all_nests or sum(map(len, part.values())) == most:
+                yield part
+                part = {}
+            part.setdefault(nest, []).append(index)
+    if part:
+        yield part
 
 
 def _strided(group: _Group, assumed: Assumptions) -> KernelLaunch:
