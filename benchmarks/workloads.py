@@ -44,6 +44,11 @@ class Workload:
         return int(self.dtype.removeprefix("uint")) // 8
 
     @property
+    def total_bytes(self) -> int:
+        """Bytes of the input."""
+        return prod(self.shape) * self.element_bytes
+
+    @property
     def case(self) -> Case:
         """The same split as a case of the GPU benchmark."""
         strides = self.strides and tuple(step * self.element_bytes for step in self.strides)
