@@ -136,14 +136,21 @@ class _Layout:
     vectors: int
 
 
-def _layout(columns: Columns, rows: int, groups: list[int], assumed: Assumptions) -> _Layout:
-    source, target = assumed.input_alignment, assumed.output_alignment
+def _item(columns: Columns, assumed: Assumptions) -> int:
+    """Return what a thread moves at least of an output: 1, 2, 4 or 16 bytes.
+
+    Vectors need no shifts and go through shared memory as they are. Otherwise bytes are gathered in
+    words or parts of words, as shared memory delivers words.
+    """
     # The pitch of a single row is never added to an address.
     pitch = columns.pitch if columns.rows > 1 else VECTOR
-    unit = power_of_two(VECTOR, *columns.widths, *columns.offsets, pitch, source)
-    # Vectors need no shifts and go through shared memory as they are. Otherwise bytes are
-    # gathered in parts of words, as shared memory delivers words.
-    item = VECTOR if min(unit, target) == VECTOR else min(unit, target, WORD)
+    sizes = (*columns.widths, *columns.offsets, pitch)
+    unit = power_of_two(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
+    return unit if unit == VECTOR else min(unit, WORD)
+
+
+def _layout(columns: Columns, rows: int, groups: list[int], assumed: Assumptions) -> _Layout:
+    item = _item(columns, assumed)
     spans = [
         columns.offsets[last - 1] + columns.widths[last - 1] - columns.offsets[first]
         for first, last in pairwise(groups)
@@ -166,18 +173,19 @@ def _layout(columns: Columns, rows: int, groups: list[int], assumed: Assumptions
         # pitch; with all banks and one vector more, at least no column stays in the same bank.
         pad, pad_rows = ((columns.equal_width or VECTOR) - row_bytes) % BANKS_BYTES, 1
     else:
+        is_word_aligned = assumed.input_alignment >= WORD
         # A word after every 1 to 16 rows may be best. A run of whole rows is stored word by word,
         # so the padding may only be where a word begins in every tile.
         allowed = [
             (WORD, every)
             for every in (1, 2, 4, 8, 16)
-            if every < rows and (runs > 1 or (source >= WORD and every * row_bytes % WORD == 0))
+            if every < rows and (runs > 1 or (is_word_aligned and every * row_bytes % WORD == 0))
         ]
         widest = spans.index(max(spans))
         starts = [0, *accumulate(columns.widths[groups[widest] : groups[widest + 1]])]
         pad, pad_rows = best_padding(starts, rows, row_bytes, min(item, WORD), [(0, 1), *allowed])
     loaded = runs * run_vectors
-    # Two vectors more: padding may move the last one, and funnel shifts read a word past the last.
+    # Two vectors more: funnel shifts read a word past the last.
     vectors = loaded + blocks(rows * pad, pad_rows * VECTOR) + 2
     return _Layout(item, runs, run, pad, pad_rows, loaded, vectors)
 
