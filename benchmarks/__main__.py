@@ -12,10 +12,10 @@ from pathlib import Path
 from benchmarks.results import ResultsError
 
 RESULTS = Path(__file__).parent / "results"
-# Commands, with what they do, that are modules of the same name and read their own arguments.
+# Commands that are modules of the same name and read their own arguments, with their help texts.
 OWN_ARGUMENTS = {
-    "model": "figures of the kernels that need no GPU",
-    "dispatch": "host time of a CUDA dispatch, no GPU",
+    "model": "figures of the kernels, without a GPU",
+    "dispatch": "host time of a CUDA dispatch, without a GPU",
 }
 
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; finished rows are kept, -o with the same file resumes", file=sys.stderr)
+        print("interrupted; finished rows are kept: -o with the same file resumes", file=sys.stderr)
         return 130
 
 
@@ -40,8 +40,8 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (
-        ("cpu", _cpu, "the NumPy engine beside NumPy, torch, ONNX Runtime and OpenVINO"),
-        ("gpu", _gpu, "the CUDA engine beside torch, CuPy, JAX, Triton and CUB"),
+        ("cpu", _cpu, "the CPU engine against NumPy, torch, ONNX Runtime and OpenVINO"),
+        ("gpu", _gpu, "the CUDA engine against torch, CuPy, JAX, Triton and CUB"),
         ("latency", _latency, "host time per call, 1 to 4,096 outputs"),
     ):
         command = commands.add_parser(name, help=text, description=text)
@@ -60,13 +60,13 @@ def parser() -> argparse.ArgumentParser:
     ratios.add_argument("results", type=Path)
     ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")
     ratios.set_defaults(run=_ratios)
-    compare = commands.add_parser("compare", help="what got faster or slower from A to B")
+    compare = commands.add_parser("compare", help="what became faster or slower from A to B")
     compare.add_argument("a", type=Path)
     compare.add_argument("b", type=Path)
     compare.set_defaults(run=_compare)
     plot = commands.add_parser("plot", help="draw a results file as SVG and PNG")
     plot.add_argument("results", type=Path)
-    plot.add_argument("-o", "--output", type=Path, help="folder; beside the results by default")
+    plot.add_argument("-o", "--output", type=Path, help="folder; by default that of the results")
     plot.set_defaults(run=_plot)
     return top
 

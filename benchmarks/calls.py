@@ -23,33 +23,33 @@ PEERS = {
 
 
 def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
-    """Time calls on the CPU, and on the current card where there is one."""
+    """Time calls on the CPU, and on the current GPU if there is one."""
     chosen = [case for case in cases.latency_cases() if (options.only or "") in case.name]
     rounds = options.rounds or (5 if options.quick else 21)
-    card = has_card()
-    results = Results(path, "latency", environment(argv, with_gpu=card))
-    table = Table(len(chosen) * (1 + card), "dmlsplit")
+    with_gpu = has_gpu()
+    results = Results(path, "latency", environment(argv, with_gpu=with_gpu))
+    table = Table(len(chosen) * (1 + with_gpu), "dmlsplit")
     cpu.run(chosen, PEERS, [1], rounds, results, table)
-    if card:
-        _on_card(chosen, results, table)
+    if with_gpu:
+        _on_gpu(chosen, results, table)
     table.close()
-    results.finish(state_after(with_gpu=card))
+    results.finish(state_after(with_gpu=with_gpu))
     print(f"\n{results.path}")
     return 0
 
 
-def has_card() -> bool:
+def has_gpu() -> bool:
     """Whether CuPy finds a CUDA device."""
     try:
         import cupy
 
         return bool(cupy.cuda.runtime.getDeviceCount())
-    except Exception:  # CuPy absent, or no driver: both mean there is none
+    except Exception:  # CuPy is absent, or there is no driver
         return False
 
 
-def _on_card(chosen: list[cases.Case], results: Results, table: Table) -> None:
-    """Add the host time per call of the card's peers; the GPU's time is in `gpu`."""
+def _on_gpu(chosen: list[cases.Case], results: Results, table: Table) -> None:
+    """Add the host time per call of the GPU's peers; `gpu` measures the GPU's own time."""
     from benchmarks import gpu, peers_gpu
 
     peers = {

@@ -7,6 +7,8 @@ from math import prod
 
 import numpy as np
 
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+
 CASES = "case"
 ROW_WIDTH = "row width"
 SIZE = "size"
@@ -27,7 +29,7 @@ class Case:
     shape, dtype, axis, sizes
         The problem; `dtype` as NumPy writes it.
     at
-        The place on the sweep's axis: bytes of a row, bytes in all, number of outputs or callers.
+        The value on the sweep's axis: bytes of a row, total bytes, number of outputs or callers.
     strides
         Byte strides of the input; None for a packed one.
     """
@@ -49,8 +51,16 @@ class Case:
     @property
     def output_shapes(self) -> list[tuple[int, ...]]:
         """Shape of each output."""
-        before, behind = self.shape[: self.axis], self.shape[self.axis + 1 :]
-        return [(*before, size, *behind) for size in self.sizes]
+        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
+        return [(*before, size, *after) for size in self.sizes]
+
+    @property
+    def geometry(self) -> SplitGeometry:
+        """The bytes that it moves, to packed outputs."""
+        width = np.dtype(self.dtype).itemsize
+        strides = self.strides or packed_byte_strides(self.shape, width)
+        packed = [None] * len(self.sizes)
+        return split_geometry(self.shape, self.axis, self.sizes, width, strides, packed)
 
 
 def cpu_cases(quick: bool) -> list[Case]:
@@ -68,7 +78,7 @@ def cpu_cases(quick: bool) -> list[Case]:
 
 
 def row_widths(total: int = 1 << 25) -> list[Case]:
-    """Two equal pieces with rows of 1 byte to 64 KiB, 32 MiB in all."""
+    """Two equal outputs with rows of 1 byte to 64 KiB; 32 MiB in total."""
     cases = []
     for width in [1, 2, 4, 8, 12, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536]:
         dtype = {1: "u1", 2: "i2"}.get(width, "f4")
@@ -80,7 +90,7 @@ def row_widths(total: int = 1 << 25) -> list[Case]:
 
 
 def total_sizes() -> list[Case]:
-    """Rows of 1+1+2 KiB, 4 KiB to 256 MiB in all."""
+    """Rows of 1+1+2 KiB; 4 KiB to 256 MiB in total."""
     return [
         Case(f"{rows * 4} KiB", SIZE, (rows, 1024), "f4", 1, (256, 256, 512), rows * 4096)
         for rows in (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
@@ -88,7 +98,7 @@ def total_sizes() -> list[Case]:
 
 
 def output_counts(total: int = 1 << 24) -> list[Case]:
-    """2 to 4,096 outputs with rows of 64 bytes, 16 MiB in all."""
+    """2 to 4,096 outputs with rows of 64 bytes; 16 MiB in total."""
     return [
         Case(f"{n} outputs", OUTPUTS, (total // (64 * n), 16 * n), "f4", 1, (16,) * n, n)
         for n in (2, 8, 32, 128, 512, 1024, 4096)
@@ -96,7 +106,7 @@ def output_counts(total: int = 1 << 24) -> list[Case]:
 
 
 def callers() -> list[Case]:
-    """1 to 4 threads that split at once, each its own 1 or 64 MiB with rows of 1+1+2 KiB."""
+    """1 to 4 threads that split at the same time, each its own 1 or 64 MiB in rows of 1+1+2 KiB."""
     return [
         Case(f"{mib} MiB, {n} at once", CALLERS, (mib * 256, 1024), "f4", 1, (256, 256, 512), n)
         for mib in (1, 64)

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.table import duration
 
-# A change below this is never called one, however small the spread.
+# Smaller changes are not reported, however small the spread.
 LEAST_CHANGE = 0.03
 REFERENCES = ("plain copy", "memcpy", "copy kernel")
 Key = tuple[str, int | None, str]
@@ -23,12 +23,12 @@ class Change:
     key
         Case, threads and peer.
     before, after
-        Median seconds; None where it failed or is missing.
+        Median seconds; None if the row failed or is missing.
     change
-        Relative change of the time, after the change of the plain copy of the same run is
-        taken out; 0.1 is ten per cent slower. None where there is no pair.
+        Relative change of the time, divided by that of the plain copy in the same runs; 0.1 is
+        ten per cent slower. None if there is no pair.
     noise
-        What `change` must exceed.
+        The least `change` that is reported.
     """
 
     key: Key
@@ -84,7 +84,7 @@ def _change(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Change:
 
 
 def _reference(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Key | None:
-    """Return the plain copy of the same case that both runs have; a copy has none itself."""
+    """Return the plain copy of the same case, if both runs have it and `key` is not a copy."""
     case, threads, peer = key
     if peer in REFERENCES:
         return None

@@ -1,4 +1,4 @@
-"""`python -m benchmarks cpu`: the NumPy engine beside other CPU libraries."""
+"""`python -m benchmarks cpu`: the CPU engine against other CPU libraries."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from benchmarks.results import Results, Row, failed, measured
 from benchmarks.table import Table
 from benchmarks.timing import Call, interleaved, summary
 
-# What each caller splits per sample: enough that starting the threads does not matter.
+# Bytes that each caller splits per sample: enough that starting the threads does not matter.
 CALLER_BYTES, MOST_CALLS = 128 << 20, 128
-# Where the memory of a case lies changes its times by some per cent: it is allocated so often.
+# Times depend on the address of the memory by a few per cent, so each case is repeated in this many
+# allocations.
 ALLOCATIONS = 3
 
 
@@ -67,7 +68,7 @@ def _measure(
 
 
 def _shares(rounds: int, parts: int) -> list[int]:
-    """Share rounds out evenly; no share is empty."""
+    """Distribute rounds evenly; no share is empty."""
     parts = min(parts, rounds)
     return [rounds * (part + 1) // parts - rounds * part // parts for part in range(parts)]
 
@@ -75,7 +76,7 @@ def _shares(rounds: int, parts: int) -> list[int]:
 def _samples(
     case: Case, threads: int, peers: Mapping[str, Peer], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, Row]]:
-    """Check and time peers on new memory, the same for all; return the rows of those that fail."""
+    """Check and time peers on new memory that all share; return samples, and rows of failures."""
     callers = int(case.at) if case.kind == CALLERS else 1
     problems = [random_problem(case, threads) for _ in range(callers)]
     ready: dict[str, list[Call]] = {}
@@ -88,7 +89,7 @@ def _samples(
             ready[name] = [entry.call for entry in prepared]
         except Exception as error:
             failures[name] = failed(error)
-    # A peer that sets its threads for the whole process sets the same for all.
+    # Some peers set the number of threads of the whole process: it is the same for all peers.
     return _seconds_per_split(case, ready, rounds), failures
 
 
@@ -106,7 +107,7 @@ def _seconds_per_split(
 
 
 def _at_once(pool: ThreadPoolExecutor, calls: Sequence[Call], times: int) -> Call:
-    """Return a call that makes each of some calls some times, every one in a thread of its own."""
+    """Return a call that repeats each of `calls`, `times` times, in a thread of its own."""
 
     def repeat(call: Call) -> None:
         for _ in range(times):
@@ -116,7 +117,7 @@ def _at_once(pool: ThreadPoolExecutor, calls: Sequence[Call], times: int) -> Cal
 
 
 def random_problem(case: Case, threads: int) -> Problem:
-    """Return a case with random bytes and outputs whose pages are in memory."""
+    """Return a case with random bytes, and outputs whose pages are in memory."""
     dtype = np.dtype(case.dtype)
     random = np.random.default_rng(7)
     data = random.integers(0, 256, prod(case.shape) * dtype.itemsize, dtype=np.uint8)
@@ -125,7 +126,7 @@ def random_problem(case: Case, threads: int) -> Problem:
 
 
 def check(problem: Problem, prepared: Prepared) -> None:
-    """Run once on poisoned outputs and compare every byte with NumPy's pieces.
+    """Run once on poisoned outputs, and compare every byte with NumPy's pieces.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""`python -m benchmarks dispatch`: what a bound CUDA dispatch costs the host, with no device.
+"""`python -m benchmarks dispatch`: what a bound CUDA dispatch costs the host, without a device.
 
-The driver's launch returns at once: it is CuPy's own `launchKernel` on a libcuda built here that
-does nothing, or, where CuPy or a C compiler is missing, a Python function. Asking for the current
-device and stream are Python functions in both cases, so CuPy's own cost is not in the figures.
+The launch returns at once: it is CuPy's own `launchKernel` on a libcuda built here that does
+nothing, or a Python function if CuPy or a C compiler is missing. The current device and stream
+come from Python functions in both cases, so CuPy's own cost for them is not included.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from benchmarks.environment import environment
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda import engine as cuda
+from dmlsplit.backends.cuda.packed_launch import BoundLaunch, PackedLaunch
 from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
@@ -40,7 +39,7 @@ S(cuLaunchKernel) S(cuInit) S(cuDriverGetVersion) S(cuCtxGetCurrent)
 
 
 class NullDriver(driver.Driver):
-    """The real driver, but for the calls that need a device."""
+    """The real driver, except for the calls that need a device."""
 
     def __init__(self, launch_kernel: Callable[..., None]) -> None:
         super().__init__(None, 1)
@@ -50,26 +49,21 @@ class NullDriver(driver.Driver):
         """Compile nothing."""
         return None
 
-    def launcher(
+    def bind_launch(
         self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
-    ) -> driver.Start:
+    ) -> BoundLaunch:
         """Pack a launch as the real driver does."""
         stream = SimpleNamespace(ptr=0)
-        return driver.prepacked(
-            launch_kernel=self._launch_kernel,
-            current_device=lambda: 0,
-            current_stream=lambda: stream,
-            use_device=lambda number: None,
-            translated=self.translated,
-            device=device,
-            function=1,
-            shape=(grid, 1, 1, block, 1, 1, 0),
-            table=np.array(addresses, np.uint64),
+        cuda = SimpleNamespace(
+            runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
         )
+        return PackedLaunch(
+            cuda, self._launch_kernel, self.translated, None, 1, device, grid, block, addresses
+        ).launch
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the table, write it as JSON where asked, and return 1 if the bar is missed."""
+    """Print the table, write it as JSON if asked, and return 1 if the bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dispatch", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     options = parser.parse_args(argv)
@@ -95,13 +89,13 @@ def main(argv: Sequence[str]) -> int:
 def _row(null: NullDriver, outputs: int) -> dict[str, float]:
     program = cuda.CudaProgram(null, 0, H200, _geometry(outputs))
     addresses = [(1 + output) << 12 for output in range(outputs)]
-    launch = program.bind(1 << 40, addresses)
+    copy = program.bind(1 << 40, addresses)
     launches = len(program.variant(16, 16))
     row = {
         "outputs": outputs,
         "launches": launches,
-        "dispatch_us": _microseconds(launch, CALLS),
-        "dispatch_with_stream_us": _microseconds(lambda: launch(7), CALLS),
+        "dispatch_us": _microseconds(copy, CALLS),
+        "dispatch_with_stream_us": _microseconds(lambda: copy(7), CALLS),
         "bind_us": _microseconds(lambda: program.bind(1 << 40, addresses), BINDS),
     }
     print("  ".join(f"{name} {value:<7.4g}" for name, value in row.items()), flush=True)
@@ -139,7 +133,7 @@ def _nothing(*arguments: int) -> None:
 
 
 def _with_stub(arguments: Sequence[str]) -> int | None:
-    """Run again with a libcuda that does nothing; None where none can be built."""
+    """Run again with a libcuda that does nothing; return None if there is no compiler for it."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if not compiler:
         return None

@@ -1,4 +1,4 @@
-"""Everything about the machine that a reader needs to judge a run."""
+"""What a reader needs to know of the machine to judge a run."""
 
 from __future__ import annotations
 
@@ -42,45 +42,45 @@ def environment(command: list[str], with_gpu: bool) -> dict[str, Any]:
             "processors": os.cpu_count(),
             "memory_bytes": _memory(),
         },
-        "card": card_state() if with_gpu else None,
+        "card": gpu_state() if with_gpu else None,
         "load_before": _load(),
     }
 
 
 def state_after(with_gpu: bool) -> dict[str, Any]:
-    """Describe what may have changed during the run."""
+    """Describe what may have changed by the end of the run."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "card": card_state() if with_gpu else None,
+        "card": gpu_state() if with_gpu else None,
         "load_after": _load(),
     }
 
 
-def card_state(index: int = 0) -> dict[str, Any]:
-    """Ask NVML about a card; a question it refuses is left out, with the reason."""
+def gpu_state(index: int = 0) -> dict[str, Any]:
+    """Return what NVML says of a GPU; a question that it refuses is answered with the reason."""
     import pynvml as nvml
 
     try:
         with session():
-            card = nvml.nvmlDeviceGetHandleByIndex(index)
-            return {name: _answer(ask) for name, ask in _questions(nvml, card).items()}
+            gpu = nvml.nvmlDeviceGetHandleByIndex(index)
+            return {name: _answer(ask) for name, ask in _questions(nvml, gpu).items()}
     except nvml.NVMLError as error:
         return {"error": str(error)}
 
 
-def _questions(nvml: Any, card: Any) -> dict[str, Callable[[], Any]]:
+def _questions(nvml: Any, gpu: Any) -> dict[str, Callable[[], Any]]:
     return {
-        "name": lambda: _text(nvml.nvmlDeviceGetName(card)),
+        "name": lambda: _text(nvml.nvmlDeviceGetName(gpu)),
         "driver": lambda: _text(nvml.nvmlSystemGetDriverVersion()),
         "cuda_of_driver": nvml.nvmlSystemGetCudaDriverVersion_v2,
-        "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(card).total,
-        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM),
-        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM),
-        "max_sm_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(card, nvml.NVML_CLOCK_SM),
-        "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(card) / 1000,
-        "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1000,
-        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(card, nvml.NVML_TEMPERATURE_GPU),
-        "throttle_reasons": lambda: hex(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
+        "memory_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total,
+        "sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM),
+        "max_sm_clock_mhz": lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM),
+        "power_watts": lambda: nvml.nvmlDeviceGetPowerUsage(gpu) / 1000,
+        "power_limit_watts": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000,
+        "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
+        "throttle_reasons": lambda: hex(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
     }
 
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks gpu`: the CUDA engine beside other libraries, on one card."""
+"""`python -m benchmarks gpu`: the CUDA engine against other libraries, on one GPU."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from benchmarks.table import Table
 from benchmarks.timing import summary
 from benchmarks.workloads import WORKLOADS
 
-# One sample queues at least this long, so that the resolution of events does not matter.
+# A sample is at least this long, so that the resolution of events does not matter.
 SAMPLE_SECONDS = 1e-3
 MOST_CALLS = 200
-# Rotating buffers end here: more of them take longer to make than to measure.
+# At most this many rotating sets of buffers: more take longer to make than to measure.
 MOST_SETS = 64
 MOST_ARRAYS = 8192
 WARM_UP_BYTES = 1 << 28
@@ -33,7 +33,7 @@ _INTEGERS = {1: "u1", 2: "i2", 4: "i4", 8: "i8"}
 
 
 def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
-    """Run the workloads and sweeps on the current card."""
+    """Run the workloads and sweeps on the current GPU."""
     try:
         import cupy
 
@@ -72,7 +72,7 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
 
 
 def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
-    """Yield every case with the peers that are worth their time on it."""
+    """Yield every case with the peers to measure on it."""
     yield Case("ceiling: 2 GiB", "ceiling", (1 << 31,), "u1", 0, (1 << 31,)), COPIES
     for case in workload_cases():
         yield integers(case), FAST if quick else PEERS
@@ -83,18 +83,7 @@ def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
 
 def workload_cases() -> list[Case]:
     """Return the workloads of the kernels as cases."""
-    return [
-        Case(
-            f"{w.number} {w.name}",
-            cases.CASES,
-            w.shape,
-            w.dtype,
-            w.axis,
-            w.sizes,
-            strides=w.strides and tuple(step * w.element_bytes for step in w.strides),
-        )
-        for w in WORKLOADS
-    ]
+    return [workload.case for workload in WORKLOADS]
 
 
 def integers(case: Case) -> Case:
@@ -137,13 +126,13 @@ def measure(
         results.add(row)
         table.add(row)
         if row["status"] == "failed":
-            _refuse_lost_card(row, results)
+            _refuse_lost_gpu(row, results)
     del problem
     cupy.get_default_memory_pool().free_all_blocks()
 
 
-def _refuse_lost_card(row: Row, results: Results) -> None:
-    """Stop where a peer broke the CUDA context: no later row of this process could be true."""
+def _refuse_lost_gpu(row: Row, results: Results) -> None:
+    """Stop if a peer broke the CUDA context: later rows of this process would all be wrong."""
     import cupy
 
     try:
@@ -151,7 +140,7 @@ def _refuse_lost_card(row: Row, results: Results) -> None:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise ResultsError(
             f"{row['peer']} on {row['case']} broke the CUDA context ({error}); the row is noted. "
-            f"Fix: run again with -o {results.path}, which goes on behind it"
+            f"Fix: run again with -o {results.path}, which continues after it"
         ) from None
 
 
@@ -173,15 +162,15 @@ def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) 
 
 
 def random_problem(case: Case) -> GpuProblem:
-    """Fill enough sets of buffers with random bytes that none stays in the cache."""
+    """Return enough sets of buffers, with random bytes, that no set stays in the cache."""
     import cupy
 
     device = cupy.cuda.Device()
     cache = int(cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"])
     free, _ = device.mem_info
     wanted = max(2, -(-3 * cache // (2 * case.total_bytes)))
-    room = int(0.25 * free) // (2 * case.total_bytes)
-    count = max(1, min(wanted, room, max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS))
+    fitting = int(0.25 * free) // (2 * case.total_bytes)
+    count = max(1, min(wanted, fitting, max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS))
     return GpuProblem(case, [_buffer_set(case) for _ in range(count)])
 
 
@@ -195,19 +184,19 @@ def _buffer_set(case: Case) -> BufferSet:
 
 
 def random_words(count: int) -> Any:
-    """Return random 32-bit words, made on the card."""
+    """Return random 32-bit words, made on the GPU."""
     import cupy
 
     return cupy.random.randint(0, 1 << 32, count, dtype=cupy.uint32)
 
 
 def count_different(found: list[Any], wanted: list[Any]) -> int:
-    """Compare arrays on the card; return how many pairs differ."""
+    """Compare arrays on the GPU; return how many pairs differ."""
     return int(sum((one != other).any() for one, other in zip(found, wanted, strict=True)))
 
 
 def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
-    """Run once on poisoned outputs of every set and compare every byte.
+    """Run once on poisoned outputs of every set, and compare every byte.
 
     Raises
     ------
@@ -235,15 +224,15 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
 def event_samples(
     prepared: GpuPrepared, sets: int, seconds: float, rounds: int
 ) -> tuple[list[float], str]:
-    """Return GPU seconds per call, by events around calls on rotating sets, and the mode."""
+    """Return GPU seconds per call, from events around calls on rotating sets, and the mode."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()
 
     def queue(count: int) -> Callable[[], None]:
         def calls() -> None:
-            for turn in range(count):
-                prepared.call(turn % sets)
+            for number in range(count):
+                prepared.call(number % sets)
 
         return calls
 
@@ -273,7 +262,7 @@ def event_samples(
 
 
 def _captured(go: Callable[[], None]) -> Any:
-    """Return a CUDA graph of the calls, or None where they cannot be captured."""
+    """Return a CUDA graph of the calls, or None if they cannot be captured."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()
@@ -281,7 +270,7 @@ def _captured(go: Callable[[], None]) -> Any:
     try:
         go()
     except Exception:
-        # A broken capture must be ended before the stream is of use again.
+        # A failed capture must be ended before the stream can be used again.
         with suppress(cupy.cuda.runtime.CUDARuntimeError):
             stream.end_capture()
         return None
@@ -289,13 +278,13 @@ def _captured(go: Callable[[], None]) -> Any:
 
 
 def wall_samples(prepared: GpuPrepared, sets: int, seconds: float, rounds: int) -> list[float]:
-    """Return seconds per call by the host's clock, for a library with its own streams."""
+    """Return seconds per call on the host's clock, for a library with its own streams."""
     import jax
 
     def timed(count: int) -> float:
         start = time.perf_counter()
-        for turn in range(count):
-            last = prepared.call(turn % sets)
+        for number in range(count):
+            last = prepared.call(number % sets)
         jax.block_until_ready(last)
         return (time.perf_counter() - start) / count
 
@@ -309,15 +298,15 @@ def wall_samples(prepared: GpuPrepared, sets: int, seconds: float, rounds: int) 
 
 
 def host_samples(prepared: GpuPrepared, sets: int) -> list[float]:
-    """Return host seconds per call, while the queue is far from full."""
+    """Return host seconds per call while the queue is far from full."""
     import cupy
 
     samples = []
     for _ in range(7):
         cupy.cuda.Device().synchronize()
         start = time.perf_counter()
-        for turn in range(20):
-            prepared.call(turn % sets)
+        for number in range(20):
+            prepared.call(number % sets)
         samples.append((time.perf_counter() - start) / 20)
     cupy.cuda.Device().synchronize()
     return samples
@@ -331,7 +320,7 @@ def host_row(prepared: GpuPrepared, problem: GpuProblem) -> Row:
 
 @contextmanager
 def one_stream() -> Iterator[None]:
-    """Make one stream current in CuPy and, where it can use the card, in torch."""
+    """Make one stream current in CuPy and, if it can use the GPU, in torch."""
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -351,13 +340,13 @@ def _torch_stream(handle: int) -> AbstractContextManager[object]:
 
 
 def _warm_up(seconds: float = 0.7) -> None:
-    """Keep the card busy until its clocks are up."""
+    """Keep the GPU busy until its clocks are up."""
     import cupy
 
-    origin = cupy.zeros(WARM_UP_BYTES, cupy.uint8)
-    target = cupy.empty_like(origin)
+    src = cupy.zeros(WARM_UP_BYTES, cupy.uint8)
+    dst = cupy.empty_like(src)
     stop = time.monotonic() + seconds
     while time.monotonic() < stop:
         for _ in range(20):
-            cupy.copyto(target, origin)
+            cupy.copyto(dst, src)
         cupy.cuda.get_current_stream().synchronize()

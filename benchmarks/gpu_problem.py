@@ -1,4 +1,4 @@
-"""A case in GPU memory, and a peer made ready for it."""
+"""A case in GPU memory, and a peer prepared for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Mode = Literal["graph", "queue", "wall"]
 
 @dataclass(frozen=True, slots=True)
 class BufferSet:
-    """An input on the card and memory for its pieces, as CuPy arrays of integers."""
+    """An input on the GPU and memory for its outputs, as CuPy arrays of integers."""
 
     array: Any
     outputs: list[Any]
@@ -21,7 +21,7 @@ class BufferSet:
 
 @dataclass(frozen=True, slots=True)
 class GpuProblem:
-    """A case with several sets of buffers, together larger than the cache."""
+    """A case with several sets of buffers, which together exceed the cache."""
 
     case: Case
     sets: list[BufferSet]
@@ -40,8 +40,9 @@ class GpuProblem:
 class GpuPrepared:
     """A call on set `i`, where its result is, and how it can be timed.
 
-    `mode`: "graph" can be captured in a CUDA graph; "queue" cannot, so that its calls are
-    queued one by one; "wall" runs on streams of its own, timed by the host's clock.
+    `mode`: "graph" can be captured in a CUDA graph; "queue" cannot, so its calls are queued one
+    by one; "wall" runs on streams of its own and is timed by the host's clock. `is_split` is False
+    for a plain copy.
     """
 
     call: Callable[[int], object]

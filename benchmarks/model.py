@@ -1,4 +1,4 @@
-"""Exact figures of every kernel on the workload table, found without a GPU.
+"""`python -m benchmarks model`: exact figures of every kernel, without a GPU.
 
 The generated sources run on the CPU (tests/host_cuda), over blocks drawn at random from the
 full-size launch, and are compiled by NVRTC for one architecture. What is counted:
@@ -8,13 +8,13 @@ full-size launch, and are compiled by NVRTC for one architecture. What is counte
 - *lines*: the same for the 128-byte lines that a block writes.
 - *16 B*: the share of stored bytes that go in 16-byte stores.
 - *instr*: a thread's loads and stores of global memory, per 16 bytes copied.
-- *banks*: turns that the banks of shared memory take per 128 bytes copied. An SM of an H200 has
-  about 15 cycles for 128 bytes, and a turn takes one.
-- *outs*: outputs that a warp's store goes to. Its lanes get their addresses in turns.
+- *banks*: wavefronts of shared memory per 128 bytes copied. An SM of an H200 has about 15 cycles
+  for 128 bytes, and a wavefront takes one.
+- *outs*: outputs that a warp's store goes to. Constant memory serves their addresses one by one.
 - *in flight*: bytes that one SM has requested from memory when as many blocks are resident
   as threads, registers and shared memory allow.
 
-They bound what a card can do; they are not times.
+They limit what a GPU can reach; they are not times.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tqdm import tqdm
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends.cuda import codegen, planner
-from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+from dmlsplit.geometry import SplitGeometry
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
@@ -68,13 +68,13 @@ class LaunchFigures:
     read_ratio, write_ratio : float
         Sectors touched by blocks, against the bytes they copy.
     read_line_ratio, write_line_ratio : float
-        The same for lines of 128 bytes: above 1 where blocks leave lines half done.
+        The same for lines of 128 bytes: above 1 if blocks write parts of lines.
     vector_share : float
         Share of stored bytes in 16-byte stores.
     instructions : float
         Loads and stores of a thread per 16 bytes.
     wavefronts : float
-        Turns of shared memory's banks per 128 bytes copied.
+        Wavefronts of shared memory per 128 bytes copied.
     warp_outputs : float
         Outputs that a warp's store goes to.
     registers : int
@@ -120,19 +120,9 @@ class Figures:
         return max(self.launches, key=lambda launch: launch.total_bytes)
 
 
-def workload_geometry(workload: Workload) -> SplitGeometry:
-    """Return the byte problem of a workload, with packed outputs."""
-    width = workload.element_bytes
-    strides = packed_byte_strides(workload.shape, width)
-    if workload.strides is not None:
-        strides = tuple(stride * width for stride in workload.strides)
-    targets = [None] * len(workload.sizes)
-    return split_geometry(workload.shape, workload.axis, workload.sizes, width, strides, targets)
-
-
 def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
     """Yield the figures of each workload in order; `folder` keeps the compiled programs."""
-    geometries = [workload_geometry(workload) for workload in workloads]
+    geometries = [workload.case.geometry for workload in workloads]
     plans = [planner.plan(geometry, 16, 16).launches for geometry in geometries]
     sources = [codegen.source(launch) for launches in plans for launch in launches]
     programs = harness.build(sources, folder, harness.COUNTING)

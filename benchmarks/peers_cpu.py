@@ -1,7 +1,7 @@
 """Other ways to split on the CPU. Each function prepares one and returns the call to time.
 
-A peer writes the outputs that it is given, or returns new ones where it cannot; the caller
-compares the bytes of what `Prepared.outputs` names.
+A peer writes the outputs that it is given, or returns new ones if it cannot. The caller compares
+the bytes of what `Prepared.outputs` returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from benchmarks.cases import Case
 from benchmarks.timing import Call
 from dmlsplit.backends.cpu.threads import VARIABLE
 from dmlsplit.backends.find import compiled, find_backend
-from dmlsplit.geometry import split_geometry
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,12 @@ def _threads(count: int) -> Iterator[None]:
 
 def dmlsplit_bound(problem: Problem) -> Prepared:
     """Compile and bind once, dispatch many times."""
-    case, array = problem.case, problem.array
-    packed = [None] * len(case.sizes)
-    geometry = split_geometry(
-        case.shape, case.axis, case.sizes, array.itemsize, array.strides, packed
-    )
+    address = int(problem.array.ctypes.data)
     addresses = [int(out.ctypes.data) for out in problem.outputs]
+    program = compiled(find_backend("cpu"), problem.case.geometry)
     with _threads(problem.threads):
-        launch = compiled(find_backend("cpu"), geometry).bind(int(array.ctypes.data), addresses)
-    return Prepared(launch, lambda: problem.outputs)
+        copy = program.bind(address, addresses)
+    return Prepared(copy, lambda: problem.outputs)
 
 
 def dmlsplit_eager(problem: Problem) -> Prepared:
@@ -92,13 +88,13 @@ def dmlsplit_dispatch(problem: Problem) -> Prepared:
     tensor = dml.TensorDesc("FLOAT32", (*pad, *case.shape))
     desc = dml.SplitOperatorDesc.from_sizes(tensor, axis=len(pad) + case.axis, sizes=case.sizes)
     operator = dml.Device("cpu").compile(desc)
-    source = array.reshape(*pad, *array.shape)
-    targets = [out.reshape(*pad, *out.shape) for out in problem.outputs]
-    return Prepared(lambda: operator.dispatch(source, targets), lambda: problem.outputs)
+    padded = array.reshape(*pad, *array.shape)
+    outputs = [out.reshape(*pad, *out.shape) for out in problem.outputs]
+    return Prepared(lambda: operator.dispatch(padded, outputs), lambda: problem.outputs)
 
 
 def plain_copy(problem: Problem) -> Prepared:
-    """Copy as many bytes from one place to another: what splitting costs at least."""
+    """Copy as many bytes without splitting: what a split costs at least."""
     copies, start = [], 0
     flat = problem.array.reshape(-1)
     for out in problem.outputs:
@@ -107,13 +103,13 @@ def plain_copy(problem: Problem) -> Prepared:
     parts = [out.reshape(part.shape) for out, part in copies]
 
     def call() -> None:
-        for target, origin in copies:
-            np.copyto(target, origin)
+        for dst, src in copies:
+            np.copyto(dst, src)
 
-    # What it must be equal to is itself: checked here, since it is no split.
+    # Its outputs are not those of a split, so it is checked here.
     call()
-    for part, (_, origin) in zip(parts, copies, strict=True):
-        assert part.tobytes() == origin.tobytes()
+    for part, (_, src) in zip(parts, copies, strict=True):
+        assert part.tobytes() == src.tobytes()
     return Prepared(call, list)
 
 
@@ -122,8 +118,8 @@ def numpy_copyto(problem: Problem) -> Prepared:
     pairs = list(zip(problem.outputs, problem.views, strict=True))
 
     def call() -> None:
-        for target, origin in pairs:
-            np.copyto(target, origin)
+        for dst, src in pairs:
+            np.copyto(dst, src)
 
     return Prepared(call, lambda: problem.outputs)
 
@@ -219,7 +215,7 @@ PEERS: dict[str, Peer] = {
     "onnxruntime": onnxruntime_split,
     "openvino": openvino_split,
 }
-# These use one thread whatever they are told.
+# These always use one thread.
 ONE_THREAD = {"plain copy", "numpy copyto", "numpy split"}
-# The ones that the CPU engine must not be slower than.
+# The CPU engine must not be slower than these.
 BAR = ("torch", "onnxruntime", "openvino")

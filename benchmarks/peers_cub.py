@@ -1,4 +1,4 @@
-"""CUB's batched memcpy, built with nvcc where the benchmark runs."""
+"""CUB's batched memcpy, built with nvcc on the machine that runs the benchmark."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dmlsplit.geometry import packed_byte_strides, split_geometry
-
 if TYPE_CHECKING:
     from benchmarks.gpu_problem import GpuProblem
 
@@ -22,14 +20,10 @@ _MOST_RANGES = (1 << 32) - 1
 
 
 def prepare(problem: GpuProblem) -> Callable[[int], None]:
-    """Build the library, put the tables on the card, and return the call."""
+    """Build the library, copy the tables to the GPU, and return the call."""
     import cupy
 
-    case = problem.case
-    width = np.dtype(case.dtype).itemsize
-    strides = case.strides or packed_byte_strides(case.shape, width)
-    packed = [None] * len(case.sizes)
-    rows = split_geometry(case.shape, case.axis, case.sizes, width, strides, packed).row_split
+    rows = problem.case.geometry.row_split
     if rows is None:
         raise NotImplementedError("takes packed inputs only; not called with a strided one")
     ranges = rows.rows * len(rows.widths)
@@ -38,7 +32,7 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
     function = library().split_batched
     offsets = cupy.asarray(np.array(rows.offsets, np.int64))
     widths = cupy.asarray(np.array(rows.widths, np.int64))
-    targets = [
+    outputs = [
         cupy.asarray(np.array([out.data.ptr for out in entry.outputs], np.uint64))
         for entry in problem.sets
     ]
@@ -49,7 +43,7 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
             ctypes.c_void_p(temp),
             ctypes.byref(temp_bytes),
             ctypes.c_void_p(problem.sets[index].array.data.ptr),
-            ctypes.c_void_p(targets[index].data.ptr),
+            ctypes.c_void_p(outputs[index].data.ptr),
             ctypes.c_void_p(offsets.data.ptr),
             ctypes.c_void_p(widths.data.ptr),
             ctypes.c_int64(rows.pitch),
@@ -67,14 +61,14 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    """Compile cub_batched.cu for the card at hand and load it."""
+    """Compile cub_batched.cu for this machine's GPU, and load it."""
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     source = Path(__file__).with_name("cub_batched.cu")
-    target = Path(tempfile.mkdtemp(prefix="dmlsplit-cub-")) / "libcub_batched.so"
+    built = Path(tempfile.mkdtemp(prefix="dmlsplit-cub-")) / "libcub_batched.so"
     flags = ["-O3", "-std=c++17", "-arch=native", "-shared", "-Xcompiler", "-fPIC"]
     try:
         subprocess.run(
-            [nvcc, *flags, "-o", str(target), str(source)],
+            [nvcc, *flags, "-o", str(built), str(source)],
             check=True,
             capture_output=True,
             text=True,
@@ -84,4 +78,4 @@ def library() -> ctypes.CDLL:
         raise ModuleNotFoundError("nvcc is not installed") from None
     except subprocess.CalledProcessError as error:
         raise RuntimeError(f"nvcc: {error.stderr.strip()[-250:]}") from None
-    return ctypes.CDLL(str(target))
+    return ctypes.CDLL(str(built))

@@ -1,7 +1,7 @@
-"""Other ways to split on a CUDA card, one function each.
+"""Other ways to split on a GPU, one function each.
 
-A peer is prepared once on all buffer sets and then called with the number of a set. It
-works on the current stream of CuPy and torch, which are the same one.
+A peer is prepared once on all sets of buffers and then called with the number of a set. It works
+on the current stream of CuPy and torch, which is the same one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 
 from benchmarks.gpu_problem import GpuPrepared, GpuProblem
 from dmlsplit.backends.find import compiled, find_backend
-from dmlsplit.geometry import packed_byte_strides, split_geometry
 
 GpuPeer = Callable[[GpuProblem], GpuPrepared]
 
@@ -22,18 +21,13 @@ def dmlsplit_bound(problem: GpuProblem) -> GpuPrepared:
     """Compile and bind once, dispatch many times."""
     import cupy
 
-    case = problem.case
-    width = np.dtype(case.dtype).itemsize
-    strides = case.strides or packed_byte_strides(case.shape, width)
-    packed = [None] * len(case.sizes)
-    geometry = split_geometry(case.shape, case.axis, case.sizes, width, strides, packed)
-    program = compiled(find_backend(f"cuda:{cupy.cuda.Device().id}"), geometry)
-    launches = [
+    program = compiled(find_backend(f"cuda:{cupy.cuda.Device().id}"), problem.case.geometry)
+    copies = [
         program.bind(entry.array.data.ptr, [out.data.ptr for out in entry.outputs])
         for entry in problem.sets
     ]
     stream = cupy.cuda.get_current_stream().ptr
-    return GpuPrepared(lambda i: launches[i](stream), _given(problem), "graph")
+    return GpuPrepared(lambda i: copies[i](stream), _given(problem), "graph")
 
 
 def memcpy(problem: GpuProblem) -> GpuPrepared:
@@ -43,10 +37,8 @@ def memcpy(problem: GpuProblem) -> GpuPrepared:
     pairs = _flat_pairs(problem)
 
     def call(index: int) -> None:
-        target, origin = pairs[index]
-        target.data.copy_from_device_async(
-            origin.data, origin.nbytes, cupy.cuda.get_current_stream()
-        )
+        dst, src = pairs[index]
+        dst.data.copy_from_device_async(src.data, src.nbytes, cupy.cuda.get_current_stream())
 
     return GpuPrepared(call, lambda index: [pairs[index][0]], "graph", is_split=False)
 
@@ -77,8 +69,8 @@ def copy_kernel(problem: GpuProblem) -> GpuPrepared:
     blocks = -(-count // (threads * 4)) or 1
 
     def call(index: int) -> None:
-        target, origin = pairs[index]
-        kernel((blocks,), (threads,), (origin, target, np.uint64(count)))
+        dst, src = pairs[index]
+        kernel((blocks,), (threads,), (src, dst, np.uint64(count)))
 
     return GpuPrepared(call, lambda index: [pairs[index][0]], "graph", is_split=False)
 
@@ -93,14 +85,14 @@ def cupy_per_output(problem: GpuProblem) -> GpuPrepared:
     ]
 
     def call(index: int) -> None:
-        for target, origin in pairs[index]:
-            cupy.copyto(target, origin)
+        for dst, src in pairs[index]:
+            cupy.copyto(dst, src)
 
     return GpuPrepared(call, _given(problem), "graph")
 
 
 def torch_out(problem: GpuProblem) -> GpuPrepared:
-    """`torch.split_with_sizes_copy(out=)`: one launch, but its tables travel on every call."""
+    """`torch.split_with_sizes_copy(out=)`: one launch, but its tables are copied on every call."""
     import torch
 
     _refuse_strides(problem)
@@ -122,14 +114,14 @@ def torch_per_output(problem: GpuProblem) -> GpuPrepared:
     ]
 
     def call(index: int) -> None:
-        for target, origin in pairs[index]:
-            target.copy_(origin)
+        for dst, src in pairs[index]:
+            dst.copy_(src)
 
     return GpuPrepared(call, _given(problem), "graph")
 
 
 def torch_compiled(problem: GpuProblem) -> GpuPrepared:
-    """`torch.compile` of a split and a contiguous clone of each piece. It allocates outputs."""
+    """`torch.compile` of a split and a contiguous clone of each piece; allocates its outputs."""
     import cupy
     import torch
 
@@ -156,7 +148,7 @@ def torch_compiled(problem: GpuProblem) -> GpuPrepared:
 
 
 def jax_jit(problem: GpuProblem) -> GpuPrepared:
-    """`jax.jit` of `jax.numpy.split`. It allocates outputs and uses its own stream."""
+    """`jax.jit` of `jax.numpy.split`; allocates its outputs and uses its own stream."""
     import os
 
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -201,7 +193,7 @@ def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
 
 
 def _flat_pairs(problem: GpuProblem) -> list[tuple[Any, Any]]:
-    """Return input and as much other memory, of each set, in whole 16-byte words."""
+    """Return for each set as much new memory as its input, and the input, in whole vectors."""
     import cupy
 
     pairs = []

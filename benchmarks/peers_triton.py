@@ -1,6 +1,6 @@
 """A fair Triton split: one launch for all outputs, tile shape chosen by timing."""
 
-# No deferred annotations: Triton reads those of its kernels.
+# No deferred annotations: Triton reads the annotations of its kernels.
 
 from collections.abc import Callable
 from math import gcd
@@ -10,7 +10,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
+from dmlsplit.geometry import RowSplit
 
 if TYPE_CHECKING:
     from benchmarks.gpu_problem import GpuProblem
@@ -32,7 +32,8 @@ def _split(  # noqa: ANN202
 ):
     # A tile is (output address, first column in the input, width, first column in the output).
     # Tiles of the same rows run together, so that shared sectors are read once. The table holds
-    # multiples of 16 bytes and of `aligned` elements: so the compiler knows that lanes may read 16.
+    # multiples of 16 bytes and of `aligned` elements, which tells the compiler that a lane may read
+    # 16 bytes.
     program = tl.program_id(0).to(tl.int64)
     tile = tiles + 4 * (program % tile_count)
     row = (program // tile_count) * tile_rows + tl.arange(0, tile_rows)
@@ -98,13 +99,9 @@ def prepare(problem: "GpuProblem") -> Callable[[int], None]:
 
 
 def _row_split(problem: "GpuProblem") -> RowSplit:
-    case = problem.case
-    width = np.dtype(case.dtype).itemsize
-    if case.strides is not None:
+    if problem.case.strides is not None:
         raise NotImplementedError("takes packed inputs only; not called with a strided one")
-    strides = packed_byte_strides(case.shape, width)
-    packed = [None] * len(case.sizes)
-    rows = split_geometry(case.shape, case.axis, case.sizes, width, strides, packed).row_split
+    rows = problem.case.geometry.row_split
     assert rows is not None
     return rows
 

@@ -1,6 +1,6 @@
 """`python -m benchmarks plot RESULTS.json`: the figures of one run, as SVG and PNG.
 
-Every peer has its own marker, line and shade of grey, so that print loses nothing.
+Every peer has its own marker, line and shade, so that figures can be read in grey print.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _OURS = {"color": "black", "marker": "o", "linestyle": "-", "linewidth": 2.2, "z
 
 
 def plot(run: dict[str, Any], folder: Path, stem: str) -> list[Path]:
-    """Draw all figures that a run has rows for; return the files.
+    """Draw every figure that a run has rows for; return the files.
 
     Raises
     ------
     ResultsError
-        If it has none.
+        If the run has no rows to draw.
     """
     mpl.rcParams.update({"svg.hashsalt": "dmlsplit", "font.size": 9, "figure.dpi": 100})
     rows = [row for row in run["rows"] if row["status"] == "ok"]
@@ -59,7 +59,7 @@ def plot(run: dict[str, Any], folder: Path, stem: str) -> list[Path]:
 
 
 def _styles(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """Return how each peer looks: ours black, copies grey without markers, the rest in turn."""
+    """Return each peer's style: ours black, copies grey without markers, the others by order."""
     styles: dict[str, dict[str, Any]] = {}
     others = 0
     peers = dict.fromkeys(row["peer"] for row in rows)
@@ -122,7 +122,7 @@ def _fractions(rows: Sequence[Row], styles: dict[str, dict[str, Any]]) -> Figure
 
 
 def _ceiling(rows: Sequence[Row], case: str) -> float | None:
-    """Return the time of the fastest plain copy of a case, on one thread if on the CPU."""
+    """Return the time of the fastest plain copy of a case; on the CPU it has one thread."""
     times = [
         row["seconds"]["median"] for row in rows if row["case"] == case and row["peer"] in COPIES
     ]
@@ -142,7 +142,7 @@ def _sweep(
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for ax, threads in zip(axes, panels, strict=True):
         for peer, style in styles.items():
-            # One thread is all that a plain copy takes; it is the yardstick in every panel.
+            # A plain copy has one thread, and is the yardstick in every panel.
             points = sorted(
                 (row["at"], value(row))
                 for row in rows

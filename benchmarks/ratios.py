@@ -12,8 +12,8 @@ OURS = "dmlsplit"
 def markdown(run: dict[str, Any], kind: str | None = None) -> str:
     """Return a table with one line per case and number of threads.
 
-    A cell is the peer's median time over ours, above 1 where we are faster; behind the
-    slash the same of the fastest samples, which other load on the machine moves less.
+    A cell is the peer's median time over ours, above 1 if we are faster, and after the slash the
+    same of the fastest samples, which depend less on other load on the machine.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The file of one run. A finished row is never lost: every row rewrites the file in one step."""
+"""The file of one run. Every finished row replaces the file atomically, so no row is lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 class ResultsError(Exception):
-    """A results file that cannot be used; the message says what to do."""
+    """A results file that cannot be used; the message says why, and the fix."""
 
 
 class Results:
@@ -28,7 +28,7 @@ class Results:
     kind
         ``cpu``, ``gpu`` or ``latency``.
     environment
-        What `benchmarks.environment` says.
+        The description from `benchmarks.environment`.
     """
 
     def __init__(self, path: Path, kind: str, environment: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class Results:
         return list(self.data["rows"])
 
     def has(self, **key: Any) -> bool:
-        """Whether a row with these values is finished."""
+        """Whether there is a finished row with these values."""
         return any(all(row.get(k) == v for k, v in key.items()) for row in self.data["rows"])
 
     def add(self, row: Row) -> None:
@@ -60,7 +60,7 @@ class Results:
         self._write()
 
     def finish(self, after: dict[str, Any]) -> None:
-        """Note the state of the machine; the run is complete."""
+        """Add the state of the machine after the run, which is then complete."""
         self.data["after"] = after
         self._write()
 
@@ -106,7 +106,7 @@ def load(path: Path) -> dict[str, Any]:
     Raises
     ------
     ResultsError
-        If it cannot be read or is none.
+        If it cannot be read or is not a results file.
     """
     try:
         data = json.loads(path.read_text())
@@ -131,7 +131,7 @@ def measured(timing: Summary, samples: list[float], total_bytes: int) -> Row:
 
 
 def failed(error: BaseException) -> Row:
-    """Return the columns of a peer that did not run: absent, or failed, and why."""
+    """Return the columns of a peer that did not run: absent or failed, and the reason."""
     absent = isinstance(error, ModuleNotFoundError)
     text = " ".join(str(error).split()) or type(error).__name__
     return {"status": "absent" if absent else "failed", "message": text[:300]}

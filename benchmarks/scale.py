@@ -2,10 +2,10 @@
 
     python -m benchmarks.scale --gigabytes 2 --output benchmarks/results/scale.json
 
-Every result is compared with its source byte by byte before its time counts. Runs with one
-and with two workers take turns and medians are compared, so that a machine shared with
-others changes both alike. Where even that is not quiet enough, the processor seconds of the
-busiest worker still say how well the work divides. Peak memory is VmHWM of each process.
+Every result is compared with its source byte by byte before its time counts. Runs with one and
+with two workers alternate and medians are compared, so that other load on the machine affects both
+alike. If there is too much of it, the processor seconds of the busiest worker still show how well
+the work divides. Peak memory is VmHWM of each process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def loaded_bytes() -> int:
 
 
 def cupy_is_loaded() -> bool:
-    """Whether zarr has found CuPy; importing it costs some 200 MB."""
+    """Whether zarr has found CuPy, whose import takes some 200 MB."""
     return getattr(sys.modules.get("cupy"), "ndarray", None) is not None
 
 
@@ -90,7 +90,7 @@ def check(source: Path, folder: Path) -> None:
 def cluster(workers: int) -> Iterator[Any]:
     """Yield a client of `workers` processes, each with one thread for blocks and one core.
 
-    Zarr runs its codecs on threads of its own: a worker that is not held to a core uses all.
+    Zarr runs its codecs on threads of its own: a worker that is not bound to a core uses all.
     """
     dask: Any = import_module("distributed")
     os.environ["PYTHONPATH"] = str(ROOT)
@@ -102,12 +102,12 @@ def cluster(workers: int) -> Iterator[Any]:
     ):
         cores = sorted(os.sched_getaffinity(0))
         for place, address in enumerate(client.scheduler_info()["workers"]):
-            client.run(hold_to_core, cores[place % len(cores)], workers=[address])
+            client.run(bind_to_core, cores[place % len(cores)], workers=[address])
         yield client
 
 
-def hold_to_core(core: int) -> None:
-    """Let every thread of this process run on one core only."""
+def bind_to_core(core: int) -> None:
+    """Bind every thread of this process to one core."""
     for thread in Path("/proc/self/task").iterdir():
         os.sched_setaffinity(int(thread.name), {core})
 
@@ -153,12 +153,12 @@ def run_on_threads(source: Path, folder: Path) -> dict[str, Any]:
 
 
 def nothing(block: int) -> int:
-    """Stand for a block that costs nothing, to measure the scheduler alone."""
+    """Do nothing: a block that costs nothing, to measure the scheduler alone."""
     return block
 
 
 def tasks_per_second(count: int = 2000, window: int = 16) -> float:
-    """Return how many blocks per second the scheduler hands out, as `split_store` asks for them."""
+    """Return the blocks per second that the scheduler hands out, asked for like `split_store`."""
     with cluster(2) as client, client.get_executor(pure=False) as executor:
         start = time.perf_counter()
         pending: set[Any] = set()
@@ -192,7 +192,7 @@ def split_rate(repeats: int = 9) -> float:
 
 
 def compare_workers(source: Path, folder: Path, repeats: int) -> dict[str, Any]:
-    """Run with one and with two workers in turn; return every run, and the ratio of medians."""
+    """Alternate between one and two workers; return every run, and the ratio of medians."""
     runs: list[dict[str, Any]] = []
     for repeat in range(repeats):
         for workers in (1, 2):
@@ -212,7 +212,7 @@ def compare_workers(source: Path, folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def median_of(runs: list[dict[str, Any]], workers: int, what: str) -> float:
-    """Return the median of a figure over the runs with so many workers; of the largest worker."""
+    """Return the median, over runs with so many workers, of a figure of its largest worker."""
     return statistics.median(float(np.max(run[what])) for run in runs if run["workers"] == workers)
 
 
@@ -224,7 +224,7 @@ def report(what: str, run: dict[str, Any]) -> None:
 
 
 def measure(total_bytes: int, repeats: int, folder: Path) -> dict[str, Any]:
-    """Measure everything on a source of `total_bytes`; results as the JSON has them."""
+    """Measure everything on a source of `total_bytes`; return the results for the JSON file."""
     results: dict[str, Any] = {"source_bytes": total_bytes, "sizes": SIZES, "chunk": CHUNK}
     for name, compressors in (("raw", None), ("zstd", "auto")):
         source, target = folder / f"{name}.zarr", folder / "out"

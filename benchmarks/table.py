@@ -1,4 +1,4 @@
-"""The live table: one line per finished row, and a progress bar where a terminal shows it."""
+"""The live table: one line per finished row, and a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 
 class Table:
-    """Prints rows as they finish. Ratios are against the first peer of a case."""
+    """Prints rows as they finish. Ratios are against the peer `reference` on the same case."""
 
     def __init__(self, total: int, reference: str) -> None:
         self._bar = tqdm(total=total, unit="case", disable=not sys.stderr.isatty())
@@ -29,7 +29,7 @@ class Table:
         tqdm.write(line(row, self._base.get(key)) + f"   [{self._done + 1}/{self._total}]")
 
     def advance(self) -> None:
-        """Note that a case is finished."""
+        """Count a case as finished."""
         self._done += 1
         self._bar.update()
 

@@ -1,4 +1,4 @@
-"""Samples of host time, taken in turns, and what they say."""
+"""Samples of host time, interleaved between peers, and their summary."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from random import Random
 
 Call = Callable[[], object]
 
-# Long enough for the clock, and for what a single call happens to meet.
+# Long enough for the clock's resolution, and to average over single calls.
 SHORTEST_SAMPLE = 2e-3
-# A process at rest: no processor time for longer than the system's clock tick, which counts it.
+# A process rests if it used no processor time for longer than the tick that counts such time.
 REST_SECONDS = 0.01
 LONGEST_WAIT = 0.2
-# After a rest, calls were seen to become faster for 20 to 50 ms, on virtual processors.
+# On virtual processors, calls were seen to become faster for 20 to 50 ms after a rest.
 WARM_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a list of samples says: seconds per call."""
+    """Statistics of samples, in seconds per call."""
 
     count: int
     median: float
@@ -58,7 +58,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def calls_per_sample(call: Call) -> int:
-    """Return how many calls a sample needs so that the clock does not matter."""
+    """Return the number of calls of a sample that makes the clock's resolution irrelevant."""
     count = 1
     while True:
         start = time.perf_counter()
@@ -70,11 +70,11 @@ def calls_per_sample(call: Call) -> int:
 
 
 def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
-    """Time calls in turns, so that a slow moment of the machine meets all of them.
+    """Time one sample of every call per round, so that a slow moment of the machine affects all.
 
-    Each turn waits until the process is at rest, calls untimed for a while, and then times one
-    sample: after a rest the first calls take up to twice the time of those that follow.
-    The order is drawn anew for each round, so that nobody always follows the same peer.
+    Before each sample the process comes to rest, and calls are made untimed for a while: the first
+    ones after a rest take up to twice the time of those that follow. Each round has its own random
+    order, so that no peer always follows the same one.
     """
     counts = {name: calls_per_sample(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
@@ -93,7 +93,7 @@ def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]
 
 
 def warm_up(call: Call) -> None:
-    """Call at least once, until caches, page tables and sleeping processors are warm."""
+    """Call at least once, until caches, page tables and processors are warm."""
     end = time.perf_counter() + WARM_SECONDS
     call()
     while time.perf_counter() < end:
@@ -101,9 +101,9 @@ def warm_up(call: Call) -> None:
 
 
 def rest() -> None:
-    """Sleep until no thread of this process works: worker threads spin on after a call.
+    """Sleep until no thread of this process is busy: worker threads spin after a call.
 
-    ONNX Runtime's were seen to spin for 25 ms, OpenMP's for 6 ms; the next peer would share its
+    ONNX Runtime's were seen to spin for 25 ms, OpenMP's for 6 ms. The next peer would share its
     processors with them.
     """
     begin = quiet = time.perf_counter()

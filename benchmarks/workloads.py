@@ -1,9 +1,11 @@
-"""The splits that the library is measured by: where they come from in models, and their sizes."""
+"""The splits that the kernels are measured by: where models use them, and their sizes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+
+from benchmarks.cases import CASES, Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,19 +15,19 @@ class Workload:
     Attributes
     ----------
     number : int
-        Its row in reports.
+        Its row number in reports.
     name : str
         What it is in a model.
     shape : tuple of int
-        Of the input, in elements.
+        Shape of the input, in elements.
     dtype : str
         NumPy's name of an unsigned integer of the same width as the element.
     axis : int
         The axis that is split; not negative.
     sizes : tuple of int
-        Of the outputs along that axis.
+        Sizes of the outputs along that axis.
     strides : tuple of int or None
-        Of the input, in elements; None where it is packed.
+        Strides of the input, in elements; None if it is packed.
     """
 
     number: int
@@ -45,6 +47,13 @@ class Workload:
     def total_bytes(self) -> int:
         """Bytes of the input."""
         return prod(self.shape) * self.element_bytes
+
+    @property
+    def case(self) -> Case:
+        """The same split as a case of the GPU benchmark."""
+        strides = self.strides and tuple(step * self.element_bytes for step in self.strides)
+        name = f"{self.number} {self.name}"
+        return Case(name, CASES, self.shape, self.dtype, self.axis, self.sizes, strides=strides)
 
 
 def _fsdp_sizes() -> tuple[int, ...]:
@@ -89,8 +98,8 @@ def scaled(workload: Workload, max_bytes: int) -> Workload:
     """Return the workload with fewer rows, so that its input has about `max_bytes` at most.
 
     Only dimensions before the axis shrink, and never below 1, so that widths, offsets and
-    their phases stay. Where the axis is the first, and where the input is strided, there is
-    nothing to shrink without changing those; such a workload comes back as it is.
+    alignments stay. If the axis is the first, or the input is strided, nothing can shrink without
+    changing those, and the workload is returned as it is.
     """
     if workload.strides is not None:
         return workload

@@ -1,15 +1,15 @@
 // What every kernel shares: the pointers, global memory access, and searching small tables.
 //
-// The constants (kOutputs, kThreads, kResident, ...) are baked in before this text, one set for each
-// compiled operator. A launch passes pointers only.
+// The constants (kOutputs, kThreads, kResident, kStream, ...) are generated in front of this text, one
+// set for each launch of a compiled operator. A launch passes pointers only.
 //
 // All global memory is read and written through load() and store(). Reads may fetch a whole aligned
 // word or vector that holds at least one byte of the input; writes touch bytes of outputs only.
 
 using Byte = unsigned char;
-using Wide = unsigned long long;
+using Wide = unsigned long long;  // counts and offsets that may exceed 2^32
 
-// The kernel's only parameter, passed by value: no table is copied to the device.
+// The kernel's only parameter, passed by value: no table of pointers is copied to the device.
 struct Pointers {
     const Byte* input;
     Byte* outputs[kOutputs];
@@ -33,7 +33,7 @@ template <class T> __device__ inline T load(const Byte* pointer) {
     return __ldg(reinterpret_cast<const T*>(pointer));
 }
 
-// Outputs too large for the cache are written past it, so that they do not push out the input.
+// Outputs too large for the cache bypass it, so that they do not push out the input.
 template <class T> __device__ inline void store(Byte* pointer, T value) {
     if constexpr (kStream)
         __stcs(reinterpret_cast<T*>(pointer), value);
@@ -41,7 +41,7 @@ template <class T> __device__ inline void store(Byte* pointer, T value) {
         __stwb(reinterpret_cast<T*>(pointer), value);
 }
 
-// The last of the first kCount entries of an ascending table that is not above value.
+// The index of the last entry of an ascending table, among the first kCount, that is not above `value`.
 template <int kCount, class T> __device__ inline int find(const T* table, T value) {
     int steps = 1;
     while (steps < kCount) steps *= 2;
@@ -51,7 +51,7 @@ template <int kCount, class T> __device__ inline int find(const T* table, T valu
     return low;
 }
 
-// The vector that begins `shift` bytes inside five consecutive words.
+// The vector that begins `shift` bytes, 0 to 3, after the start of five consecutive words.
 __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
     const unsigned bits = shift * 8;
     return make_uint4(__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),

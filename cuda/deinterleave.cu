@@ -1,16 +1,16 @@
 // Rows of a few equal elements of 1, 2, 4 or 8 bytes: RGB and RGBA pixels, complex numbers, points.
 //
-// One thread takes kOutputs * 16 contiguous bytes, which is 16 / kWidth rows, sorts them in registers
+// One thread takes kOutputs * 16 contiguous bytes, which are 16 / kWidth rows, sorts them in registers
 // with byte permutations whose selectors are constants, and writes one 16-byte vector to each output.
 // Neighbouring threads take neighbouring groups of rows.
 //
-// Assumes 16-byte aligned pointers and rows without padding. The rows left over at the end, fewer
-// than one thread takes, are copied element by element by the threads of the last block.
+// Assumes 16-byte aligned pointers and rows without padding. The remaining rows at the end, fewer
+// than one thread takes, are copied element by element by the last block.
 
 constexpr int kGroupRows = kVector / kWidth;
 constexpr int kWords = kOutputs * kVector / 4;
 
-// Byte `byte` of the vector of an output, as an index into the bytes that the thread holds.
+// Where byte `byte` of an output's vector is among the bytes that the thread holds.
 __device__ constexpr int origin(int output, int byte) {
     return byte / kWidth * (kOutputs * kWidth) + output * kWidth + byte % kWidth;
 }

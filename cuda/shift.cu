@@ -1,23 +1,24 @@
 // Wide rows of any alignment: odd vocabularies, byte offsets, uneven parameters.
 //
 // Each output is cut into 16-byte vectors at aligned addresses of the output. Thread t of a block
-// writes up to kLoads of them, kThreads apart. A vector's bytes lie anywhere in the input, so they are
-// read as five aligned words and shifted together in registers. Where a vector holds the end of one
-// row and the start of the next, or the edge of the output, its bytes are read one at a time; that is
-// rare in wide rows, and right in narrow ones.
+// writes up to kLoads of them, kThreads apart. A vector's bytes have any alignment in the input, so
+// they are read as five aligned words and shifted together in registers. A vector that holds the end
+// of one row and the start of the next, or the edge of the output, is read one byte at a time: rare in
+// wide rows, and correct, though slow, in narrow ones.
 //
 // Rows are taken in chunks of kChunkRows, and the blocks of a chunk cover all outputs before the next
-// chunk begins, so that the sectors that neighbouring outputs share are still in the cache.
+// chunk begins, so that sectors shared by neighbouring outputs are still in the cache.
 
 struct Piece {
     const Byte* src;  // of the first row of the chunk
     Byte* dst;        // of the whole output
-    Wide before;         // bytes of the output before the chunk
-    Wide bytes;          // of the whole output
+    Wide before;      // bytes of the output before the chunk
+    Wide bytes;       // of the whole output
     Span width;
 };
 
-// The row of byte `at` of a chunk. A vector reaches less than its length beyond a chunk of one row.
+// The row of byte `at` of a chunk. A chunk of one row needs no division: a vector reaches less than its
+// length beyond the row.
 __device__ inline Span row_of(const Piece& piece, Span at) {
     if constexpr (kChunkRows > 1) return at / piece.width;
     Span row = 0;
@@ -30,7 +31,7 @@ __device__ inline Byte byte_at(const Piece& piece, Span at) {
     return load<Byte>(piece.src + static_cast<Wide>(row) * kPitch + (at - row * piece.width));
 }
 
-// The bytes of one vector that are inside the output, one at a time.
+// Copies the bytes of one vector that are inside the output, one at a time.
 __device__ inline void store_bytes(const Piece& piece, long long at) {
 #pragma unroll 1
     for (int i = 0; i < kVector; ++i) {

@@ -5,18 +5,18 @@
 // (kRuns == 1), else one run per row. Then it writes, for each output, the contiguous bytes of
 // these rows, as 16-byte vectors at aligned addresses of the output, gathered from shared memory.
 //
-// kTileRows is a multiple of 32 where there are so many rows: no two blocks share a 32-byte sector
-// of an aligned output. kPad bytes after every kPadRows rows spread over the banks of shared memory
-// what the lanes of a warp read together.
+// kTileRows is a multiple of 32 if there are that many rows: no two blocks share a 32-byte sector of
+// an aligned output. kPad bytes after every kPadRows rows spread what the lanes of a warp read together
+// over the banks of shared memory.
 
 constexpr int kRunVectors = (kRunBytes + 2 * (kVector - kItem)) / kVector;
 constexpr int kRunPitch = kRunVectors * kVector;
 constexpr int kTileVectors = kRuns * kRunVectors;
 constexpr int kLoads = (kTileVectors + kThreads - 1) / kThreads;
 
-// Where the tile lies in shared memory: byte `column` of row `row`, both counted from its corner.
+// Where bytes of the tile are in shared memory; rows and columns count from the tile's first byte.
 struct Layout {
-    unsigned low;  // low bits of the address of the corner
+    unsigned low;  // low bits of the address of the tile's first byte
 
     __device__ unsigned place(unsigned row, unsigned column) const {
         const unsigned pads = row / kPadRows * kPad;
@@ -29,8 +29,9 @@ struct Layout {
     }
 };
 
-// One vector of a run of whole rows, `at` bytes after an aligned address; with padding, its words go to
-// their rows. No word is cut: rows that are padded together have a multiple of four bytes.
+// Stores one vector of a run, `at` bytes after the aligned address at or before the run. With padding in
+// a run of whole rows, its words go to their rows one by one. No word is cut: the rows between two
+// paddings have a multiple of four bytes.
 __device__ inline void put(unsigned* shared, unsigned run, unsigned at, uint4 held, unsigned low, unsigned bytes) {
     constexpr unsigned padded_bytes = kPadRows * static_cast<unsigned>(kPitch);
     const unsigned words[4] = {held.x, held.y, held.z, held.w};
@@ -102,7 +103,7 @@ __device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned o
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// The elements of a vector at the edge of an output's share, one at a time.
+// Stores the items of a vector at the edge of an output's share, one at a time.
 __device__ inline void store_items(const unsigned* shared, Layout layout, unsigned offset, unsigned width,
                                    Byte* dst, int at, unsigned bytes) {
 #pragma unroll 1

@@ -1,10 +1,10 @@
 // Rows whose every width, offset and pitch is a multiple of 16 bytes: QKV, gates, channels.
 //
-// The columns of the outputs, in units of 16 bytes, are numbered row by row. Thread t of a block
-// carries kLoads of them, kThreads apart, so that a warp reads 512 bytes in a row. All loads are under
-// way before the first store. One block covers kThreads * kLoads vectors.
+// The columns of the outputs, in units of 16 bytes, are numbered row by row. Thread t of a block copies
+// kLoads of them, kThreads apart, so that a warp reads 512 contiguous bytes. All loads are under way
+// before the first store. One block covers kThreads * kLoads vectors.
 //
-// Assumes 16-byte aligned pointers. Row numbers are 64 bits wide, columns as wide as they must be.
+// Assumes 16-byte aligned pointers. Row numbers have 64 bits, columns 32 if that is enough.
 
 constexpr Column kDivisor = kEqualVectors ? kEqualVectors : 1;
 

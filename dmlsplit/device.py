@@ -8,7 +8,7 @@ from typing import Any
 
 from dmlsplit.arrays import allocation, array_view
 from dmlsplit.arrays.array_view import ArrayView
-from dmlsplit.backends import Launch, Program
+from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.binding import BindingTable, BoundTensor, BufferBinding
 from dmlsplit.directml.level_table import capability_table
@@ -163,8 +163,8 @@ class CompiledOperator:
             If a binding breaks a rule; `report` holds every violation.
         """
         source, targets = self._table.bind(array, outputs)
-        launch = self._program.bind(source.address, [target.address for target in targets])
-        return BoundOperator(_on_current_stream(launch, source.owner), source, targets)
+        copy = self._program.bind(source.address, [target.address for target in targets])
+        return BoundOperator(_on_current_stream(copy, source.owner), source, targets)
 
 
 class BoundOperator:
@@ -179,8 +179,10 @@ class BoundOperator:
 
     __slots__ = ("_keep", "dispatch")
 
-    def __init__(self, launch: Launch, source: BoundTensor, targets: Sequence[BoundTensor]) -> None:
-        self.dispatch = launch
+    def __init__(
+        self, copy: BoundCopy, source: BoundTensor, targets: Sequence[BoundTensor]
+    ) -> None:
+        self.dispatch = copy
         self._keep = source, targets
 
 
@@ -200,14 +202,14 @@ def _outputs(tensors: Sequence[TensorDesc], like: ArrayView) -> list[Any]:
     ]
 
 
-def _on_current_stream(launch: Launch, source: Any) -> Launch:
-    """Let a launch without a stream use the one that the input's library would use."""
+def _on_current_stream(copy: BoundCopy, source: Any) -> BoundCopy:
+    """Let a copy without a stream use the one that the input's library would use."""
     current = allocation.current_stream(source)
     if current is None:
-        return launch
+        return copy
 
     def dispatch(stream: Any = None) -> None:
-        launch(current() if stream is None else stream)
+        copy(current() if stream is None else stream)
 
     return dispatch
 

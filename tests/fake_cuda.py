@@ -96,7 +96,7 @@ class FakeDriver:
         self.sources.append(source)
         return source, name
 
-    def launcher(
+    def bind_launch(
         self,
         device: int,
         kernel: tuple[str, str],

@@ -14,7 +14,9 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda.driver import Driver, prepacked
+from dmlsplit.backends.cuda.driver import Driver
+from dmlsplit.backends.cuda.failures import INVALID_CONTEXT
+from dmlsplit.backends.cuda.packed_launch import BoundLaunch, PackedLaunch
 
 
 class CudaError(RuntimeError):
@@ -54,18 +56,23 @@ class Machine:
 
         return Use()
 
-    def start(self, device: int = 0) -> driver.Start:
-        return prepacked(
-            launch_kernel=self.launch,
-            current_device=lambda: self.current,
-            current_stream=lambda: SimpleNamespace(ptr=0x100 + self.current),
-            use_device=self.device,
-            translated=lambda error, device, what: dml.DmlError(f"{what} on {device}: {error}"),
-            device=device,
-            function=0xF,
-            shape=(9, 1, 1, 256, 1, 1, 0),
-            table=np.array([1, 2, 3], np.uint64),
+    def start(self, device: int = 0) -> BoundLaunch:
+        cuda = SimpleNamespace(
+            runtime=SimpleNamespace(getDevice=lambda: self.current),
+            get_current_stream=lambda: SimpleNamespace(ptr=0x100 + self.current),
+            Device=self.device,
         )
+        return PackedLaunch(
+            cuda,
+            launch_kernel=self.launch,
+            translated=lambda error, device, what: dml.DmlError(f"{what} on {device}: {error}"),
+            kernel=None,
+            function=0xF,
+            device=device,
+            grid=9,
+            block=256,
+            addresses=[1, 2, 3],
+        ).launch
 
 
 def _memory(address: int, size: int) -> np.ndarray:
@@ -91,7 +98,7 @@ def test_a_launch_uses_its_own_device_and_gives_the_callers_back() -> None:
 
 
 def test_a_thread_without_a_context_gets_one() -> None:
-    machine = Machine([CudaError(driver.INVALID_CONTEXT)])
+    machine = Machine([CudaError(INVALID_CONTEXT)])
     machine.start()(None)
     assert len(machine.launches) == 1
     assert machine.used[-1] == 0
@@ -103,7 +110,7 @@ def test_a_failing_launch_is_an_error_of_the_library() -> None:
 
 
 def test_the_second_failure_in_a_row_is_one_too() -> None:
-    failures: list[Exception] = [CudaError(driver.INVALID_CONTEXT), CudaError(719)]
+    failures: list[Exception] = [CudaError(INVALID_CONTEXT), CudaError(719)]
     with pytest.raises(dml.DmlError, match="status 719"):
         Machine(failures).start()(None)
 
@@ -217,7 +224,7 @@ def test_the_public_launch_stands_in_for_the_packed_one() -> None:
     cupy = FakeCupy()
     found = Driver(cupy, 1)
     # This kernel has no handle, as in a CuPy that does not show it.
-    start = found.launcher(0, found.kernel(0, "source", "tile"), 5, 256, [1, 2, 3])
+    start = found.bind_launch(0, found.kernel(0, "source", "tile"), 5, 256, [1, 2, 3])
     start(None)
     start(9)
     table = np.array([1, 2, 3], np.uint64).tobytes()

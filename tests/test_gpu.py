@@ -297,11 +297,7 @@ def test_sanitize_the_public_launch(monkeypatch: pytest.MonkeyPatch) -> None:
 
     found = driver.load()
 
-    def public(device: int, kernel: Any, grid: int, block: int, addresses: list[int]) -> Any:
-        table = np.array(addresses, np.uint64)
-        return found._public_launcher(device, kernel, grid, block, table)
-
-    monkeypatch.setattr(found, "launcher", public, raising=False)
+    monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
     source, outs = problem()
     bound(source, outs).dispatch()
     assert same(source, outs)

@@ -1,11 +1,11 @@
 """Engines that carry out a `SplitGeometry`. They see addresses and bytes, nothing else.
 
-A backend compiles a geometry once, binds it to memory, and returns a launch that does
-nothing but the copy::
+A backend compiles a geometry once, binds it to memory, and returns a call that does nothing
+but the copy::
 
     program = backend.compile(geometry)
-    launch = program.bind(source_address, target_addresses)
-    launch(stream)
+    copy = program.bind(src, dsts)
+    copy(stream)
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, Protocol
 from dmlsplit.geometry import SplitGeometry
 
 
-class Launch(Protocol):
-    """A bound program. The memory it was bound to must stay alive while it is used."""
+class BoundCopy(Protocol):
+    """A program bound to memory, which must stay alive for as long as the copy is used."""
 
     def __call__(self, stream: Any = None) -> None:
-        """Copy. `stream` is meaningful to CUDA only; None is the current one."""
+        """Copy. `stream` concerns CUDA only; None is the current stream."""
 
 
 class Program(Protocol):
     """A compiled geometry."""
 
-    def bind(self, source: int, targets: Sequence[int]) -> Launch:
-        """Fix the address of the first element of the input and of each output."""
+    def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
+        """Fix the addresses of the first element of the input (`src`) and of each output."""
 
 
 class Backend(Protocol):
@@ -38,7 +38,7 @@ class Backend(Protocol):
         """``cpu`` or ``cuda:N``."""
 
     def compile(self, geometry: SplitGeometry) -> Program:
-        """Make a program of a geometry; the costly step, done once."""
+        """Return the program of a geometry: the costly step, done once."""
 
     def __hash__(self) -> int:
         """Backends are frozen values: equal ones share compiled programs."""

@@ -1,4 +1,4 @@
-"""The backend of a device name, and programs by backend and geometry."""
+"""Find the backend of a device name, and the cached program of a backend and a geometry."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from dmlsplit.geometry import SplitGeometry
 
 
 def find_backend(device: str | None) -> Backend:
-    """Return the backend of a device name, as `Device` takes it.
+    """Return the backend of a device.
+
+    Parameters
+    ----------
+    device
+        ``cpu``, ``cuda`` or ``cuda:N``; None is ``cuda:0`` if there is one, else ``cpu``.
 
     Raises
     ------
     InvalidArgumentError
-        If `device` is not a device name.
+        If `device` is not recognised.
     UnsupportedError
         If the device, its driver or CuPy is missing.
     """
@@ -38,5 +43,5 @@ def find_backend(device: str | None) -> Backend:
 
 @lru_cache(maxsize=256)
 def compiled(backend: Backend, geometry: SplitGeometry) -> Program:
-    """Return the program of a geometry, from the cache if it was compiled before."""
+    """Return the program of a geometry, cached if this backend has compiled it recently."""
     return backend.compile(geometry)

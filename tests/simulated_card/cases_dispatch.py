@@ -225,11 +225,7 @@ def test_the_public_launch_does_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
 
     found = driver.load()
 
-    def public(device: int, kernel: Any, grid: int, block: int, addresses: list[int]) -> Any:
-        table = np.array(addresses, np.uint64)
-        return found._public_launcher(device, kernel, grid, block, table)
-
-    monkeypatch.setattr(found, "launcher", public, raising=False)
+    monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
     source, outs = many_outputs(1200)
     operator = bound_rows(source, outs)
     operator.dispatch()

@@ -1,11 +1,12 @@
 """How many threads a split may use, and how they share the work.
 
-The caller works as well and never waits for a helper that has not begun. Splits started
-from several threads at once therefore slow each other down only as far as the machine does.
+The caller works as well, and never waits for a helper that has not begun. Splits started from
+several threads at once therefore slow each other down no more than they share processors. An
+executor of the standard library does wait, and costs more for each task that it hands out.
 
-Each helper stays on one processor, and a split asks those on other processors than the
-caller's. Left to the scheduler, a helper wakes beside the thread that woke it, and for the
-first milliseconds the two share that processor.
+Each helper is bound to one processor, and a split asks helpers on processors other than the
+caller's. The scheduler would wake a helper on the processor of the thread that woke it, and the
+two would share it for the first milliseconds.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ MOST_THREADS = 1024
 def thread_count() -> int:
     """Return the number of threads for one split.
 
-    The environment variable DMLSPLIT_NUM_THREADS where it is set, else the processors that
-    this process may run on, but no more than the quota of its control group.
+    The environment variable DMLSPLIT_NUM_THREADS if it is set, else the number of processors that
+    this process may run on, limited by the quota of its control group.
 
     Raises
     ------
@@ -68,7 +69,7 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
         _hand_out(shares)
         work()
     finally:
-        # The memory may go away after an interrupt, so no helper may be left behind.
+        # After an interrupt the caller may free the memory: wait until no helper writes to it.
         waiting.clear()
         failures = [share.end() for share in shares]
     for failure in failures:
@@ -77,7 +78,7 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
 
 
 class _Share:
-    """Work on tasks that wait, as long as there are any."""
+    """A helper's part of one split: it works on waiting tasks until there are none."""
 
     __slots__ = ("_done", "_failure", "_has_begun", "_is_done", "_work")
 
@@ -89,7 +90,8 @@ class _Share:
         self._done.acquire()
 
     def __call__(self) -> None:
-        # Said before a task is taken: who finds none left, and this unsaid, need not wait.
+        # Set before taking a task: if no task waits and this is not set, nobody needs to wait for
+        # this helper, which will find nothing to do.
         self._has_begun = True
         try:
             self._work()
@@ -100,22 +102,22 @@ class _Share:
             self._done.release()
 
     def end(self) -> BaseException | None:
-        """Once no task waits: wait for the helper if it has begun; return what went wrong."""
+        """Wait for the helper if it has begun, and return its error; no task may be waiting."""
         if not self._has_begun:
             return None
         interrupt: BaseException | None = None
         while True:
             try:
-                # An interrupt may come when the lock is taken already; it is not taken twice.
+                # An interrupt may come just after the lock was acquired, which cannot be repeated.
                 while not self._is_done:
                     self._done.acquire()
                 return interrupt or self._failure
-            except BaseException as error:  # the helper still writes: wait for it all the same
+            except BaseException as error:  # the helper still writes: keep waiting
                 interrupt = error
 
 
 def _hand_out(shares: Sequence[_Share]) -> None:
-    """Give each share to a helper on another processor, the next ones after the caller's first."""
+    """Give each share to a helper on another processor, starting after the caller's."""
     if not shares:
         return
     try:
@@ -123,12 +125,12 @@ def _hand_out(shares: Sequence[_Share]) -> None:
             shares, cycle(_others(os.getpid(), _current_processor())), strict=False
         ):
             helper.put(share)
-    except RuntimeError:  # no more threads, or the interpreter is going down: work alone
+    except RuntimeError:  # no more threads, or the interpreter is shutting down: work alone
         return
 
 
 class _Helper:
-    """A thread that stays on one processor; it starts with its first share."""
+    """A thread bound to one processor; it starts with its first share."""
 
     def __init__(self, processor: int) -> None:
         self.processor = processor
@@ -136,7 +138,7 @@ class _Helper:
         self._starting, self._started = Lock(), False
 
     def put(self, share: _Share) -> None:
-        """Queue a share; the thread begins it when it is free."""
+        """Queue a share, which the thread begins when it has finished earlier ones."""
         if not self._started:
             with self._starting:
                 if not self._started:
@@ -149,41 +151,41 @@ class _Helper:
     def _serve(self) -> None:
         _stay_on(self.processor)
         while True:
-            # No variable may hold a share: it would keep arrays alive until the next split.
+            # A variable that held the share would keep arrays alive until the next split.
             self._shares.get()()
 
 
 @lru_cache(maxsize=1)
 def _helpers(process: int) -> list[_Helper]:
-    """Return one helper per processor of a process; threads do not survive a fork."""
+    """Return one helper per processor; the key is the process, as threads do not survive a fork."""
     return [_Helper(processor) for processor in sorted(_allowed())]
 
 
 @lru_cache(maxsize=MOST_THREADS)
 def _others(process: int, here: int) -> list[_Helper]:
-    """Return the helpers on other processors than one, those after it first; or all."""
+    """Return helpers on processors other than `here`, starting after it; all if there are none."""
     helpers = _helpers(process)
     after = bisect_right(helpers, here, key=lambda helper: helper.processor)
-    in_turn = helpers[after:] + helpers[:after]
-    return [helper for helper in in_turn if helper.processor != here] or helpers
+    rotated = helpers[after:] + helpers[:after]
+    return [helper for helper in rotated if helper.processor != here] or helpers
 
 
 def _stay_on(processor: int) -> None:
-    # The allowance may have changed since; then the thread goes where it is let.
+    # The processors allowed may have changed since: then the thread runs wherever it may.
     if hasattr(os, "sched_setaffinity"):
         with suppress(OSError):
             os.sched_setaffinity(0, {processor})
 
 
 @lru_cache(maxsize=1)
-def _getcpu() -> Callable[[], int] | None:
+def _sched_getcpu() -> Callable[[], int] | None:
     found: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None)
     return found
 
 
 def _current_processor() -> int:
-    """Return the processor of the calling thread; -1 where the system does not say."""
-    getcpu = _getcpu()
+    """Return the processor of the calling thread, or -1 if the system does not tell."""
+    getcpu = _sched_getcpu()
     return -1 if getcpu is None else getcpu()
 
 
@@ -199,7 +201,7 @@ def _processors() -> int:
 
 @lru_cache(maxsize=1)
 def _quota(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the processors' worth of time that the control group allows (cpu.max)."""
+    """Return how many processors' time the control group allows (cpu.max); None if unlimited."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
         return max(1, ceil(int(quota) / int(period)))

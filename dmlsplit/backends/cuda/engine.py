@@ -8,11 +8,12 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from dmlsplit.backends import Launch
+from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.codegen import source as kernel_source
-from dmlsplit.backends.cuda.driver import Driver, Start
+from dmlsplit.backends.cuda.driver import Driver
 from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch, power_of_two
+from dmlsplit.backends.cuda.packed_launch import BoundLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
@@ -23,46 +24,43 @@ Variant = tuple[tuple[KernelLaunch, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class CudaProgram:
-    """A compiled geometry: one variant per alignment of the memory it was bound to."""
+    """A compiled geometry: one variant for each alignment of the memory it was bound to."""
 
     driver: Driver
-    number: int
+    device: int
     limits: DeviceLimits
     geometry: SplitGeometry
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
-    def variant(self, source: int, target: int) -> Variant:
-        """Return the launches and kernels for an alignment of input and outputs, in bytes."""
-        key = source, target
+    def variant(self, input_alignment: int, output_alignment: int) -> Variant:
+        """Return the launches and compiled kernels for an alignment, in bytes, of the memory."""
+        key = input_alignment, output_alignment
         if key not in self.variants:
-            launches = plan(self.geometry, source, target, self.limits).launches
+            launches = plan(self.geometry, *key, self.limits).launches
             self.variants[key] = tuple(
-                (launch, self.driver.kernel(self.number, kernel_source(launch), launch.kernel))
+                (launch, self.driver.kernel(self.device, kernel_source(launch), launch.kernel))
                 for launch in launches
             )
         return self.variants[key]
 
-    def bind(self, source: int, targets: Sequence[int]) -> Launch:
+    def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
 
         The alignment of the addresses chooses the kernels; a new one compiles them here.
         """
-        written = [
-            target
-            for target, piece in zip(targets, self.geometry.pieces, strict=True)
-            if piece.run_bytes
-        ]
-        starts = [
-            self.driver.launcher(
-                self.number,
+        pieces = zip(dsts, self.geometry.pieces, strict=True)
+        written = [dst for dst, piece in pieces if piece.run_bytes]
+        launches = [
+            self.driver.bind_launch(
+                self.device,
                 kernel,
                 launch.grid,
                 launch.block,
-                [source, *(targets[output] for output in launch.outputs)],
+                [src, *(dsts[output] for output in launch.outputs)],
             )
-            for launch, kernel in self.variant(_alignment([source]), _alignment(written))
+            for launch, kernel in self.variant(_alignment([src]), _alignment(written))
         ]
-        return _launch(starts, self.number)
+        return _bound_copy(launches, self.device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ class CudaBackend:
         return f"cuda:{self.number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
-        """Make a program of a geometry, and compile it for aligned memory."""
+        """Return the program of a geometry, with its kernels for aligned memory compiled."""
         found = driver.load()
         program = CudaProgram(found, self.number, found.limits(self.number), geometry)
         program.variant(VECTOR, VECTOR)
@@ -103,10 +101,10 @@ def _alignment(addresses: Sequence[int]) -> int:
     return power_of_two(VECTOR, reduce(or_, addresses, 0))
 
 
-def _launch(starts: list[Start], number: int) -> Launch:
-    def launch(stream: Any = None) -> None:
-        handle = None if stream is None else stream_handle(stream, number)
-        for start in starts:
-            start(handle)
+def _bound_copy(launches: list[BoundLaunch], device: int) -> BoundCopy:
+    def copy(stream: Any = None) -> None:
+        handle = None if stream is None else stream_handle(stream, device)
+        for launch in launches:
+            launch(handle)
 
-    return launch
+    return copy

@@ -23,7 +23,7 @@ class Gpu:
     bandwidth : int
         Peak memory bandwidth in bytes per second.
     limits : DeviceLimits
-        What the planner must know of it.
+        What the planner needs to know of it.
     """
 
     name: str
@@ -59,25 +59,25 @@ GPUS = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the GPU of that name, or the first whose name begins so.
+    """Return the GPU of that name, or else the first whose name begins with it.
 
     Raises
     ------
     InvalidArgumentError
-        If there is no such GPU.
+        If no known GPU's name begins with `name`.
     """
     wanted = name.upper().replace("NVIDIA", "").replace("GEFORCE", "").strip()
     exact = [gpu for gpu in GPUS if gpu.name.upper() == wanted]
     begun = [gpu for gpu in GPUS if wanted and gpu.name.upper().startswith(wanted)]
-    for gpu in (*exact, *begun):
-        return gpu
+    if found := exact or begun:
+        return found[0]
     raise InvalidArgumentError(
         f"GPU is {name!r}; it must be one of {', '.join(gpu.name for gpu in GPUS)}"
     )
 
 
 def this_gpu() -> Gpu:
-    """Return the first CUDA device's GPU, or an H200 where there is none."""
+    """Return the first CUDA device's GPU, or an H200 if there is no device."""
     try:
         present = cuda_devices()
     except UnsupportedError:
@@ -86,7 +86,7 @@ def this_gpu() -> Gpu:
 
 
 def gpu_of_device(device: CudaDevice) -> Gpu:
-    """Return the GPU of a device; an unknown one is planned as an H200 at its own bandwidth."""
+    """Return a device's GPU; an unknown one gets the limits of an H200 and its own bandwidth."""
     try:
         known = find_gpu(device.name)
     except InvalidArgumentError:

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
+# Bytes of the widest load and store; threads of a block; loads that a thread has under way before
+# its first store: of vectors, three blocks then have IN_FLIGHT_BYTES.
 VECTOR = 16
 THREADS = 256
 LOADS = 4
 
-WIDE = "unsigned long long"
-SIGNED = "long long"
+# C++ types of tables and constants: a count, size or index that may exceed 2^32, and a stride or
+# offset in bytes, which may be negative.
+COUNT_64 = "unsigned long long"
+OFFSET_64 = "long long"
+_TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_64: 8}
 
 # Constant memory that the tables of one kernel may take. Source: CUDA C++ Programming Guide,
 # "Technical specifications per compute capability".
 CONSTANT_BYTES = 64 << 10
-_WIDTHS = {"unsigned char": 1, "int": 4, "unsigned": 4, WIDE: 8, SIGNED: 8}
 
-# Loads that an SM must have under way to keep the memory of an H200 busy, and the most blocks
-# that may have to carry them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
+# Bytes that an SM must have requested to keep the memory of an H200 busy, and the most blocks
+# that may be needed for them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES = 48 << 10
 RESIDENT_BLOCKS = 6
-# Where even those do not suffice, threads get the registers of this many.
+# Threads with so few bytes in flight that more blocks would be needed cannot keep memory busy
+# anyway: they get the registers that threads have with this many blocks.
 SLOW_RESIDENT_BLOCKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What the planner must know of a CUDA device.
+    """What the planner needs to know of a CUDA device.
 
     Attributes
     ----------
     sm_count, threads_per_sm : int
         Streaming multiprocessors, and resident threads of each.
     shared_per_sm, shared_per_block : int
-        Shared memory, in bytes; per block without opting in.
+        Shared memory in bytes, of an SM, and of a block that does not opt in to more.
     l2_bytes : int
         Size of the L2 cache.
     parameter_bytes : int
@@ -53,11 +57,31 @@ class DeviceLimits:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One baked constant: C++ type, name, and a number, a table, or a type for ``using``."""
+    """One baked constant: a C++ type, a name, and a number, a table, or a type for ``using``."""
 
     type: str
     name: str
     value: int | tuple[int, ...] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """What every launch of a plan may rely on.
+
+    Attributes
+    ----------
+    input_alignment, output_alignment : int
+        The largest power of two, 1 to 16, that divides the input's address, and all outputs'.
+    most_outputs : int
+        Outputs whose pointers fit one launch's parameters, beside the input's.
+    bypasses_cache : bool
+        Whether outputs are too large for the L2 cache, and should not push out the input.
+    """
+
+    input_alignment: int
+    output_alignment: int
+    most_outputs: int
+    bypasses_cache: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,42 +95,63 @@ class KernelLaunch:
     ----------
     kernel : str
         Its name, and that of its file in ``cuda/``.
-    constants : tuple of Constant
-        Baked into the source by `codegen`.
     outputs : tuple of int
         The outputs it writes, as indices into the geometry's pieces.
-    grid, block : int
-        Blocks (one dimension) and threads per block.
-    resident : int
-        Blocks that an SM must be able to hold; bounds the registers of a thread.
-    shared_bytes : int
-        Static shared memory of a block.
-    bytes_in_flight : int
-        Bytes that one thread has requested before it waits for the first.
     total_bytes : int
         Bytes read, which is also the number of bytes written.
+    assumed : Assumptions
+        What the plan relies on.
+    own_constants : tuple of Constant
+        What is baked into the source by `codegen`, beside the constants that every kernel has.
+    grid : int
+        Blocks, in one dimension.
+    bytes_in_flight : int
+        Bytes that one thread has requested before it waits for the first.
     reason : str
         Why this kernel, in one line.
+    shared_bytes : int
+        Static shared memory of a block.
     """
 
     kernel: str
-    constants: tuple[Constant, ...]
     outputs: tuple[int, ...]
-    grid: int
-    block: int
-    resident: int
-    shared_bytes: int
-    bytes_in_flight: int
     total_bytes: int
+    assumed: Assumptions
+    own_constants: tuple[Constant, ...]
+    grid: int
+    bytes_in_flight: int
     reason: str
+    shared_bytes: int = 0
+
+    @property
+    def block(self) -> int:
+        """Threads per block."""
+        return THREADS
+
+    @property
+    def resident(self) -> int:
+        """Blocks that an SM must be able to hold, which limits the registers of a thread."""
+        resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * self.bytes_in_flight))
+        return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """All constants of the source."""
+        return (
+            Constant("int", "kOutputs", len(self.outputs)),
+            Constant("int", "kThreads", THREADS),
+            Constant("int", "kResident", self.resident),
+            Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
+            *self.own_constants,
+        )
 
     @property
     def constant_bytes(self) -> int:
         """Bytes of constant memory that its tables take."""
-        names = {c.name: str(c.value) for c in self.constants if c.type == "using"}
+        aliases = {c.name: str(c.value) for c in self.own_constants if c.type == "using"}
         return sum(
-            len(c.value) * _WIDTHS[names.get(c.type, c.type)]
-            for c in self.constants
+            len(c.value) * _TYPE_BYTES[aliases.get(c.type, c.type)]
+            for c in self.own_constants
             if isinstance(c.value, tuple)
         )
 
@@ -118,48 +163,14 @@ class LaunchPlan:
     launches: tuple[KernelLaunch, ...]
 
 
-def kernel_launch(
-    kernel: str,
-    outputs: Sequence[int],
-    constants: Sequence[Constant],
-    grid: int,
-    *,
-    in_flight: int,
-    total_bytes: int,
-    reason: str,
-    shared_bytes: int = 0,
-) -> KernelLaunch:
-    """Return a launch with the constants that every kernel has."""
-    resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * in_flight))
-    if resident > RESIDENT_BLOCKS:
-        resident = SLOW_RESIDENT_BLOCKS
-    common = (
-        Constant("int", "kOutputs", len(outputs)),
-        Constant("int", "kThreads", THREADS),
-        Constant("int", "kResident", resident),
-    )
-    return KernelLaunch(
-        kernel,
-        (*common, *constants),
-        tuple(outputs),
-        grid,
-        THREADS,
-        resident,
-        shared_bytes,
-        in_flight,
-        total_bytes,
-        reason,
-    )
-
-
 def power_of_two(limit: int, *values: int) -> int:
     """Return the largest power of two up to `limit` that divides every value."""
     return reduce(gcd, values, limit)
 
 
 def index_type(largest: int) -> str:
-    """Return the narrowest C++ type that indices up to `largest` fit."""
-    return "unsigned" if largest < 2**32 else WIDE
+    """Return the narrowest C++ type for indices up to `largest`."""
+    return "unsigned" if largest < 2**32 else COUNT_64
 
 
 def blocks(total: int, each: int) -> int:

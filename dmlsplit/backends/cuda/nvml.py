@@ -1,4 +1,4 @@
-"""What NVML says of this machine's CUDA devices. It needs no CUDA context.
+"""What NVML says of this machine's CUDA devices, without a CUDA context.
 
 No other module of the library opens NVML.
 """
@@ -15,19 +15,19 @@ from dmlsplit.errors import UnsupportedError
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """One GPU. What the driver does not tell is None.
+    """One GPU. What the driver does not report is None.
 
     Attributes
     ----------
     index : int
-        NVML's index, by PCI bus; CUDA orders alike with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+        NVML's index, in the order of PCI buses, as CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     name : str
     memory_bytes : int or None
-        All of its memory.
+        Total memory.
     compute_capability : str or None
         Such as ``9.0``.
     sm_clock_mhz, memory_clock_mhz : int or None
-        The highest clocks.
+        The highest clock of the multiprocessors, and of the memory.
     bus_width_bits : int or None
         Width of the memory bus.
     driver : str or None
@@ -45,19 +45,19 @@ class CudaDevice:
 
     @property
     def peak_bandwidth(self) -> int | None:
-        """Bytes per second of the memory: both edges of the clock, over the whole bus."""
+        """Bytes per second of the memory: two transfers per clock over the whole bus."""
         if self.memory_clock_mhz is None or self.bus_width_bits is None:
             return None
         return 2 * self.memory_clock_mhz * 1_000_000 * self.bus_width_bits // 8
 
 
 def cuda_devices() -> list[CudaDevice]:
-    """Return the CUDA devices; none where there is no NVIDIA driver.
+    """Return the CUDA devices; an empty list if there is no NVIDIA driver.
 
     Raises
     ------
     UnsupportedError
-        If the driver is there, but NVML fails.
+        If there is a driver, but NVML fails.
     """
     import pynvml
 
@@ -73,7 +73,7 @@ def cuda_devices() -> list[CudaDevice]:
 
 
 def gpu_memory(bus_id: str) -> tuple[int, int] | None:
-    """Return free and total bytes of the GPU at a PCI address; None where NVML fails."""
+    """Return free and total bytes of the GPU at a PCI address, or None if NVML fails."""
     import pynvml
 
     try:
@@ -87,12 +87,12 @@ def gpu_memory(bus_id: str) -> tuple[int, int] | None:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Open NVML for a while.
+    """Keep NVML open inside a ``with`` block.
 
     Raises
     ------
     pynvml.NVMLError
-        If there is no driver, or it fails.
+        If there is no driver, or NVML fails.
     """
     import pynvml
 
@@ -106,26 +106,26 @@ def session() -> Iterator[None]:
 def _device(nvml: Any, index: int) -> CudaDevice:
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
 
-    def told(ask: Callable[[], Any]) -> Any:
-        # Each answer may be missing: under MIG, on integrated GPUs, without permission.
+    def answer(ask: Callable[[], Any]) -> Any:
+        # Any answer may be missing: under MIG, on integrated GPUs, without permission.
         try:
             return ask()
         except nvml.NVMLError:
             return None
 
-    capability = told(lambda: nvml.nvmlDeviceGetCudaComputeCapability(gpu))
+    capability = answer(lambda: nvml.nvmlDeviceGetCudaComputeCapability(gpu))
     return CudaDevice(
         index,
-        _text(told(lambda: nvml.nvmlDeviceGetName(gpu))) or "unknown",
-        told(lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total),
+        _text(answer(lambda: nvml.nvmlDeviceGetName(gpu))) or "unknown",
+        answer(lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total),
         capability and ".".join(map(str, capability)),
-        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)),
-        told(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
-        told(lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
-        _text(told(nvml.nvmlSystemGetDriverVersion)),
+        answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)),
+        answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
+        answer(lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
+        _text(answer(nvml.nvmlSystemGetDriverVersion)),
     )
 
 
 def _text(value: Any) -> str | None:
-    """Return text: older bindings answer in bytes."""
+    """Return text; older bindings return bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

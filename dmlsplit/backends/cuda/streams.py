@@ -1,4 +1,4 @@
-"""CUDA streams of any library, as the handles that a launch takes."""
+"""CUDA streams of any library as handles (cudaStream_t), and handles as streams."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def stream_handle(stream: Any, device: int) -> int:
         A handle, an object with ``__cuda_stream__`` (CUDA Python's stream protocol), or a
         stream of CuPy or torch.
     device
-        The number of the device that the stream must belong to, as far as it says.
+        The ordinal of the device that the stream must belong to, if the stream reports its device.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no stream, or one of another device.
+        If it is not a stream, or is a stream of another device.
     """
     if type(stream) is int:
         handle: Any = stream
@@ -36,9 +36,19 @@ def stream_handle(stream: Any, device: int) -> int:
             "torch or any library with __cuda_stream__"
         )
     owner = getattr(stream, "device_id", getattr(stream, "device_index", None))
-    # CuPy gives its default streams, which exist on every device, the number -1.
+    # CuPy's default streams exist on every device, and report device -1.
     if isinstance(owner, int) and owner not in (-1, device):
         raise InvalidArgumentError(
             f"stream belongs to cuda:{owner}; it must belong to cuda:{device}, like the operator"
         )
     return handle
+
+
+class ExternalStream:
+    """A stream's handle in the form of CUDA Python's stream protocol."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle

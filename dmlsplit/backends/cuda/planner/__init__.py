@@ -7,21 +7,28 @@ A plan bakes every size and offset into constants; a launch passes pointers only
 `deinterleave`  a few equal elements of 1 to 8 bytes to a row, at aligned addresses
 `tile`          short rows, or narrow outputs of long rows, through shared memory
 `shift`         wide outputs at any alignment, through funnel shifts
-`transpose`     strided boxes whose two sides are contiguous along different dimensions
+`transpose`     strided, and contiguous along different dimensions in input and output
 `strided`       everything else
 ==============  ===============================================================================
 """
 
 from __future__ import annotations
 
-from dmlsplit.backends.cuda.launch import Constant, DeviceLimits, KernelLaunch, LaunchPlan
-from dmlsplit.backends.cuda.planner.boxes import box_launches
+from dmlsplit.backends.cuda.launch import (
+    Assumptions,
+    Constant,
+    DeviceLimits,
+    KernelLaunch,
+    LaunchPlan,
+)
+from dmlsplit.backends.cuda.planner.nests import nest_launches
 from dmlsplit.backends.cuda.planner.rows import row_launches
 from dmlsplit.geometry import SplitGeometry
 
 __all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "LaunchPlan", "plan"]
 
 H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764)
+POINTER_BYTES = 8
 
 
 def plan(
@@ -42,12 +49,13 @@ def plan(
     limits
         The device.
     """
-    stream = 2 * geometry.total_bytes > limits.l2_bytes
-    common = [Constant("bool", "kStream", int(stream))]
-    most = limits.parameter_bytes // 8 - 1
+    assumed = Assumptions(
+        input_alignment,
+        output_alignment,
+        most_outputs=limits.parameter_bytes // POINTER_BYTES - 1,
+        # Outputs that would take half of the cache or more are not worth caching.
+        bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
+    )
     rows = geometry.row_split
-    if rows is None:
-        launches = box_launches(geometry, input_alignment, output_alignment, common, most)
-    else:
-        launches = row_launches(rows, input_alignment, output_alignment, common, most)
+    launches = nest_launches(geometry, assumed) if rows is None else row_launches(rows, assumed)
     return LaunchPlan(tuple(launches))

@@ -1,9 +1,9 @@
-"""Which padding of a tile in shared memory costs the fewest turns of its banks.
+"""Chooses the shared-memory padding of a tile with the fewest bank conflicts (wavefronts).
 
-Shared memory has 32 banks; word n lies in bank n mod 32. A load of a warp takes as many turns as
-one bank has words to give (CUDA C++ Programming Guide, "Shared memory"). Padding moves rows to
-other banks, but a padded tile is filled word by word. What is better depends on all widths, so the
-turns of each choice are counted, for some warps of the tile.
+Shared memory has 32 banks; word n is in bank n mod 32. A load of a warp takes as many wavefronts as
+one bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Padding moves rows to
+other banks, but a padded tile is filled word by word. Which is better depends on all widths, so the
+wavefronts of each choice are counted, for some warps of the tile.
 """
 
 from __future__ import annotations
@@ -16,71 +16,69 @@ from itertools import accumulate, pairwise
 from dmlsplit.backends.cuda.launch import VECTOR, blocks
 
 WARP, BANKS, WORD = 32, 32, 4
-# Turns in which a warp fills its 512 bytes of a tile: by vectors, and by words 16 bytes apart.
+# Wavefronts in which a warp fills its 512 bytes of a tile: a quarter of the warp in each by
+# vectors; by words, in each of four stores, four, as lanes are 16 bytes apart and every fourth
+# bank is used.
 FILL_VECTORS, FILL_WORDS = 4, 16
+# Warps that are counted: one at a third, one at two thirds of the tile.
 SAMPLED_WARPS = 2
 
-Padding = tuple[int, int]  # bytes, and after how many rows they come each time
+Padding = tuple[int, int]  # bytes, and the number of rows after which they are repeated
 
 
 def best_padding(
-    starts: Sequence[int], rows: int, pitch: int, part: int, allowed: Iterable[Padding]
+    starts: Sequence[int], rows: int, pitch: int, load: int, allowed: Iterable[Padding]
 ) -> Padding:
-    """Return the padding, of those that are allowed, that costs the fewest turns.
+    """Return the allowed padding that costs the fewest wavefronts.
 
     Parameters
     ----------
     starts
-        Where the columns of each output begin in a row of the tile, and where the last ends.
+        Where the columns of each output begin in a row of the tile, and where the last ones end.
     rows
         Rows of the tile.
     pitch
         Bytes of a row in shared memory, without padding.
-    part
+    load
         Bytes of one load: 1, 2 or 4.
     allowed
-        Choices; of equal ones the first is taken.
+        Choices; the first of equally good ones is taken.
     """
     sizes = (blocks(rows * (end - start), VECTOR) for start, end in pairwise(starts))
     vectors = [0, *accumulate(sizes)]
-    warps = [list(_lanes(starts, vectors, first)) for first in _sampled(vectors[-1])]
+    count = blocks(vectors[-1], WARP)
+    sampled = [count * number // (SAMPLED_WARPS + 1) for number in range(1, SAMPLED_WARPS + 1)]
+    warps = [list(_lanes(starts, vectors, warp * WARP)) for warp in sampled]
 
     def cost(padding: Padding) -> int:
         pad, pad_rows = padding
 
-        def place(row: int, column: int) -> int:
+        def address(row: int, column: int) -> int:
             return row * pitch + row // pad_rows * pad + column
 
         return len(warps) * (FILL_WORDS if pad else FILL_VECTORS) + sum(
-            turns(
-                place((at + byte) // width, start + (at + byte) % width) // WORD
+            wavefronts(
+                address((at + byte) // width, start + (at + byte) % width) // WORD
                 for start, width, at in lanes
             )
             for lanes in warps
-            for byte in range(0, VECTOR, part)
+            for byte in range(0, VECTOR, load)
         )
 
     return min(allowed, key=cost)
 
 
-def turns(words: Iterable[int]) -> int:
-    """Return the turns of one load: lanes that read the same word share it."""
+def wavefronts(words: Iterable[int]) -> int:
+    """Return the wavefronts of one load of `words`; lanes that read the same word share it."""
     return max(Counter(word % BANKS for word in set(words)).values())
-
-
-def _sampled(vectors: int) -> Iterator[int]:
-    """Yield the first vectors of some warps that are spread over those of a tile."""
-    warps = blocks(vectors, WARP)
-    for sample in range(1, SAMPLED_WARPS + 1):
-        yield warps * sample // (SAMPLED_WARPS + 1) * WARP
 
 
 def _lanes(
     starts: Sequence[int], vectors: Sequence[int], first: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield, for each lane of a warp, its output's columns and where in the output it begins.
+    """Yield for each lane of a warp its output's first column and width, and its byte in there.
 
-    Vector `first` of the tile is that of the first lane; `vectors` holds the first of each output.
+    The first lane takes vector `first` of the tile; `vectors` holds the first one of each output.
     """
     for vector in range(first, min(first + WARP, vectors[-1])):
         output = bisect_right(vectors, vector) - 1

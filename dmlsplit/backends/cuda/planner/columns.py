@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.launch import Constant, KernelLaunch, kernel_launch
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -19,7 +17,7 @@ class Columns:
     outputs : tuple of int
         The outputs, as indices into the geometry's pieces.
     offsets, widths : tuple of int
-        Where the columns of each begin, and how many there are, in bytes.
+        Where the columns of each output begin, and how many there are, in bytes.
     """
 
     rows: int
@@ -30,7 +28,7 @@ class Columns:
 
     @property
     def first_byte(self) -> int:
-        """Where the first output begins."""
+        """Column at which the first output begins."""
         return self.offsets[0]
 
     @property
@@ -45,43 +43,23 @@ class Columns:
 
     @property
     def equal_width(self) -> int:
-        """The width, if all are equal; else 0."""
+        """The width of every output, or 0 if they differ."""
         return self.widths[0] if len(set(self.widths)) == 1 else 0
 
     @property
     def starts(self) -> tuple[int, ...]:
-        """Columns from the first output on, with the end of the last."""
+        """Where each output begins, from the first output on, and where the last one ends.
+
+        Right only if there is no gap between outputs.
+        """
         return (*(offset - self.first_byte for offset in self.offsets), self.row_bytes)
 
-    def take(self, places: Sequence[int]) -> Columns:
-        """Return some of the outputs, by their places here."""
+    def take(self, positions: Sequence[int]) -> Columns:
+        """Return some of the outputs, by their positions here."""
         return Columns(
             self.rows,
             self.pitch,
-            tuple(self.outputs[i] for i in places),
-            tuple(self.offsets[i] for i in places),
-            tuple(self.widths[i] for i in places),
+            tuple(self.outputs[i] for i in positions),
+            tuple(self.offsets[i] for i in positions),
+            tuple(self.widths[i] for i in positions),
         )
-
-
-def row_launch(
-    kernel: str,
-    columns: Columns,
-    constants: list[Constant],
-    grid: int,
-    *,
-    in_flight: int,
-    reason: str,
-    shared_bytes: int = 0,
-) -> KernelLaunch:
-    """Return a launch that writes all outputs of some columns; parameters as in `KernelLaunch`."""
-    return kernel_launch(
-        kernel,
-        columns.outputs,
-        constants,
-        grid,
-        in_flight=in_flight,
-        total_bytes=columns.total_bytes,
-        reason=reason,
-        shared_bytes=shared_bytes,
-    )

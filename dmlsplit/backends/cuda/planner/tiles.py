@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from dmlsplit.backends.cuda.launch import (
+    COUNT_64,
     THREADS,
     VECTOR,
-    WIDE,
+    Assumptions,
     Constant,
     KernelLaunch,
     blocks,
@@ -16,50 +17,44 @@ from dmlsplit.backends.cuda.launch import (
     power_of_two,
 )
 from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, best_padding
-from dmlsplit.backends.cuda.planner.columns import Columns, row_launch
+from dmlsplit.backends.cuda.planner.columns import Columns
 
-# Bytes of a tile, at most, and where whole rows are staged.
+# Bytes of a tile, at most: one block's share of shared memory with 7 blocks to an SM of an H200.
+# Whole rows get tiles of half the size where that is enough, so that more blocks load at the same
+# time.
 MOST_TILE_BYTES = 32 << 10
 WHOLE_TILE_BYTES = 16 << 10
-# A tile's share of an output is a whole number of 32-byte sectors if its rows are a multiple of 32,
-# and it is at least as long as a line.
+# In a multiple of 32 rows, a tile's share of an output is a whole number of 32-byte sectors,
+# whatever the output's width. The share should also be at least as long as a cache line.
 TILE_ROWS = 32
 LINE_BYTES = 128
-# Shared memory serves so many bytes in one turn.
+# Bytes that shared memory serves in one wavefront.
 BANKS_BYTES = BANKS * WORD
 
 
-def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> KernelLaunch:
-    """Return the launch for narrow outputs.
-
-    Parameters
-    ----------
-    columns
-        The outputs.
-    source, target
-        Alignment of the input's address and of all outputs', a power of two up to 16.
-    common
-        Constants of every launch.
-    """
+def tile(columns: Columns, assumed: Assumptions) -> KernelLaunch:
+    """Return the launch for narrow outputs."""
     is_whole = takes_whole_rows(columns)
     rows = _rows(columns, is_whole)
     groups = _groups(columns, MOST_TILE_BYTES // rows)
-    room = _room(columns, rows, groups, source, target)
-    vectors = [_output_vectors(rows * width, target) for width in columns.widths]
-    return row_launch(
+    layout = _layout(columns, rows, groups, assumed)
+    alignment = assumed.output_alignment
+    vectors = [_output_vectors(rows * width, alignment) for width in columns.widths]
+    return KernelLaunch(
         "tile",
-        columns,
-        [
-            *common,
-            Constant(WIDE, "kRows", columns.rows),
-            Constant(WIDE, "kPitch", columns.pitch),
+        columns.outputs,
+        columns.total_bytes,
+        assumed,
+        (
+            Constant(COUNT_64, "kRows", columns.rows),
+            Constant(COUNT_64, "kPitch", columns.pitch),
             Constant("int", "kTileRows", rows),
-            Constant("int", "kRuns", room.runs),
-            Constant("int", "kRunBytes", room.run_bytes),
-            Constant("int", "kPad", room.pad),
-            Constant("int", "kPadRows", room.pad_rows),
-            Constant("int", "kItem", room.item),
-            Constant("int", "kSharedVectors", room.vectors),
+            Constant("int", "kRuns", layout.runs),
+            Constant("int", "kRunBytes", layout.run_bytes),
+            Constant("int", "kPad", layout.pad),
+            Constant("int", "kPadRows", layout.pad_rows),
+            Constant("int", "kItem", layout.item),
+            Constant("int", "kSharedVectors", layout.vectors),
             Constant("unsigned", "kWidest", max(columns.widths)),
             Constant("unsigned", "kGroups", len(groups) - 1),
             Constant("unsigned", "kGroupOutputs", tuple(groups)),
@@ -67,10 +62,10 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
             Constant("unsigned", "kWidths", columns.widths),
             Constant("unsigned", "kEqualVectors", vectors[0] if columns.equal_width else 0),
             Constant("unsigned", "kVectorStarts", (0, *accumulate(vectors))),
-        ],
+        ),
         blocks(columns.rows, rows) * (len(groups) - 1),
-        shared_bytes=room.vectors * VECTOR,
-        in_flight=blocks(room.loaded_vectors, THREADS) * VECTOR,
+        shared_bytes=layout.vectors * VECTOR,
+        bytes_in_flight=blocks(layout.loaded_vectors, THREADS) * VECTOR,
         reason=(
             f"rows of {columns.pitch} bytes, {rows} at a time, through shared memory"
             if is_whole
@@ -81,7 +76,7 @@ def tile(columns: Columns, source: int, target: int, common: list[Constant]) -> 
 
 
 def takes_whole_rows(columns: Columns) -> bool:
-    """Whether tiles are whole rows, which lie behind each other and are read as one run."""
+    """Whether tiles are whole rows, which follow each other and are read as one run."""
     is_whole = columns.row_bytes == columns.pitch
     return is_whole and columns.pitch * _least_rows(columns) <= MOST_TILE_BYTES
 
@@ -100,7 +95,10 @@ def _rows(columns: Columns, is_whole: bool) -> int:
 
 
 def _groups(columns: Columns, most: int) -> list[int]:
-    """Cut the outputs where there is a gap, and into groups of at most that many bytes of a row."""
+    """Cut the outputs into groups at gaps, and where a group exceeds `most` bytes of a row.
+
+    Returns the first output of each group, and the number of outputs at the end.
+    """
     groups, start = [0], columns.offsets[0]
     end = start
     for index, (offset, width) in enumerate(zip(columns.offsets, columns.widths, strict=True)):
@@ -112,8 +110,8 @@ def _groups(columns: Columns, most: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """How a tile lies in shared memory.
+class _Layout:
+    """How a tile is laid out in shared memory.
 
     Attributes
     ----------
@@ -123,9 +121,10 @@ class _Room:
         Runs of consecutive bytes of the input, and the length of each: one of whole rows, or one
         for each row.
     pad, pad_rows : int
-        Bytes that keep the banks apart, and after how many rows they come each time.
+        Bytes of padding against bank conflicts, and the number of rows after which they are
+        repeated.
     loaded_vectors, vectors : int
-        Vectors that are read, and those that the tile takes.
+        Vectors that are read, and those that the tile takes with its padding.
     """
 
     item: int
@@ -137,50 +136,66 @@ class _Room:
     vectors: int
 
 
-def _room(columns: Columns, rows: int, groups: list[int], source: int, target: int) -> _Room:
+def _item(columns: Columns, assumed: Assumptions) -> int:
+    """Return what a thread moves at least of an output: 1, 2, 4 or 16 bytes.
+
+    Vectors need no shifts and go through shared memory as they are. Otherwise bytes are gathered in
+    words or parts of words, as shared memory delivers words.
+    """
+    # The pitch of a single row is never added to an address.
     pitch = columns.pitch if columns.rows > 1 else VECTOR
-    unit = power_of_two(VECTOR, *columns.widths, *columns.offsets, pitch, source)
-    item = VECTOR if min(unit, target) == VECTOR else min(unit, target, WORD)
+    sizes = (*columns.widths, *columns.offsets, pitch)
+    unit = power_of_two(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
+    return unit if unit == VECTOR else min(unit, WORD)
+
+
+def _layout(columns: Columns, rows: int, groups: list[int], assumed: Assumptions) -> _Layout:
+    item = _item(columns, assumed)
     spans = [
         columns.offsets[last - 1] + columns.widths[last - 1] - columns.offsets[first]
         for first, last in pairwise(groups)
     ]
     if takes_whole_rows(columns):
-        run, runs = rows * columns.pitch, 1
+        # Rows follow each other without a gap: one run, packed in shared memory as in the input.
+        runs, run = 1, rows * columns.pitch
         run_vectors = _run_vectors(run, item)
         row_bytes = columns.pitch
     else:
-        run, runs = max(spans), rows
+        # Each row is a run that begins at its own phase, and gets whole vectors of shared memory.
+        runs, run = rows, max(spans)
         run_vectors = _run_vectors(run, item)
         row_bytes = run_vectors * VECTOR
     if rows == 1:
         pad, pad_rows = 0, 1
     elif item == VECTOR:
-        # Neighbouring vectors of an output lie in neighbouring banks, whichever rows they are of.
+        # With this pitch modulo all banks, neighbouring vectors of an output are in neighbouring
+        # banks even if they belong to different rows: no conflicts. Unequal widths have no such
+        # pitch; with all banks and one vector more, at least no column stays in the same bank.
         pad, pad_rows = ((columns.equal_width or VECTOR) - row_bytes) % BANKS_BYTES, 1
     else:
-        # A run of whole rows is cut into words, which begin with a row only at aligned places.
+        is_word_aligned = assumed.input_alignment >= WORD
+        # A word after every 1 to 16 rows may be best. A run of whole rows is stored word by word,
+        # so the padding may only be where a word begins in every tile.
         allowed = [
             (WORD, every)
             for every in (1, 2, 4, 8, 16)
-            if every < rows and (runs > 1 or (source >= WORD and every * row_bytes % WORD == 0))
+            if every < rows and (runs > 1 or (is_word_aligned and every * row_bytes % WORD == 0))
         ]
         widest = spans.index(max(spans))
         starts = [0, *accumulate(columns.widths[groups[widest] : groups[widest + 1]])]
         pad, pad_rows = best_padding(starts, rows, row_bytes, min(item, WORD), [(0, 1), *allowed])
     loaded = runs * run_vectors
-    # Two more: funnel shifts read a word past the last.
-    return _Room(
-        item, runs, run, pad, pad_rows, loaded, loaded + blocks(rows * pad, pad_rows * VECTOR) + 2
-    )
+    # Two vectors more: funnel shifts read a word past the last.
+    vectors = loaded + blocks(rows * pad, pad_rows * VECTOR) + 2
+    return _Layout(item, runs, run, pad, pad_rows, loaded, vectors)
 
 
 def _run_vectors(run_bytes: int, item: int) -> int:
-    """Return the aligned vectors that a run reaches, which begins at a multiple of `item`."""
+    """Return the aligned vectors that a run reaches if it begins at any multiple of `item`."""
     return (run_bytes + 2 * (VECTOR - item)) // VECTOR
 
 
 def _output_vectors(size: int, output_alignment: int) -> int:
-    """Return the 16-byte vectors that `size` bytes reach at the worst place they may start."""
+    """Return the 16-byte vectors that `size` bytes reach from the worst address they may have."""
     lead = VECTOR - power_of_two(VECTOR, output_alignment, size)
     return blocks(size + lead, VECTOR)

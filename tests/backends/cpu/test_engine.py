@@ -1,14 +1,10 @@
-"""The NumPy engine: the same bytes as a loop over bytes, from any memory, on any threads."""
+"""The CPU engine: the same bytes as a loop over bytes, from any memory, on any threads."""
 
-import _thread
 import os
 import threading
 import time
-import tracemalloc
-import weakref
 from collections.abc import Callable, Sequence
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.cpu import engine, threads
+from dmlsplit.backends.cpu import threads, tuning
 from dmlsplit.backends.cpu.engine import NumpyBackend
-from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry, StridedCopy, split_geometry
 
 RNG = np.random.default_rng(20)
@@ -33,16 +28,16 @@ def address(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
-def expected(piece: StridedCopy, source: np.ndarray, origin: int, target: np.ndarray) -> None:
-    """Carry out one box, byte by byte of the definition."""
+def expected(piece: StridedCopy, src: np.ndarray, first: int, dst: np.ndarray) -> None:
+    """Carry out one loop nest, byte by byte of the definition."""
     for index in product(*map(range, piece.shape)):
-        at = origin + piece.input_offset + np.dot(index, piece.input_strides)
+        at = first + piece.input_offset + np.dot(index, piece.input_strides)
         to = int(np.dot(index, piece.output_strides))
-        target[to : to + piece.run_bytes] = source[int(at) : int(at) + piece.run_bytes]
+        dst[to : to + piece.run_bytes] = src[int(at) : int(at) + piece.run_bytes]
 
 
-def check(geometry: SplitGeometry, origin: int, input_bytes: int, skews: Sequence[int]) -> None:
-    """Run a geometry on poisoned outputs with guard bytes and compare all of them."""
+def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence[int]) -> None:
+    """Run a geometry twice on poisoned outputs with guard bytes, and compare all of them."""
     source = random_bytes(input_bytes)
     stores, wanted, starts = [], [], []
     for piece, skew in zip(geometry.pieces, skews, strict=True):
@@ -50,14 +45,14 @@ def check(geometry: SplitGeometry, origin: int, input_bytes: int, skews: Sequenc
         store = np.full(skew + reach + piece.run_bytes + 8, GUARD, np.uint8)
         want = store.copy()
         if piece.run_bytes:
-            expected(piece, source, origin, want[skew:])
+            expected(piece, source, first, want[skew:])
         stores.append(store)
         wanted.append(want)
         starts.append(address(store) + skew)
     before = source.copy()
-    launch = NumpyBackend().compile(geometry).bind(address(source) + origin, starts)
-    launch()
-    launch()
+    copy = NumpyBackend().compile(geometry).bind(address(source) + first, starts)
+    copy()
+    copy()
     for index, (store, want) in enumerate(zip(stores, wanted, strict=True)):
         np.testing.assert_array_equal(store, want, f"output {index}")
     np.testing.assert_array_equal(source, before)
@@ -65,7 +60,11 @@ def check(geometry: SplitGeometry, origin: int, input_bytes: int, skews: Sequenc
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[SplitGeometry, int, int, list[int]]:
-    """Any axis, any order and padding of both sides, any start address."""
+    """Any axis, any order and padding of input and outputs, any start address.
+
+    A geometry, the first element's place in the input's memory, the bytes of that memory, and each
+    output's distance from the start of its own.
+    """
     width = draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
     shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
     axis = draw(st.integers(0, len(shape) - 1))
@@ -82,22 +81,22 @@ def problems(draw: st.DrawFn) -> tuple[SplitGeometry, int, int, list[int]]:
             step *= max(1, counts[dim]) + draw(st.integers(0, 1))
         return tuple(steps)
 
-    source = list(strides(shape))
-    origin = draw(st.integers(0, 17))
+    input_strides = list(strides(shape))
+    first = draw(st.integers(0, 17))
     for dim, count in enumerate(shape):
         if draw(st.integers(0, 5)) == 0:
-            source[dim] = 0
+            input_strides[dim] = 0
         elif draw(st.integers(0, 5)) == 0:
-            origin += max(0, count - 1) * source[dim]
-            source[dim] = -source[dim]
-    reach = sum(max(0, n - 1) * max(0, s) for n, s in zip(shape, source, strict=True))
-    targets = [
+            first += max(0, count - 1) * input_strides[dim]
+            input_strides[dim] = -input_strides[dim]
+    reach = sum(max(0, n - 1) * max(0, s) for n, s in zip(shape, input_strides, strict=True))
+    output_strides = [
         None if draw(st.booleans()) else strides([*shape[:axis], size, *shape[axis + 1 :]])
         for size in sizes
     ]
-    geometry = split_geometry(shape, axis, sizes, width, source, targets)
+    geometry = split_geometry(shape, axis, sizes, width, input_strides, output_strides)
     skews = [draw(st.integers(0, 17)) for _ in sizes]
-    return geometry, origin, origin + reach + width, skews
+    return geometry, first, first + reach + width, skews
 
 
 @given(problems())
@@ -124,7 +123,7 @@ def test_tasks_and_threads_change_nothing(
             ("UNLOCKED_BYTES", 12),
             ("FEW_OUTPUTS", 3),
         ):
-            patch.setattr(engine, name, value)
+            patch.setattr(tuning, name, value)
         check(*problem)
 
 
@@ -164,68 +163,13 @@ def test_signalling_nans_and_negative_zeros_keep_every_bit() -> None:
             assert piece.tobytes() == view.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("sides", "workers", "bound"),
-    [
-        # What lies below the input and what lies above it is assigned apart, without a copy of it.
-        ([0] * 200 + [1] * 300, 2, 2),
-        # So many assignments would cost more than the copy.
-        ([0, 1, 1, 0] * 125, 1, 1),
-        # A few more assignments cost less, but not where threads wait for each other.
-        ([0] * 490 + [1] * 10, 2, 2),
-        (([0] * 3 + [1]) * 5 + [0] * 490, 1, 11),
-        (([0] * 3 + [1]) * 5 + [0] * 490, 2, 1),
-    ],
-)
-def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, bound: int) -> None:
-    geometry, source, outputs = around(64, 8, sides)
-    want = [source[:, index].tobytes() for index in range(len(sides))]
-    program = NumpyBackend().compile(geometry)
-    addresses = [address(out) for out in outputs]
-    ((boxes,),) = program.groups
-    assert len(list(engine._bind(boxes, address(source), addresses, workers))) == bound
-    program.bind(address(source), addresses)()
-    assert [out.tobytes() for out in outputs] == want
-
-
-def around(
-    rows: int, width: int, sides: Sequence[int]
-) -> tuple[SplitGeometry, np.ndarray, list[np.ndarray]]:
-    """A split into columns of bytes, with outputs below (0) and above (1) its input in memory."""
-    count = len(sides)
-    part = rows * count * width
-    pool = random_bytes(3 * part)
-    source = pool[part : 2 * part].reshape(rows, count, width)
-    starts = [2 * part * side + index * rows * width for index, side in enumerate(sides)]
-    geometry = split_geometry(
-        (rows, count * width), 1, (width,) * count, 1, (count * width, 1), [None] * count
-    )
-    return geometry, source, [pool[start:][: rows * width] for start in starts]
-
-
-def test_a_copy_of_the_input_takes_little_memory() -> None:
-    rows = 128
-    geometry, source, outputs = around(rows, 128, [0, 1] * 256)
-    ((boxes,),) = NumpyBackend().compile(geometry).groups
-    addresses = [address(out) for out in outputs]
-    (bound,) = engine._bind(boxes, address(source), addresses, 2)
-    tracemalloc.start()
-    for target, index, origin in bound.moves(0, rows, 32):
-        target[index] = origin
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1.25 * engine.LEAST_TASK_BYTES < source.nbytes / 4
-    for index, out in enumerate(outputs):
-        assert out.tobytes() == source[:, index].tobytes()
-
-
 def test_thousands_of_equal_outputs_are_one_assignment() -> None:
     count = 4096
     source = random_bytes(count * 24)
     outputs = [np.empty(24, np.uint8) for _ in range(count)]
     geometry = split_geometry((count * 24,), 0, (24,) * count, 1, (1,), [None] * count)
     program = NumpyBackend().compile(geometry)
-    assert [len(boxes.outputs) for group in program.groups for boxes in group] == [count]
+    assert [len(nests.outputs) for group in program.groups for nests in group] == [count]
     program.bind(address(source), [address(out) for out in outputs])()
     assert b"".join(out.tobytes() for out in outputs) == source.tobytes()
 
@@ -277,16 +221,16 @@ def test_a_forked_child_can_split(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_threads_go_on_during_a_long_assignment() -> None:
     # So few items are assigned at once that NumPy would keep the interpreter lock.
-    launch = bound_halves(np.ones((480, 2 * engine.WIDEST_ITEM), np.uint8))
-    assert any(goes_on_during(launch) for _ in range(300))
+    copy = bound_halves(np.ones((480, 2 * tuning.WIDEST_ITEM), np.uint8))
+    assert any(goes_on_during(copy) for _ in range(300))
 
 
 def bound_halves(source: np.ndarray) -> Callable[[], None]:
     width = source.shape[1] // 2
     geometry = split_geometry(source.shape, 1, (width, width), 1, source.strides, [None] * 2)
     outputs = [np.zeros((len(source), width), np.uint8) for _ in range(2)]
-    launch = NumpyBackend().compile(geometry).bind(address(source), [address(o) for o in outputs])
-    return lambda kept=(source, outputs): launch()
+    copy = NumpyBackend().compile(geometry).bind(address(source), [address(o) for o in outputs])
+    return lambda kept=(source, outputs): copy()
 
 
 def goes_on_during(call: Callable[[], object]) -> bool:
@@ -306,104 +250,3 @@ def goes_on_during(call: Callable[[], object]) -> bool:
         time.sleep(0)
     other.join()
     return any(span[0] < moment < span[1] for moment in moments)
-
-
-def test_a_share_that_nobody_began_is_not_waited_for() -> None:
-    release, held = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        held.set()
-        release.wait(30)
-
-    for helper in threads._helpers(os.getpid()):
-        helper.put(threads._Share(hold))
-    assert held.wait(30)
-    try:
-        done: list[int] = []
-        threads.run([lambda: done.append(1)] * 8, 4)
-        assert len(done) == 8
-    finally:
-        release.set()
-
-
-def test_an_interrupt_waits_for_the_helpers() -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def helps() -> None:
-        begun.set()
-        time.sleep(0.01)
-        _thread.interrupt_main()
-        time.sleep(0.3)
-        ended.set()
-
-    def waits() -> None:
-        begun.wait(30)
-
-    def either() -> None:
-        waits() if threading.current_thread() is threading.main_thread() else helps()
-
-    with pytest.raises(KeyboardInterrupt):
-        threads.run([either, either], 2)
-    assert ended.is_set()
-
-
-def test_helpers_keep_nothing_alive() -> None:
-    array = np.zeros(8)
-    alive = weakref.ref(array)
-    begun = threading.Event()
-
-    def touch(mine: np.ndarray = array) -> None:
-        if threading.current_thread() is threading.main_thread():
-            begun.wait(30)
-        else:
-            begun.set()
-        mine[0] = 1
-
-    threads.run([touch, touch], 2)
-    del array, touch
-    deadline = time.monotonic() + 10
-    while alive() is not None and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert alive() is None
-
-
-def test_a_failing_task_ends_the_others_and_is_reported() -> None:
-    def fail() -> None:
-        raise ValueError("broken")
-
-    done: list[int] = []
-    tasks = [fail, *[lambda: done.append(1)] * 100]
-    with pytest.raises(ValueError, match="broken"):
-        threads.run(tasks, 1)
-    assert done == []
-
-
-@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1025", "9" * 5000, "²"])
-def test_a_bad_thread_count_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(threads.VARIABLE, value)
-    with pytest.raises(InvalidArgumentError, match="whole number from 1 to 1024"):
-        threads.thread_count()
-    untouched = np.zeros((1 << 22, 2), np.uint8)
-    with pytest.raises(InvalidArgumentError, match=threads.VARIABLE):
-        dml.split(untouched + 1, 2, 1, out=[untouched[:, :1], untouched[:, 1:]])
-    assert not untouched.any()
-
-
-def test_the_thread_count_is_the_machines_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(threads.VARIABLE, " 3 ")
-    assert threads.thread_count() == 3
-    monkeypatch.delenv(threads.VARIABLE)
-    assert 1 <= threads.thread_count() <= (os.cpu_count() or 1)
-    monkeypatch.setattr(threads, "_processors", lambda: 64)
-    monkeypatch.setattr(threads, "_quota", lambda: 6)
-    assert threads.thread_count() == 6
-
-
-@pytest.mark.parametrize(
-    ("text", "count"), [("max 100000", None), ("150000 100000", 2), ("1 100000", 1), ("", None)]
-)
-def test_the_quota_of_the_control_group(text: str, count: int | None, tmp_path: Path) -> None:
-    (tmp_path / "cpu.max").write_text(text)
-    threads._quota.cache_clear()
-    assert threads._quota(tmp_path) == count
-    threads._quota.cache_clear()

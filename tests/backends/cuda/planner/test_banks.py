@@ -1,19 +1,19 @@
-"""Turns of shared memory's banks, and the padding that saves them."""
+"""Wavefronts of shared memory, and the padding that saves them."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, best_padding, turns
+from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, best_padding, wavefronts
 
 NONE = (0, 1)
 CHOICES = [NONE, *((WORD, rows) for rows in (1, 2, 4, 8, 16))]
 
 
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=32))
-def test_turns_are_the_words_of_the_busiest_bank(words: list[int]) -> None:
+def test_wavefronts_are_the_words_of_the_busiest_bank(words: list[int]) -> None:
     by_bank = [{word for word in words if word % BANKS == bank} for bank in range(BANKS)]
-    assert turns(words) == max(map(len, by_bank))
+    assert wavefronts(words) == max(map(len, by_bank))
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ def test_turns_are_the_words_of_the_busiest_bank(words: list[int]) -> None:
     [(range(32), 1), ([7] * 32, 1), (range(0, 1024, 32), 32), (range(0, 64, 2), 2)],
     ids=["neighbours", "one word", "one bank", "every other"],
 )
-def test_known_turns(words: list[int], found: int) -> None:
-    assert turns(words) == found
+def test_known_wavefronts(words: list[int], found: int) -> None:
+    assert wavefronts(words) == found
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_known_turns(words: list[int], found: int) -> None:
         (1, 64, 0),  # neighbouring lanes read neighbouring words
     ],
 )
-def test_rows_are_parted_where_lanes_would_meet(outputs: int, width: int, pad: int) -> None:
+def test_rows_are_padded_if_lanes_would_meet_in_a_bank(outputs: int, width: int, pad: int) -> None:
     starts = range(0, (outputs + 1) * width, width)
     assert best_padding(starts, 128, outputs * width, min(width, WORD), CHOICES)[0] == pad
     assert best_padding(starts, 128, outputs * width, min(width, WORD), [NONE]) == NONE

@@ -8,7 +8,7 @@ from dmlsplit.backends.cuda.codegen import source
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import split_geometry
 
-KERNELS = Path(__file__).parent.parent / "cuda"
+KERNELS = Path(__file__).parents[3] / "cuda"
 
 
 def test_a_source_is_constants_then_common_then_the_kernel() -> None:

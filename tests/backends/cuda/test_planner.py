@@ -1,14 +1,12 @@
 """Which kernel a geometry gets, and the launch it is given."""
 
-import itertools
-from math import prod
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dmlsplit as dml
 from descriptors import packed, split_descriptors
-from dmlsplit.backends.cuda.launch import CONSTANT_BYTES, THREADS, KernelLaunch, power_of_two
+from dmlsplit.backends.cuda.launch import CONSTANT_BYTES, THREADS, KernelLaunch
 from dmlsplit.backends.cuda.planner import H200, DeviceLimits, plan
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import SplitGeometry, split_geometry
@@ -121,10 +119,10 @@ def test_more_than_four_gigabytes_get_wide_indices() -> None:
 
 @given(split_descriptors(), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4, 8, 16]))
 def test_every_output_is_written_once_within_the_limits(
-    desc: object, source: int, target: int
+    desc: dml.SplitOperatorDesc, input_alignment: int, output_alignment: int
 ) -> None:
-    geometry = descriptor_geometry(desc)  # type: ignore[arg-type]
-    launches = plan(geometry, source, target).launches
+    geometry = descriptor_geometry(desc)
+    launches = plan(geometry, input_alignment, output_alignment).launches
     covered = sorted(output for launch in launches for output in launch.outputs)
     assert covered == [i for i, piece in enumerate(geometry.pieces) if piece.run_bytes]
     assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
@@ -135,35 +133,3 @@ def test_every_output_is_written_once_within_the_limits(
         resident = launch.shared_bytes * launch.resident
         assert resident <= H200.shared_per_sm
         assert launch.block * launch.resident <= H200.threads_per_sm
-
-
-@given(st.lists(st.integers(1, 700), min_size=1, max_size=40), st.integers(1, 4000))
-def test_tiles_hold_their_rows(widths: list[int], rows: int) -> None:
-    geometry = packed((rows, sum(widths)), 1, tuple(widths), 1)
-    assert geometry.row_split is not None
-    rows = geometry.row_split.rows  # one output is one row
-    for launch in plan(geometry, 1, 1).launches:
-        if launch.kernel != "tile":
-            continue
-        found = constants(launch)
-        groups, offsets, given = (found[name] for name in ("kGroupOutputs", "kOffsets", "kWidths"))
-        assert isinstance(groups, tuple)
-        assert isinstance(offsets, tuple)
-        assert isinstance(given, tuple)
-        assert (groups[0], groups[-1]) == (0, len(launch.outputs))
-        assert all(a < b for a, b in itertools.pairwise(groups))
-        runs = [offsets[b - 1] + given[b - 1] - offsets[a] for a, b in itertools.pairwise(groups)]
-        run, tile_rows = found["kRunBytes"], found["kTileRows"]
-        assert isinstance(run, int)
-        assert isinstance(tile_rows, int)
-        assert run >= max(runs)
-        assert launch.shared_bytes >= tile_rows * max(runs)
-        assert launch.grid == -(-rows // tile_rows) * (len(groups) - 1)
-
-
-def test_power_of_two() -> None:
-    assert power_of_two(16, 48, 80) == 16
-    assert power_of_two(16, 6, 0) == 2
-    assert power_of_two(4, 16) == 4
-    assert power_of_two(16, -8) == 8
-    assert prod([power_of_two(16)]) == 16

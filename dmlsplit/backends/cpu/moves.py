@@ -1,0 +1,177 @@
+"""Addresses become NumPy assignments: a copy is ``dst[index] = src`` between windows on memory.
+
+One output is a plain assignment between two windows. Many outputs with equal nests are one indexed
+assignment: the destination is a window over all of them, and the outputs' addresses its index.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.backends.cpu import tuning
+from dmlsplit.backends.cpu.nests import EqualNests, Nest
+
+Move = tuple[np.ndarray, Any, np.ndarray]  # dst, index, src: dst[index] = src
+
+# All of memory as one buffer, so that an array can be put at any address. Making it touches no
+# memory, and nothing is owned or freed through it. NumPy checks a window against its bounds, which
+# says little: a window is as safe as its address, shape and strides. These are right because
+#   - addresses come from arrays and buffers whose type, size and overlap the caller has checked
+#     (binding.py, eager.py), and shapes and strides from the geometry they were checked against;
+#   - the caller of `bind` keeps the arrays alive: a window refers to this buffer, not to them.
+# It would not be safe to write to read-only memory through a window (a fault, not an exception:
+# callers refuse read-only outputs), to use it for anything but assignments between windows (a copy
+# or hash of `_MEMORY` itself reads unmapped pages), or to keep windows longer than the arrays.
+# It begins at address 1, since NumPy takes no buffer at address 0, and ends at sys.maxsize: NumPy
+# refuses higher addresses (tagged pointers, the upper half on 32-bit systems), with an exception.
+_MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
+
+
+def run(moves: Iterable[Move]) -> None:
+    """Carry out assignments."""
+    for dst, index, src in moves:
+        dst[index] = src
+
+
+def single(nest: Nest, src: int, dst: int) -> Move:
+    """Return the assignment that copies one nest, given the addresses of its first items."""
+    return (
+        _window(dst + nest.output_offset, nest.item, nest.shape, nest.output_strides),
+        ...,
+        _window(src + nest.input_offset, nest.item, nest.shape, nest.input_strides),
+    )
+
+
+def are_single(outputs: int, rows: int, block: int) -> bool:
+    """Whether so many equal nests are assigned one by one, each with all of its rows."""
+    return outputs == 1 or (outputs < tuning.FEW_OUTPUTS and block >= rows)
+
+
+def block_rows(row_bytes: int) -> int:
+    """Return the rows that are copied to all outputs before the next ones are read."""
+    return max(tuning.BLOCK_BYTES // row_bytes, tuning.BLOCK_ROWS)
+
+
+@dataclass(frozen=True)
+class BoundNests:
+    """Equal nests, with the addresses of the first item of each in the input and the outputs."""
+
+    nests: EqualNests
+    src: int
+    dsts: Sequence[int]
+
+    @property
+    def rows(self) -> int:
+        """Iterations of the outermost loop."""
+        return self.nests.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of the bound outputs, which may be some of the nests' outputs only."""
+        return self.nests.row_bytes // len(self.nests.outputs) * len(self.dsts)
+
+    @cached_property
+    def spans_input(self) -> bool:
+        """Whether the input is between the outputs in memory."""
+        return min(self.dsts) < self.src < max(self.dsts)
+
+    @cached_property
+    def spacing(self) -> tuple[np.ndarray, int]:
+        """Addresses of the outputs, and the greatest divisor of all distances between them."""
+        return np.array(self.dsts), gcd(*(dst - self.dsts[0] for dst in self.dsts))
+
+    def moves(self, start: int, stop: int, block: int) -> Iterator[Move]:
+        """Yield the assignments that copy rows `start` to `stop`, `block` rows at a time."""
+        if are_single(len(self.dsts), stop - start, block):
+            nest, step = self.nests.nest(start, stop), self.nests.step
+            for number, dst in enumerate(self.dsts):
+                yield single(nest, self.src + number * step, dst)
+            return
+        if self.spans_input:
+            # NumPy copies the input first: take as many rows at a time as stay in the cache.
+            block = max(1, min(block, tuning.LEAST_TASK_BYTES // self.row_bytes))
+        # All whole blocks go into one assignment, unless each one needs a copy of its input.
+        tail = stop - (stop - start) % block
+        step = block if self.spans_input else max(block, tail - start)
+        for first in range(start, tail, step):
+            yield self._scatter(first, step // block, block)
+        if tail < stop:
+            yield self._scatter(tail, 1, stop - tail)
+
+    def _scatter(self, start: int, blocks: int, rows: int) -> Move:
+        """Return the assignment that writes all outputs of a block, then those of the next.
+
+        The destination is a window of overlapping elements, one every `unit` bytes, and each a nest
+        of `rows` rows. The index selects those that begin at a block of an output.
+        """
+        nests = self.nests
+        shape = (rows, *nests.shape[1:])
+        src_step, dst_step = nests.input_strides[0], nests.output_strides[0]
+        starts = np.arange(start, start + blocks * rows, rows)[:, None] * dst_step
+        dsts, distance = self.spacing
+        addresses = starts + dsts
+        base = int(addresses.min())
+        unit = gcd(distance, rows * dst_step)
+        index = (addresses - base) // unit
+        count = int(index.max()) + 1
+        return (
+            _window(base, nests.item, (count, *shape), (unit, *nests.output_strides)),
+            index,
+            _window(
+                self.src + start * src_step,
+                nests.item,
+                (blocks, len(self.dsts), *shape),
+                (rows * src_step, nests.step, *nests.input_strides),
+            ),
+        )
+
+
+def bind(nests: EqualNests, src: int, dsts: Sequence[int], workers: int) -> Iterator[BoundNests]:
+    """Bind nests to memory, in parts where one window over all outputs is refused or costs more.
+
+    `src` and `dsts` are the addresses of the first elements of the input and of all outputs of the
+    geometry. NumPy refuses a window of 2^63 bytes, and copies an input that is inside the window.
+    """
+    first = src + nests.input_offset
+    addresses = [dsts[output] for output in nests.outputs]
+    low, high = min(addresses), max(addresses)
+    reach = tuning.REACH_BYTES
+    # Most bindings end here, without a look at every output.
+    if low // reach == high // reach and (low > src) == (high > src):
+        yield BoundNests(nests, first, addresses)
+        return
+
+    def cut(key: Callable[[int], Any]) -> list[list[int]]:
+        return [list(part) for _, part in groupby(addresses, key)]
+
+    parts = cut(lambda address: (address // reach, address > src))
+    # Parts of few outputs are plain assignments, one for each output.
+    few = [len(part) for part in parts if len(part) < tuning.FEW_OUTPUTS]
+    is_small = nests.row_bytes * nests.shape[0] <= sum(few) * tuning.COPIED_BYTES
+    is_short = nests.row_bytes <= tuning.LEAST_TASK_BYTES
+    if is_small or (workers > 1 and len(few) > tuning.FEW_PARTS and is_short):
+        parts = cut(lambda address: address // reach)
+    for part in parts:
+        yield BoundNests(nests, first, part)
+        first += nests.step * len(part)
+
+
+def group_moves(group: Sequence[BoundNests], start: int, stop: int, block: int) -> Iterator[Move]:
+    """Yield the assignments that copy rows `start` to `stop` of nests with equally many rows."""
+    for bound in group:
+        yield from bound.moves(start, stop, block)
+
+
+def _window(
+    address: int, item: np.dtype, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> np.ndarray:
+    return np.ndarray(shape, item, _MEMORY, address - 1, strides)

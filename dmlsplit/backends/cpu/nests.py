@@ -1,0 +1,114 @@
+"""What the CPU engine copies: loop nests over items, equal ones of consecutive outputs together.
+
+An item is one contiguous run: u1 to u8 and c16 for runs of 1 to 16 bytes, ``V<n>`` up to
+`tuning.WIDEST_ITEM` bytes. Longer runs are one more loop, over bytes. A *row* is one iteration of
+the outermost loop, which is the one that tasks and blocks cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.backends.cpu import tuning
+from dmlsplit.geometry import StridedCopy
+
+_ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+_BYTE = np.dtype("u1")
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Some rows of one output; offsets count from the first items of all of its rows."""
+
+    item: np.dtype
+    shape: tuple[int, ...]
+    input_offset: int
+    input_strides: tuple[int, ...]
+    output_offset: int
+    output_strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EqualNests:
+    """Equal loop nests of consecutive outputs, `step` bytes apart in the input.
+
+    Attributes
+    ----------
+    outputs
+        Indices of the outputs.
+    item
+        One contiguous run.
+    shape, input_strides, output_strides
+        Loops over items, row first; strides in bytes.
+    input_offset
+        Bytes from the first element of the input to the first nest.
+    step
+        Bytes from one nest to the next in the input.
+    """
+
+    outputs: tuple[int, ...]
+    item: np.dtype
+    shape: tuple[int, ...]
+    input_strides: tuple[int, ...]
+    output_strides: tuple[int, ...]
+    input_offset: int
+    step: int = 0
+
+    @property
+    def items(self) -> int:
+        """Items of all outputs."""
+        return len(self.outputs) * prod(self.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of all outputs."""
+        return len(self.outputs) * self.item.itemsize * prod(self.shape[1:])
+
+    def nest(self, start: int, stop: int) -> Nest:
+        """Return rows `start` to `stop` of one output."""
+        item, shape = self.item, (stop - start, *self.shape[1:])
+        src, dst = self.input_strides, self.output_strides
+        src_offset, dst_offset = start * src[0], start * dst[0]
+        count = prod(shape)
+        if count <= tuning.LOCKED_ITEMS and count * item.itemsize >= tuning.UNLOCKED_BYTES:
+            shape, src, dst = (*shape, item.itemsize), (*src, 1), (*dst, 1)
+            item = _BYTE
+        return Nest(item, shape, src_offset, src, dst_offset, dst)
+
+
+def equal_nests(pieces: Sequence[StridedCopy]) -> Iterator[EqualNests]:
+    """Join neighbouring outputs that differ by nothing but an equal step in the input."""
+
+    def form(index: int) -> tuple[Any, ...]:
+        piece = pieces[index]
+        return piece.shape, piece.input_strides, piece.output_strides, piece.run_bytes
+
+    solid = [index for index, piece in enumerate(pieces) if piece.run_bytes]
+    for _, alike in groupby(solid, form):
+        outputs = tuple(alike)
+        steps = {pieces[b].input_offset - pieces[a].input_offset for a, b in pairwise(outputs)}
+        if pieces[outputs[0]].run_bytes <= tuning.WIDEST_ITEM and len(steps) == 1:
+            yield _nests(outputs, pieces[outputs[0]], *steps)
+        else:
+            yield from (_nests((output,), pieces[output]) for output in outputs)
+
+
+def _nests(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> EqualNests:
+    item_bytes = piece.run_bytes
+    loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
+    if item_bytes > tuning.WIDEST_ITEM:
+        loops.append((item_bytes, 1, 1))
+        item_bytes = 1
+    # Tasks cut the outermost loop. Where its iterations are longer than a task may be, the longest
+    # loop comes first instead.
+    if loops and piece.total_bytes > tuning.TASK_BYTES * loops[0][0]:
+        loops.sort(reverse=True)
+    shape, src, dst = zip(*loops or [(1, 0, 0)], strict=True)
+    item = np.dtype(_ITEMS.get(item_bytes, f"|V{item_bytes}"))
+    return EqualNests(outputs, item, shape, src, dst, piece.input_offset, step)

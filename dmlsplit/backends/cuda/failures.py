@@ -1,0 +1,59 @@
+"""CUDA's errors as the library's: what could not be done, on which device, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dmlsplit.errors import DeviceRemovedError, DmlError, InvalidArgumentError, OutOfMemoryError
+
+# cudaError_t and CUresult share these numbers. Source: cuda.h and driver_types.h.
+OUT_OF_MEMORY = 2
+INVALID_CONTEXT = 201
+# An invalid handle, and everything about a stream's capture.
+BAD_STREAM = frozenset({400, *range(900, 909)})
+# After these the context cannot be used again.
+REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 999})
+
+
+def translated(
+    error: Exception,
+    device: int | None,
+    what: str,
+    needed: int | None,
+    memory: Callable[[int], tuple[int, int]],
+) -> DmlError:
+    """Return the library's error for one of CUDA's, CuPy's or torch's.
+
+    Parameters
+    ----------
+    error
+        What was raised. CUDA's errors have a ``status``.
+    device
+        The device's ordinal, if it is known.
+    what
+        What could not be done, as a clause.
+    needed
+        Bytes that were asked for, if any.
+    memory
+        Returns free and total bytes of a device.
+    """
+    status = getattr(error, "status", None)
+    name = "the CUDA device" if device is None else f"cuda:{device}"
+    if status in REMOVED:
+        return DeviceRemovedError(
+            f"{what}: {name} is gone or has failed: {error}. Fix: start a new process"
+        )
+    if status in BAD_STREAM:
+        return InvalidArgumentError(
+            f"{what} on {name}: {error}. Fix: dispatch on a stream that is alive, of "
+            "this device, and whose capture allows it"
+        )
+    is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    if device is None or (not is_full and status != OUT_OF_MEMORY):
+        return DmlError(f"{what} on {name}: {error}")
+    try:
+        free, total = memory(device)
+    except RuntimeError:
+        return OutOfMemoryError(f"{what} on {name}: out of memory")
+    wanted = "" if needed is None else f"{needed} bytes are needed, "
+    return OutOfMemoryError(f"{what} on {name}: {wanted}{free} of {total} bytes are free")

@@ -1,0 +1,69 @@
+"""Bound nests: how outputs around their input are assigned, and what that takes."""
+
+import tracemalloc
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from dmlsplit.backends.cpu import moves, tuning
+from dmlsplit.backends.cpu.engine import NumpyBackend
+from dmlsplit.geometry import SplitGeometry, split_geometry
+
+
+def address(array: np.ndarray) -> int:
+    return int(array.ctypes.data)
+
+
+def around(
+    rows: int, width: int, sides: Sequence[int]
+) -> tuple[SplitGeometry, np.ndarray, list[np.ndarray]]:
+    """A split into columns of bytes, with outputs below (0) and above (1) its input in memory."""
+    count = len(sides)
+    part = rows * count * width
+    pool = np.random.default_rng(20).integers(0, 256, 3 * part, np.uint8)
+    source = pool[part : 2 * part].reshape(rows, count, width)
+    starts = [2 * part * side + index * rows * width for index, side in enumerate(sides)]
+    geometry = split_geometry(
+        (rows, count * width), 1, (width,) * count, 1, (count * width, 1), [None] * count
+    )
+    return geometry, source, [pool[start:][: rows * width] for start in starts]
+
+
+@pytest.mark.parametrize(
+    ("sides", "workers", "bound"),
+    [
+        # Outputs below the input and outputs above it are assigned apart, without copying it.
+        ([0] * 200 + [1] * 300, 2, 2),
+        # So many assignments would cost more than the copy.
+        ([0, 1, 1, 0] * 125, 1, 1),
+        # A few more assignments cost less, unless threads would wait for each other.
+        ([0] * 490 + [1] * 10, 2, 2),
+        (([0] * 3 + [1]) * 5 + [0] * 490, 1, 11),
+        (([0] * 3 + [1]) * 5 + [0] * 490, 2, 1),
+    ],
+)
+def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, bound: int) -> None:
+    geometry, source, outputs = around(64, 8, sides)
+    want = [source[:, index].tobytes() for index in range(len(sides))]
+    program = NumpyBackend().compile(geometry)
+    addresses = [address(out) for out in outputs]
+    ((nests,),) = program.groups
+    assert len(list(moves.bind(nests, address(source), addresses, workers))) == bound
+    program.bind(address(source), addresses)()
+    assert [out.tobytes() for out in outputs] == want
+
+
+def test_a_copy_of_the_input_takes_little_memory() -> None:
+    rows = 128
+    geometry, source, outputs = around(rows, 128, [0, 1] * 256)
+    ((nests,),) = NumpyBackend().compile(geometry).groups
+    addresses = [address(out) for out in outputs]
+    (bound,) = moves.bind(nests, address(source), addresses, 2)
+    tracemalloc.start()
+    moves.run(bound.moves(0, rows, 32))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1.25 * tuning.LEAST_TASK_BYTES < source.nbytes / 4
+    for index, out in enumerate(outputs):
+        assert out.tobytes() == source[:, index].tobytes()

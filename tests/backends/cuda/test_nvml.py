@@ -1,0 +1,60 @@
+"""CUDA devices through NVML; a fake library answers."""
+
+import json
+import sys
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
+from dmlsplit.cli.devices import device_json, device_table
+from fake_nvml import FakeNvml
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    nvml = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    return nvml
+
+
+def test_devices_tell_what_they_know(fake: FakeNvml) -> None:
+    first, second = cuda_devices()
+    assert first == CudaDevice(0, "NVIDIA H200", 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05")
+    assert first.peak_bandwidth == 4_916_736_000_000
+    assert second == CudaDevice(1, "unknown", None, None, None, None, None, "580.95.05")
+    assert second.peak_bandwidth is None
+    assert fake.sessions == 0
+
+
+@pytest.mark.parametrize("failure", [9, 12])
+def test_no_driver_means_no_device(fake: FakeNvml, failure: int) -> None:
+    fake.failure = failure
+    assert cuda_devices() == []
+
+
+def test_a_failing_driver_is_an_error(fake: FakeNvml) -> None:
+    fake.failure = 999
+    with pytest.raises(dml.UnsupportedError, match="NVML failed: error 999"):
+        cuda_devices()
+
+
+def test_the_table_fits_80_columns(fake: FakeNvml) -> None:
+    lines = device_table(cuda_devices()).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05".split()
+    assert lines[2].split() == "cuda:1 unknown - - - 580.95.05".split()
+    listed = json.loads(device_json(cuda_devices()))["devices"]
+    assert listed[0]["peak_bandwidth"] == 4_916_736_000_000
+
+
+def test_the_real_library_is_asked_without_a_crash() -> None:
+    assert isinstance(cuda_devices(), list)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not cuda_devices(), reason="there is no CUDA device")
+def test_this_machine_has_a_device() -> None:
+    device = cuda_devices()[0]
+    assert device.name
+    assert device.peak_bandwidth

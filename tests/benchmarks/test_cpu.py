@@ -1,0 +1,126 @@
+"""A run on the CPU: rows of failures, allocations, callers, and resuming."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import cases, cpu, peers_cpu
+from benchmarks.cases import Case
+from benchmarks.peers_cpu import Prepared, Problem
+from benchmarks.results import Results, load
+from benchmarks.table import Table
+
+TINY = Case("tiny", cases.CASES, (6, 4), "f4", 1, (1, 3))
+
+
+MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
+
+
+def absent(problem: Problem) -> Prepared:
+    raise ModuleNotFoundError("No module named 'nothing'")
+
+
+def broken(problem: Problem) -> Prepared:
+    raise RuntimeError("grid.y is 70000;\n the most is 65535")
+
+
+PEERS = {"dmlsplit": peers_cpu.dmlsplit_bound, "absent": absent, "broken": broken}
+
+
+def run(path: Path, peers: dict[str, Any], chosen: list[Case], rounds: int = 2) -> Results:
+    results = Results(path, "cpu", MACHINE)
+    cpu.run(chosen, peers, [1], rounds, results, Table(len(chosen), "dmlsplit"))
+    return results
+
+
+def test_a_peer_that_fails_is_a_row_with_its_message(tmp_path: Path) -> None:
+    rows = {row["peer"]: row for row in run(tmp_path / "a.json", PEERS, [TINY]).rows}
+    assert rows["dmlsplit"]["status"] == "ok"
+    assert rows["dmlsplit"]["seconds"]["count"] == 2
+    assert rows["absent"]["status"] == "absent"
+    assert rows["broken"]["status"] == "failed"
+    assert rows["broken"]["message"] == "grid.y is 70000; the most is 65535"
+
+
+def test_a_case_is_measured_in_three_allocations(tmp_path: Path) -> None:
+    seen: list[np.ndarray] = []
+
+    def at_first(problem: Problem) -> Prepared:
+        seen.append(problem.array)
+        if len(seen) == 3:
+            raise MemoryError("no more")
+        return peers_cpu.numpy_copyto(problem)
+
+    peers = {"dmlsplit": peers_cpu.dmlsplit_bound, "at first": at_first}
+    rows = {row["peer"]: row for row in run(tmp_path / "a.json", peers, [TINY], 7).rows}
+    assert rows["dmlsplit"]["seconds"]["count"] == 7
+    assert rows["at first"]["status"] == "failed"
+    assert rows["at first"]["message"] == "no more"
+    assert len({array.ctypes.data for array in seen}) == 3
+
+
+def test_callers_at_once_split_in_threads_of_their_own(tmp_path: Path) -> None:
+    working: dict[int, int] = {}
+    met = threading.Barrier(2, timeout=20)
+
+    def counted(problem: Problem) -> Prepared:
+        bound = peers_cpu.dmlsplit_bound(problem)
+
+        def call() -> None:
+            # Except in checks and calibration, both callers have started when either works.
+            if threading.current_thread() is not threading.main_thread():
+                met.wait()
+                working[threading.get_ident()] = working.get(threading.get_ident(), 0) + 1
+            bound.call()
+
+        return Prepared(call, bound.outputs)
+
+    two = Case("2 at once", cases.CALLERS, (4, 4), "f4", 1, (1, 3), 2)
+    (row,) = run(tmp_path / "a.json", {"dmlsplit": counted}, [two]).rows
+    assert row["status"] == "ok"
+    assert len(working) == 2
+    assert len(set(working.values())) == 1
+    assert min(working.values()) >= 4 * cpu.MOST_CALLS
+
+
+def test_the_time_of_callers_at_once_is_that_of_one_split(tmp_path: Path) -> None:
+    def slow(problem: Problem) -> Prepared:
+        bound = peers_cpu.dmlsplit_bound(problem)
+
+        def call() -> None:
+            time.sleep(0.001)
+            bound.call()
+
+        return Prepared(call, bound.outputs)
+
+    chosen = [Case(f"{n}", cases.CALLERS, (4, 4), "f4", 1, (1, 3), n) for n in (1, 4)]
+    alone, together = run(tmp_path / "a.json", {"dmlsplit": slow}, chosen).rows
+    assert alone["seconds"]["least"] >= 0.001
+    # Four callers that sleep at once take a quarter of the time per split.
+    assert 0.00025 <= together["seconds"]["least"] < 0.0008
+
+
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    second = Case("second", cases.CASES, (4, 4), "f4", 0, (1, 3))
+
+    def stops_at_second(problem: Problem) -> Prepared:
+        if problem.case is second:
+            raise KeyboardInterrupt
+        return peers_cpu.dmlsplit_bound(problem)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(path, {"dmlsplit": stops_at_second}, [TINY, second])
+    first = load(path)["rows"]
+    assert [row["case"] for row in first] == ["tiny"]
+    resumed = run(path, {"dmlsplit": peers_cpu.dmlsplit_bound}, [TINY, second])
+    assert [row["case"] for row in resumed.rows] == ["tiny", "second"]
+    assert resumed.rows[0] == first[0]
+    resumed.finish({"time": "later"})
+    assert load(path)["resumed"] == [MACHINE["time"]]
+    assert load(path)["after"] == {"time": "later"}
+    assert list(tmp_path.iterdir()) == [path]

@@ -1,0 +1,109 @@
+"""What results are turned into: comparisons, ratios, plots and the live table."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import cases
+from benchmarks.compare import compare, report
+from benchmarks.ratios import markdown
+from benchmarks.results import ResultsError, failed, load, measured
+from benchmarks.table import duration, line
+from benchmarks.timing import summary
+
+MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
+
+
+def timed(case: str, peer: str, median: float, spread: float = 0.01) -> dict[str, Any]:
+    samples = [median * (1 - 2 * spread), median, median * (1 + 2 * spread)]
+    row = measured(summary(samples), samples, 1 << 20)
+    return {"case": case, "kind": "case", "at": 0, "bytes": 1 << 20, "peer": peer, **row}
+
+
+def a_run(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {"rows": list(rows)}
+
+
+def test_changes_beyond_noise_are_reported() -> None:
+    a = a_run(timed("x", "p", 1e-3), timed("x", "q", 1e-3), timed("x", "r", 1e-3, 0.3))
+    b = a_run(timed("x", "p", 2e-3), timed("x", "q", 0.5e-3), timed("x", "r", 1.2e-3))
+    verdicts = {change.key[2]: change.verdict for change in compare(a, b)}
+    assert verdicts == {"p": "slower", "q": "faster", "r": "same"}
+    text = report(compare(a, b))
+    assert text.index("slower") < text.index("faster")
+    assert "1 of 3 rows unchanged" in text
+
+
+def test_a_slower_machine_is_not_a_slower_program() -> None:
+    a = a_run(timed("x", "memcpy", 1e-3), timed("x", "p", 2e-3))
+    b = a_run(timed("x", "memcpy", 2e-3), timed("x", "p", 4e-3))
+    verdicts = {change.key[2]: change.verdict for change in compare(a, b)}
+    assert verdicts == {"memcpy": "slower", "p": "same"}
+
+
+def test_rows_that_come_and_go_are_reported() -> None:
+    gone = {**timed("x", "p", 1e-3), **failed(RuntimeError("no"))}
+    a, b = a_run(timed("x", "p", 1e-3)), a_run(gone, timed("x", "q", 1e-3))
+    verdicts = {change.key[2]: change.verdict for change in compare(a, b)}
+    assert verdicts == {"p": "gone", "q": "new"}
+
+
+def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.plot import plot
+
+    rows = []
+    for kind in (cases.CASES, cases.ROW_WIDTH, cases.SIZE, cases.OUTPUTS):
+        for at in (1, 64, 4096):
+            for peer, seconds in (("dmlsplit", 1e-3), ("plain copy", 0.9e-3), ("torch", 2e-3)):
+                row = timed(f"{kind} {at}", peer, seconds)
+                rows.append({**row, "kind": kind, "at": at, "threads": 1})
+    data = {"kind": "cpu", "environment": MACHINE, "rows": rows}
+    files = plot(data, tmp_path, "run")
+    names = {"run-cases", "run-row-width", "run-size", "run-outputs"}
+    assert {path.stem for path in files} == names
+    for path in files:
+        start = path.read_bytes()[:5]
+        assert start == (b"<?xml" if path.suffix == ".svg" else b"\x89PNG\r")
+    with pytest.raises(ResultsError, match="no finished rows"):
+        plot({**data, "rows": []}, tmp_path, "run")
+
+
+def test_lines_of_the_table() -> None:
+    row = timed("x", "p", 2e-3)
+    assert "1.00" in line(row, 2e-3)
+    assert "failed: no card" in line({**row, **failed(RuntimeError("no card"))}, None)
+    assert [duration(t) for t in (2.0, 3.14159e-3, 2e-6, 5e-9)] == [
+        "2 s",
+        "3.14 ms",
+        "2 us",
+        "5 ns",
+    ]
+
+
+def test_figures_in_the_readme_are_those_of_their_results() -> None:
+    folder = Path(command.__file__).parent
+    text = (folder / "README.md").read_text()
+    for name, kind in (
+        ("cpu-xeon-2", cases.CASES),
+        ("cpu-xeon-2-again", cases.CASES),
+        ("latency-xeon-2", None),
+    ):
+        assert f"results/{name}.json" in text
+        assert markdown(load(folder / "results" / f"{name}.json"), kind) in text
+    rows = json.loads((folder / "results" / "dispatch.json").read_text())["rows"]
+    (found,) = (row["dispatch_us"] for row in rows if row["outputs"] == 3)
+    assert f"{found:.2f} us with 3 outputs" in text
+
+
+def test_a_ratio_is_the_peers_time_over_ours() -> None:
+    slow, fast = timed("x", "p", 4e-3, 0.25), timed("x", "dmlsplit", 2e-3, 0)
+    broken = {**timed("x", "q", 1.0), **failed(RuntimeError("no"))}
+    assert markdown(a_run(fast, slow, broken)).splitlines() == [
+        "| case | threads | dmlsplit | p | q |",
+        "| --- | ---: | ---: | ---: | ---: |",
+        "| x |  | 2 ms | 2.00 / 1.00 | failed |",
+    ]

@@ -1,0 +1,84 @@
+"""Samples of host time, and their statistics."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks import timing
+from benchmarks.timing import calls_per_sample, interleaved, quantile, rest, summary
+
+
+@given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=50))
+def test_a_summary_agrees_with_numpy(samples: list[float]) -> None:
+    found = summary(samples)
+    assert found.count == len(samples)
+    assert found.median == pytest.approx(np.median(samples))
+    assert found.least == min(samples)
+    assert found.p20 == pytest.approx(np.quantile(samples, 0.2))
+    assert found.p80 == pytest.approx(np.quantile(samples, 0.8))
+    assert found.spread >= 0
+
+
+def test_quantiles_interpolate() -> None:
+    assert quantile([1.0, 2.0], 0.5) == 1.5
+    assert quantile([3.0], 0.8) == 3.0
+    with pytest.raises(ValueError, match="no samples"):
+        summary([])
+
+
+def test_samples_of_calls_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "WARM_SECONDS", 0)
+    monkeypatch.setattr(timing, "SHORTEST_SAMPLE", 0)
+    log: list[str] = []
+    slow = {name: _logging(log, name) for name in "abc"}
+    samples = interleaved(slow, 9)
+    assert {name: len(taken) for name, taken in samples.items()} == {"a": 9, "b": 9, "c": 9}
+    # After the three calibrations, an untimed call and a timed one per sample, and an order of its
+    # own for each round.
+    calls = "".join(log[-54:])
+    rounds = {calls[start : start + 6] for start in range(0, 54, 6)}
+    assert {"".join(sorted(order)) for order in rounds} == {"aabbcc"}
+    assert len(rounds) > 2
+    assert all(0 < sample < 1 for taken in samples.values() for sample in taken)
+
+
+def test_each_sample_is_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[float] = []
+    start = time.perf_counter()
+    timing.warm_up(lambda: begun.append(time.perf_counter()))
+    assert time.perf_counter() - start >= timing.WARM_SECONDS
+    assert len(begun) > 1
+    monkeypatch.setattr(timing, "WARM_SECONDS", 0)
+    timing.warm_up(begun.clear)
+    assert not begun
+
+
+def test_a_sample_waits_for_threads_that_still_work() -> None:
+    end = time.perf_counter() + 0.05
+    spinning = threading.Thread(target=_spin_until, args=(end,))
+    spinning.start()
+    rest()
+    assert time.perf_counter() > end
+    spinning.join()
+
+
+def _spin_until(end: float) -> None:
+    while time.perf_counter() < end:
+        sum(range(1000))
+
+
+def _logging(log: list[str], name: str) -> Callable[[], None]:
+    def call() -> None:
+        log.append(name)
+        sum(range(60_000))
+
+    return call
+
+
+def test_a_short_call_is_repeated_until_the_clock_does_not_matter() -> None:
+    assert calls_per_sample(lambda: None) > 100

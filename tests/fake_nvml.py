@@ -1,0 +1,54 @@
+"""NVML without a driver."""
+
+from types import SimpleNamespace
+from typing import Any
+
+
+class FakeNvml:
+    """NVML with two GPUs, the second of which answers few questions, as under MIG."""
+
+    NVML_ERROR_LIBRARY_NOT_FOUND = 12
+    NVML_ERROR_DRIVER_NOT_LOADED = 9
+    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+
+    class NVMLError(Exception):
+        def __init__(self, value: int) -> None:
+            super().__init__(f"error {value}")
+            self.value = value
+
+    def __init__(self, failure: int = 0) -> None:
+        self.failure = failure
+        self.sessions = 0
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if self.failure:
+            raise self.NVMLError(self.failure)
+        self.sessions += 1
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.sessions -= 1
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def __getattr__(self, name: str) -> Any:
+        answers = {
+            "nvmlDeviceGetName": "NVIDIA H200",
+            "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=139 << 30),
+            "nvmlDeviceGetCudaComputeCapability": (9, 0),
+            "nvmlDeviceGetMemoryBusWidth": 6144,
+        }
+
+        def answer(gpu: int = 0, clock: int = 0) -> Any:
+            if name == "nvmlSystemGetDriverVersion":
+                return b"580.95.05"
+            if gpu == 1:
+                raise self.NVMLError(3)
+            if name == "nvmlDeviceGetMaxClockInfo":
+                return 1980 if clock == self.NVML_CLOCK_SM else 3201
+            return answers[name]
+
+        return answer
