@@ -162,6 +162,17 @@ def test_the_import_diagram_is_the_contract() -> None:
     assert [line.partition("  ")[0] for line in drawn.splitlines()] == layers
 
 
+DECISIONS = [name for name in PAGES if name.startswith("docs/design/0")]
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_names_files_that_exist(name: str) -> None:
+    # Not the texts of links: those are other projects' files.
+    for path in re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml)))`(?!\])", PAGES[name]):
+        found = [*ROOT.glob(f"dmlsplit/**/{path}"), *ROOT.glob(f"cuda/{path}"), ROOT / path]
+        assert any(file.exists() for file in found), path
+
+
 # ---- CONTRIBUTING.md ---------------------------------------------------------------------------
 
 
