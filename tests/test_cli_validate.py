@@ -569,22 +569,21 @@ def test_the_examples_of_the_help_are_understood() -> None:
             parser.parse_args(line.partition(" > ")[0].replace("'", "").split()[1:])
 
 
-README = (ROOT / "README.md").read_text("utf-8")
-IN_CI = README.partition("\n## In CI\n")[2].partition("\n## ")[0]
+PAGE = (ROOT / "docs" / "validate.md").read_text("utf-8")
 
 
-def test_the_output_in_the_readme_is_real(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line, shown = re.findall(r"```console\n\$ dmlsplit (.*?)\n(.*?)```", IN_CI, re.DOTALL)[0]
+def test_the_output_in_the_manual_is_real(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line, shown = re.findall(r"```console\n\$ dmlsplit (.*?)\n(.*?)```", PAGE, re.DOTALL)[0]
     save("model.onnx", single(TensorProto.INT64, (6,), (2, 4), 0))
     assert main(line.split()) == 1
     assert capsys.readouterr().out == shown
 
 
-def test_the_steps_and_hooks_in_the_readme_run(
+def test_the_steps_and_hooks_in_the_manual_run(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save("models/m.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
-    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", IN_CI, re.DOTALL)]
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
     annotations, scanning, hooks = blocks
     lines = [step["run"] for step in annotations + scanning if "validate" in step.get("run", "")]
     lines += [f"{hook['entry']} models/m.onnx" for hook in hooks["repos"][0]["hooks"]]
