@@ -129,7 +129,7 @@ def test_every_data_type(kind: str) -> None:
 
 
 @given(split_descriptors())
-@settings(max_examples=150)
+@settings(settings.get_profile("gpu"))
 def test_any_layout_leaves_every_other_byte_alone(desc: dml.SplitOperatorDesc) -> None:
     import cupy
 
