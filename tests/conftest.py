@@ -19,6 +19,7 @@ from dmlsplit.errors import UnsupportedError
 
 BUILDS = "builds"
 MOST_PROCESSES = 8
+WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
@@ -41,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Share the whole suite between processes, a file at a time, unless -n says how many."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    if not whole or getattr(config.option, "numprocesses", 0) is not None:
+    if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if cores and cores > 1 and not config.option.usepdb and not config.option.collectonly:
@@ -81,7 +82,7 @@ def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
     folder = _cached(pytestconfig)
     if folder is None:
         base = tmp_path_factory.getbasetemp()
-        folder = (base.parent if hasattr(pytestconfig, "workerinput") else base) / BUILDS
+        folder = (base.parent if WORKER in os.environ else base) / BUILDS
         folder.mkdir(exist_ok=True)
     return folder
 
@@ -101,7 +102,7 @@ def _cached(config: pytest.Config) -> Path | None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Bound the folder of builds, once, when all processes are done."""
-    if not hasattr(session.config, "workerinput"):
+    if WORKER not in os.environ:
         folder = _cached(session.config)
         if folder:
             kept.prune(folder)
