@@ -25,6 +25,9 @@ from simulated_card import build
 
 TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "simulated_card").glob("cases_*.py"))
+# To collect the other files would take longer than to run these.
+GPU = sorted(path for path in TESTS.rglob("test_*.py") if "mark.gpu" in path.read_text())
+ON_GPU = ("-m", "gpu and not slow", *map(str, GPU))
 TIME_LIMIT_S = 600
 
 pytestmark = pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
@@ -119,9 +122,8 @@ def runs(card: Card) -> Runs:
     The real NVRTC sees the sources of the cases only: it takes as long again.
     """
     pool = ThreadPoolExecutor(2)
-    chosen = ["-m", "gpu and not slow", "tests"]
     started: dict[str, Future[list[Result]]] = {
-        "gpu": pool.submit(card.tests, "gpu", *chosen, CARD_NVRTC=""),
+        "gpu": pool.submit(card.tests, "gpu", *ON_GPU, CARD_NVRTC=""),
         "cases": pool.submit(card.tests, "cases", *map(str, CASES)),
     }
     return lambda name: started[name].result()
@@ -172,8 +174,7 @@ def test_the_gpu_tests_pass_on_the_card(runs: Runs) -> None:
 @pytest.mark.slow
 def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> None:
     """Each array has an allocation of its own; other streams run before what is waited for."""
-    chosen = ["-m", "gpu and not slow", "tests"]
-    _check_gpu_tests(card.tests("exact", *chosen, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
+    _check_gpu_tests(card.tests("exact", *ON_GPU, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
 
 
 # The command line, and how many rows are measured: two peers of 22 workloads; 14 cases of one

@@ -78,7 +78,7 @@ def build(folder: Path) -> Libraries:
         made,
         {
             "LD_LIBRARY_PATH": str(made),
-            # CuPy's key of a kernel does not know the headers that the card adds; the folder's does.
+            # The folder's key knows the headers that the card adds to a kernel; CuPy's does not.
             "CUPY_CACHE_DIR": str(made / "kernels"),
             "CARD_NVRTC": str(real or ""),
             "CARD_COMPILER": " ".join(("g++", *KERNEL_FLAGS)),

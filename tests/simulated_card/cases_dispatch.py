@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from gpu_arrays import bound, noise, problem, public_launcher, same
 from simulated_card import card
-from test_gpu import bound, noise, problem, same
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 
@@ -224,12 +224,7 @@ def test_the_public_launch_does_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     from dmlsplit.backends.cuda import driver
 
     found = driver.load()
-
-    def public(device: int, kernel: Any, grid: int, block: int, addresses: list[int]) -> Any:
-        table = np.array(addresses, np.uint64)
-        return found._public_launcher(device, kernel, grid, block, table)
-
-    monkeypatch.setattr(found, "launcher", public, raising=False)
+    monkeypatch.setattr(found, "launcher", public_launcher(found), raising=False)
     source, outs = many_outputs(1200)
     operator = bound_rows(source, outs)
     operator.dispatch()
