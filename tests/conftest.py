@@ -18,6 +18,7 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
 
 BUILDS = "builds"
+PROOFS = Path(__file__).parent / "proofs"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
@@ -48,13 +49,15 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if cores and cores > 1 and not config.option.usepdb and not config.option.collectonly:
         config.option.numprocesses = min(cores, MOST_PROCESSES)
         config.option.dist = "loadfile"
+        config.option.loadscopereorder = False
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    proofs = config.rootpath / "tests" / "proofs"
     for item in items:
-        if item.path.is_relative_to(proofs):
+        if item.path.parent == PROOFS:
             item.add_marker(pytest.mark.proof)
+    # The longest files first: processes that share the suite end together.
+    items.sort(key=lambda item: item.path.parent != PROOFS)
     if not config.getoption("--slow"):
         skip = pytest.mark.skip(reason="a long sweep; run it with --slow")
         for item in items:

@@ -199,7 +199,9 @@ def searched_errors(code: str) -> Iterator[int]:
                 places: list[ast.AST] = [left, *others]
             case ast.Call(func=ast.Attribute(value=of, attr=method), args=arguments):
                 is_pattern = isinstance(of, ast.Name) and of.id == "re"
-                places = [of] if method in SEARCHES else arguments if is_pattern else []
+                # Without an argument, `split` only tidies white space.
+                is_search = method in SEARCHES and bool(arguments)
+                places = [of] if is_search else arguments if is_pattern else []
             case _:
                 continue
         if any(map(is_text, places)):
@@ -213,7 +215,7 @@ def searched_errors(code: str) -> Iterator[int]:
         "str(error) == 'b'",
         "str(error).partition(':')",
         "error.args[0].startswith('b')",
-        "error.message.split()",
+        "error.message.split(':')",
         "re.search('b', str(error))",
     ],
 )
