@@ -147,8 +147,9 @@ def launch_figures(
     buffers += [harness.Buffer(geometry.pieces[output].total_bytes) for output in launch.outputs]
     chosen = sampled(launch.grid)
     counts = program.run(launch.grid, launch.block, buffers, chosen, counting=True).counts
-    cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH)
-    used = nvrtc.resources(cubin)
+    folder = program.path.parent
+    cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, folder)
+    used = nvrtc.resources(cubin, folder)
     resident = resident_blocks(launch, used)
     copied = counts.store_bytes
     return LaunchFigures(
@@ -164,7 +165,7 @@ def launch_figures(
         warp_outputs=counts.store_request_targets / counts.store_requests,
         registers=used.registers,
         resident=resident,
-        in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin)) * launch.block * resident,
+        in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin, folder)) * launch.block * resident,
     )
 
 

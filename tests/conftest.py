@@ -1,22 +1,63 @@
-"""Options and settings of the whole suite."""
+"""Options and settings of the whole suite, and the folder of what it compiles."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import builds as kept
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
+
+BUILDS = "builds"
+PROOFS = Path(__file__).parent / "proofs"
+MOST_PROCESSES = 8
+WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
 settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
 )
 settings.load_profile("default")
+# The simulated card takes fewer (simulated_card/plugin.py).
+settings.register_profile("gpu", max_examples=150)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long sweeps as well")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # What is compiled for an example is kept: the same examples every time, unless --slow.
+    settings.register_profile("compiling", derandomize=not config.getoption("--slow"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Share the whole suite between processes, a file at a time, unless -n says how many."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
+        return
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if cores and cores > 1 and not config.option.usepdb and not config.option.collectonly:
+        config.option.numprocesses = min(cores, MOST_PROCESSES)
+        config.option.dist = "loadfile"
+        config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent == PROOFS:
+            item.add_marker(pytest.mark.proof)
+    # The longest files first: processes that share the suite end together.
+    items.sort(key=lambda item: item.path.parent != PROOFS)
     if not config.getoption("--slow"):
         skip = pytest.mark.skip(reason="a long sweep; run it with --slow")
         for item in items:
@@ -36,3 +77,62 @@ def _no_gpu() -> str | None:
     except UnsupportedError as error:
         return str(error)
     return None
+
+
+@pytest.fixture(scope="session")
+def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what is compiled: kept between runs, shared by the processes of one."""
+    folder = _cached(pytestconfig)
+    if folder is None:
+        base = tmp_path_factory.getbasetemp()
+        folder = (base.parent if WORKER in os.environ else base) / BUILDS
+        folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _cached(config: pytest.Config) -> Path | None:
+    """Return a folder of pytest's cache; None where there is no cache that can be written."""
+    cache = getattr(config, "cache", None)
+    if cache is None:
+        return None
+    try:
+        folder: Path = cache.mkdir(BUILDS)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Bound the folder of builds, once, when all processes are done."""
+    if WORKER not in os.environ:
+        folder = _cached(session.config)
+        if folder:
+            kept.prune(folder)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_network() -> Iterator[None]:
+    """Refuse connections to other machines: the tests pass without a network."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, _local_only(getattr(socket.socket, name)))
+        yield
+
+
+def _local_only(connect: Any) -> Any:
+    def guarded(self: socket.socket, address: Any) -> Any:
+        # To connect a datagram socket sends nothing; it asks for the way to an address.
+        is_remote = self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address[0])
+        if is_remote and self.type == socket.SOCK_STREAM:
+            raise AssertionError(f"a test connects to {address}; tests must not need a network")
+        return connect(self, address)
+
+    return guarded
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,17 +1,15 @@
-"""A CUDA driver that records what it is asked, and runs the kernels on the CPU.
+"""A CUDA driver that records what it is asked, for any machine.
 
-`FakeDriver` stands in for `dmlsplit.backends.cuda.driver.Driver`. Its device memory is host memory;
-a launch hands the generated source to host_cuda, so that a split on it gives the right bytes.
+`FakeDriver` stands in for `dmlsplit.backends.cuda.driver.Driver`. Its device memory is host memory,
+and a launch moves nothing: what comes out is compared on the simulated card, and on a GPU.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,6 @@ from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.errors import DmlError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
-from host_cuda import harness
 
 CURRENT_STREAM = 0x51
 
@@ -58,16 +55,14 @@ class FakeArray:
 
 @dataclass
 class FakeDriver:
-    """Records calls in order; `programs` is the folder of compiled kernels, None runs nothing."""
+    """Records calls in order."""
 
     device_count: int = 2
     memory_bytes: int = 1 << 26
     device_limits: DeviceLimits = H200
-    programs: Path | None = None
     calls: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
-    buffers: dict[int, np.ndarray] = field(default_factory=dict)
     failure: DmlError | None = None
 
     def array(self, value: np.ndarray, device: int = 0, **interface: Any) -> FakeArray:
@@ -82,9 +77,7 @@ class FakeDriver:
     def _allocate(self, size: int) -> np.ndarray:
         store = np.full(size + 256, 0xEE, np.uint8)
         begin = -store.__array_interface__["data"][0] % 256
-        made = store[begin : begin + size]
-        self.buffers[made.__array_interface__["data"][0]] = made
-        return made
+        return store[begin : begin + size]
 
     def limits(self, device: int) -> DeviceLimits:
         return self.device_limits
@@ -105,7 +98,7 @@ class FakeDriver:
         addresses: Sequence[int],
     ) -> Callable[[int | None], None]:
         self.calls.append("pack")
-        source, name = kernel
+        _, name = kernel
         launch = Launched(device, name, grid, block, tuple(addresses), CURRENT_STREAM)
 
         def start(handle: int | None) -> None:
@@ -113,35 +106,8 @@ class FakeDriver:
             if self.failure:
                 raise self.failure
             self.launched.append(launch if handle is None else replace(launch, stream=handle))
-            if self.programs:
-                self._execute(source, launch)
 
         return start
-
-    def _execute(self, source: str, launch: Launched) -> None:
-        self._begins = sorted(self.buffers)
-        memory = [self._around(address) for address in launch.addresses]
-        buffers = [
-            harness.Buffer(
-                store.nbytes,
-                origin,
-                (address - origin) % 4096,
-                ((0, store.copy()),),
-                ((0, store.nbytes),),
-            )
-            for (store, origin), address in zip(memory, launch.addresses, strict=True)
-        ]
-        program = harness.build([source], self.programs)[source]
-        outcome = program.run(launch.grid, launch.block, buffers)
-        for (store, _), (after,), buffer in zip(memory, outcome.windows, buffers, strict=True):
-            before = buffer.patches[0][1]
-            changed = after != before
-            store[changed] = after[changed]
-
-    def _around(self, address: int) -> tuple[np.ndarray, int]:
-        begin = self._begins[bisect_right(self._begins, address) - 1]
-        assert begin <= address < begin + self.buffers[begin].nbytes, "no device memory"
-        return self.buffers[begin], address - begin
 
     def empty(
         self,

@@ -1,7 +1,8 @@
 """Compile CUDA source for any architecture without a GPU, and read what came out.
 
 NVRTC, cuobjdump and nvdisasm come as wheels and need no driver: nvidia-cuda-nvrtc,
-nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (all three in the extra ``test``).
+nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (all three in the extra ``test``). Cubins, and
+what the tools say of them, are kept in a folder of `builds`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import builds
 
 OPTIONS = ("--std=c++17",)
 _LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+)?\s*(\S+)\s*(.*?)\s*;")
@@ -58,7 +61,7 @@ def missing() -> str | None:
 
 
 @cache
-def compile_cubin(source: str, arch: str) -> bytes:
+def compile_cubin(source: str, arch: str, folder: Path) -> bytes:
     """Return the cubin of a source for an architecture such as "sm_90".
 
     Raises
@@ -66,6 +69,13 @@ def compile_cubin(source: str, arch: str) -> bytes:
     CompileError
         With NVRTC's log.
     """
+    options = (f"-arch={arch}", *OPTIONS)
+    name = builds.key(_fingerprint(_nvrtc()), source, *options) + ".cubin"
+    path = builds.made(folder / name, lambda at: at.write_bytes(_compiled(source, options)))
+    return path.read_bytes()
+
+
+def _compiled(source: str, options: tuple[str, ...]) -> bytes:
     library = _library()
     program = ctypes.c_void_p()
     _check(
@@ -74,9 +84,9 @@ def compile_cubin(source: str, arch: str) -> bytes:
         )
     )
     try:
-        options = [f"-arch={arch}".encode(), *(option.encode() for option in OPTIONS)]
+        words = [option.encode() for option in options]
         status = library.nvrtcCompileProgram(
-            program, len(options), (ctypes.c_char_p * len(options))(*options)
+            program, len(words), (ctypes.c_char_p * len(words))(*words)
         )
         if status:
             log = _read(library.nvrtcGetProgramLogSize, library.nvrtcGetProgramLog, program)
@@ -87,16 +97,16 @@ def compile_cubin(source: str, arch: str) -> bytes:
 
 
 @cache
-def resources(cubin: bytes) -> Resources:
+def resources(cubin: bytes, folder: Path) -> Resources:
     """Return what the kernel of a cubin takes."""
-    (usage,) = _USAGE.findall(_tool("cuobjdump", "--dump-resource-usage", cubin))
+    (usage,) = _USAGE.findall(_said("cuobjdump", "--dump-resource-usage", cubin, folder))
     return Resources(*map(int, usage))
 
 
 @cache
-def sass(cubin: bytes) -> tuple[Instruction, ...]:
+def sass(cubin: bytes, folder: Path) -> tuple[Instruction, ...]:
     """Return the instructions of a cubin's kernel, in order."""
-    text = _tool("nvdisasm", "--print-code", cubin)
+    text = _said("nvdisasm", "--print-code", cubin, folder)
     return tuple(Instruction(*found) for found in _LINE.findall(text))
 
 
@@ -142,11 +152,21 @@ def _find(pattern: str) -> Path | None:
     return next((file for file in found if "alt" not in file.name), None)
 
 
-@cache
-def _library() -> ctypes.CDLL:
+def _nvrtc() -> Path:
     path = _find("lib/libnvrtc.so.*")
     assert path, missing()
-    return ctypes.CDLL(str(path))
+    return path
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(str(_nvrtc()))
+
+
+@cache
+def _fingerprint(tool: Path) -> str:
+    """Tell one release of a tool from another without starting it."""
+    return f"{tool.name} {tool.stat().st_size}"
 
 
 def _check(status: int) -> None:
@@ -162,17 +182,21 @@ def _read(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_vo
     return text.raw
 
 
-def _tool(name: str, option: str, cubin: bytes) -> str:
-    path = _find(f"bin/{name}")
+def _said(tool: str, option: str, cubin: bytes, folder: Path) -> str:
+    """Return what a tool prints about a cubin."""
+    path = _find(f"bin/{tool}")
     assert path, missing()
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+    name = builds.key(_fingerprint(path), option, cubin) + ".txt"
+    return builds.made(folder / name, lambda at: _run(path, option, cubin, at)).read_text()
+
+
+def _run(tool: Path, option: str, cubin: bytes, to: Path) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file, to.open("wb") as out:
         file.write(cubin)
         file.flush()
-        done = subprocess.run(
-            [path, option, file.name],
-            capture_output=True,
-            text=True,
+        subprocess.run(
+            [tool, option, file.name],
+            stdout=out,
             check=True,
-            env=os.environ | {"PATH": f"{path.parent}{os.pathsep}{os.environ['PATH']}"},
+            env=os.environ | {"PATH": f"{tool.parent}{os.pathsep}{os.environ['PATH']}"},
         )
-    return done.stdout

@@ -16,19 +16,11 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
+from gpu_arrays import bound, cuts, noise, problem, public_launcher, same
 
 pytestmark = pytest.mark.gpu
 
 GUARD, POISON = 64, 0xEE
-
-
-def noise(shape: tuple[int, ...], dtype: str = "u1", seed: int = 0) -> np.ndarray:
-    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return np.frombuffer(np.random.default_rng(seed).bytes(count), dtype).reshape(shape)
-
-
-def cuts(sizes: tuple[int, ...]) -> list[int]:
-    return [int(end) for end in np.cumsum(sizes)[:-1]]
 
 
 class Guarded:
@@ -129,7 +121,7 @@ def test_every_data_type(kind: str) -> None:
 
 
 @given(split_descriptors())
-@settings(max_examples=150)
+@settings(settings.get_profile("gpu"))
 def test_any_layout_leaves_every_other_byte_alone(desc: dml.SplitOperatorDesc) -> None:
     import cupy
 
@@ -184,31 +176,12 @@ def test_more_than_2_to_the_31_elements() -> None:
 # Streams, graphs, threads.
 
 
-def bound(source: Any, outs: list[Any]) -> dml.BoundOperator:
-    x = dml.TensorDesc("FLOAT32", source.shape)
-    sizes = [out.shape[1] for out in outs]
-    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=sizes)
-    return dml.Device("cuda").compile(desc).bind(source, outs)
-
-
-def problem(columns: int = 100) -> tuple[Any, list[Any]]:
-    import cupy
-
-    source = cupy.asarray(noise((512, 3 * columns), "u4").view("f4"))
-    return source, [cupy.zeros((512, columns), "f4"), cupy.zeros((512, 2 * columns), "f4")]
-
-
 def enough(most: int) -> int:
     """What keeps a card busy for a while, and is less where the memory is small."""
     import cupy
 
     free, _ = cupy.cuda.runtime.memGetInfo()
     return min(most, free >> 20)
-
-
-def same(source: Any, outs: list[Any]) -> bool:
-    joined = np.concatenate([out.get() for out in outs], 1)
-    return bool(joined.tobytes() == source.get().tobytes())
 
 
 def test_a_graph_replays_the_split() -> None:
@@ -296,7 +269,6 @@ def test_sanitize_the_public_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     from dmlsplit.backends.cuda import driver
 
     found = driver.load()
-
     monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
     source, outs = problem()
     bound(source, outs).dispatch()

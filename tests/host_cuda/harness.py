@@ -2,12 +2,11 @@
 
 `build` turns sources into programs; `Program.run` gives one launch its memory and returns
 what it left there, with the counts of device.cpp. Sources are compiled several at a time,
-because most of a small compilation is its start.
+because most of a small compilation is its start. A folder of `builds` keeps the programs.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -17,13 +16,17 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+import builds
+
 HERE = Path(__file__).parent
 SOURCES_PER_PROGRAM = 12
-COMPILERS = 2
+# The processes of pytest-xdist share the cores already.
+COMPILERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 TIME_LIMIT_S = 120
 _ENTRY = re.compile(r"__launch_bounds__\([^)]*\)\s*(\w+)\s*\(")
 
@@ -145,7 +148,7 @@ class Program:
             the toolchain `COUNTING` alone: its threads raced for a byte of shared memory, or it
             loaded what its block had not stored.
         """
-        with tempfile.TemporaryDirectory(dir=self.path.parent) as folder:
+        with tempfile.TemporaryDirectory() as folder:
             job, result = Path(folder, "job"), Path(folder, "result")
             with job.open("wb") as file:
                 for part in _job(grid, block, buffers, blocks, counting):
@@ -215,20 +218,25 @@ def _unit(sources: Sequence[str]) -> str:
 
 
 def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: list[str]) -> Path:
-    header = "".join(path.read_text() for path in sorted(HERE.glob("*.hpp")))
-    key = hashlib.sha256("\0".join([header, text, *flags, *more]).encode()).hexdigest()[:24]
-    target = folder / f"{key}{suffix}"
-    if target.exists():
-        return target
-    source, partial = folder / f"{key}.cpp", folder / f"{key}{suffix}.part"
-    source.write_text(text)
-    command = ["g++", "-std=c++17", "-w", *flags, "-I", str(HERE), "-x", "c++", str(source)]
-    command += ["-x", "none", *more, "-o", str(partial)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"g++ rejects a generated source:\n{done.stderr[:6000]}")
-    partial.rename(target)
-    return target
+    headers = "".join(path.read_text() for path in sorted(HERE.glob("*.hpp")))
+    command = ["g++", "-std=c++17", "-w", *flags, "-I", str(HERE), "-x", "c++", "-"]
+    command += ["-x", "none", *more]
+
+    def compile_to(partial: Path) -> None:
+        line = [*command, "-o", str(partial)]
+        done = subprocess.run(line, input=text, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"g++ rejects a generated source:\n{done.stderr[:6000]}")
+
+    name = builds.key(compiler_version(), headers, text, *command) + suffix
+    return builds.made(folder / name, compile_to)
+
+
+@cache
+def compiler_version() -> str:
+    """Return what tells one release of g++ from another."""
+    line = ["g++", "-dumpfullversion", "-dumpmachine"]
+    return subprocess.run(line, capture_output=True, text=True, check=True).stdout
 
 
 def _job(

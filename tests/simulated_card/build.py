@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import platform
 import shutil
@@ -11,6 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+import builds
+from host_cuda import harness
 
 HERE = Path(__file__).parent
 WORDS = HERE.parent / "host_cuda"
@@ -29,7 +31,6 @@ KERNEL_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-Wl,-Bsymbolic")
 DRIVER, COMPILER, MANAGEMENT = "libcuda.so.1", "libnvrtc.so.13", "libnvidia-ml.so.1"
 # A jump and the address that it reads; no function of the runtime is shorter.
 JUMP_BYTES = 14
-COMPILERS = 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def missing() -> str | None:
 
 
 def build(folder: Path) -> Libraries:
-    """Compile the card into `folder`, which keeps it for reuse.
+    """Compile the card into a folder of `builds`.
 
     Raises
     ------
@@ -65,16 +66,20 @@ def build(folder: Path) -> Libraries:
     runtime, headers = _runtime_module(), _headers()
     assert runtime, missing()
     assert headers, missing()
-    made = folder / _key(runtime)
-    if not (made / COMPILER).exists():
-        made.mkdir(parents=True, exist_ok=True)
-        (made / "redirects.inc").write_text(_redirects(runtime))
-        _compile(made, ["-I", str(headers), "-I", str(made), "-I", str(HERE)])
+
+    def compile_to(partial: Path) -> None:
+        partial.mkdir()
+        (partial / "redirects.inc").write_text(_redirects(runtime))
+        _compile(partial, ["-I", str(headers), "-I", str(partial), "-I", str(HERE)])
+
+    made = builds.made(folder / f"card-{_key(runtime)}", compile_to)
     real = next(headers.parent.glob("lib/libnvrtc.so.*"), None)
     return Libraries(
         made,
         {
             "LD_LIBRARY_PATH": str(made),
+            # The folder's key knows the headers that the card adds to a kernel; CuPy's does not.
+            "CUPY_CACHE_DIR": str(made / "kernels"),
             "CARD_NVRTC": str(real or ""),
             "CARD_COMPILER": " ".join(("g++", *KERNEL_FLAGS)),
             "CARD_HEADERS": f"{WORDS} -I {HERE}",
@@ -89,7 +94,7 @@ def _compile(folder: Path, includes: list[str]) -> None:
     def compiled(name: str) -> None:
         _run("-c", *FLAGS, *includes, str(HERE / f"{name}.cpp"), "-o", str(folder / f"{name}.o"))
 
-    with ThreadPoolExecutor(COMPILERS) as pool:
+    with ThreadPoolExecutor(harness.COMPILERS) as pool:
         list(pool.map(compiled, names))
     objects = {name: str(folder / f"{name}.o") for name in names}
     apart = ("nvrtc", "nvml", "kernel_module")
@@ -100,9 +105,7 @@ def _compile(folder: Path, includes: list[str]) -> None:
 
 
 def _link(library: Path, *parts: str) -> None:
-    partial = library.with_suffix(".part")
-    _run("-shared", f"-Wl,-soname,{library.name}", *parts, "-ldl", "-o", str(partial))
-    partial.rename(library)
+    _run("-shared", f"-Wl,-soname,{library.name}", *parts, "-ldl", "-o", str(library))
 
 
 def _run(*arguments: str) -> None:
@@ -140,10 +143,10 @@ def _functions(runtime: Path) -> dict[str, int]:
 
 
 def _key(runtime: Path) -> str:
-    content = hashlib.sha256(f"{runtime} {runtime.stat()}".encode())
-    for path in sorted([*HERE.glob("*.[ch]pp"), *WORDS.glob("*.hpp"), HERE / "build.py"]):
-        content.update(path.read_bytes())
-    return content.hexdigest()[:24]
+    files = sorted([*HERE.glob("*.[ch]pp"), *WORDS.glob("*.hpp"), HERE / "build.py"])
+    found = runtime.stat()
+    wheel = f"{runtime} {found.st_size} {found.st_mtime_ns}"
+    return builds.key(harness.compiler_version(), wheel, *(path.read_bytes() for path in files))
 
 
 def _runtime_module() -> Path | None:

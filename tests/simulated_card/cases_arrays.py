@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from gpu_arrays import noise
 from simulated_card import card
-from test_gpu import noise
 
 SIZES = (1, 2, 5)
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from gpu_arrays import bound, noise, problem, public_launcher, same
 from simulated_card import card
-from test_gpu import bound, noise, problem, same
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 
@@ -224,7 +224,6 @@ def test_the_public_launch_does_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     from dmlsplit.backends.cuda import driver
 
     found = driver.load()
-
     monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
     source, outs = many_outputs(1200)
     operator = bound_rows(source, outs)

@@ -15,13 +15,15 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda import codegen, driver
+from gpu_arrays import bound, noise, problem, same
 from simulated_card import card
-from test_gpu import bound, noise, problem, same
 
 LAUNCHES = {
     719: (dml.DeviceRemovedError, "cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"),
     700: (dml.DeviceRemovedError, "ILLEGAL_ADDRESS"),
     46: (dml.DeviceRemovedError, "start a new process"),
+    101: (dml.DeviceRemovedError, "is gone or has failed"),
+    98: (dml.DmlError, "the launch failed on cuda:0: "),
     2: (dml.OutOfMemoryError, r"the launch failed on cuda:0: \d+ of \d+ bytes are free"),
     400: (dml.InvalidArgumentError, "a stream that is alive"),
     906: (dml.InvalidArgumentError, "whose capture allows it"),

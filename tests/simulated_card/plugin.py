@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from simulated_card import card, rehearsal
 
@@ -25,6 +26,13 @@ if os.environ.get("CARD_EXACT"):
     import cupy
 
     cupy.cuda.set_allocator(None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile for few examples, the same ones every time, unless --slow."""
+    if not config.getoption("--slow"):
+        settings.register_profile("gpu", max_examples=25, derandomize=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -133,16 +133,11 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("host_cuda")
-
-
-@pytest.fixture(scope="module")
-def programs(folder: Path) -> dict[str, harness.Program]:
+def programs(builds: Path) -> dict[str, harness.Program]:
     wrong = [KERNEL.replace(*change) for change in WRONG.values()]
     assert KERNEL not in wrong
     race = KERNEL.replace("__syncthreads();", "")
-    return harness.build([KERNEL, race, *wrong], folder)
+    return harness.build([KERNEL, race, *wrong], builds)
 
 
 def memory(data: np.ndarray) -> list[harness.Buffer]:
@@ -191,12 +186,12 @@ def test_sectors_count_what_a_misaligned_range_touches(
     assert counts.load_block_sectors == data.nbytes // 32 + 3
 
 
-def test_wavefronts_count_the_conflicts_of_shared_memory(folder: Path, data: np.ndarray) -> None:
+def test_wavefronts_count_the_conflicts_of_shared_memory(builds: Path, data: np.ndarray) -> None:
     """A warp of 16-byte accesses takes 4 turns; 32 if all lanes want the same four banks."""
     apart = KERNEL.replace("tile[kThreads]", "tile[8 * kThreads]").replace("tile[(", "tile[8 * ((")
     apart = apart.replace("% kThreads]", "% kThreads)]")
     apart = apart.replace("tile[threadIdx.x]", "tile[8 * threadIdx.x]")
-    programs = harness.build([KERNEL, apart], folder, harness.COUNTING)
+    programs = harness.build([KERNEL, apart], builds, harness.COUNTING)
     for source, turns in [(KERNEL, 4), (apart, 32)]:
         outcome = programs[source].run(3, THREADS, memory(data), counting=True)
         assert np.array_equal(outcome.windows[1][0], data)
@@ -220,11 +215,11 @@ def test_a_missing_barrier_spoils_the_result(
 
 
 @pytest.fixture(scope="module")
-def watched(folder: Path) -> dict[str, harness.Program]:
+def watched(builds: Path) -> dict[str, harness.Program]:
     broken = [KERNEL.replace(*change) for _, *change in HAZARDS.values()]
     broken += [without(barrier) for barrier in BARRIERS]
     assert not {KERNEL, PHASES} & set(broken)
-    return harness.build([KERNEL, PHASES, PARTIAL, *broken], folder, harness.COUNTING)
+    return harness.build([KERNEL, PHASES, PARTIAL, *broken], builds, harness.COUNTING)
 
 
 @pytest.mark.parametrize("source", [KERNEL, PHASES, PARTIAL], ids=["turn", "phases", "partial"])
@@ -263,6 +258,6 @@ def test_a_wrong_kernel_is_caught(
         program.run(3, THREADS, memory(data))
 
 
-def test_a_source_that_does_not_compile_shows_the_compiler_log(folder: Path) -> None:
+def test_a_source_that_does_not_compile_shows_the_compiler_log(builds: Path) -> None:
     with pytest.raises(RuntimeError, match="no_such_word"):
-        harness.build([KERNEL.replace("__syncthreads", "no_such_word")], folder)
+        harness.build([KERNEL.replace("__syncthreads", "no_such_word")], builds)

@@ -163,19 +163,14 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kernels")
-
-
-@pytest.fixture(scope="module")
-def ran(request: pytest.FixtureRequest, folder: Path) -> dict[str, object]:
+def ran(request: pytest.FixtureRequest, builds: Path) -> dict[str, object]:
     """What the chosen cases did: they are compiled together."""
     chosen = [
         item.callspec.params["name"]
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.function is test_a_case_gives_numpy_bytes
     ]
-    outcomes = kernel_cases.run([CASES[name] for name in chosen], folder)
+    outcomes = kernel_cases.run([CASES[name] for name in chosen], builds)
     return dict(zip(chosen, outcomes, strict=True))
 
 
@@ -184,7 +179,7 @@ def test_a_case_gives_numpy_bytes(name: str, ran: dict[str, object]) -> None:
     kernel_cases.check(CASES[name], ran[name])
 
 
-def test_no_case_hangs_on_the_order_of_threads(folder: Path) -> None:
+def test_no_case_hangs_on_the_order_of_threads(builds: Path) -> None:
     """Every access to shared memory is checked; stores to outputs are, in every other test."""
     shared = [
         case
@@ -192,24 +187,24 @@ def test_no_case_hangs_on_the_order_of_threads(folder: Path) -> None:
         if any("__shared__" in codegen.source(launch) for launch in case.launches)
     ]
     assert set().union(*(case.kernels for case in shared)) >= {"tile", "transpose"}
-    check_batch(shared, folder, harness.COUNTING)
+    check_batch(shared, builds, harness.COUNTING)
 
 
 @pytest.mark.parametrize("name", ["narrow_3x3", "transposed_bytes"])
-def test_without_its_barrier_a_kernel_is_refused(name: str, folder: Path) -> None:
+def test_without_its_barrier_a_kernel_is_refused(name: str, builds: Path) -> None:
     case = CASES[name]
     (launch,) = case.launches
     source = codegen.source(launch)
     assert source.count("__syncthreads();") == 1
     wrong = source.replace("__syncthreads();", "")
-    program = harness.build([wrong], folder, harness.COUNTING)[wrong]
+    program = harness.build([wrong], builds, harness.COUNTING)[wrong]
     buffers = case.buffers(case.random_source(), launch.outputs)
     with pytest.raises(harness.KernelFaultError, match="shared memory"):
         program.run(launch.grid, launch.block, buffers)
 
 
 def test_the_cases_reach_every_kernel() -> None:
-    sources = Path(__file__).parent.parent.joinpath("cuda").glob("*.cu")
+    sources = Path(__file__).parents[2].joinpath("cuda").glob("*.cu")
     reached = set().union(*(case.kernels for case in CASES.values()))
     assert reached == {source.stem for source in sources}
 
@@ -268,11 +263,13 @@ def strided_cases(draw: st.DrawFn) -> Case:
 
 BATCH = 8
 # A batch costs a compilation, too dear to repeat while looking for a smaller example.
-PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+COMPILING = settings(
+    settings.get_profile("compiling"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
 
 
-def check_batch(cases: list[Case], folder: Path, toolchain: harness.Toolchain) -> None:
-    for case, ran in zip(cases, kernel_cases.run(cases, folder, toolchain), strict=True):
+def check_batch(cases: list[Case], builds: Path, toolchain: harness.Toolchain) -> None:
+    for case, ran in zip(cases, kernel_cases.run(cases, builds, toolchain), strict=True):
         kernel_cases.check(case, ran)
 
 
@@ -282,36 +279,36 @@ each_toolchain = pytest.mark.parametrize(
 
 
 @each_toolchain
-@settings(max_examples=3, phases=PHASES)
+@settings(COMPILING, max_examples=3)
 @given(cases=st.lists(packed_cases(), min_size=BATCH, max_size=BATCH))
 def test_any_packed_split_gives_numpy_bytes(
-    folder: Path, toolchain: harness.Toolchain, cases: list[Case]
+    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
 ) -> None:
-    check_batch(cases, folder, toolchain)
+    check_batch(cases, builds, toolchain)
 
 
 @each_toolchain
-@settings(max_examples=3, phases=PHASES)
+@settings(COMPILING, max_examples=3)
 @given(cases=st.lists(strided_cases(), min_size=BATCH, max_size=BATCH))
 def test_any_strided_split_gives_numpy_bytes(
-    folder: Path, toolchain: harness.Toolchain, cases: list[Case]
+    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
 ) -> None:
-    check_batch(cases, folder, toolchain)
+    check_batch(cases, builds, toolchain)
 
 
 @pytest.mark.slow
 @each_toolchain
-@settings(max_examples=40, phases=PHASES)
+@settings(COMPILING, max_examples=40)
 @given(cases=st.lists(packed_cases() | strided_cases(), min_size=BATCH, max_size=2 * BATCH))
 def test_many_more_splits_give_numpy_bytes(
-    folder: Path, toolchain: harness.Toolchain, cases: list[Case]
+    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
 ) -> None:
-    check_batch(cases, folder, toolchain)
+    check_batch(cases, builds, toolchain)
 
 
 @pytest.mark.slow
 @each_toolchain
-def test_scaled_workloads_give_numpy_bytes(folder: Path, toolchain: harness.Toolchain) -> None:
+def test_scaled_workloads_give_numpy_bytes(builds: Path, toolchain: harness.Toolchain) -> None:
     small = [scaled(workload, 1 << 18) for workload in WORKLOADS]
     chosen = [workload for workload in small if workload.total_bytes <= 4 << 20]
     assert len(chosen) >= 22
@@ -320,4 +317,4 @@ def test_scaled_workloads_give_numpy_bytes(folder: Path, toolchain: harness.Tool
         for w in chosen
         for where in [(0, 0), (w.element_bytes, 3 * w.element_bytes)]
     ]
-    check_batch(cases, folder, toolchain)
+    check_batch(cases, builds, toolchain)

@@ -26,11 +26,11 @@ PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
 @pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[int, model.Figures]:
+def figures(builds: Path) -> dict[int, model.Figures]:
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         pytest.skip(lacking)
-    found = model.rows(WORKLOADS, tmp_path_factory.mktemp("counts"))
+    found = model.rows(WORKLOADS, builds)
     return {row.number: row for row in found}
 
 
@@ -103,8 +103,8 @@ NARROW = [
 ]
 
 
-def test_the_narrowest_rows_keep_up(tmp_path: Path) -> None:
-    for row in model.rows(NARROW, tmp_path):
+def test_the_narrowest_rows_keep_up(builds: Path) -> None:
+    for row in model.rows(NARROW, builds):
         assert row.mean("write_ratio") <= MOST_SECTORS, row.name
         assert row.mean("write_line_ratio") <= 2, row.name
         assert row.mean("vector_share") >= LEAST_VECTORS, row.name
@@ -130,11 +130,14 @@ def test_the_table_says_what_it_found(figures: dict[int, model.Figures]) -> None
 
 def test_the_command_writes_the_figures_and_where_they_were_made(
     figures: dict[int, model.Figures],
+    builds: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    measure = model.rows
     monkeypatch.setattr(model, "WORKLOADS", WORKLOADS[1:2])
+    monkeypatch.setattr(model, "rows", lambda workloads, _: measure(workloads, builds))
     path = tmp_path / "model.json"
     assert command.main(["model", "--json", str(path)]) == 0
     assert model.line(figures[2]) in capsys.readouterr().out

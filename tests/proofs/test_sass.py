@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -12,9 +14,14 @@ from hypothesis import strategies as st
 import nvrtc
 from benchmarks import model
 from dmlsplit.backends.cuda import codegen, planner
+from host_cuda import harness
 from kernel_cases import Case
 
-ARCHES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+# The oldest, the newest, and the one that the figures are about; the others between with --slow.
+ARCHES = [
+    *("sm_75", "sm_90", "sm_120"),
+    *(pytest.param(arch, marks=pytest.mark.slow) for arch in ("sm_80", "sm_86", "sm_89", "sm_100")),
+]
 
 # One launch of each kind of code: a kernel, and the branches that its constants choose.
 CASES = {
@@ -72,12 +79,28 @@ def launch_of(name: str) -> planner.KernelLaunch:
     return launch
 
 
-def cubin_of(name: str, arch: str = model.ARCH) -> bytes:
-    return nvrtc.compile_cubin(codegen.source(launch_of(name)), arch)
+@dataclass(frozen=True)
+class Code:
+    """The machine code of one launch, and the folder that keeps what is found out of it."""
+
+    cubin: bytes
+    builds: Path
+
+    @property
+    def resources(self) -> nvrtc.Resources:
+        return nvrtc.resources(self.cubin, self.builds)
+
+    @property
+    def sass(self) -> tuple[nvrtc.Instruction, ...]:
+        return nvrtc.sass(self.cubin, self.builds)
+
+    @property
+    def opcodes(self) -> set[str]:
+        return {instruction.opcode for instruction in self.sass}
 
 
-def opcodes_of(name: str) -> set[str]:
-    return {instruction.opcode for instruction in nvrtc.sass(cubin_of(name))}
+def code_of(launch: planner.KernelLaunch, builds: Path, arch: str = model.ARCH) -> Code:
+    return Code(nvrtc.compile_cubin(codegen.source(launch), arch, builds), builds)
 
 
 each = pytest.mark.parametrize("name", CASES)
@@ -88,11 +111,10 @@ def test_the_cases_reach_every_kernel() -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHES)
-def test_every_kernel_compiles_without_spills(arch: str) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        cubins = list(pool.map(lambda name: cubin_of(name, arch), CASES))
-    for name, cubin in zip(CASES, cubins, strict=True):
-        used = nvrtc.resources(cubin)
+def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
+    with ThreadPoolExecutor(harness.COMPILERS) as pool:
+        found = list(pool.map(lambda name: code_of(launch_of(name), builds, arch).resources, CASES))
+    for name, used in zip(CASES, found, strict=True):
         assert (used.stack_bytes, used.local_bytes) == (0, 0), name
 
 
@@ -122,10 +144,10 @@ def large_cases(draw: st.DrawFn) -> Case:
     return Case(shape, sizes, len(outer), element_bytes, strides, None, misaligned)
 
 
-def check_machine_code(case: Case) -> None:
+def check_machine_code(case: Case, builds: Path) -> None:
     """Check the first and the last launch of a split against what its plan says."""
     for launch in {case.launches[0], case.launches[-1]}:
-        used = nvrtc.resources(nvrtc.compile_cubin(codegen.source(launch), model.ARCH))
+        used = code_of(launch, builds).resources
         assert used.stack_bytes <= (MOST_STACK_BYTES if launch.kernel == "strided" else 0), case
         reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
         assert used.shared_bytes == launch.shared_bytes + reserved, case
@@ -133,62 +155,65 @@ def check_machine_code(case: Case) -> None:
 
 
 # To shrink a failure would compile for minutes.
-PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
+COMPILING = settings(
+    settings.get_profile("compiling"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
 
 
-@settings(max_examples=12, phases=PHASES)
-@given(large_cases())
-def test_any_plan_compiles(case: Case) -> None:
-    check_machine_code(case)
+@settings(COMPILING, max_examples=12)
+@given(case=large_cases())
+def test_any_plan_compiles(builds: Path, case: Case) -> None:
+    check_machine_code(case, builds)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, phases=PHASES)
-@given(large_cases())
-def test_many_more_plans_compile(case: Case) -> None:
-    check_machine_code(case)
+@settings(COMPILING, max_examples=300)
+@given(case=large_cases())
+def test_many_more_plans_compile(builds: Path, case: Case) -> None:
+    check_machine_code(case, builds)
 
 
 @each
-def test_code_neither_spills_nor_calls(name: str) -> None:
+def test_code_neither_spills_nor_calls(name: str, builds: Path) -> None:
     """A call would be a division of 64-bit numbers by a variable: 117 instructions."""
-    for opcode in opcodes_of(name):
+    for opcode in code_of(launch_of(name), builds).opcodes:
         assert not re.match(r"LDL|STL|CALL", opcode), opcode
 
 
 @each
-def test_resources_allow_the_planned_blocks(name: str) -> None:
+def test_resources_allow_the_planned_blocks(name: str, builds: Path) -> None:
     launch = launch_of(name)
-    used = nvrtc.resources(cubin_of(name))
+    used = code_of(launch, builds).resources
     reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
     assert used.shared_bytes == launch.shared_bytes + reserved
     assert model.resident_blocks(launch, used) >= launch.resident
 
 
 @each
-def test_loads_are_under_way_together(name: str) -> None:
+def test_loads_are_under_way_together(name: str, builds: Path) -> None:
     """As many as the plan counts on, or as many as an H200 needs."""
     launch = launch_of(name)
-    cubin = cubin_of(name)
-    found = nvrtc.bytes_in_flight(nvrtc.sass(cubin))
-    resident = model.resident_blocks(launch, nvrtc.resources(cubin))
+    code = code_of(launch, builds)
+    found = nvrtc.bytes_in_flight(code.sass)
+    resident = model.resident_blocks(launch, code.resources)
     enough = found * launch.block * resident >= model.IN_FLIGHT_BYTES
     assert enough or found >= launch.bytes_in_flight
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if re.match("vector|deinterl", name)])
-def test_aligned_paths_load_and_store_16_bytes_at_once(name: str) -> None:
-    opcodes = opcodes_of(name)
+def test_aligned_paths_load_and_store_16_bytes_at_once(name: str, builds: Path) -> None:
+    opcodes = code_of(launch_of(name), builds).opcodes
     assert any(re.match(r"LDG\.E\..*128", opcode) for opcode in opcodes)
     assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if re.match("shift|tile", name)])
-def test_misaligned_paths_store_16_bytes_at_once(name: str) -> None:
-    assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes_of(name))
+def test_misaligned_paths_store_16_bytes_at_once(name: str, builds: Path) -> None:
+    opcodes = code_of(launch_of(name), builds).opcodes
+    assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)
 
 
-def test_spills_and_calls_would_be_seen() -> None:
+def test_spills_and_calls_would_be_seen(builds: Path) -> None:
     """Hold the reader of the code against a kernel that has both."""
     bad = """
     extern "C" __global__ void bad(unsigned long long* at, unsigned long long by) {
@@ -197,15 +222,14 @@ def test_spills_and_calls_would_be_seen() -> None:
         for (int i = 0; i < 64; ++i) at[i] = held[held[i] % 64];
     }
     """
-    cubin = nvrtc.compile_cubin(bad, model.ARCH)
-    opcodes = {instruction.opcode.partition(".")[0] for instruction in nvrtc.sass(cubin)}
-    assert {"LDL", "STL", "CALL"} <= opcodes
-    assert nvrtc.resources(cubin).stack_bytes >= 512
+    code = Code(nvrtc.compile_cubin(bad, model.ARCH, builds), builds)
+    assert {"LDL", "STL", "CALL"} <= {opcode.partition(".")[0] for opcode in code.opcodes}
+    assert code.resources.stack_bytes >= 512
 
 
-def test_a_rejected_source_shows_the_log_of_the_compiler() -> None:
+def test_a_rejected_source_shows_the_log_of_the_compiler(tmp_path: Path) -> None:
     with pytest.raises(nvrtc.CompileError, match="no_such_word"):
-        nvrtc.compile_cubin("no_such_word", model.ARCH)
+        nvrtc.compile_cubin("no_such_word", model.ARCH, tmp_path)
 
 
 @pytest.mark.parametrize(

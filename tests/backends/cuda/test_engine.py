@@ -1,24 +1,25 @@
-"""The CUDA engine: binding, launches, streams, limits, errors; on a fake driver and a real one."""
+"""The CUDA engine: binding, launches, streams, limits, errors, as a recording driver sees them.
+
+What comes out is compared in test_results.py and test_gpu.py, on the simulated card and on GPUs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 
 import dmlsplit as dml
-from descriptors import Memory, expected_buffers, split_descriptors
 from dmlsplit import device as device_module
 from dmlsplit import eager
 from dmlsplit.backends import find
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.planner import H200
 from fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
+from gpu_arrays import noise
 
 
 def forget() -> None:
@@ -45,146 +46,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     return installed(FakeDriver(), monkeypatch)
 
 
-class Cuda:
-    """Device memory of the fake or the real driver."""
-
-    def __init__(self, fake: FakeDriver | None) -> None:
-        self.fake = fake
-
-    def array(self, value: np.ndarray) -> Any:
-        if self.fake:
-            return self.fake.array(value)
-        import cupy
-
-        return cupy.asarray(value)
-
-    def host(self, array: Any) -> np.ndarray:
-        return array.host if self.fake else array.get(order="A")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("kernels")
-
-
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])
-def cuda(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cuda:
-    if request.param == "real":
-        forget()
-        return Cuda(None)
-    return Cuda(installed(FakeDriver(programs=folder), monkeypatch))
-
-
-def noise(shape: tuple[int, ...], dtype: str = "u1") -> np.ndarray:
-    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    return np.frombuffer(np.random.default_rng(5).bytes(count), dtype).reshape(shape).copy()
-
-
-def pieces(array: np.ndarray, sizes: tuple[int, ...], axis: int) -> list[np.ndarray]:
-    return np.split(array, np.cumsum(sizes)[:-1], axis)
-
-
 X = dml.TensorDesc("FLOAT16", (4, 96))
 SIZES = (64, 24, 8)
 DESC = dml.SplitOperatorDesc.from_sizes(X, axis=1, sizes=SIZES)
-
-
-def bits(array: np.ndarray) -> bytes:
-    return array.tobytes()
-
-
-# What comes out.
-
-
-@pytest.mark.parametrize(
-    ("shape", "dtype", "axis", "sizes"),
-    [
-        ((4, 96), "f2", 1, (64, 24, 8)),
-        ((64, 3), "u1", 1, (1, 1, 1)),
-        ((9, 4099), "u1", 1, (1500, 2599)),
-        ((12, 33), "f4", 0, (5, 0, 7)),
-    ],
-    ids=["aligned", "rgb", "misaligned", "axis 0"],
-)
-def test_split_gives_the_pieces_of_numpy(
-    cuda: Cuda, shape: tuple[int, ...], dtype: str, axis: int, sizes: tuple[int, ...]
-) -> None:
-    array = noise(shape, dtype)
-    found = dml.split(cuda.array(array), sizes, axis)
-    for one, wanted in zip(found, pieces(array, sizes, axis), strict=True):
-        assert bits(cuda.host(one)) == bits(wanted)
-
-
-def test_an_operator_returns_arrays_laid_out_as_described(cuda: Cuda) -> None:
-    array = noise((2, 3, 4), "f4")
-    x = dml.TensorDesc("FLOAT32", (2, 3, 4))
-    outputs = [
-        dml.TensorDesc("FLOAT32", (2, 1, 4), strides=(4, 4, 1)),
-        dml.TensorDesc("FLOAT32", (2, 2, 4), strides=(1, 2, 4)),
-    ]
-    op = dml.Device("cuda").compile(dml.SplitOperatorDesc(x, outputs, 1))
-    one, two = (cuda.host(out) for out in op(cuda.array(array)))
-    assert two.strides == (4, 8, 16)
-    assert bits(one) == bits(array[:, :1])
-    assert bits(np.ascontiguousarray(two)) == bits(np.ascontiguousarray(array[:, 1:]))
-
-
-def test_a_bound_operator_follows_its_input(cuda: Cuda) -> None:
-    array = noise((4, 96), "f2")
-    source = cuda.array(array)
-    outs = [cuda.array(np.zeros((4, size), "f2")) for size in SIZES]
-    dml.Device("cuda:0").compile(DESC).bind(source, outs).dispatch()
-    for out, wanted in zip(outs, pieces(array, SIZES, 1), strict=True):
-        assert bits(cuda.host(out)) == bits(wanted)
-
-
-@given(split_descriptors(max_rank=4))
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
-def test_every_byte_is_right_and_no_other_is_touched(
-    folder: Path, desc: dml.SplitOperatorDesc
-) -> None:
-    """Any descriptor: poisoned outputs, guards around each, every byte compared."""
-    memory = Memory.of(desc)
-    wanted = expected_buffers(desc, memory)
-    with pytest.MonkeyPatch.context() as patch:
-        fake = installed(FakeDriver(programs=folder), patch)
-        targets = [fake.array(target) for target in memory.targets]
-        bindings = [dml.BufferBinding(target, memory.offset) for target in targets]
-        source = dml.BufferBinding(fake.array(memory.source), memory.offset)
-        dml.Device("cuda").compile(desc).dispatch(source, bindings)
-    for found, expected in zip(targets, wanted, strict=True):
-        np.testing.assert_array_equal(found.host, expected)
-
-
-def test_files_go_through_the_device(cuda: Cuda, tmp_path: Path) -> None:
-    from dmlsplit.storage.npy import split_file
-
-    array = noise((6, 7), "f4")
-    np.save(tmp_path / "a.npy", array)
-    done = split_file(tmp_path / "a.npy", (3, 4), 1, tmp_path / "out", device="cuda:0")
-    found = [np.load(path) for path in done.paths]
-    assert [bits(piece) for piece in found] == [bits(p) for p in pieces(array, (3, 4), 1)]
-
-
-def test_out_may_be_columns_of_one_array(cuda: Cuda) -> None:
-    array = noise((6, 5), "u2")
-    store = cuda.array(np.zeros((6, 12), "u2"))
-    views = columns(cuda, store, (3, 2), gap=1)
-    dml.split(cuda.array(array), (3, 2), 1, out=views)
-    found = cuda.host(store)
-    np.testing.assert_array_equal(found[:, :3], array[:, :3])
-    np.testing.assert_array_equal(found[:, 4:6], array[:, 3:])
-    assert not found[:, [3, *range(6, 12)]].any()
-
-
-def columns(cuda: Cuda, store: Any, widths: tuple[int, ...], gap: int) -> list[Any]:
-    starts = [sum(widths[:i]) + i * gap for i in range(len(widths))]
-    if not cuda.fake:
-        return [store[:, at : at + width] for at, width in zip(starts, widths, strict=True)]
-    return [
-        FakeArray(store.host[:, at : at + width], 0)
-        for at, width in zip(starts, widths, strict=True)
-    ]
 
 
 # What the driver is asked.
@@ -286,12 +150,6 @@ def test_outputs_beyond_the_parameters_take_more_launches(
     assert all(8 * len(launch.addresses) <= limit for launch in fake.launched)
     written = [address for launch in fake.launched for address in launch.addresses[1:]]
     assert sorted(written) == sorted(out.__cuda_array_interface__["data"][0] for out in outs)
-
-
-def test_every_one_of_4097_outputs_is_written(cuda: Cuda) -> None:
-    array = noise((4097, 3), "u2")
-    found = dml.split(cuda.array(array), 4097)
-    assert b"".join(bits(cuda.host(one)) for one in found) == bits(array)
 
 
 def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:

@@ -6,6 +6,8 @@ of them 0; whatever the last blocks store must be those bytes, at the end of the
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -39,9 +41,9 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, harness.Program]:
+def programs(builds: Path) -> dict[str, harness.Program]:
     sources = [codegen.source(launch) for case, _, _ in CASES.values() for launch in case.launches]
-    return harness.build(sources, tmp_path_factory.mktemp("far"))
+    return harness.build(sources, builds)
 
 
 class Corner:

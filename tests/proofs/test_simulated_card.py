@@ -23,8 +23,11 @@ import pytest
 
 from simulated_card import build
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "simulated_card").glob("cases_*.py"))
+# To collect the other files would take longer than to run these.
+GPU = sorted(path for path in TESTS.rglob("test_*.py") if "mark.gpu" in path.read_text())
+ON_GPU = ("-m", "gpu and not slow", *map(str, GPU))
 TIME_LIMIT_S = 600
 
 pytestmark = pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
@@ -59,17 +62,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Card:
-    """The built card, and where its processes may write."""
+    """The built card, where its processes may write, and the options that they are given."""
 
     libraries: build.Libraries
     folder: Path
+    options: tuple[str, ...]
 
     def environment(self, **more: str) -> dict[str, str]:
         paths = [str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
         return {
             **os.environ,
             **self.libraries.environment,
-            "CUPY_CACHE_DIR": str(self.folder / "kernels"),
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             **more,
         }
@@ -79,7 +82,7 @@ class Card:
         report = self.folder / f"{name}.xml"
         line = [sys.executable, "-m", "pytest", "-p", "simulated_card.plugin", "--tb=short"]
         done = subprocess.run(
-            [*line, "-p", "no:cacheprovider", f"--junitxml={report}", *arguments],
+            [*line, "-p", "no:cacheprovider", f"--junitxml={report}", *self.options, *arguments],
             cwd=TESTS.parent,
             env=self.environment(**environment),
             capture_output=True,
@@ -105,21 +108,22 @@ Runs = Callable[[str], list[Result]]
 
 
 @pytest.fixture(scope="module")
-def card(tmp_path_factory: pytest.TempPathFactory) -> Card:
-    folder = tmp_path_factory.mktemp("card")
-    return Card(build.build(folder), folder)
+def card(
+    builds: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Card:
+    slow = ("--slow",) if pytestconfig.getoption("--slow") else ()
+    return Card(build.build(builds), tmp_path_factory.mktemp("card"), slow)
 
 
 @pytest.fixture(scope="module")
 def runs(card: Card) -> Runs:
-    """Both processes at once: most of their time goes to g++, or to waiting for it.
+    """Both processes at once: where nothing is kept, most of their time goes to g++.
 
     The real NVRTC sees the sources of the cases only: it takes as long again.
     """
     pool = ThreadPoolExecutor(2)
-    chosen = ["-m", "gpu", "--hypothesis-seed=0", "tests"]
     started: dict[str, Future[list[Result]]] = {
-        "gpu": pool.submit(card.tests, "gpu", *chosen, CARD_NVRTC=""),
+        "gpu": pool.submit(card.tests, "gpu", *ON_GPU, CARD_NVRTC=""),
         "cases": pool.submit(card.tests, "cases", *map(str, CASES)),
     }
     return lambda name: started[name].result()
@@ -170,8 +174,7 @@ def test_the_gpu_tests_pass_on_the_card(runs: Runs) -> None:
 @pytest.mark.slow
 def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> None:
     """Each array has an allocation of its own; other streams run before what is waited for."""
-    chosen = ["-m", "gpu", "--hypothesis-seed=1", "tests"]
-    _check_gpu_tests(card.tests("exact", *chosen, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
+    _check_gpu_tests(card.tests("exact", *ON_GPU, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
 
 
 # The command line, and how many rows are measured: two peers of 22 workloads; 14 cases of one

@@ -1,0 +1,89 @@
+"""Where there is no CUDA: what the driver says of it. Its calls: simulated_card/cases_driver.py."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.backends.cuda import driver
+
+
+class CudaError(RuntimeError):
+    """A CUDARuntimeError: why there is no device."""
+
+
+@pytest.fixture
+def afresh() -> Any:
+    driver.load.cache_clear()
+    yield
+    driver.load.cache_clear()
+
+
+def test_without_cupy_the_extras_are_named(afresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name == "cupy":
+            raise ImportError("No module named 'cupy'")
+        return original(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(dml.UnsupportedError, match=r"'dmlsplit\[cuda13\]'.*cuda12") as caught:
+        dml.Device("cuda")
+    assert caught.value.hresult == 0x887A0004
+    assert dml.Device().name == "cpu"
+
+
+def test_where_cupy_cannot_write_the_processor_is_left() -> None:
+    """CuPy makes the folder of its cache when it is imported: a read-only home stops it."""
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    text = (
+        "import dmlsplit as dml\nassert dml.Device().name == 'cpu'\n"
+        "try: dml.Device('cuda')\nexcept dml.UnsupportedError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env=os.environ | {"CUPY_CACHE_DIR": "/dev/null/kernels"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "CUPY_CACHE_DIR" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("count", [0, None])
+def test_without_a_driver_or_a_device_it_says_so(
+    afresh: None, monkeypatch: pytest.MonkeyPatch, count: int | None
+) -> None:
+    def ask() -> int:
+        if count is None:
+            raise CudaError("status 35")
+        return count
+
+    runtime = SimpleNamespace(getDeviceCount=ask, CUDARuntimeError=CudaError)
+    cuda = SimpleNamespace(runtime=runtime)
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    text = "no CUDA device" if count == 0 else "no usable CUDA driver: status 35"
+    with pytest.raises(dml.UnsupportedError, match=text):
+        dml.Device("cuda:0")
+
+
+def test_cupy_has_what_the_driver_uses() -> None:
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    from cupy_backends.cuda.api import driver as api
+
+    assert callable(api.launchKernel)
+    assert issubclass(cupy.cuda.compiler.CompileException, Exception)
+    assert callable(cupy.cuda.Stream.from_external)
+    assert callable(cupy.cuda.runtime.getDevice)
+    assert {"compile", "kernel"} <= set(dir(cupy.RawKernel))
+    assert hasattr(cupy.cuda.function.Function, "ptr")
+    assert hasattr(cupy.cuda.Device, "use")
+    assert issubclass(api.CUDADriverError, RuntimeError)

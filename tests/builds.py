@@ -1,0 +1,74 @@
+"""Keep what compilers and disassemblers made, by what it was made from.
+
+A folder of builds serves several processes at once and outlives them: the tests keep theirs in
+pytest's cache (the fixture `builds`). The name of a file or folder in it is a hash of all that it
+depends on, so nothing in it is ever out of date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+MOST_BYTES = 1 << 30
+
+
+def key(*parts: str | bytes) -> str:
+    """Return a name for what is made from `parts`."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8))
+        digest.update(data)
+    return digest.hexdigest()[:24]
+
+
+def made(path: Path, make: Callable[[Path], object]) -> Path:
+    """Return `path`, a file or a folder, after `make(partial)` and a rename if it is not there.
+
+    It appears whole. Processes that make the same at once do not disturb each other.
+    """
+    if _is_there(path):
+        return path
+    partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        make(partial)
+        partial.rename(path)
+    except OSError:
+        # Another process was first: a folder does not replace a folder.
+        if not path.is_dir():
+            raise
+    finally:
+        _remove(partial)
+    return path
+
+
+def _is_there(path: Path) -> bool:
+    """Whether a build exists; if so, note that it was used."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # It can only be read.
+    return True
+
+
+def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
+    """Remove what was not used for longest, until no more than `most_bytes` are left."""
+    total = 0
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True):
+        total += sum(part.stat().st_size for part in (entry, *entry.rglob("*")))
+        if total > most_bytes:
+            _remove(entry)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

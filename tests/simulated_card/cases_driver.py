@@ -1,0 +1,81 @@
+"""What `driver.py` asks of CuPy, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import pynvml
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.driver import Driver
+from gpu_arrays import bound, problem, public_launcher, same
+from simulated_card import card
+
+
+@pytest.mark.parametrize(
+    ("version", "nvrtc", "limit"),
+    [(13000, (13, 0), 32764), (12010, (12, 1), 32764), (12000, (12, 9), 4096),
+     (12040, (12, 0), 4096), (11080, (11, 8), 4096)],
+)  # fmt: skip
+def test_parameters_are_as_large_as_driver_and_compiler_allow(
+    version: int, nvrtc: tuple[int, int], limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cupy.cuda.runtime, "driverGetVersion", lambda: version)
+    monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", lambda: nvrtc)
+    assert Driver(cupy, 1).limits(0).parameter_bytes == limit
+
+
+def test_limits_are_asked_for_once() -> None:
+    found = Driver(cupy, 1)
+    with card.calls() as recorded:
+        first = found.limits(0)
+    assert first.sm_count == 132
+    assert recorded.names.count("cudaGetDeviceProperties") == 1
+    with card.calls() as recorded:
+        assert found.limits(0) is first
+    assert recorded.names == []
+
+
+def test_the_second_failure_in_a_row_is_an_error() -> None:
+    """The first says that the thread has no context; it gets one, and the launch is repeated."""
+    source, outs = problem()
+    operator = bound(source, outs)
+    card.fail("cuLaunchKernel", driver.INVALID_CONTEXT)
+    card.fail("cuLaunchKernel", 719)
+    with pytest.raises(dml.DeviceRemovedError, match="LAUNCH_FAILED"):
+        operator.dispatch()
+    operator.dispatch()
+    assert same(source, outs)
+
+
+def test_the_public_launch_fails_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way for a CuPy that does not show a kernel's handle."""
+    found = driver.load()
+    monkeypatch.setattr(found, "launcher", public_launcher(found), raising=False)
+    source, outs = problem()
+    operator = bound(source, outs)
+    operator.dispatch()
+    card.fail("cuLaunchKernel", 719)
+    with pytest.raises(dml.DeviceRemovedError, match="the launch failed: cuda:0 is gone"):
+        operator.dispatch()
+
+
+def test_free_memory_comes_from_nvml_else_from_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_UNKNOWN)
+
+    found = driver.load()
+    asked: list[Any] = []
+    ask = pynvml.nvmlDeviceGetMemoryInfo
+    monkeypatch.setattr(
+        pynvml, "nvmlDeviceGetMemoryInfo", lambda device: asked.append(device) or ask(device)
+    )
+    cupy.empty(1 << 20, "u1")
+    by_nvml = found.memory(0)
+    assert len(asked) == 1
+    monkeypatch.setattr(pynvml, "nvmlInit", fail)
+    assert found.memory(0) == by_nvml == cupy.cuda.runtime.memGetInfo()
+    assert len(asked) == 1
