@@ -97,9 +97,9 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "pieces": [
             {
                 "shape": list(piece.shape),
-                "input_strides": list(piece.input_strides),
-                "output_strides": list(piece.output_strides),
-                "input_offset": piece.input_offset,
+                "source_strides": list(piece.input_strides),
+                "target_strides": list(piece.output_strides),
+                "source_offset": piece.input_offset,
                 "run_bytes": piece.run_bytes,
             }
             for piece in geometry.pieces

@@ -82,7 +82,7 @@ COMMANDS = {
         f"explain {FLAGS} --card 'RTX 4090' --format json",
         f"explain {FLAGS} --card H100 --svg picture.svg && cat picture.svg",
         "explain --data-type INT8 --sizes 640,480,3 --axis 2 --split 1,1,1 --card H200",
-        "explain --data-type UINT8 --sizes 1000,85 --axis 1 --split 4,1,80 --card T4",
+        "explain --data-type UINT8 --sizes 1000,85 --axis 1 --split 4,1,80 --gpu T4",
         "explain --data-type UINT8 --sizes 4,12 --axis 1 --split 1,1,1,1,1,1,1,1,1,1,1,1",
         "explain --data-type FLOAT32 --sizes 6 --axis 0 --split 2,5",
         "explain verdicts.onnx --card L4",
@@ -238,9 +238,9 @@ def stable(text: str) -> str:
     """Leave out what depends on the version of Python or of this package."""
     text = re.sub(r"^dmlsplit \d\S*$", "dmlsplit VERSION", text, flags=re.MULTILINE)
     text = re.sub(r'"version": "(?!2\.1\.0")[^"]*"', '"version": "VERSION"', text)
-    # Before Python 3.12 choices are quoted; before 3.13 a metavar is said for each of two names.
+    # Before Python 3.12 choices are quoted; before 3.13 a metavar is said for each name.
     text = re.sub(r"\(choose from .*\)", lambda found: found[0].replace("'", ""), text)
-    return re.sub(r"(-\w) ([A-Z]+), (--[\w-]+ \2)", r"\1, \3", text)
+    return re.sub(r"(-[\w-]+) ([A-Z]+), (--[\w-]+ \2)", r"\1, \3", text)
 
 
 def options(script: str) -> str:
