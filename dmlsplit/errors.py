@@ -93,9 +93,14 @@ class DeviceRemovedError(DmlError):
     hresult = 0x887A0005
 
 
-def one_line(error: Exception) -> str:
-    """Return the message of an error, in one line."""
-    if isinstance(error, OSError) and error.strerror:
-        name = "" if error.filename is None else f"{error.filename}: "
-        return f"{name}{error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+def one_line(error: Exception, with_path: bool = True) -> str:
+    """Return what is wrong in one line, after the file that it is about unless told otherwise."""
+    path, text = "", str(error)
+    if isinstance(error, DmlError):
+        path, text = error.path, error.message
+    elif isinstance(error, OSError) and error.strerror:
+        path, text = error.filename, error.strerror
+    elif isinstance(error, RecursionError):
+        text = "is nested too deeply"
+    line = " ".join(text.split()) or type(error).__name__
+    return f"{path}: {line}" if path and with_path else line

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda.driver import Driver
 
 
 def noise(shape: tuple[int, ...], dtype: str = "u1", seed: int = 0) -> np.ndarray:
@@ -36,13 +35,3 @@ def problem(columns: int = 100) -> tuple[Any, list[Any]]:
 def same(source: Any, outs: list[Any]) -> bool:
     joined = np.concatenate([out.get() for out in outs], 1)
     return bool(joined.tobytes() == source.get().tobytes())
-
-
-def public_launcher(found: Driver) -> Any:
-    """Return what launches through CuPy's public interface, in the place of `Driver.launcher`."""
-
-    def launcher(device: int, kernel: Any, grid: int, block: int, addresses: list[int]) -> Any:
-        table = np.array(addresses, np.uint64)
-        return found._public_launcher(device, kernel, grid, block, table)
-
-    return launcher

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from gpu_arrays import bound, cuts, noise, problem, public_launcher, same
+from gpu_arrays import bound, cuts, noise, problem, same
 
 pytestmark = pytest.mark.gpu
 

@@ -1,17 +1,17 @@
 """The command line. Nothing else prints.
 
-Exit status: 0 all is accepted, 1 something is refused, 2 usage or a file that cannot be
-read. Results go to standard output, everything else to standard error.
+Results go to standard output, everything else to standard error. The commands import what
+they run when they run, so that help starts fast.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 
 from dmlsplit.cli import completion, devices, explain, levels, run, validate
-from dmlsplit.cli.terminal import ACCEPTED, INTERRUPTED, UNUSABLE, complain, forget_stdout
+from dmlsplit.cli.status import ACCEPTED, INTERRUPTED, UNUSABLE
+from dmlsplit.cli.terminal import forget_stdout, tell
 from dmlsplit.errors import DmlError, one_line
 
 
@@ -20,34 +20,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
-        status = command(arguments)
-        sys.stdout.flush()
+        return command(arguments)
     except BrokenPipeError:
         forget_stdout()
         return ACCEPTED
     except KeyboardInterrupt:
         return INTERRUPTED
     except (DmlError, OSError) as error:
-        complain(one_line(error))
+        tell(f"error: {one_line(error)}")
         return UNUSABLE
-    return status
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
+    from dmlsplit import __version__
+
     parser = argparse.ArgumentParser(
         prog="dmlsplit",
         description="DirectML's Split operator: run it, and learn which level accepts it.",
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {_version()}")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for command in (validate, explain, levels, run, devices, completion):
         command.add_to(commands)
     parser.set_defaults(parser=parser)  # for completion
     return parser
-
-
-def _version() -> str:
-    from dmlsplit import __version__
-
-    return __version__

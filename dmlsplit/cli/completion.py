@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import command_parser
-from dmlsplit.cli.terminal import ACCEPTED, show
+from dmlsplit.cli.inputs import Commands, add_command
+from dmlsplit.cli.status import ACCEPTED
+from dmlsplit.cli.terminal import show
+from dmlsplit.errors import UnsupportedError
 
-if TYPE_CHECKING:
-    from dmlsplit.cli.inputs import Commands
+_DESCRIPTION = """\
+Print the script that makes a shell complete dmlsplit's commands and options.
+It is made by the package shtab: pip install shtab"""
 
-SHELLS = ("bash", "zsh", "fish")
+_EPILOG = """\
+examples:
+  dmlsplit completion bash > ~/.local/share/bash-completion/completions/dmlsplit
+  dmlsplit completion zsh > ~/.zfunc/_dmlsplit
+  dmlsplit completion fish > ~/.config/fish/completions/dmlsplit.fish"""
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = command_parser(
-        commands,
-        "completion",
-        "print a completion script for a shell",
-        "Print the script that makes a shell complete dmlsplit's commands and options.\n"
-        "It is made by the package shtab: pip install shtab",
-        "examples:\n"
-        "  dmlsplit completion bash > ~/.local/share/bash-completion/completions/dmlsplit\n"
-        "  dmlsplit completion zsh > ~/.zfunc/_dmlsplit\n"
-        "  dmlsplit completion fish > ~/.config/fish/completions/dmlsplit.fish",
-    )
-    parser.add_argument("shell", choices=SHELLS)
-    parser.set_defaults(command=completion)
+    summary = "print a completion script for a shell"
+    parser = add_command(commands, completion, summary, _DESCRIPTION, _EPILOG)
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 
 def completion(arguments: argparse.Namespace) -> int:
     """Print a completion script."""
-    from dmlsplit.errors import UnsupportedError
-
     try:
         import shtab
     except ModuleNotFoundError:

@@ -8,26 +8,24 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import command_parser
-from dmlsplit.cli.terminal import ACCEPTED, show, tell
+from dmlsplit.cli.inputs import Commands, add_command
+from dmlsplit.cli.status import ACCEPTED
+from dmlsplit.cli.terminal import show, tell
 from dmlsplit.messages import printable
 
 if TYPE_CHECKING:
     from dmlsplit.backends.cuda.nvml import CudaDevice
-    from dmlsplit.cli.inputs import Commands
+
+_ROW = "{:<7}  {:<24}  {:>9}  {:>8}  {:>9}  {}"
+_EPILOG = "exit status:\n  0  listed, even if there is none    2  NVML failed"
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = command_parser(
-        commands,
-        "devices",
-        "list CUDA devices: name, memory, clocks, driver, peak bandwidth",
-        "List the CUDA devices of this machine, as NVML reports them.",
-        "exit status:\n  0  listed, even if there is none    2  NVML failed",
-    )
+    summary = "list CUDA devices: name, memory, clocks, driver, peak bandwidth"
+    description = "List the CUDA devices of this machine, as NVML reports them."
+    parser = add_command(commands, devices, summary, description, _EPILOG)
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.set_defaults(command=devices)
 
 
 def devices(arguments: argparse.Namespace) -> int:
@@ -52,20 +50,18 @@ def device_json(devices: Sequence[CudaDevice]) -> str:
 
 def device_table(devices: Sequence[CudaDevice]) -> str:
     """Return the devices as text that fits 80 columns."""
-    header = (
-        f"{'device':<7}  {'name':<24}  {'memory':>9}  {'SM clock':>8}  {'bandwidth':>9}  driver"
-    )
-    return "\n".join([header, *map(_row, devices)])
+    header = ("device", "name", "memory", "SM clock", "bandwidth", "driver")
+    return "\n".join(_ROW.format(*cells) for cells in (header, *map(_cells, devices)))
 
 
-def _row(device: CudaDevice) -> str:
-    memory = _scaled(device.memory_bytes, 1 << 30, "GiB")
-    bandwidth = _scaled(device.peak_bandwidth, 10**9, "GB/s")
-    clock = _scaled(device.sm_clock_mhz, 1, "MHz")
-    name = printable(device.name).removeprefix("NVIDIA ")[:24]
+def _cells(device: CudaDevice) -> tuple[str, ...]:
     return (
-        f"{f'cuda:{device.index}':<7}  {name:<24}  {memory:>9}  {clock:>8}  {bandwidth:>9}  "
-        f"{device.driver or '-'}"
+        f"cuda:{device.index}",
+        printable(device.name).removeprefix("NVIDIA ")[:24],
+        _scaled(device.memory_bytes, 1 << 30, "GiB"),
+        _scaled(device.sm_clock_mhz, 1, "MHz"),
+        _scaled(device.peak_bandwidth, 10**9, "GB/s"),
+        device.driver or "-",
     )
 
 

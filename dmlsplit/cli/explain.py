@@ -1,29 +1,24 @@
-"""``dmlsplit explain``: geometry, kernels and time of a split."""
+"""``dmlsplit explain``: the geometry, kernels and expected time of a split."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import add_inputs, command_parser, scanned
+from dmlsplit.cli.inputs import Commands, add_command, add_inputs, scanned
+from dmlsplit.cli.status import status_of
 from dmlsplit.cli.terminal import show, tell
+from dmlsplit.errors import InvalidArgumentError
 
-if TYPE_CHECKING:
-    from dmlsplit.cli.inputs import Commands
-    from dmlsplit.explain.explanation import Explanation
-
-_EXPLAIN = """\
-Show how a split is carried out: the bytes that are left when data type, rank and
-axis are gone, the kernel that is chosen for them, its launch shape, the bytes
-moved, and the time that takes at the memory bandwidth of a GPU.
+_DESCRIPTION = """\
+Show how a split runs: the bytes that are left when data type, rank and axis are
+gone, the kernel that is chosen for them, its launch shape, the bytes moved, and
+the time that takes at the memory bandwidth of a GPU.
 """
 
-
-_EXPLAIN_MORE = """\
+_EPILOG = """\
 exit status:
-  0  explained    1  a split is invalid, so that there is nothing to carry out
+  0  explained    1  a split is invalid, so that there is nothing to explain
   2  wrong usage, or a file could not be read
 
 examples:
@@ -35,13 +30,8 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = command_parser(
-        commands,
-        "explain",
-        "show the geometry, kernel, launch shape and expected time of a split",
-        _EXPLAIN,
-        _EXPLAIN_MORE,
-    )
+    summary = "show the geometry, kernel, launch shape and expected time of a split"
+    parser = add_command(commands, explain, summary, _DESCRIPTION, _EPILOG)
     add_inputs(parser)
     parser.add_argument(
         "--gpu",
@@ -54,47 +44,43 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--svg", metavar="FILE", help="draw which bytes of the input go to which output"
     )
-    parser.set_defaults(command=explain)
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Show how splits are carried out."""
+    """Explain the valid splits of the paths, and say which are not."""
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explain as explain_split
     from dmlsplit.explain.report import explanation_json, explanation_text
     from dmlsplit.lint.discovery import ENDINGS
-    from dmlsplit.lint.judge import Outcome, assess
+    from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report.phrases import location
     from dmlsplit.lint.target import resolve_target
+    from dmlsplit.lint.verdict import Outcome
 
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
-    sites, unreadable = scanned(arguments, ENDINGS)
-    assessment = assess(sites, resolve_target(), unreadable, {Outcome.REFUSED})
+    scan = scanned(arguments, ENDINGS)
+    assessment = assess(scan.sites, resolve_target(), scan.unreadable, {Outcome.REFUSED})
     explained = []
     for verdict in assessment.verdicts:
         place = location(verdict.site)
-        if assessment.fails(verdict) or verdict.outcome is Outcome.UNKNOWN:
-            said = "; ".join(f"{r.rule.id} {r.message}" for r in verdict.diagnostics)
+        if verdict.outcome in (Outcome.REFUSED, Outcome.UNKNOWN):
+            said = "; ".join(f"{each.rule.id} {each.message}" for each in verdict.diagnostics)
             tell(f"{place}: {verdict.outcome}: {said}")
         else:
-            used = verdict.legalized or verdict.descriptors
-            explained += [explain_split(place, desc, gpu) for desc in used]
+            descriptors = verdict.legalized or verdict.descriptors
+            explained += [explain_split(place, desc, gpu) for desc in descriptors]
     if arguments.format == "json":
         show(explanation_json(explained))
     else:
         show("\n\n".join(map(explanation_text, explained)))
     if arguments.svg is not None:
-        _draw(Path(arguments.svg), explained)
-    return assessment.status
+        from dmlsplit.atomic import write_text
+        from dmlsplit.explain.picture import svg_picture
 
-
-def _draw(path: Path, explained: Sequence[Explanation]) -> None:
-    from dmlsplit.atomic import write_text
-    from dmlsplit.errors import InvalidArgumentError
-    from dmlsplit.explain.picture import svg_picture
-
-    if len(explained) != 1:
-        raise InvalidArgumentError(
-            f"--svg draws one split; there are {len(explained)}. Name one by flags"
-        )
-    write_text(path, svg_picture(explained[0].geometry, str(explained[0].desc)))
+        if len(explained) != 1:
+            raise InvalidArgumentError(
+                f"--svg draws one split; there are {len(explained)}. Name one by flags"
+            )
+        picture = svg_picture(explained[0].geometry, str(explained[0].desc))
+        write_text(Path(arguments.svg), picture)
+    return status_of(assessment)

@@ -1,40 +1,49 @@
-"""What the commands have in common: their parsers, integer lists, and what to judge."""
+"""What the commands have in common: their parsers, lists of integers, and the splits to judge."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from dmlsplit.cli.terminal import complain, progress_bar
+from dmlsplit.cli.terminal import progress_bar, tell
+from dmlsplit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    from dmlsplit.lint.discovery import Scan
 
-    from dmlsplit.frontends import SplitSite
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-
-def integers(text: str) -> tuple[int, ...]:
-    """Read ``2,1,3``; argparse reports anything else."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"is {text!r}; it must be integers joined by commas, such as 2,1,3"
-        ) from None
+_FLAGS = ("data_type", "sizes", "axis", "split")
 
 
-def command_parser(
-    commands: Commands, name: str, summary: str, description: str, epilog: str
+def add_command(
+    commands: Commands,
+    command: Callable[[argparse.Namespace], int],
+    summary: str,
+    description: str,
+    epilog: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command whose help keeps its line breaks."""
-    return commands.add_parser(
-        name,
+    """Add a command, named like its function; its help keeps the line breaks."""
+    parser = commands.add_parser(
+        command.__name__,
         help=summary,
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.set_defaults(command=command)
+    return parser
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """Read ``2,1,3``; argparse reports anything else."""
+    try:
+        return tuple(map(int, text.split(",")))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"is {text!r}; it must be integers joined by commas, such as 2,1,3"
+        ) from None
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -53,16 +62,13 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
-def scanned(
-    arguments: argparse.Namespace, endings: Sequence[str]
-) -> tuple[tuple[SplitSite, ...], tuple[tuple[str, str], ...]]:
-    """Return the splits of the paths, or the one of the flags; report what could not be read."""
-    from dmlsplit.errors import InvalidArgumentError
-    from dmlsplit.lint.discovery import flag_site, scan_paths
+def scanned(arguments: argparse.Namespace, endings: Sequence[str]) -> Scan:
+    """Return the splits of the paths, or of the flags, and report what could not be read."""
+    from dmlsplit.lint.discovery import Scan, flag_site, scan_paths
 
-    flags = ("data_type", "sizes", "axis", "split")
-    given = [name for name in flags if getattr(arguments, name) is not None]
-    if bool(given) == bool(arguments.paths) or 0 < len(given) < len(flags):
+    flags = [getattr(arguments, name) for name in _FLAGS]
+    given = any(flag is not None for flag in flags)
+    if given == bool(arguments.paths) or (given and None in flags):
         raise InvalidArgumentError(
             "give either PATHs, or all of --data-type, --sizes, --axis and --split"
         )
@@ -71,9 +77,9 @@ def scanned(
             "--via ort applies to ONNX models only; drop it to check a descriptor given by flags"
         )
     if given:
-        return (flag_site(*(getattr(arguments, name) for name in flags)),), ()
+        return Scan((flag_site(*flags),), ())
     with progress_bar("scan") as progress:
         scan = scan_paths(arguments.paths, endings, progress)
     for file, message in scan.unreadable:
-        complain(f"{file}: {message}")
-    return scan.sites, scan.unreadable
+        tell(f"error: {file}: {message}")
+    return scan

@@ -4,49 +4,45 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
-from dmlsplit.cli.terminal import ACCEPTED
+from dmlsplit.cli.inputs import Commands, add_command
+from dmlsplit.cli.status import ACCEPTED
+from dmlsplit.cli.terminal import show
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import LevelSupport, TensorSupport
 
-if TYPE_CHECKING:
-    from dmlsplit.cli.inputs import Commands
+_DESCRIPTION = """\
+The capability table of Split. Each row adds to the one before. A Windows build
+is the first whose own DirectML.dll has the level; f32 is FLOAT32, u16 UINT16."""
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = commands.add_parser(
-        "levels",
-        help="what each feature level accepts, and which DirectML and Windows have it",
-        description="The capability table of Split. Each row adds to the one before. A Windows "
-        "build stands where its own DirectML.dll first has the level; f32 is FLOAT32, u16 UINT16.",
-    )
+    summary = "what each feature level accepts, and which DirectML and Windows have it"
+    parser = add_command(commands, levels, summary, _DESCRIPTION)
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.set_defaults(command=levels)
 
 
 def levels(arguments: argparse.Namespace) -> int:
     """Print the capability table."""
-    if arguments.format == "json":
-        print(json.dumps({"schema": 1, "levels": level_records()}, indent=2))
-    else:
-        print(level_table())
+    show(level_json() if arguments.format == "json" else level_table())
     return ACCEPTED
 
 
-def level_records() -> list[dict[str, Any]]:
-    """Return one JSON-ready record per level, lowest first."""
-    return [_record(row) for row in capability_table().values()]
+def level_json() -> str:
+    """Return the table as JSON, lowest level first."""
+    records = [_record(row) for row in capability_table().values()]
+    return json.dumps({"schema": 1, "levels": records}, indent=2)
 
 
 def _record(row: LevelSupport) -> dict[str, Any]:
-    windows = row.windows and {"build": row.windows.build, "name": row.windows.name}
     return {
         "name": f"DML_FEATURE_LEVEL_{row.level}",
         "value": int(row.level),
         "directml": row.directml,
-        "windows": windows,
+        "windows": row.windows and asdict(row.windows),
         "input_tensor": _tensor_record(row.input_tensor),
         "output_tensors": _tensor_record(row.output_tensors),
         "source": row.source,
@@ -79,7 +75,7 @@ def _types(support: TensorSupport, before: TensorSupport | None) -> str:
     """Return the data types that a row adds to the one before."""
     added = support.data_types - (before.data_types if before else frozenset())
     # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
-    names = [f"{kind.name[0].lower()}{kind.bits}" for kind in sorted(added)]
+    names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in sorted(added))
     if before is None:
-        return " ".join(names)
-    return "+ " + " ".join(names) if names else "same"
+        return names
+    return f"+ {names}" if names else "same"

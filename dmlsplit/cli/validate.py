@@ -6,17 +6,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import add_inputs, command_parser, scanned
+from dmlsplit.cli.inputs import Commands, add_command, add_inputs, scanned
+from dmlsplit.cli.status import status_of
 from dmlsplit.cli.terminal import show, tell, wants_colour
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
-    from dmlsplit.cli.inputs import Commands
-    from dmlsplit.lint.judge import Assessment
+    from dmlsplit.lint.verdict import Assessment
 
 FORMATS = ("text", "json", "github", "sarif", "junit")
 
-
-_VALIDATE = """\
+_DESCRIPTION = """\
 Find every split of each PATH, nested bodies and functions included, and say
 whether DirectML accepts it: where the split is, the descriptor it becomes, each
 broken rule, the lowest feature level, DirectML version and Windows build that
@@ -30,8 +30,7 @@ The verdicts:
   unknown              a size is known only when the model runs
 """
 
-
-_VALIDATE_MORE = """\
+_EPILOG = """\
 formats:
   text    for people: at most 80 columns, a summary table last
   json    for programs: schema 1, described by report.schema.json of the package
@@ -58,16 +57,11 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    parser = command_parser(
-        commands,
-        "validate",
-        "say which splits of a model DirectML refuses, why, and how to fix it",
-        _VALIDATE,
-        _VALIDATE_MORE,
-    )
+    summary = "say which splits of a model DirectML refuses, why, and how to fix it"
+    parser = add_command(commands, validate, summary, _DESCRIPTION, _EPILOG)
     add_inputs(parser)
     target = parser.add_argument_group(
-        "the DirectML that shall take it (default: the newest feature level)"
+        "the DirectML to judge for (default: the newest feature level)"
     ).add_mutually_exclusive_group()
     target.add_argument("--feature-level", metavar="L", help="such as 2_0, or 4.1")
     target.add_argument("--directml", metavar="VERSION", help="version of DirectML.dll, 1.8.0")
@@ -103,18 +97,18 @@ def add_to(commands: Commands) -> None:
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by an equivalent subgraph of "
         "standard ONNX nodes that the target accepts. Both models are run on random inputs and "
-        "compared first; nothing is written if they differ. Other nodes than splits are not judged",
+        "compared first; nothing is written if they differ. Nodes other than splits are not judged",
     )
-    parser.set_defaults(command=validate)
 
 
 def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the paths."""
     from dmlsplit.atomic import write_text
     from dmlsplit.lint.discovery import ENDINGS
-    from dmlsplit.lint.judge import Outcome, assess
+    from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report import REPORTS
     from dmlsplit.lint.target import resolve_target
+    from dmlsplit.lint.verdict import Outcome
 
     target = resolve_target(
         feature_level=arguments.feature_level,
@@ -123,29 +117,25 @@ def validate(arguments: argparse.Namespace) -> int:
         via=arguments.via,
     )
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
-    sites, unreadable = scanned(arguments, endings)
-    failing = {Outcome.REFUSED, Outcome.LEGALIZED}
-    failing -= {Outcome.LEGALIZED} if "legalizing" in arguments.allow else set()
-    failing |= {Outcome.UNKNOWN} if "unknown" in arguments.fail_on else set()
-    assessment = assess(sites, target, unreadable, failing)
-    written = REPORTS[arguments.format]
-    if arguments.output is not None:
-        write_text(Path(arguments.output), written(assessment) + "\n")
-    elif arguments.format == "text" and wants_colour():
-        from dmlsplit.lint.report.text import coloured, text_report
-
-        show(text_report(assessment, coloured))
+    scan = scanned(arguments, endings)
+    failing = {Outcome.REFUSED}
+    if "legalizing" not in arguments.allow:
+        failing.add(Outcome.LEGALIZED)
+    if "unknown" in arguments.fail_on:
+        failing.add(Outcome.UNKNOWN)
+    assessment = assess(scan.sites, target, scan.unreadable, failing)
+    report = REPORTS[arguments.format]
+    if arguments.output is None:
+        show(report(assessment, wants_colour()))
     else:
-        show(written(assessment))
+        write_text(Path(arguments.output), report(assessment, False) + "\n")
     if arguments.write_fixed is not None:
         _write_fixed(arguments, assessment)
-    return assessment.status
+    return status_of(assessment)
 
 
 def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
-    """Write the rewritten model; what was done goes to standard error."""
-    from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-
+    """Write the rewritten model, and say on standard error what was replaced."""
     try:
         from dmlsplit.lint.fix.rewrite import write_fixed
     except ModuleNotFoundError as error:
@@ -159,11 +149,11 @@ def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
     done = write_fixed(Path(arguments.paths[0]), Path(arguments.write_fixed), assessment)
     for site, reason in done.left:
         tell(f"{site.place}/{site.node or site.index}: left as it is: {reason}")
-    if done.replaced:
-        count = len(done.replaced)
-        tell(
-            f"{arguments.write_fixed}: written with {count} split{'s' if count > 1 else ''} "
-            f"replaced; both models agree bit by bit on random inputs ({done.engine})"
-        )
-    else:
+    if not done.replaced:
         tell(f"nothing to replace; {arguments.write_fixed} is not written")
+        return
+    splits = "1 split" if len(done.replaced) == 1 else f"{len(done.replaced)} splits"
+    tell(
+        f"{arguments.write_fixed}: written with {splits} replaced; both models agree bit for bit "
+        f"on random inputs ({done.engine})"
+    )

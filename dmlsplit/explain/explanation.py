@@ -1,4 +1,4 @@
-"""What carrying out a split means: bytes, kernels, and the time at a GPU's bandwidth."""
+"""What a split comes down to: bytes, kernels, and the time at the bandwidth of a GPU."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from dmlsplit.geometry import SplitGeometry
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One split, carried out.
+    """The geometry, kernels and expected time of one split.
 
     Attributes
     ----------
     place : str
         Where the split is.
     desc : SplitOperatorDesc
-        A valid descriptor.
+        Its descriptor, which is valid.
     geometry : SplitGeometry
-        The bytes that it moves.
+        The bytes that it copies.
     plan : LaunchPlan
-        The kernel launches, for buffers at addresses that are multiples of 16.
+        The kernel launches, for buffers whose addresses are multiples of 16.
     gpu : Gpu
         The GPU that the time is for.
     """
@@ -37,18 +37,17 @@ class Explanation:
 
     @property
     def bytes_moved(self) -> int:
-        """Bytes read and bytes written."""
+        """Bytes read plus bytes written."""
         return 2 * self.geometry.total_bytes
 
     @property
     def seconds(self) -> float:
-        """Seconds that the bytes take at the GPU's peak bandwidth: a lower bound."""
+        """Seconds to move the bytes at the GPU's peak bandwidth: a lower bound."""
         return self.bytes_moved / self.gpu.bandwidth
 
 
 def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:
     """Explain a descriptor that has passed validation."""
     geometry = descriptor_geometry(desc)
-    # Every binding is at least that aligned.
-    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT
+    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # as every binding is, at least
     return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, gpu.limits), gpu)

@@ -1,7 +1,8 @@
 """Draws which bytes of the input go to which output, as SVG.
 
-Memory is drawn like a page: byte 0 top left, one line per row of the input. A run of bytes
-has the colour of its output, in the input and in the output; what no output takes is grey.
+Memory is drawn like a page of text: byte 0 at the top left, one line per row of the input.
+A run of bytes has the colour of its output, in the input as in the output; bytes of the
+input that no output takes are grey.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
+from operator import mul
 from xml.sax.saxutils import escape
 
 from dmlsplit.geometry import SplitGeometry, StridedCopy
@@ -18,30 +20,21 @@ _MARGIN = 20
 _LINE = 14
 _GAP = 18
 _LABEL_WIDTH = 150
-# Larger splits are cut short, and the picture says so.
+# The picture leaves out more than this, and says so.
 MOST_RUNS = 3000
 MOST_LINES = 12
 MOST_OUTPUTS = 12
 
-# Okabe and Ito's palette, readable with any colour vision; repeated beyond eight outputs.
-_COLOURS = (
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#f0e442",
-    "#999999",
-)
+# Okabe and Ito's palette, readable with any colour vision; repeated after eight outputs.
+_COLOURS = "#0072b2 #e69f00 #009e73 #cc79a7 #56b4e9 #d55e00 #f0e442 #999999".split()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Bytes that stay together: where they come from, where they go, how many, which output."""
+    """Bytes `src` to ``src + size`` of the input, which become `dst` and on of an output."""
 
-    source: int
-    target: int
+    src: int
+    dst: int
     size: int
     output: int
 
@@ -52,7 +45,7 @@ def svg_picture(geometry: SplitGeometry, title: str) -> str:
     Parameters
     ----------
     geometry
-        The byte problem.
+        The bytes of the split.
     title
         One line above the picture, such as the descriptor.
     """
@@ -64,8 +57,7 @@ def svg_picture(geometry: SplitGeometry, title: str) -> str:
         _text(_MARGIN, _MARGIN, title, bold=True),
         _text(_MARGIN, y, f"input: {line_bytes} bytes to the line"),
     ]
-    spread = [(run.source, run) for run in runs]
-    shapes, y = _page(spread, line_bytes, scale, _MARGIN, y + _GAP // 2)
+    shapes, y = _page([(run.src, run) for run in runs], line_bytes, scale, _MARGIN, y + _GAP // 2)
     body += shapes
     shapes, y = _outputs(geometry, runs, line_bytes, scale, y + _GAP)
     body += shapes
@@ -78,20 +70,20 @@ def svg_picture(geometry: SplitGeometry, title: str) -> str:
 def _outputs(
     geometry: SplitGeometry, runs: list[_Run], most: int, scale: float, y: int
 ) -> tuple[list[str], int]:
-    """Return the outputs, side by side where they fit, and where they end."""
+    """Return the outputs, side by side where they fit, and the y below them."""
     body: list[str] = []
-    x, below = float(_MARGIN), y
+    x, bottom = float(_MARGIN), y
     for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
-        line_bytes = _target_line_bytes(piece, most)
+        line_bytes = _output_line_bytes(piece, most)
         width = max(line_bytes * scale, _LABEL_WIDTH)
         if x > _MARGIN and x + width > PAGE_WIDTH - _MARGIN:
-            x, y = float(_MARGIN), below + _GAP
+            x, y = float(_MARGIN), bottom + _GAP
         body.append(_text(x, y + _LINE, f"output {index}: {piece.total_bytes} bytes"))
-        own = [(run.target, run) for run in runs if run.output == index]
+        own = [(run.dst, run) for run in runs if run.output == index]
         shapes, end = _page(own, line_bytes, scale, x, y + _LINE + _GAP // 2)
         body += shapes
-        x, below = x + width + _GAP, max(below, end)
-    return body, below + _GAP
+        x, bottom = x + width + _GAP, max(bottom, end)
+    return body, bottom + _GAP
 
 
 def _line_bytes(geometry: SplitGeometry) -> int:
@@ -102,7 +94,7 @@ def _line_bytes(geometry: SplitGeometry) -> int:
     return max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
 
 
-def _target_line_bytes(piece: StridedCopy, most: int) -> int:
+def _output_line_bytes(piece: StridedCopy, most: int) -> int:
     outer = abs(piece.output_strides[0]) if piece.output_strides else piece.run_bytes
     return min(max(outer, piece.run_bytes, 1), most)
 
@@ -113,56 +105,49 @@ def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
         if not piece.run_bytes:
             continue
         for index in islice(product(*map(range, piece.shape)), share):
-            source = piece.input_offset + _dot(index, piece.input_strides)
-            yield _Run(source, _dot(index, piece.output_strides), piece.run_bytes, output)
-
-
-def _dot(index: tuple[int, ...], strides: tuple[int, ...]) -> int:
-    return sum(i * step for i, step in zip(index, strides, strict=True))
+            src = piece.input_offset + sum(map(mul, index, piece.input_strides))
+            dst = sum(map(mul, index, piece.output_strides))
+            yield _Run(src, dst, piece.run_bytes, output)
 
 
 def _page(
     runs: list[tuple[int, _Run]], line_bytes: int, scale: float, x: float, y: int
 ) -> tuple[list[str], int]:
-    """Return the rectangles of one piece of memory, and where they end."""
-    starts = [start for start, _ in runs]
-    first = min(starts, default=0) // line_bytes * line_bytes
-    last = max((start + run.size for start, run in runs), default=line_bytes)
-    lines = min(MOST_LINES, -(-(last - first) // line_bytes))
-    height = lines * _LINE
-    width = line_bytes * scale
+    """Return the rectangles of one tensor's runs, given with their starts, and the y below."""
+    first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
+    end = max((start + run.size for start, run in runs), default=line_bytes)
+    lines = min(MOST_LINES, -(-(end - first) // line_bytes))
+    width, height = line_bytes * scale, lines * _LINE
     shapes = [f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>']
     for start, run in runs:
-        shapes += _rectangles(start - first, run, line_bytes, scale, x, y, lines)
+        said = (
+            f"bytes {run.src} to {run.src + run.size - 1} of the input are bytes {run.dst} "
+            f"to {run.dst + run.size - 1} of output {run.output}"
+        )
+        colour = _COLOURS[run.output % len(_COLOURS)]
+        for line, column, size in _by_line(start - first, run.size, line_bytes, lines):
+            shapes.append(
+                f'<rect x="{x + column * scale:.2f}" y="{y + line * _LINE}" '
+                f'width="{size * scale:.2f}" height="{_LINE - 1}" fill="{colour}">'
+                f"<title>{said}</title></rect>"
+            )
     return shapes, y + height
 
 
-def _rectangles(
-    start: int, run: _Run, line_bytes: int, scale: float, x: float, y: int, lines: int
-) -> Iterator[str]:
-    colour = _COLOURS[run.output % len(_COLOURS)]
-    said = (
-        f"bytes {run.source} to {run.source + run.size - 1} of the input are bytes {run.target} "
-        f"to {run.target + run.size - 1} of output {run.output}"
-    )
-    end = start + run.size
+def _by_line(start: int, size: int, line_bytes: int, lines: int) -> Iterator[tuple[int, int, int]]:
+    """Yield line, column and size of each part of a run."""
+    end = min(start + size, lines * line_bytes)
     while start < end:
         line, column = divmod(start, line_bytes)
-        if line >= lines:
-            return
-        size = min(end - start, line_bytes - column)
-        yield (
-            f'<rect x="{x + column * scale:.2f}" y="{y + line * _LINE}" '
-            f'width="{size * scale:.2f}" height="{_LINE - 1}" fill="{colour}">'
-            f"<title>{said}</title></rect>"
-        )
-        start += size
+        part = min(end - start, line_bytes - column)
+        yield line, column, part
+        start += part
 
 
 def _notes(geometry: SplitGeometry, runs: list[_Run]) -> Iterator[str]:
     hidden = len(geometry.pieces) - MOST_OUTPUTS
     if hidden > 0:
-        yield f"... and {hidden} outputs more"
+        yield f"... and {hidden} more outputs"
     shown = sum(run.size for run in runs)
     if shown < geometry.total_bytes:
         yield f"the picture shows the first {shown} of {geometry.total_bytes} bytes at most"

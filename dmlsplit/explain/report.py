@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from dmlsplit.explain.explanation import Explanation
 from dmlsplit.geometry import StridedCopy
 from dmlsplit.messages import printable, wrapped
 
-# Longer lists of outputs are cut short.
+# Longer lists of outputs or launches are cut.
 _SHOWN = 8
 
 
 def explanation_text(explanation: Explanation) -> str:
     """Return an explanation as text of at most 80 columns."""
-    lines = [f"{printable(explanation.place)}: {explanation.desc}"]
-    lines += [f"  {line}" for line in _geometry(explanation)]
-    lines += [f"  {line}" for line in _launches(explanation)]
-    lines += [f"  {line}" for line in _cost(explanation)]
-    return "\n".join(wrapped(line.strip(), "  " if line[0] == " " else "") for line in lines)
+    head = wrapped(f"{printable(explanation.place)}: {explanation.desc}", "")
+    lines = [*_geometry(explanation), *_launches(explanation), *_cost(explanation)]
+    return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
 
 
 def _geometry(explanation: Explanation) -> Iterator[str]:
@@ -36,7 +35,7 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
             last = start + rows.widths[index] - 1
             yield f"output {index}: bytes {start} to {last} of every row"
     if len(geometry.pieces) > _SHOWN:
-        yield f"... and {len(geometry.pieces) - _SHOWN} outputs more"
+        yield f"... and {len(geometry.pieces) - _SHOWN} more outputs"
 
 
 def _loops(piece: StridedCopy) -> str:
@@ -56,7 +55,7 @@ def _launches(explanation: Explanation) -> Iterator[str]:
             f"{launch.bytes_in_flight} bytes in flight per thread"
         )
     if len(launches) > _SHOWN:
-        yield f"... and {len(launches) - _SHOWN} launches more"
+        yield f"... and {len(launches) - _SHOWN} more launches"
 
 
 def _cost(explanation: Explanation) -> Iterator[str]:
@@ -82,24 +81,18 @@ def explanation_json(explanations: Iterable[Explanation]) -> str:
 
 
 def _record(explanation: Explanation) -> dict[str, Any]:
-    geometry = explanation.geometry
-    rows = geometry.row_split
+    """Return one entry of the JSON document; its keys are fixed, whatever the fields are named."""
+    geometry, rows = explanation.geometry, explanation.geometry.row_split
     return {
         "place": explanation.place,
         "descriptor": str(explanation.desc),
-        "row_split": rows
-        and {
-            "rows": rows.rows,
-            "pitch": rows.pitch,
-            "offsets": list(rows.offsets),
-            "widths": list(rows.widths),
-        },
+        "row_split": rows and asdict(rows),
         "pieces": [
             {
-                "shape": list(piece.shape),
-                "input_strides": list(piece.input_strides),
-                "output_strides": list(piece.output_strides),
-                "input_offset": piece.input_offset,
+                "shape": piece.shape,
+                "source_strides": piece.input_strides,
+                "target_strides": piece.output_strides,
+                "source_offset": piece.input_offset,
                 "run_bytes": piece.run_bytes,
             }
             for piece in geometry.pieces
@@ -108,7 +101,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
             {
                 "kernel": launch.kernel,
                 "reason": launch.reason,
-                "outputs": list(launch.outputs),
+                "outputs": launch.outputs,
                 "grid": launch.grid,
                 "block": launch.block,
                 "shared_bytes": launch.shared_bytes,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, one_line
 from dmlsplit.frontends import SplitSite
 
 # The module that scans a file, by the end of its name.
@@ -21,13 +22,13 @@ SCANNERS = {
     ".json": "dmlsplit.frontends.dxdispatch",
 }
 ENDINGS = tuple(SCANNERS)
-# A folder is searched for models only: any .json may lie in it, and most .xml are no models.
+# A folder is searched for models only: it may hold any .json, and most .xml files are not models.
 _IN_FOLDERS = (".onnx", ".xml")
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What the scan of some files found.
+    """The result of scanning some files.
 
     Attributes
     ----------
@@ -64,14 +65,14 @@ def scan_paths(
         try:
             files |= {file: _size(file) for file in _files(path, endings)}
         except (DmlError, OSError) as error:
-            unreadable.append((path, one_line(error, path)))
+            unreadable.append((path, one_line(error, with_path=False)))
     sites: list[SplitSite] = []
     done, total = 0, sum(files.values())
     for file, size in files.items():
         try:
             sites += scan_file(file, endings)
         except (DmlError, OSError, RecursionError, MemoryError) as error:
-            unreadable.append((file, one_line(error, file)))
+            unreadable.append((file, one_line(error, with_path=False)))
         done += size
         progress(done, total)
     return Scan(tuple(sites), tuple(unreadable))
@@ -83,7 +84,7 @@ def scan_file(file: str, endings: Sequence[str] = ENDINGS) -> list[SplitSite]:
     Raises
     ------
     InvalidArgumentError
-        If the file is damaged, or of no known kind.
+        If the file is damaged, or its kind is not among `endings`.
     UnsupportedError
         If a package that its format needs is not installed.
     OSError
@@ -112,24 +113,10 @@ def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[i
     Raises
     ------
     InvalidArgumentError
-        If there is no such data type.
+        If `data_type` is not recognised.
     """
-    try:
-        tensor = TensorDesc(data_type, sizes)
-    except ValueError as error:
-        raise InvalidArgumentError(str(error)) from None
-    desc = SplitOperatorDesc.from_sizes(tensor, axis=axis, sizes=split)
+    desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
     return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
-
-
-def one_line(error: Exception, file: str = "") -> str:
-    """Return the message of an error in one line, without the name of the file before it."""
-    if isinstance(error, RecursionError):
-        return "is nested too deeply"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text.removeprefix(repr(file)).removeprefix(file).lstrip(": ") if file else text
 
 
 def _size(file: str) -> int:
@@ -139,42 +126,31 @@ def _size(file: str) -> int:
         return 0
 
 
-def _files(target: str, endings: Sequence[str]) -> Iterator[str]:
-    path = Path(target)
-    if path.is_dir():
-        yield from _found(target, _models_in(target, endings))
-    elif glob.has_magic(target) and not path.exists():
-        # Path.glob takes no absolute pattern.
-        names = glob.iglob(target, recursive=True)  # noqa: PTH207
-        matches = (name for name in names if not Path(name).is_dir())
-        yield from _found(target, matches)
+def _files(path: str, endings: Sequence[str]) -> list[str]:
+    if Path(path).is_dir():
+        files = sorted(_models_in(path, endings))
+    elif glob.has_magic(path) and not Path(path).exists():
+        # Path.glob does not take absolute patterns.
+        names = glob.iglob(path, recursive=True)  # noqa: PTH207
+        files = sorted(name for name in names if not Path(name).is_dir())
     else:
-        yield target
-
-
-def _found(target: str, files: Iterator[str]) -> list[str]:
-    found = sorted(files)
-    if not found:
+        return [path]
+    if not files:
         raise InvalidArgumentError("no .onnx or .xml model found")
-    return found
+    return files
 
 
 def _models_in(folder: str, endings: Sequence[str]) -> Iterator[str]:
     wanted = set(_IN_FOLDERS).intersection(endings)
     for root, _, names in os.walk(folder, followlinks=False):
-        for name in names:
-            path = Path(root, name)
-            # Nothing outside the folder is read: links are left alone.
-            plain = path.is_file() and not path.is_symlink()
-            if plain and path.suffix.lower() in wanted and _looks_like_a_model(path):
+        for path in (Path(root, name) for name in names):
+            # Links are left alone, so that nothing outside the folder is read.
+            regular = path.is_file() and not path.is_symlink()
+            if regular and path.suffix.lower() in wanted and _looks_like_a_model(path):
                 yield str(path)
 
 
 def _looks_like_a_model(path: Path) -> bool:
-    if path.suffix.lower() != ".xml":
-        return True
-    try:
-        with path.open("rb") as file:
-            return b"<net" in file.read(4096)
-    except OSError:
-        return True
+    with suppress(OSError), path.open("rb") as file:
+        return path.suffix.lower() != ".xml" or b"<net" in file.read(4096)
+    return True  # The scan reports it as unreadable.

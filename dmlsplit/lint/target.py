@@ -1,7 +1,8 @@
-"""What a split is judged for: a feature level, and who passes the descriptors to DirectML."""
+"""What splits are judged for: a feature level, and what passes the descriptors to DirectML."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,16 +20,16 @@ Via = Literal["directml", "ort"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a split shall run.
+    """What splits are judged for.
 
     Attributes
     ----------
     level : FeatureLevel
-        The level that descriptors are held against.
+        The feature level that has to accept the descriptors.
     asked : str
         The target in the words of the user, such as ``Windows build 19041``.
     via : {"directml", "ort"}
-        Who hands descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
+        What passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
     """
 
     level: FeatureLevel
@@ -43,7 +44,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """The least that accepts a split: a level, and which releases have it first.
+    """The lowest level that accepts a split, and the first releases that have it.
 
     Attributes
     ----------
@@ -51,7 +52,7 @@ class Requirement:
     directml : str
         First DirectML version with the level.
     windows : WindowsBuild or None
-        First Windows whose own DirectML.dll has it; None where no build is documented.
+        First Windows whose own DirectML.dll has it; None if no build is documented.
     """
 
     level: FeatureLevel
@@ -77,7 +78,7 @@ def resolve_target(
     windows: str | None = None,
     via: Via = "directml",
 ) -> Target:
-    """Return the target that was asked for; the newest feature level if nothing was.
+    """Return the target that was asked for; by default the newest feature level.
 
     Parameters
     ----------
@@ -86,14 +87,14 @@ def resolve_target(
     directml
         A DirectML version, such as ``1.8.0``.
     windows
-        A Windows build, ``22621`` or ``10.0.22621``: its own DirectML.dll is meant.
+        A Windows build, ``22621`` or ``10.0.22621``, for the DirectML.dll that it contains.
     via
-        Who passes descriptors to DirectML.
+        What passes descriptors to DirectML.
 
     Raises
     ------
     InvalidArgumentError
-        If more than one was given, or there is no such level, version or build.
+        If more than one is given, or the level, version or build is not recognised.
     """
     given = [value for value in (feature_level, directml, windows) if value is not None]
     if len(given) > 1:
@@ -101,22 +102,18 @@ def resolve_target(
             f"target is given {len(given)} times; "
             "give one of a feature level, a DirectML version and a Windows build"
         )
-    try:
-        if directml is not None:
-            return Target(level_for_directml(directml), f"DirectML {directml.strip()}", via)
-        if windows is not None:
-            build = _windows_build(windows)
-            return Target(level_for_windows(build), f"Windows build {build}", via)
-        level = FeatureLevel.parse(max(FeatureLevel) if feature_level is None else feature_level)
-    except ValueError as error:
-        raise InvalidArgumentError(str(error)) from None
+    if directml is not None:
+        return Target(level_for_directml(directml), f"DirectML {directml.strip()}", via)
+    if windows is not None:
+        build = _windows_build(windows)
+        return Target(level_for_windows(build), f"Windows build {build}", via)
+    level = FeatureLevel.parse(max(FeatureLevel) if feature_level is None else feature_level)
     return Target(level, f"feature level {level}", via)
 
 
 def _windows_build(text: str) -> int:
     """Read ``22621``, ``10.0.22621`` or ``10.0.22621.1848``."""
-    parts = text.strip().split(".")
-    numbers = all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts)
-    if numbers and (len(parts) == 1 or (len(parts) in (3, 4) and parts[:2] == ["10", "0"])):
-        return int(parts[0] if len(parts) == 1 else parts[2])
-    raise ValueError(f"Windows build is {text!r}; it must look like 22621 or 10.0.22621")
+    found = re.fullmatch(r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(\.[0-9]{1,9})?", text.strip())
+    if found:
+        return int(found[1] or found[2])
+    raise InvalidArgumentError(f"Windows build is {text!r}; it must look like 22621 or 10.0.22621")

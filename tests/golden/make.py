@@ -1,17 +1,32 @@
 """Writes the golden files anew, from the root: python -m tests.golden.make. Read the diff."""
 
+import os
+import tempfile
 from pathlib import Path
 
+from dmlsplit.cli import main
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.picture import svg_picture
 from dmlsplit.lint.report import REPORTS
-from tests.test_picture import described
-from tests.test_report import assessment, unversioned
+from tests.explain.test_picture import described
+from tests.golden import commands
+from tests.lint.test_report import assessment, unversioned
 
-for name, report in REPORTS.items():
-    text = unversioned(report(assessment()))
-    Path(__file__).with_name(f"report.{name}").write_text(text + "\n", encoding="utf-8")
 
-desc = described("UINT8", (3, 6), 1, (1, 2, 3))
-picture = svg_picture(descriptor_geometry(desc), str(desc))
-Path(__file__).with_name("picture.svg").write_text(picture, encoding="utf-8")
+def write() -> None:
+    """Write every golden file."""
+    for name, report in REPORTS.items():
+        text = unversioned(report(assessment(), False))
+        Path(__file__).with_name(f"report.{name}").write_text(text + "\n", encoding="utf-8")
+
+    desc = described("UINT8", (3, 6), 1, (1, 2, 3))
+    picture = svg_picture(descriptor_geometry(desc), str(desc))
+    Path(__file__).with_name("picture.svg").write_text(picture, encoding="utf-8")
+
+    os.environ |= commands.ENVIRONMENT
+    with tempfile.TemporaryDirectory() as folder:
+        commands.write(Path(folder), main)
+
+
+if __name__ == "__main__":  # The models that are compared run in spawned processes.
+    write()

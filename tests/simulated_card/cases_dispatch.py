@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from gpu_arrays import bound, noise, problem, public_launcher, same
+from gpu_arrays import bound, noise, problem, same
 from simulated_card import card
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"

@@ -11,7 +11,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
-from gpu_arrays import bound, problem, public_launcher, same
+from gpu_arrays import bound, problem, same
 from simulated_card import card
 
 
@@ -54,7 +54,7 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
 def test_the_public_launch_fails_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """The way for a CuPy that does not show a kernel's handle."""
     found = driver.load()
-    monkeypatch.setattr(found, "launcher", public_launcher(found), raising=False)
+    monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
     source, outs = problem()
     operator = bound(source, outs)
     operator.dispatch()

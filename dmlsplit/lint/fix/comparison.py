@@ -1,38 +1,37 @@
 """Runs two ONNX models on the same random inputs and compares every output bit by bit.
 
-The models run in a child process, because runtimes can end their process on odd models.
+The models run in a child process, because a runtime may abort its process on a malformed model.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Mapping
+from itertools import product
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
 
 SECONDS = 600
-# Sizes that dynamic dimensions are given, until the first model runs.
+# Sizes for dynamic dimensions, tried in turn until the first model runs.
 _DYNAMIC_SIZES = (2, 1, 4, 8, 3)
 
+# Name, type and sizes of an input; None is a dynamic size.
+_Input = tuple[str, np.dtype, list[int | None]]
 _Run = Callable[[Mapping[str, np.ndarray]], list[Any]]
 
 
-class _DifferError(Exception):
-    """The models compute different things."""
-
-
 def compare_models(first: Path, second: Path) -> str:
-    """Hold the outputs of two models with the same inputs against each other.
+    """Run both models on the same inputs and compare all outputs bit for bit.
 
     Returns
     -------
     str
-        What ran them, such as ``onnxruntime``.
+        The runtime that ran them, such as ``onnxruntime``.
 
     Raises
     ------
@@ -47,8 +46,9 @@ def compare_models(first: Path, second: Path) -> str:
     child.start()
     sender.close()
     try:
-        told = receiver.poll(SECONDS)
-        kind, text = receiver.recv() if told else ("failed", f"it took over {SECONDS} s")
+        kind, text = "failed", f"it took over {SECONDS} s"
+        if receiver.poll(SECONDS):
+            kind, text = receiver.recv()
     except EOFError:
         child.join()
         kind, text = "failed", f"the runtime ended its process ({child.exitcode})"
@@ -64,15 +64,14 @@ def compare_models(first: Path, second: Path) -> str:
 
 def _child(first: str, second: str, sender: Connection) -> None:
     try:
-        sender.send(("equal", _compare(first, second)))
-    except _DifferError as error:
-        sender.send(("different", str(error)))
+        sender.send(_compared(first, second))
     except Exception as error:
-        # Runtimes raise errors of many kinds; all of them mean that nothing was proven.
-        sender.send(("failed", " ".join(str(error).split())[:300] or type(error).__name__))
+        # Runtimes raise errors of many types; after any of them nothing is proven.
+        sender.send(("failed", one_line(error)[:300]))
 
 
-def _compare(first: str, second: str) -> str:
+def _compared(first: str, second: str) -> tuple[str, str]:
+    """Return ``equal`` and what ran the models, or ``different`` and in what they differ."""
     failures = []
     for name, load in (("onnxruntime", _onnxruntime), ("onnx.reference", _reference)):
         try:
@@ -80,9 +79,8 @@ def _compare(first: str, second: str) -> str:
         except Exception as error:
             failures.append(f"{name}: {error}")
             continue
-        found = load(second)(feeds)
-        _check_equal("outputs", expected, found)
-        return name
+        different = _difference("outputs", expected, load(second)(feeds))
+        return ("different", different) if different else ("equal", name)
     raise RuntimeError("; ".join(failures))
 
 
@@ -103,8 +101,8 @@ def _reference(path: str) -> _Run:
     return lambda feeds: list(evaluator.run(None, dict(feeds)))
 
 
-def _inputs(path: str) -> list[tuple[str, np.dtype, list[int | None]]]:
-    """Return name, type and sizes of what a caller must give."""
+def _inputs(path: str) -> list[_Input]:
+    """Return the inputs that have no initializer."""
     import onnx
     from onnx import helper
 
@@ -115,7 +113,9 @@ def _inputs(path: str) -> list[tuple[str, np.dtype, list[int | None]]]:
         if value.name in given:
             continue
         if not value.type.HasField("tensor_type"):
-            raise RuntimeError(f"input {value.name!r} is no tensor; no random one can be made")
+            raise RuntimeError(
+                f"input {value.name!r} is not a tensor, so no random value can be made for it"
+            )
         tensor = value.type.tensor_type
         sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
         kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
@@ -123,27 +123,27 @@ def _inputs(path: str) -> list[tuple[str, np.dtype, list[int | None]]]:
     return found
 
 
-def _first_that_runs(
-    run: _Run, inputs: list[tuple[str, np.dtype, list[int | None]]]
-) -> tuple[dict[str, np.ndarray], list[Any]]:
-    """Return inputs that a model takes, with its outputs: wild values, else small ones."""
+def _first_that_runs(run: _Run, inputs: list[_Input]) -> tuple[dict[str, np.ndarray], list[Any]]:
+    """Return inputs that the model accepts, and its outputs.
+
+    Integers are of their whole range, or else 0 and 1: some are indices or sizes.
+    """
     failure: Exception = RuntimeError("no inputs were tried")
     dynamic = any(None in sizes for _, _, sizes in inputs)
-    for size in _DYNAMIC_SIZES if dynamic else (0,):
-        for make in (_wild, _small):
-            random = np.random.default_rng(20)
-            feeds = {
-                name: make(random, kind, tuple(size if n is None else n for n in sizes))
-                for name, kind, sizes in inputs
-            }
-            try:
-                return feeds, run(feeds)
-            except Exception as error:
-                failure = error
+    for size, make in product(_DYNAMIC_SIZES if dynamic else (0,), (_full_range, _small)):
+        random = np.random.default_rng(20)
+        feeds = {
+            name: make(random, kind, tuple(size if n is None else n for n in sizes))
+            for name, kind, sizes in inputs
+        }
+        try:
+            return feeds, run(feeds)
+        except Exception as error:
+            failure = error
     raise failure
 
 
-def _wild(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+def _full_range(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     if kind.kind in "iu":
         limits = np.iinfo(kind)
         return random.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
@@ -158,16 +158,16 @@ def _small(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) 
     return random.standard_normal(shape).astype(kind)
 
 
-def _check_equal(where: str, expected: Any, found: Any) -> None:
+def _difference(where: str, expected: Any, found: Any) -> str:
+    """Return in what two outputs differ; an empty string if they are equal bit for bit."""
     if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
         if len(expected) != len(found):
-            raise _DifferError(f"{where}: {len(expected)} values became {len(found)}")
-        for index, pair in enumerate(zip(expected, found, strict=True)):
-            _check_equal(f"{where}[{index}]", *pair)
-        return
+            return f"{where}: {len(expected)} values became {len(found)}"
+        pairs = enumerate(zip(expected, found, strict=True))
+        differences = (_difference(f"{where}[{index}]", *pair) for index, pair in pairs)
+        return next(filter(None, differences), "")
     one, other = np.asarray(expected), np.asarray(found)
     if (one.dtype, one.shape) != (other.dtype, other.shape):
-        raise _DifferError(f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}")
+        return f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}"
     same = np.array_equal(one, other) if one.dtype.hasobject else one.tobytes() == other.tobytes()
-    if not same:
-        raise _DifferError(f"{where}: the values differ")
+    return "" if same else f"{where}: the values differ"

@@ -1,8 +1,8 @@
-"""Writes ONNX models with their refused splits replaced, if they compute the same."""
+"""Writes ONNX models with their refused splits replaced, if they compute the same outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,27 +10,28 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto
 
 from dmlsplit.atomic import atomic_write
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx.messages import shown_name
 from dmlsplit.lint.fix.comparison import compare_models
-from dmlsplit.lint.fix.subgraph import Names, plan_subgraph, subgraph
-from dmlsplit.lint.judge import Assessment, Outcome, assess
+from dmlsplit.lint.fix.subgraph import find_replacement, name_maker, replacement_nodes
+from dmlsplit.lint.judge import assess
 from dmlsplit.lint.target import Target
+from dmlsplit.lint.verdict import Assessment, Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """What a rewriting did.
+    """The result of rewriting a model.
 
     Attributes
     ----------
     replaced : tuple of SplitSite
-        The splits that were replaced.
+        The replaced splits.
     left : tuple of (SplitSite, str)
-        Refused splits that stay as they are, and why.
+        Refused splits that were left as they are, and why.
     engine : str
-        What ran both models; empty if nothing was replaced, and so nothing written.
+        The runtime that ran both models; empty if nothing was replaced, so nothing written.
     """
 
     replaced: tuple[SplitSite, ...]
@@ -39,14 +40,14 @@ class Rewriting:
 
 
 def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting:
-    """Write a model with its refused splits replaced, if it computes the same.
+    """Write a model with its refused splits replaced, if it computes the same outputs.
 
     Parameters
     ----------
     source
         The model that was assessed.
     output
-        The file to write; it appears only if both models agree, bit by bit, on random inputs.
+        The file to write; it appears only if both models agree bit for bit on random inputs.
     assessment
         The verdicts of `source`.
 
@@ -77,11 +78,12 @@ def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting
 
 
 def _load(path: Path) -> ModelProto:
-    try:
-        return onnx.load_model_from_string(path.read_bytes())
-    except Exception as error:
-        # protobuf's DecodeError is not onnx's to name, and differs between its versions.
-        raise InvalidArgumentError(f"{path}: onnx cannot load it: {error}") from None
+    with about(path):
+        try:
+            return onnx.load_model_from_string(path.read_bytes())
+        except Exception as error:
+            # onnx does not export protobuf's DecodeError, whose home differs between versions.
+            raise InvalidArgumentError(f"onnx cannot load it: {error}") from None
 
 
 def _check_verdicts(path: Path, target: Target, left: int) -> None:
@@ -106,7 +108,7 @@ def _replace_splits(
         if verdict.outcome in refused
     }
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    names = Names(_value_names(model.graph))
+    new_name = name_maker(_value_names(model.graph))
     replaced: list[SplitSite] = []
     left: list[tuple[SplitSite, str]] = []
     for place, graph in _graphs(model.graph, shown_name(model.graph.name or "main graph")):
@@ -117,28 +119,23 @@ def _replace_splits(
                 nodes.append(node)
                 continue
             try:
-                plan = plan_subgraph(node, verdict, assessment.target, opset)
-            except UnsupportedError as reason:
+                new = find_replacement(node, verdict, assessment.target, opset)
+            except UnsupportedError as error:
                 nodes.append(node)
-                left.append((verdict.site, str(reason)))
+                left.append((verdict.site, error.message))
             else:
-                nodes += subgraph(node, plan, names, opset)
+                nodes += replacement_nodes(node, new, new_name, opset)
                 replaced.append(verdict.site)
-        _set_nodes(graph, nodes)
+        kept = GraphProto(node=nodes)  # a copy: clearing the field frees its nodes
+        graph.ClearField("node")
+        graph.node.MergeFrom(kept.node)
     inside = "it is in the body of a function; inline the functions first (onnx.inliner)"
     left += [(verdict.site, inside) for verdict in wanted.values()]
     return tuple(replaced), tuple(left)
 
 
-def _set_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
-    # Copied out first: clearing the field frees the nodes that stay.
-    kept = GraphProto(node=nodes)
-    graph.ClearField("node")
-    graph.node.MergeFrom(kept.node)
-
-
 def _graphs(graph: GraphProto, place: str) -> Iterator[tuple[str, GraphProto]]:
-    """Yield all bodies with their places, in the words of the scan, innermost first."""
+    """Yield all bodies with their places, named as the scan names them, innermost first."""
     for index, node in enumerate(graph.node):
         label = shown_name(node.name) or f"{shown_name(node.op_type)}[{index}]"
         for attribute in node.attribute:

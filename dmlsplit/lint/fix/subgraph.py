@@ -1,15 +1,16 @@
-"""The standard ONNX nodes that take the place of a split.
+"""The standard ONNX nodes that replace a split.
 
 A split that is refused for its rank, its 8-bit type, an empty piece or for making a
-sequence becomes ``Reshape, Cast, Split, Cast, Reshape``, of which each part is left out
-where it is not needed; empty pieces become constants and ``SequenceConstruct`` makes the
-sequence. 64-bit types have no such way: BitCast-26 keeps the width of an element.
+sequence becomes ``Reshape, Cast, Split, Cast, Reshape``, without the parts that it does
+not need; empty pieces become constants, and ``SequenceConstruct`` makes the sequence.
+64-bit types cannot be replaced so: BitCast-26 keeps the width of an element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 from math import prod
 
 import numpy as np
@@ -19,9 +20,11 @@ from onnx import NodeProto, helper, numpy_helper
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.lint.judge import Verdict
 from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
 from dmlsplit.lint.target import Target
+from dmlsplit.lint.verdict import Verdict
+
+NewName = Callable[[str], str]
 
 # Reshape takes its shape as an input since 5, Cast its type as a number since 6.
 _LEAST_OPSET = 6
@@ -35,80 +38,63 @@ _CURABLE = {
 }
 
 
-class Names:
-    """Makes names that no value of a model has.
-
-    Parameters
-    ----------
-    used
-        All names of its values.
-    """
-
-    def __init__(self, used: set[str]) -> None:
-        self._prefix = "dmlsplit_"
-        while any(name.startswith(self._prefix) for name in used):
-            self._prefix += "_"
-        self._count = 0
-
-    def new(self, what: str) -> str:
-        """Return a name that says what it is."""
-        self._count += 1
-        return f"{self._prefix}{self._count}_{what}"
+def name_maker(used: set[str]) -> NewName:
+    """Return a function that makes a new name, ending in its argument, that `used` lacks."""
+    prefix = "dmlsplit_"
+    while any(name.startswith(prefix) for name in used):
+        prefix += "_"
+    numbers = count(1)
+    return lambda what: f"{prefix}{next(numbers)}_{what}"
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """The subgraph that takes the place of a split."""
+    """What replaces a split."""
 
-    shape: tuple[int, ...]  # what Split sees
-    axis: int
-    reshaped: bool
-    cast: int  # TensorProto.DataType that Split sees; 0 for the model's own
-    element_type: int
-    sizes: tuple[int, ...]  # of all pieces
-    piece_shapes: tuple[tuple[int, ...], ...]  # what the model sees
-    squeezed: bool
-    sequence: bool
     name: str
+    shape: tuple[int, ...]  # of the input, as the new Split sees it
+    axis: int  # in `shape`
+    reshaped: bool  # whether `shape` is not the shape of the input
+    cast: int  # TensorProto.DataType of the new Split; 0 for that of the input
+    element_type: int  # TensorProto.DataType of the input
+    sizes: tuple[int, ...]  # of all pieces, along the axis
+    piece_shapes: tuple[tuple[int, ...], ...]  # as the model expects them
+    restores_shape: bool  # whether the pieces of the new Split have other shapes
+    sequence: bool  # whether the pieces become a sequence
 
-    @property
-    def restores_shape(self) -> bool:
-        """Whether Split's pieces do not have the shapes that the model expects."""
-        return self.reshaped or self.squeezed
 
-
-def plan_subgraph(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> Replacement:
-    """Plan the replacement of a refused split.
+def find_replacement(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> Replacement:
+    """Return what replaces a refused split.
 
     Raises
     ------
     UnsupportedError
-        If standard nodes cannot do it, with the reason.
+        If standard nodes cannot replace it, with the reason.
     """
     site = verdict.site
     _check_curable(verdict, opset)
     sizes, axis = site.shape, site.axis
+    before, after = sizes[:axis], sizes[axis + 1 :]
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     sequence = node.op_type == "SplitToSequence"
-    has_split = len(node.input) > 1 and bool(node.input[1])
-    squeezed = sequence and not has_split and not attributes.get("keepdims", 1)
-    before, behind = sizes[:axis], sizes[axis + 1 :]
+    has_sizes = len(node.input) > 1 and bool(node.input[1])
+    squeezed = sequence and not has_sizes and not attributes.get("keepdims", 1)
     support = capability_table()[target.level].input_tensor
     least, most = support.minimum_dimensions, support.maximum_dimensions
     if target.via == "ort":
         least, most = 1, MOST_DIMENSIONS
     reshaped = not least <= len(sizes) <= most
     return Replacement(
-        (1, prod(before), sizes[axis], prod(behind)) if reshaped else sizes,
-        2 if reshaped else axis,
-        reshaped,
-        _cast(site.descriptors[0].input_tensor.data_type, support.data_types),
-        onnx.TensorProto.DataType.Value(site.element_type),
-        site.pieces,
-        tuple((*before, *([] if squeezed else [n]), *behind) for n in site.pieces),
-        squeezed,
-        sequence,
-        node.name,
+        name=node.name,
+        shape=(1, prod(before), sizes[axis], prod(after)) if reshaped else sizes,
+        axis=2 if reshaped else axis,
+        reshaped=reshaped,
+        cast=_cast(site.descriptors[0].input_tensor.data_type, support.data_types),
+        element_type=onnx.TensorProto.DataType.Value(site.element_type),
+        sizes=site.pieces,
+        piece_shapes=tuple((*before, *([] if squeezed else [n]), *after) for n in site.pieces),
+        restores_shape=reshaped or squeezed,
+        sequence=sequence,
     )
 
 
@@ -137,63 +123,69 @@ def _cast(kind: TensorDataType, supported: frozenset[TensorDataType]) -> int:
     )
 
 
-def subgraph(node: NodeProto, plan: Replacement, names: Names, opset: int) -> Iterator[NodeProto]:
-    """Yield the subgraph, in the order in which it runs."""
-    source = node.input[0]
-    if plan.reshaped:
-        source, given = names.new("rows"), source
-        yield from _reshape(given, source, plan.shape, names)
-    if plan.cast:
-        source, given = names.new("wide"), source
-        yield helper.make_node("Cast", [given], [source], to=plan.cast)
-    count = len(plan.sizes)
-    targets = [names.new("piece") for _ in range(count)] if plan.sequence else list(node.output)
-    direct = not plan.cast and not plan.restores_shape
-    solid = {
-        at: (direct and targets[at]) or names.new("part")
-        for at, shape in enumerate(plan.piece_shapes)
+def replacement_nodes(
+    node: NodeProto, new: Replacement, new_name: NewName, opset: int
+) -> Iterator[NodeProto]:
+    """Yield the nodes that replace a split, in the order in which they run."""
+    value = node.input[0]
+    if new.reshaped:
+        rows = new_name("rows")
+        yield from _reshape(value, rows, new.shape, new_name)
+        value = rows
+    if new.cast:
+        wide = new_name("wide")
+        yield helper.make_node("Cast", [value], [wide], to=new.cast)
+        value = wide
+    pieces = [new_name("piece") for _ in new.sizes] if new.sequence else list(node.output)
+    # Split makes the pieces themselves where nothing has to be undone. A piece that the model
+    # does not use has no name, but Split must make it.
+    direct = not new.cast and not new.restores_shape
+    parts = {
+        at: pieces[at] if direct and pieces[at] else new_name("part")
+        for at, shape in enumerate(new.piece_shapes)
         if 0 not in shape
     }
-    yield from _split(source, solid, plan, names, opset)
-    for at, target in enumerate(targets):
-        if target and at in solid:
-            yield from _restored(solid[at], target, plan.piece_shapes[at], plan, names)
-        elif target:
-            kind = helper.tensor_dtype_to_np_dtype(plan.element_type)
-            yield _constant(np.empty(plan.piece_shapes[at], kind), target)
-    if plan.sequence:
-        yield helper.make_node("SequenceConstruct", targets, list(node.output))
+    yield from _split(value, parts, new, new_name, opset)
+    for at, (piece, shape) in enumerate(zip(pieces, new.piece_shapes, strict=True)):
+        if piece and at in parts:
+            yield from _restored(parts[at], piece, shape, new, new_name)
+        elif piece:
+            kind = helper.tensor_dtype_to_np_dtype(new.element_type)
+            yield _constant(np.empty(shape, kind), piece)
+    if new.sequence:
+        yield helper.make_node("SequenceConstruct", pieces, list(node.output))
 
 
 def _split(
-    source: str, parts: Mapping[int, str], plan: Replacement, names: Names, opset: int
+    value: str, parts: Mapping[int, str], new: Replacement, new_name: NewName, opset: int
 ) -> Iterator[NodeProto]:
-    sizes = [plan.sizes[at] for at in parts]
-    outputs = list(parts.values())
+    sizes, outputs = [new.sizes[at] for at in parts], list(parts.values())
     if opset < 13:
-        yield helper.make_node("Split", [source], outputs, plan.name, axis=plan.axis, split=sizes)
+        yield helper.make_node("Split", [value], outputs, new.name, axis=new.axis, split=sizes)
         return
-    given = names.new("sizes")
+    given = new_name("sizes")
     yield _constant(np.array(sizes, np.int64), given)
-    yield helper.make_node("Split", [source, given], outputs, plan.name, axis=plan.axis)
+    yield helper.make_node("Split", [value, given], outputs, new.name, axis=new.axis)
 
 
 def _restored(
-    part: str, target: str, shape: tuple[int, ...], plan: Replacement, names: Names
+    part: str, piece: str, shape: tuple[int, ...], new: Replacement, new_name: NewName
 ) -> Iterator[NodeProto]:
-    """Yield what turns a part into the piece that the model expects."""
-    if plan.cast:
-        narrow = names.new("narrow") if plan.restores_shape else target
-        yield helper.make_node("Cast", [part], [narrow], to=plan.element_type)
+    """Yield the nodes that turn an output of Split into the piece that the model expects."""
+    if new.cast:
+        narrow = new_name("narrow") if new.restores_shape else piece
+        yield helper.make_node("Cast", [part], [narrow], to=new.element_type)
         part = narrow
-    if plan.restores_shape:
-        yield from _reshape(part, target, shape, names)
+    if new.restores_shape:
+        yield from _reshape(part, piece, shape, new_name)
 
 
-def _reshape(source: str, target: str, shape: tuple[int, ...], names: Names) -> Iterator[NodeProto]:
-    wanted = names.new("shape")
+def _reshape(
+    value: str, output: str, shape: tuple[int, ...], new_name: NewName
+) -> Iterator[NodeProto]:
+    wanted = new_name("shape")
     yield _constant(np.array(shape, np.int64), wanted)
-    yield helper.make_node("Reshape", [source, wanted], [target])
+    yield helper.make_node("Reshape", [value, wanted], [output])
 
 
 def _constant(value: np.ndarray, name: str) -> NodeProto:

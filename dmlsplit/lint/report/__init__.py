@@ -1,20 +1,22 @@
-"""Verdicts as text, json, github, sarif or junit: the only place that formats them.
+"""Reports of an assessment: text, json, github, sarif and junit.
 
-Every writer is a pure function from an `Assessment` to a string.
+Every writer is a pure function of an `Assessment`, and of whether to colour: only text does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from dmlsplit.lint.judge import Assessment
 from dmlsplit.lint.report.github import github_report
 from dmlsplit.lint.report.json import json_report
 from dmlsplit.lint.report.junit import junit_report
 from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.report.text import text_report
+from dmlsplit.lint.verdict import Assessment
 
-REPORTS: dict[str, Callable[[Assessment], str]] = {
+Writer = Callable[[Assessment, bool], str]
+
+REPORTS: dict[str, Writer] = {
     "text": text_report,
     "json": json_report,
     "github": github_report,

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.lint.judge import Assessment, Diagnostic, Verdict
-from dmlsplit.lint.target import Requirement
+from dmlsplit.lint.verdict import Assessment, Verdict
 
-# Raised when a key changes its meaning or goes; new keys may come at any time.
+# Raised when a key changes its meaning or is removed; new keys may be added at any time.
 SCHEMA = 1
 
 
-def json_report(assessment: Assessment) -> str:
+def json_report(assessment: Assessment, colour: bool = False) -> str:
     """Return the assessment as JSON; report.schema.json describes it."""
     from dmlsplit import __version__
 
     target = assessment.target
+    rules = {each.rule.id: each.rule for v in assessment.verdicts for each in v.diagnostics}
     return json.dumps(
         {
             "schema": SCHEMA,
             "tool": {"name": "dmlsplit", "version": __version__},
             "target": {"asked": target.asked, "level": str(target.level), "via": target.via},
             "summary": {str(name): count for name, count in assessment.counts.items()},
-            "rules": {rule.id: _rule(rule) for rule in _rules(assessment)},
+            "rules": {name: _rule(rule) for name, rule in rules.items()},
             "splits": [_split(verdict) for verdict in assessment.verdicts],
             "unreadable": [
                 {"file": file, "message": message} for file, message in assessment.unreadable
@@ -37,7 +38,7 @@ def json_report(assessment: Assessment) -> str:
 
 
 def _split(verdict: Verdict) -> dict[str, Any]:
-    site = verdict.site
+    site, least = verdict.site, verdict.minimum
     return {
         "file": site.file,
         "place": site.place,
@@ -47,9 +48,9 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "verdict": str(verdict.outcome),
         "descriptors": [_descriptor(desc) for desc in verdict.descriptors],
         "legalized": [_descriptor(desc) for desc in verdict.legalized],
-        "minimum": requirement_record(verdict.minimum),
+        "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
-        "remarks": [_diagnostic(diagnostic) for diagnostic in verdict.diagnostics],
+        "remarks": [asdict(each) | {"rule": each.rule.id} for each in verdict.diagnostics],
     }
 
 
@@ -65,43 +66,11 @@ def _descriptor(desc: SplitOperatorDesc) -> dict[str, Any]:
 def _tensor(tensor: TensorDesc) -> dict[str, Any]:
     return {
         "data_type": tensor.data_type.name,
-        "sizes": list(tensor.sizes),
-        "strides": None if tensor.strides is None else list(tensor.strides),
+        "sizes": tensor.sizes,
+        "strides": tensor.strides,
         "total_tensor_size_in_bytes": tensor.total_tensor_size_in_bytes,
     }
 
 
-def requirement_record(minimum: Requirement | None) -> dict[str, Any] | None:
-    """Return the least that accepts a split, ready for JSON."""
-    if minimum is None:
-        return None
-    build = minimum.windows and {"build": minimum.windows.build, "name": minimum.windows.name}
-    return {"level": str(minimum.level), "directml": minimum.directml, "windows": build}
-
-
-def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
-    return {
-        "rule": diagnostic.rule.id,
-        "severity": diagnostic.severity,
-        "message": diagnostic.message,
-        "tensor": diagnostic.tensor,
-        "field": diagnostic.field,
-        "found": diagnostic.found,
-        "allowed": diagnostic.allowed,
-    }
-
-
-def _rules(assessment: Assessment) -> dict[Rule, None]:
-    diagnostics = (
-        diagnostic for verdict in assessment.verdicts for diagnostic in verdict.diagnostics
-    )
-    return dict.fromkeys(diagnostic.rule for diagnostic in diagnostics)
-
-
 def _rule(rule: Rule) -> dict[str, str]:
-    return {
-        "sentence": rule.sentence,
-        "basis": rule.basis,
-        "source": rule.source,
-        "hint": rule.hint,
-    }
+    return {key: text for key, text in asdict(rule).items() if key != "id"}

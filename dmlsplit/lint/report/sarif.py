@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from dmlsplit.directml.rules import Rule
-from dmlsplit.lint.judge import Assessment, Diagnostic, Verdict
-from dmlsplit.lint.report.phrases import address, grouped, headline, sentence
+from dmlsplit.lint.report.phrases import address, grouped, headline
+from dmlsplit.lint.verdict import Assessment, Diagnostic, Verdict
 from dmlsplit.messages import printable
 
 _SCHEMA = (
@@ -17,64 +17,57 @@ _SCHEMA = (
 )
 
 
-def sarif_report(assessment: Assessment) -> str:
+def sarif_report(assessment: Assessment, colour: bool = False) -> str:
     """Return a SARIF 2.1.0 log, as code-scanning pages take it.
 
-    Models have no lines, so that a result points at line 1 of its file and carries the
-    place of the node as a logical location.
+    Models have no lines, so a result points at line 1 of its file, and names the node as a
+    logical location.
     """
     from dmlsplit import __version__
 
-    rules: dict[str, Rule] = {}
-    results = []
-    for verdict in assessment.verdicts:
-        for diagnostic, count in grouped(verdict.diagnostics):
-            rules.setdefault(diagnostic.rule.id, diagnostic.rule)
-            number = list(rules).index(diagnostic.rule.id)
-            results.append(_result(verdict, diagnostic, count, number, assessment))
+    said = [(verdict, *each) for verdict in assessment.verdicts for each in grouped(verdict)]
+    rules = {diagnostic.rule.id: diagnostic.rule for _, diagnostic, _ in said}
     driver = {
         "name": "dmlsplit",
         "version": __version__,
         "rules": [_reporting_descriptor(rule) for rule in rules.values()],
     }
+    notifications = [
+        {"level": "error", "message": {"text": printable(text)}, "locations": [_physical(file)]}
+        for file, text in assessment.unreadable
+    ]
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
         "invocations": [
             {
                 "executionSuccessful": not assessment.unreadable,
-                "toolExecutionNotifications": [
-                    {
-                        "level": "error",
-                        "message": {"text": printable(message)},
-                        "locations": [_physical(file)],
-                    }
-                    for file, message in assessment.unreadable
-                ],
+                "toolExecutionNotifications": notifications,
             }
         ],
-        "results": results,
+        "results": [_result(*each, list(rules), assessment) for each in said],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
 def _result(
-    verdict: Verdict, diagnostic: Diagnostic, count: int, number: int, assessment: Assessment
+    verdict: Verdict,
+    diagnostic: Diagnostic,
+    others: str,
+    rule_ids: list[str],
+    assessment: Assessment,
 ) -> dict[str, Any]:
-    site = verdict.site
-    text = f"{address(site)}: {headline(verdict, assessment)}: {sentence(diagnostic, count)}"
-    level = (
-        "warning"
-        if diagnostic.severity == "warning"
-        else ("error" if assessment.fails(verdict) else "warning")
-    )
+    site, name = verdict.site, address(verdict.site)
+    said = printable(diagnostic.message) + others
+    text = f"{name}: {headline(verdict, assessment)}: {said}"
+    failed = assessment.fails(verdict) and diagnostic.severity != "warning"
     kind = "function" if "." in site.place else "module"
+    logical = {"name": name, "fullyQualifiedName": name, "kind": kind}
     identity = f"{site.place}|{site.node}|{site.index}|{diagnostic.rule.id}|{diagnostic.field}"
-    logical = {"name": address(site), "fullyQualifiedName": address(site), "kind": kind}
     return {
         "ruleId": diagnostic.rule.id,
-        "ruleIndex": number,
-        "level": level,
+        "ruleIndex": rule_ids.index(diagnostic.rule.id),
+        "level": "error" if failed else "warning",
         "message": {"text": f"{text}. Fix: {verdict.fix}" if verdict.fix else text},
         "locations": [_physical(site.file) | {"logicalLocations": [logical]}],
         "partialFingerprints": {

@@ -1,17 +1,16 @@
-"""Text that fits 80 columns: a block for each split, and a summary table last."""
+"""Text that fits 80 columns: a paragraph for each split, then a summary table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from dmlsplit.lint.judge import Assessment, Diagnostic, Outcome, Verdict
 from dmlsplit.lint.report.phrases import grouped, location
+from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
 from dmlsplit.messages import printable, wrapped
 
 _NAME_WIDTH = 33
 
-Paint = Callable[[str, Outcome], str]
-
+# ANSI colours.
 _COLOURS = {
     Outcome.OK: "32",
     Outcome.LEGALIZED: "33",
@@ -19,50 +18,43 @@ _COLOURS = {
     Outcome.UNKNOWN: "36",
 }
 
-
-def plain(text: str, outcome: Outcome) -> str:
-    """Leave text as it is."""
-    return text
+_Paint = Callable[[str, Outcome], str]
 
 
-def coloured(text: str, outcome: Outcome) -> str:
-    """Return text in the colour of a verdict, for terminals."""
+def text_report(assessment: Assessment, colour: bool = False) -> str:
+    """Return the assessment as text, with the verdicts in colour if asked."""
+    paint: _Paint = _coloured if colour else lambda text, outcome: text
+    paragraphs = ["\n".join(_paragraph(verdict, paint)) for verdict in assessment.verdicts]
+    return "\n\n".join([*paragraphs, "\n".join(_summary(assessment, paint))])
+
+
+def _coloured(text: str, outcome: Outcome) -> str:
     return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m"
 
 
-def text_report(assessment: Assessment, paint: Paint = plain) -> str:
-    """Return the assessment as text; `paint` colours the verdicts."""
-    blocks = ["\n".join(_block(verdict, paint)) for verdict in assessment.verdicts]
-    return "\n\n".join([*blocks, "\n".join(_summary(assessment, paint))])
-
-
-def _block(verdict: Verdict, paint: Paint) -> Iterator[str]:
-    site = verdict.site
-    place = location(site)
-    said = wrapped(f"{place}: {site.operator}: {verdict.outcome}", "")
-    yield said.removesuffix(verdict.outcome) + paint(verdict.outcome, verdict.outcome)
+def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
+    place = location(verdict.site)
+    head = wrapped(f"{place}: {verdict.site.operator}: {verdict.outcome}", "")
+    yield head.removesuffix(verdict.outcome) + paint(verdict.outcome, verdict.outcome)
     for desc in verdict.descriptors:
         yield wrapped(str(desc), "  ")
-    for diagnostic, count in grouped(verdict.diagnostics):
-        yield wrapped(f"{place}: {_said(diagnostic, count)}", "  ")
+    for diagnostic, others in grouped(verdict):
+        yield wrapped(f"{place}: {_said(diagnostic)}{others}", "  ")
     if verdict.minimum is not None:
         yield wrapped(f"accepted from {verdict.minimum}", "  ")
     if verdict.fix:
         yield wrapped(f"fix: {verdict.fix}", "  ")
 
 
-def _said(diagnostic: Diagnostic, count: int) -> str:
-    others = f" (and {count - 1} more)" if count > 1 else ""
+def _said(diagnostic: Diagnostic) -> str:
     if not diagnostic.field:
-        return (
-            f"{diagnostic.rule.id} {diagnostic.severity}: {printable(diagnostic.message)}{others}"
-        )
+        return f"{diagnostic.rule.id} {diagnostic.severity}: {printable(diagnostic.message)}"
     field = ".".join(filter(None, (diagnostic.tensor, diagnostic.field)))
-    what = f"is {printable(diagnostic.found)}, must be {diagnostic.allowed}"
-    return f"{diagnostic.rule.id} {field}: {what}{others}"
+    found = printable(diagnostic.found)
+    return f"{diagnostic.rule.id} {field}: is {found}, must be {diagnostic.allowed}"
 
 
-def _summary(assessment: Assessment, paint: Paint) -> Iterator[str]:
+def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
     if assessment.verdicts:
         header = f"{'split':<{_NAME_WIDTH}}  {'verdict':<19}  level  DirectML  Windows"
         yield header
@@ -78,18 +70,14 @@ def _summary(assessment: Assessment, paint: Paint) -> Iterator[str]:
         yield f"{_count(len(assessment.unreadable), 'file')} could not be read"
 
 
-def _row(verdict: Verdict, paint: Paint) -> str:
-    site, least = verdict.site, verdict.minimum
-    name = _shortened(location(site), _NAME_WIDTH)
+def _row(verdict: Verdict, paint: _Paint) -> str:
+    name, least = location(verdict.site), verdict.minimum
+    if len(name) > _NAME_WIDTH:  # Places differ at their ends.
+        name = "..." + name[3 - _NAME_WIDTH :]
     outcome = paint(f"{verdict.outcome:<19}", verdict.outcome)
     level, directml = (str(least.level), least.directml) if least else ("-", "-")
     windows = str(least.windows.build) if least and least.windows else "-"
     return f"{name:<{_NAME_WIDTH}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
-
-
-def _shortened(text: str, width: int) -> str:
-    """Keep the end of a long name: places differ there."""
-    return text if len(text) <= width else "..." + text[len(text) - width + 3 :]
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,19 +1,15 @@
-"""The command line: `levels`, `run`, exit codes, pipes. Validation has its own file."""
+"""`run`: .npy files and DxDispatch models; zarr arrays have tests of their own."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dmlsplit.cli import main
+from tests.cli.command import ROOT
 
-PICTURE = Path(__file__).parent / "data" / "picture.npy"
-DISPATCH = Path(__file__).parent / "data" / "dispatch.json"
-ROOT = Path(__file__).parent.parent
+PICTURE = ROOT / "tests" / "data" / "picture.npy"
+DISPATCH = ROOT / "tests" / "data" / "dispatch.json"
 
 
 def test_run_splits_a_picture_into_its_colours(
@@ -29,7 +25,7 @@ def test_run_splits_a_picture_into_its_colours(
     assert out[1].endswith("picture_0.npy  uint8 (192, 256, 1)")
 
 
-def test_run_carries_out_a_dxdispatch_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_runs_a_dxdispatch_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", str(DISPATCH)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "Resource 'Rows': 1, 2, 3, 6, 7, 8",
@@ -73,55 +69,12 @@ def test_what_cannot_be_run_is_said_in_one_line(
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
-        ["unknown"],
         ["run"],
         ["run", str(PICTURE), "--axis", "2", "--split", "1,x"],
         ["run", str(PICTURE), "--axis", "2", "--split", "1", "--count", "1"],
-        ["levels", "--format", "xml"],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 2
-
-
-def test_levels_fit_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["levels"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 16
-    assert max(map(len, lines)) <= 80
-    assert lines[7].split() == "4_1 1.7.0 - 1-8 + f64 u64 i64".split()
-
-
-def test_levels_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["levels", "--format", "json"]) == 0
-    levels = json.loads(capsys.readouterr().out)["levels"]
-    assert [level["value"] for level in levels][:3] == [0x1000, 0x2000, 0x2100]
-    assert levels[7]["windows"] == {"build": 22621, "name": "Windows 11 22H2"}
-    assert levels[0]["input_tensor"]["dimension_counts"] == [4, 4]
-
-
-def command(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    line = [sys.executable, "-m", "dmlsplit", *arguments]
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        line, capture_output=True, text=True, env=environment, check=False, **options
-    )
-
-
-def test_the_module_is_the_command() -> None:
-    done = command("--version")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("dmlsplit ")
-
-
-def test_a_pipe_that_closes_early_is_no_error() -> None:
-    line = f"{sys.executable} -m dmlsplit levels --format json | true; echo ${{PIPESTATUS[0]}}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        ["bash", "-c", line], capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.stdout == "0\n"
-    assert done.stderr == ""

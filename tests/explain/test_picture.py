@@ -11,7 +11,7 @@ from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
 from tests.descriptors import split_descriptors
 
-GOLDEN = Path(__file__).parent / "golden" / "picture.svg"
+GOLDEN = Path(__file__).parents[1] / "golden" / "picture.svg"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -56,7 +56,7 @@ def test_a_row_fills_the_width_and_pieces_their_share() -> None:
 def test_large_splits_are_cut_short_and_say_so() -> None:
     root = drawn(described("UINT8", (100_000, 40), 1, (2,) * 20))
     text = [element.text or "" for element in root.iter(f"{SVG}text")]
-    assert f"... and {20 - MOST_OUTPUTS} outputs more" in text
+    assert f"... and {20 - MOST_OUTPUTS} more outputs" in text
     assert any("of 4000000 bytes at most" in line for line in text)
     assert len(list(root.iter(f"{SVG}rect"))) < 3 * MOST_RUNS
 

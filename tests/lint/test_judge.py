@@ -11,8 +11,9 @@ from onnx import TensorProto, helper
 import dmlsplit as dml
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.discovery import scan_file
-from dmlsplit.lint.judge import Outcome, Verdict, assess, judge
+from dmlsplit.lint.judge import assess, judge
 from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import Outcome, Verdict
 from tests.descriptors import split_descriptors
 from tests.models import every_verdict, in_function, model, nested, sequence, single
 
@@ -167,21 +168,17 @@ def test_ort_refuses_nine_dimensions(tmp_path: Path) -> None:
     assert "ORT-DIMENSION-COUNT" in rules(verdict)
 
 
-# Exit status.
+# What counts as refused.
 
 
 @pytest.mark.parametrize(
-    ("failing", "status"),
-    [((Outcome.REFUSED, Outcome.LEGALIZED), 1), ((Outcome.REFUSED,), 0)],
+    ("failing", "accepted"),
+    [((Outcome.REFUSED, Outcome.LEGALIZED), False), ((Outcome.REFUSED,), True)],
 )
-def test_what_counts_as_refused_is_chosen(failing: tuple[Outcome, ...], status: int) -> None:
+def test_what_counts_as_refused_is_chosen(failing: tuple[Outcome, ...], accepted: bool) -> None:
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
     site = SplitSite("f", "net", "n", 0, "Split-13", (desc,))
-    assert assess([site], resolve_target(feature_level="1_0"), (), failing).status == status
-
-
-def test_a_file_that_cannot_be_read_wins() -> None:
-    assert assess([], resolve_target(), [("f", "why")]).status == 2
+    assert assess([site], resolve_target(feature_level="1_0"), (), failing).accepted == accepted
 
 
 # The verdict and the library agree.

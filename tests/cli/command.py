@@ -1,0 +1,80 @@
+"""The command line in a child process, the verdicts that it prints, and models for it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto
+
+from dmlsplit.cli import main
+from tests.models import single
+
+ROOT = Path(__file__).parents[2]
+FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
+
+
+def started(
+    *arguments: str, folder: Path | None = None, **more: object
+) -> "subprocess.Popen[bytes]":
+    """Start a command with pipes; Ctrl-C ends it even if the tests were started to ignore it."""
+    more.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT)})
+    line = [sys.executable, "-m", "dmlsplit", *arguments]
+    pipe = subprocess.PIPE
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(line, cwd=folder, **{"stdout": pipe, "stderr": pipe, **more})
+    finally:
+        signal.signal(signal.SIGINT, inherited)
+
+
+def save(name: str, content: onnx.ModelProto) -> None:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(content, name)
+
+
+def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, str]]:
+    """Exit status, and verdicts by file, place and node."""
+    capsys.readouterr()
+    status = main(["validate", *arguments, "--format", "json"])
+    splits = json.loads(capsys.readouterr().out)["splits"]
+    return status, {f"{s['file']}:{s['place']}/{s['node']}": s["verdict"] for s in splits}
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def length_delimited(number: int, size: int) -> bytes:
+    return varint(number << 3 | 2) + varint(size)
+
+
+def sparse_model(path: Path, weights: int, copies: int = 1) -> None:
+    """Write a model with a split and `weights` bytes of initializers, as a hole in the file."""
+    graph = single(TensorProto.FLOAT, (6, 4), (2, 4), 0).graph
+    nodes = graph.SerializeToString() + b"".join(
+        length_delimited(1, len(node)) + node
+        for node in [graph.node[1].SerializeToString()] * (copies - 1)
+    )
+    head = b"".join(
+        [
+            b"\x08\x01\x08" + varint(weights // 4),  # dims: 1, elements
+            b"\x10\x01" + length_delimited(8, 1) + b"w",  # data_type FLOAT, name
+            length_delimited(9, weights),  # raw_data
+        ]
+    )
+    tensor = length_delimited(5, len(head) + weights) + head
+    opset = length_delimited(8, 2) + b"\x10\x12"
+    front = b"\x08\x0a" + opset
+    front += length_delimited(7, len(nodes) + len(tensor) + weights) + nodes + tensor
+    with path.open("wb") as file:
+        file.write(front)
+        file.truncate(len(front) + weights)

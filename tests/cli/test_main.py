@@ -1,0 +1,193 @@
+"""The command line as a whole: usage, help, pipes, terminals, interrupts, large models."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+import pytest
+
+from dmlsplit.cli import build_parser, main
+from tests.cli.command import FLAGS, ROOT, save, sparse_model, started
+from tests.models import every_verdict
+
+
+@pytest.mark.parametrize("arguments", [[], ["unknown"], ["levels", "--format", "xml"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+
+
+def test_the_module_is_the_command() -> None:
+    child = started("--version")
+    out, err = child.communicate()
+    assert (child.returncode, err) == (0, b"")
+    assert out.startswith(b"dmlsplit ")
+
+
+@pytest.mark.parametrize("command", ["validate", "explain"])
+def test_help_reads_like_a_manual(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([command, "--help"])
+    assert exit_.value.code == 0
+    shown = capsys.readouterr().out
+    assert "examples:" in shown
+    assert "exit status:" in shown
+
+
+def test_the_examples_of_the_help_are_understood() -> None:
+    parser = build_parser()
+    for command in ("validate", "explain", "completion"):
+        action = next(a for a in parser._actions if a.choices and command in a.choices)
+        text = action.choices[command].epilog.replace("\\\n", " ")  # type: ignore[index]
+        lines = [line.strip() for line in text.splitlines() if line.strip().startswith("dmlsplit ")]
+        assert lines
+        for line in lines:
+            parser.parse_args(line.partition(" > ")[0].replace("'", "").split()[1:])
+
+
+# Terminals, pipes and interrupts.
+
+
+def on_a_terminal(*arguments: str, folder: Path, **environment: str) -> str:
+    """Run a command whose output is a terminal; return what it shows."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
+    child = started(
+        *arguments,
+        folder=folder,
+        stdout=theirs,
+        stderr=theirs,
+        env={**inherited, "TERM": "xterm", "PYTHONPATH": str(ROOT), **environment},
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            block = os.read(ours, 65536)
+        except OSError:
+            break
+        if not block:
+            break
+        shown += block
+    child.wait()
+    os.close(ours)
+    return shown.decode()
+
+
+def test_colour_is_for_terminals(here: Path) -> None:
+    line = ["validate", *FLAGS]
+    assert "\x1b[32mok\x1b[0m" in on_a_terminal(*line, folder=here)
+    assert "\x1b" not in on_a_terminal(*line, folder=here, NO_COLOR="1")
+    assert "\x1b" not in on_a_terminal(*line, folder=here, TERM="dumb")
+    out, _ = started(*line, folder=here).communicate()
+    assert b"\x1b" not in out
+
+
+@pytest.mark.slow
+def test_long_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
+    for index in range(6):
+        sparse_model(here / f"{index}.onnx", 1 << 20, copies=3000)
+    line = ["validate", ".", "-o", "report"]
+    shown = on_a_terminal(*line, folder=here)
+    assert re.search(r"scan: +\d+%", shown)
+    with started(*line, folder=here) as child:
+        assert child.stderr
+        assert child.stderr.read() == b""
+
+
+def test_a_pipe_that_closes_early_is_not_an_error() -> None:
+    line = f"{sys.executable} -m dmlsplit levels --format json | true; echo ${{PIPESTATUS[0]}}"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.stdout == "0\n"
+    assert done.stderr == ""
+
+
+def test_a_pipe_that_closes_early_keeps_the_verdict(here: Path) -> None:
+    for name in "abcdefgh":
+        save(f"{name}.onnx", every_verdict())
+    line = ["validate", ".", "--format", "json", "--feature-level", "2_0"]
+    with started(*line, folder=here) as child:
+        assert child.stdout
+        assert child.stderr
+        child.stdout.read(10)
+        child.stdout.close()
+        assert child.stderr.read() == b""
+    assert child.returncode == 1
+
+
+def test_a_full_disk_is_one_line(here: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        child = started("validate", *FLAGS, folder=here, stdout=full)
+        _, err = child.communicate()
+    assert child.returncode == 2
+    assert err == b"dmlsplit: error: No space left on device\n"
+
+
+def test_an_interrupt_is_quiet(here: Path) -> None:
+    sparse_model(here / "big.onnx", 1 << 20, copies=200_000)
+    child = started("validate", "big.onnx", folder=here)
+    mapped = Path(f"/proc/{child.pid}/maps")
+    while "big.onnx" not in mapped.read_text():
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate()
+    assert child.returncode == 130
+    assert b"Traceback" not in err
+
+
+# Large models.
+
+
+# A child's ru_maxrss counts its parent's memory before exec; VmHWM does not.
+MEASURE = """
+import sys, time
+from dmlsplit.cli import main
+start = time.perf_counter()
+status = main(sys.argv[1:])
+seconds = time.perf_counter() - start
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(status, seconds, int(peak) * 1024, file=sys.stderr)
+"""
+
+
+def measured(*arguments: str, folder: Path) -> tuple[float, int, str]:
+    """Seconds of a command that accepts, its peak resident bytes, and its output."""
+    line = [sys.executable, "-c", MEASURE, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        line, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    status, seconds, peak = done.stderr.split()
+    assert status == "0"
+    return float(seconds), int(peak), done.stdout
+
+
+@pytest.mark.slow
+def test_a_gigabyte_of_weights_is_passed_over(
+    here: Path, record_property: Callable[[str, object], None]
+) -> None:
+    sparse_model(here / "small.onnx", 4)
+    sparse_model(here / "large.onnx", 1 << 30)
+    assert onnx.load(here / "small.onnx").graph.initializer[0].name == "w"
+    quick, base, _ = measured("validate", "small.onnx", folder=here)
+    seconds, peak, out = measured("validate", "large.onnx", folder=here)
+    record_property("seconds", seconds)
+    record_property("peak_bytes", peak)
+    record_property("base_bytes", base)
+    assert "1 split in 1 file" in out
+    assert seconds < quick + 2
+    assert peak < base + (8 << 20)

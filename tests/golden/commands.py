@@ -1,0 +1,286 @@
+"""The command lines whose whole output is golden, and the files that they read.
+
+A transcript is what a shell shows: ``$`` the command, ``>`` a line of standard output, ``!``
+one of standard error, ``=`` the exit status.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import zarr
+from onnx import TensorProto, helper
+
+from tests.models import every_verdict, in_function, model, nested, sequence, single
+
+DATA = Path(__file__).parents[1] / "data"
+FOLDER = Path(__file__).parent / "cli"
+ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1"}
+FORMATS = "text json github sarif junit".split()
+FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3"
+INT64 = "--data-type INT64 --sizes 6 --axis 0 --split 2,4"
+
+# One file of transcripts for each of these.
+COMMANDS = {
+    "help": ["--help", "--version"]
+    + [f"{name} --help" for name in "validate explain levels run devices completion".split()],
+    "levels": ["levels", "levels --format json"],
+    "devices": ["devices", "devices --format json"],
+    "completion": ["completion bash", "completion zsh", "completion fish"],
+    "validate": [
+        *(f"validate verdicts.onnx --windows 19041 --format {form}" for form in FORMATS),
+        *(f"validate {FLAGS} --feature-level 3_0 --format {form}" for form in FORMATS),
+        *(f"validate bad.onnx verdicts.onnx --via ort --format {form}" for form in FORMATS),
+        "validate verdicts.onnx",
+        "validate verdicts.onnx --feature-level 1_0",
+        "validate verdicts.onnx --directml 1.7.0 --allow legalizing",
+        "validate verdicts.onnx --fail-on unknown --format github",
+        "validate nested.onnx function.onnx --feature-level 3_0",
+        "validate nested.onnx function.onnx --feature-level 2_0",
+        "validate sequence.onnx",
+        "validate sequence.onnx empty.onnx text.onnx wide.onnx old.onnx --via ort",
+        "validate sequence.onnx --via ort --feature-level 4_1",
+        "validate empty.onnx text.onnx complex.onnx --feature-level 5_0",
+        "validate dynamic.onnx",
+        "validate dynamic.onnx --fail-on unknown",
+        "validate descriptor.json broken.json",
+        "validate descriptor.json --feature-level 2_0",
+        "validate dispatch.json --feature-level 1_0",
+        "validate cut.xml",
+        "validate cut.xml --feature-level 2_0 --format json",
+        "validate models",
+        "validate models '*.onnx' --format github --feature-level 2_0",
+        "validate 'models/**/*.onnx' models/deep/b.ONNX",
+        f"validate {INT64}",
+        f"validate {INT64} --windows 22000",
+        f"validate {INT64} --windows 22000 --allow legalizing",
+        f"validate {INT64} --windows 10.0.22621.1848",
+        f"validate {FLAGS} -o report && cat report",
+        "validate --data-type FLOAT32 --sizes 6 --axis -1 --split 2,4",
+        "validate --data-type FLOAT32 --sizes 6 --axis 0 --split 2,5",
+        "validate --data-type UINT8 --sizes 1,1,5,3 --axis 3 --split 1,2 --feature-level 2_0",
+    ],
+    "write-fixed": [
+        "validate nested.onnx --windows 19041 --write-fixed fixed.onnx",
+        "validate sequence.onnx --via ort --write-fixed fixed.onnx --format github",
+        "validate function.onnx --feature-level 2_0 --write-fixed fixed.onnx --format github",
+        "validate wide.onnx --feature-level 2_0 --write-fixed fixed.onnx --format github",
+        "validate nested.onnx --write-fixed fixed.onnx --format github",
+        "validate nested.onnx --windows 19041 --write-fixed nested.onnx --format github",
+        "validate bad.onnx --write-fixed fixed.onnx --format github",
+    ],
+    "explain": [
+        f"explain {FLAGS}",
+        f"explain {FLAGS} --card 'RTX 4090' --format json",
+        f"explain {FLAGS} --card H100 --svg picture.svg && cat picture.svg",
+        "explain --data-type INT8 --sizes 640,480,3 --axis 2 --split 1,1,1 --card H200",
+        "explain --data-type UINT8 --sizes 1000,85 --axis 1 --split 4,1,80 --gpu T4",
+        "explain --data-type UINT8 --sizes 4,12 --axis 1 --split 1,1,1,1,1,1,1,1,1,1,1,1",
+        "explain --data-type FLOAT32 --sizes 6 --axis 0 --split 2,5",
+        "explain verdicts.onnx --card L4",
+        "explain strided.json descriptor.json broken.json",
+        "explain strided.json --format json",
+        "explain cut.xml",
+        "explain models",
+    ],
+    "run": [
+        "run picture.npy --axis -1 --split 1,1,1",
+        "run picture.npy --axis 0 --count 4 -o rows",
+        "run picture.npy --axis 2 --count 3 --format zarr -o colours",
+        "run numbers.zarr --axis 1 --split 2,3,1 --block-bytes 64",
+        "run numbers.zarr --axis 0 --count 2 --format npy",
+        "run dispatch.json",
+    ],
+    "wrong": [
+        "",
+        "unknown",
+        "levels --format xml",
+        "devices --format xml",
+        "completion",
+        "completion powershell",
+        "validate",
+        "validate --data-type FLOAT32",
+        f"validate verdicts.onnx {FLAGS}",
+        "validate --sizes 1,x",
+        "validate --axis one",
+        "validate verdicts.onnx --feature-level 2_0 --windows 22621",
+        "validate verdicts.onnx --format xml",
+        "validate verdicts.onnx --via tensorrt",
+        "validate verdicts.onnx --fail-on everything",
+        "validate verdicts.onnx --allow everything",
+        "validate verdicts.onnx --feature-level 9_9",
+        "validate verdicts.onnx --windows 7601",
+        "validate verdicts.onnx --windows 22H2",
+        "validate verdicts.onnx --directml x",
+        f"validate {FLAGS} --via ort",
+        "validate --data-type FLOAT31 --sizes 6 --axis 0 --split 6",
+        "validate missing.onnx",
+        "validate model.pb",
+        "validate cut.xml --via ort",
+        "validate '*.model'",
+        "validate nothing",
+        "validate pipe.onnx",
+        "validate bad.onnx bad.xml bad.json deep.json",
+        "validate bad.onnx bad.xml bad.json deep.json --format json",
+        f"validate {FLAGS} -o no/such/report",
+        f"validate {FLAGS} --write-fixed fixed.onnx",
+        "validate nested.onnx function.onnx --write-fixed fixed.onnx",
+        f"explain {FLAGS} --card 'Voodoo 2'",
+        "explain models --card L4 --svg picture.svg",
+        "explain bad.onnx",
+        "run",
+        "run missing.npy --axis 0 --count 2",
+        "run missing.json",
+        "run nothing --axis 0 --count 2",
+        "run bad.json",
+        "run picture.npy --axis 2",
+        "run picture.npy --count 2",
+        "run picture.npy --axis 2 --split 1,x",
+        "run picture.npy --axis 2 --split 1 --count 1",
+        "run picture.npy --axis 3 --count 2",
+        "run picture.npy --axis 2 --split 1,1",
+        "run picture.npy --axis 2 --count 2",
+        "run picture.npy --axis 2 --count 3 --device tpu",
+        "run picture.npy --axis 2 --count 3 --block-bytes 8",
+        "run picture.npy --axis 2 --count 3 --scheduler tcp://host:1",
+        "run descriptor.json --axis 2",
+        "run dispatch.json --format npy",
+        "run verdicts.onnx --axis 0 --count 2",
+    ],
+}
+
+CUT_XML = """<?xml version="1.0"?>
+<net name="toy" version="11">
+<layers>
+<layer id="0" name="x" type="Parameter" version="opset1"><data shape="6,2" element_type="f32"/>
+<output><port id="0" precision="FP32"><dim>6</dim><dim>2</dim></port></output></layer>
+<layer id="1" name="axis" type="Const" version="opset1">
+<data element_type="i64" shape="" offset="0" size="8"/>
+<output><port id="0" precision="I64"/></output></layer>
+<layer id="2" name="cut" type="Split" version="opset1"><data num_splits="2"/>
+<input><port id="0" precision="FP32"><dim>6</dim><dim>2</dim></port><port id="1"/></input>
+<output><port id="2" precision="FP32"><dim>3</dim><dim>2</dim></port>
+<port id="3" precision="FP32"><dim>3</dim><dim>2</dim></port></output></layer>
+</layers>
+<edges><edge from-layer="0" from-port="0" to-layer="2" to-port="0"/>
+<edge from-layer="1" from-port="0" to-layer="2" to-port="1"/></edges>
+</net>
+"""
+
+
+def old_split() -> onnx.ModelProto:
+    """A Split of opset 1."""
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=0, split=[2, 4])
+    return model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}, opset=1)
+
+
+def descriptor(split: tuple[int, ...], strides: list[int] | None = None) -> str:
+    """A descriptor file of INT64[6, 2], along axis 0."""
+    outputs = [{"DataType": "INT64", "Sizes": [size, 2]} for size in split]
+    given = {"DataType": "INT64", "Sizes": [6, 2]} | ({"Strides": strides} if strides else {})
+    return json.dumps(
+        {"InputTensor": given, "OutputCount": len(split), "OutputTensors": outputs, "Axis": 0}
+    )
+
+
+def write_inputs(folder: Path) -> None:
+    """Write every file that the commands read."""
+    models = {
+        "verdicts.onnx": every_verdict(),
+        "nested.onnx": nested(),
+        "function.onnx": in_function(),
+        "sequence.onnx": sequence(TensorProto.FLOAT, (2, 3)),
+        "empty.onnx": single(TensorProto.FLOAT, (6,), (2, 0, 4), 0),
+        "text.onnx": single(TensorProto.STRING, (6,), (2, 4), 0),
+        "complex.onnx": single(TensorProto.COMPLEX64, (6,), (2, 4), 0),
+        "wide.onnx": single(TensorProto.DOUBLE, (2,) * 9, (1, 1), 4),
+        "dynamic.onnx": single(TensorProto.FLOAT, ("n", 2), (2, 2), 0),
+        "old.onnx": old_split(),
+        "models/a.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0),
+        "models/deep/b.ONNX": single(TensorProto.INT8, (6, 4), (1, 3), 1),
+    }
+    texts = {
+        "models/settings.xml": "<settings/>",
+        "nothing/settings.json": "{}",
+        "cut.xml": CUT_XML,
+        "descriptor.json": descriptor((2, 4)),
+        "broken.json": descriptor((2, 5)),
+        "strided.json": descriptor((2, 4), [1, 6]),
+        "bad.onnx": "\x7f" * 100,
+        "bad.xml": "<!DOCTYPE net><net/>",
+        "bad.json": '{"InputTensor": ]}',
+        "deep.json": "[" * 100_000,
+    }
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    for name, content in models.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        onnx.save(content, folder / name)
+    (folder / "cut.bin").write_bytes(bytes(8))
+    os.mkfifo(folder / "pipe.onnx")
+    for name in ("picture.npy", "dispatch.json"):
+        shutil.copy(DATA / name, folder)
+    numbers = np.arange(24, dtype=np.int16).reshape(4, 6)
+    zarr.create_array(str(folder / "numbers.zarr"), data=numbers, chunks=(2, 3))
+
+
+def stable(text: str) -> str:
+    """Leave out what depends on the version of Python or of this package."""
+    text = re.sub(r"^dmlsplit \d\S*$", "dmlsplit VERSION", text, flags=re.MULTILINE)
+    text = re.sub(r'"version": "(?!2\.1\.0")[^"]*"', '"version": "VERSION"', text)
+    # Before Python 3.12 choices are quoted; before 3.13 a metavar is said for each name.
+    text = re.sub(r"\(choose from .*\)", lambda found: found[0].replace("'", ""), text)
+    return re.sub(r"(-[\w-]+) ([A-Z]+), (--[\w-]+ \2)", r"\1, \3", text)
+
+
+def options(script: str) -> str:
+    """Return what a completion script completes; the rest depends on the version of shtab."""
+    return "\n".join(sorted(set(re.findall(r"--[a-z][a-z-]+", script))))
+
+
+def transcript(line: str, main: Callable[[list[str]], int]) -> str:
+    """Run a command in the current folder and return what a shell would show."""
+    given, _, then = line.partition(" && cat ")
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main(shlex.split(given))
+        except SystemExit as exit_:
+            status = int(exit_.code or 0)
+    shown = out.getvalue() + (Path(then).read_text("utf-8") if then else "")
+    if given.startswith("completion"):
+        shown = options(shown)
+    lines = [f"$ dmlsplit {line}".rstrip()]
+    lines += [f"> {each}".rstrip() for each in stable(shown).splitlines()]
+    lines += [f"! {each}".rstrip() for each in stable(err.getvalue()).splitlines()]
+    return "\n".join([*lines, f"= {status}"])
+
+
+def write(folder: Path, main: Callable[[list[str]], int]) -> None:
+    """Write the golden files; `folder` is empty, and each command runs in a folder of its own."""
+    FOLDER.mkdir(exist_ok=True)
+    for name, lines in COMMANDS.items():
+        found = []
+        for number, line in enumerate(lines):
+            own = folder / f"{name}-{number}"
+            write_inputs(own)
+            with contextlib.chdir(own):
+                found.append(transcript(line, main))
+        (FOLDER / f"{name}.txt").write_text("\n\n".join(found) + "\n", encoding="utf-8")
+
+
+def golden() -> dict[str, str]:
+    """Return the transcripts of the golden files by their command lines."""
+    texts = "\n".join(path.read_text("utf-8") for path in FOLDER.glob("*.txt"))
+    found = [f"$ dmlsplit{text}".strip() for text in texts.split("$ dmlsplit")[1:]]
+    return {text.partition("\n")[0].removeprefix("$ dmlsplit").strip(): text for text in found}
