@@ -10,16 +10,16 @@ import os
 import resource
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import numpy as np
 
+from dmlsplit.arrays.npy_header import read_npy_header
 from dmlsplit.atomic import new_draft
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import split
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.geometry import RowSplit, packed_byte_strides, split_geometry
 from dmlsplit.storage.transfer import split_on
 
@@ -132,43 +132,18 @@ def open_npy(path: Path) -> np.ndarray:
     """
     if not path.is_file() and path.exists() and not path.is_dir():
         raise InvalidArgumentError(f"{path} is not a regular file; it must be a .npy file")
-    with path.open("rb") as file:
-        shape, fortran, dtype = _header(file, path)
-        start = file.tell()
+    with path.open("rb") as file, about(path):
+        header = read_npy_header(file)
         held = os.fstat(file.fileno()).st_size
-    if dtype.hasobject:
-        raise InvalidArgumentError(
-            f"{path} has data type {dtype}; Python objects are never loaded. "
-            "Fix: save the array with a plain data type"
-        )
-    if min(shape, default=0) < 0 or dtype.itemsize == 0 or dtype.subdtype is not None:
-        raise InvalidArgumentError(
-            f"{path} is a damaged .npy file: shape {shape} of data type {dtype}"
-        )
-    wanted = start + prod(shape) * dtype.itemsize
-    if held < wanted:
-        raise InvalidArgumentError(
-            f"{path} has {held} bytes; its header says {wanted}. Fix: copy the file again"
-        )
-    order: Literal["F", "C"] = "F" if fortran else "C"
-    if 0 in shape:
-        return np.empty(shape, dtype, order)
-    return np.memmap(path, dtype, "r", start, shape, order)
-
-
-def _header(file: BinaryIO, path: Path) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Read shape, Fortran order and data type; the file then stands at the data."""
-    if file.read(6) != b"\x93NUMPY":
-        raise InvalidArgumentError(f"{path} is not a .npy file: it must start with \\x93NUMPY")
-    file.seek(0)
-    try:
-        version = np.lib.format.read_magic(file)
-        if version == (1, 0):
-            return np.lib.format.read_array_header_1_0(file)
-        return np.lib.format.read_array_header_2_0(file)
-    except Exception as error:  # NumPy parses a literal: a damaged one raises almost anything
-        reason = " ".join(str(error).split())[:200]
-        raise InvalidArgumentError(f"{path} is a damaged .npy file: {reason}") from None
+        wanted = header.offset + header.size_in_bytes
+        if held < wanted:
+            raise InvalidArgumentError(
+                f"has {held} bytes; its header says {wanted}. Fix: copy the file again"
+            )
+    order: Literal["F", "C"] = "F" if header.fortran_order else "C"
+    if 0 in header.shape:
+        return np.empty(header.shape, header.dtype, order)
+    return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
 
 
 def _rows(shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int) -> RowSplit:
