@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import scan
-from dmlsplit.frontends.onnx.messages import FIELDS
+from dmlsplit.frontends.onnx import messages
 from dmlsplit.frontends.onnx.scanner import MAXIMUM_DEPTH
 from dmlsplit.frontends.onnx.shapes import _RULES
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlsplit.checks import integer
+from dmlsplit.checks import integer_argument
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
 
@@ -59,13 +59,6 @@ def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn
     """Raise the one error of this front end: operator, what was found, what is allowed, fix."""
     hint = f". Fix: {fix}" if fix else ""
     raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
-
-
-def shown(values: Sequence[int]) -> str:
-    """Return a list of numbers that fits in a message."""
-    if len(values) <= 16:
-        return str(list(values))
-    return f"[{', '.join(map(str, values[:16]))}, ...] ({len(values)} values)"
 
 
 def node_arguments(
@@ -154,7 +147,7 @@ def read_arguments(
         assumed.append("Split-1 names no default axis; 0 is taken, as later versions say")
     lengths = _lengths(operator, split)
     if operator.makes_sequence:
-        kept = 1 if keepdims is None else _integer(operator, "keepdims", keepdims)
+        kept = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
         if kept not in (0, 1):
             refuse(operator, f"keepdims is {kept}", "it must be 0 or 1")
         outputs = None
@@ -168,7 +161,7 @@ def read_arguments(
             )
     return Arguments(
         operator,
-        0 if axis is None else _integer(operator, "axis", axis),
+        0 if axis is None else integer_argument("axis", axis, operator),
         lengths,
         None if num_outputs is None else outputs,
         bool(kept),
@@ -180,9 +173,11 @@ def read_arguments(
 def _output_count(
     operator: OperatorVersion, lengths: Split, num_outputs: Any, output_count: Any
 ) -> int:
-    count = None if output_count is None else _integer(operator, "output_count", output_count)
+    count = (
+        None if output_count is None else integer_argument("output_count", output_count, operator)
+    )
     if num_outputs is not None:
-        asked = _integer(operator, "num_outputs", num_outputs)
+        asked = integer_argument("num_outputs", num_outputs, operator)
         if operator.since < 18:
             allowed = "it exists since opset 18"
             refuse(operator, f"num_outputs is {asked}", allowed, "give output_count")
@@ -245,10 +240,3 @@ def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
         found = f"split is {split!r:.100} ({values.dtype})"
         refuse(operator, found, "it must hold integers")
     return values
-
-
-def _integer(operator: OperatorVersion, name: str, value: Any) -> int:
-    try:
-        return integer(name, value)
-    except TypeError as error:
-        raise InvalidArgumentError(f"{operator}: {error}") from None

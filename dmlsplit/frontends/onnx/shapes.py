@@ -1,8 +1,8 @@
 """Shapes of an ONNX graph's values, as far as cheap rules reach.
 
-A small tracker of its own: ONNX's shape inference ends the process on some malformed
-models. What it does not know stays unknown, and is said so. It judges nothing: a node that
-breaks its operator's rules has unknown outputs.
+ONNX's own shape inference is not used: some malformed models make it end the process.
+Anything these rules cannot infer stays unknown and is reported as such. They check nothing:
+a node that breaks its operator's rules has outputs of unknown shape.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from math import prod
 
 import numpy as np
 
-from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Declared, Node, Shape, Tensor
+from dmlsplit.checks import axis_from_front
+from dmlsplit.frontends.onnx.messages import (
+    MAXIMUM_RANK,
+    Attribute,
+    Node,
+    Shape,
+    Tensor,
+    ValueInfo,
+)
 from dmlsplit.frontends.onnx.operators import ElementType
 
 INT64_MAX = 2**63 - 1
@@ -45,16 +53,16 @@ _Rule = Callable[[Node, Sequence[Value], Content], Shape | None]
 
 
 def tensor_value(tensor: Tensor) -> Value:
-    """Return what a tensor in the model says."""
-    return Value(tensor.data_type, tensor.shape, tensor)
+    """Return what is known of the value of a tensor in the model."""
+    return Value(tensor.data_type, tensor.dims, tensor)
 
 
-def declared_value(declared: Declared) -> Value:
-    """Return what a declaration says."""
+def declared_value(declared: ValueInfo) -> Value:
+    """Return what is known of a value from its declaration."""
     return Value(declared.data_type, declared.shape)
 
 
-def merged(found: Value, declared: Declared | None) -> Value:
+def merged(found: Value, declared: ValueInfo | None) -> Value:
     """Fill what is not known of a value with what the model declares of it."""
     if declared is None:
         return found
@@ -99,8 +107,8 @@ def _plausible(shape: Shape) -> bool:
 
 def _constant(node: Node) -> Value:
     attributes = node.attributes
-    if "value" in attributes and attributes["value"].tensor is not None:
-        return tensor_value(attributes["value"].tensor)
+    if "value" in attributes and attributes["value"].t is not None:
+        return tensor_value(attributes["value"].t)
     for name in ("value_int", "value_ints"):
         number = attributes[name].value if name in attributes else None
         if number is not None:
@@ -208,30 +216,24 @@ def _all_known(sizes: Shape) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
-def _axis(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise ValueError("axis")
-    return axis % rank
-
-
 def _unsqueeze(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     axes = _given(node, "axes", inputs, 1, content)
     shape = list(_known(inputs[0]))
     rank = len(shape) + len(axes)
-    for axis in sorted(_axis(axis, rank) for axis in axes):
+    for axis in sorted(axis_from_front(axis, rank) for axis in axes):
         shape.insert(axis, 1)
     return tuple(shape)
 
 
 def _squeeze(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     shape = _known(inputs[0])
-    axes = {_axis(axis, len(shape)) for axis in _given(node, "axes", inputs, 1, content)}
+    axes = {axis_from_front(axis, len(shape)) for axis in _given(node, "axes", inputs, 1, content)}
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
 def _concat(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     shapes = [_known(value) for value in inputs]
-    axis = _axis(_number(node, "axis", 0), len(shapes[0]))
+    axis = axis_from_front(_number(node, "axis", 0), len(shapes[0]))
     along = [shape[axis] for shape in shapes]
     total = sum(n for n in along if isinstance(n, int)) if _all_known(tuple(along)) else "?"
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])

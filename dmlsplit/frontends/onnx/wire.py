@@ -1,14 +1,14 @@
-"""A bounded walk over the protobuf wire format, which copies nothing that nobody asks for.
+"""A bounded walk over the protobuf wire format that copies nothing unasked.
 
-Source: Protocol Buffers, "Encoding". A message is a run of fields, each a varint key
-(number and wire type) and a value. Values of variable length are passed over in one step,
-so that a message costs as much as its structure, not its payload.
+Source: Protocol Buffers, "Encoding". A message is a sequence of fields, each a varint key
+(number and wire type) and a value. Values of variable length are skipped in one step, so
+that a message costs as much as its structure, not its payload.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, overload
+from typing import NamedTuple, Protocol, TypeVar, overload
 
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
@@ -28,7 +28,7 @@ class Buffer(Protocol):
 
 
 class WireError(ValueError):
-    """The bytes are no protobuf message, or more of one than the walk is ready to read."""
+    """The bytes are not a protobuf message, or exceed a limit of the walk."""
 
 
 class Span(NamedTuple):
@@ -38,16 +38,15 @@ class Span(NamedTuple):
     end: int
 
 
-# A field: its name, its wire type, and its value (VARINT) or the bytes that hold it.
-Field = tuple[str, int, int, Span]
+Known = TypeVar("Known")
 
 
 def field_key(number: int, wire_type: int) -> int:
-    """Return the key that stands before a field."""
+    """Return the key that a field begins with."""
     return number << 3 | wire_type
 
 
-_NOWHERE = Span(0, 0)
+NOWHERE = Span(0, 0)
 
 
 class Wire:
@@ -66,8 +65,13 @@ class Wire:
         self._limit = maximum_fields
         self._left = maximum_fields
 
-    def fields(self, span: Span, names: Mapping[int, str]) -> Iterator[Field]:
-        """Walk a message, and yield those of its fields whose keys have a name.
+    def fields(
+        self, span: Span, known: Mapping[int, Known]
+    ) -> Iterator[tuple[Known, int, int, Span]]:
+        """Walk a message, and yield those of its fields whose keys are known.
+
+        Each comes as what `known` has for its key, its wire type, and its value (VARINT) or
+        the bytes that hold it.
 
         Raises
         ------
@@ -100,12 +104,12 @@ class Wire:
                 raise WireError(f"byte {start}: wire type {wire_type} is not in use")
             if position > end:
                 raise WireError(
-                    f"byte {start}: field {number} ends at byte {position}, behind the "
-                    f"{end} bytes that there are"
+                    f"byte {start}: field {number} ends at byte {position}, after the end of its "
+                    f"message at byte {end}"
                 )
-            if key in names:
-                inside = _NOWHERE if wire_type == VARINT else Span(begin, position)
-                yield names[key], wire_type, value, inside
+            if key in known:
+                inside = NOWHERE if wire_type == VARINT else Span(begin, position)
+                yield known[key], wire_type, value, inside
 
     def varints(self, span: Span, most: int) -> list[int]:
         """Return the first `most` numbers of a packed field, as unsigned 64-bit values."""
