@@ -20,31 +20,17 @@ import yaml
 from onnx import TensorProto
 
 from dmlsplit.cli import build_parser, main
-from tests import test_frontends_dxdispatch, test_frontends_openvino_scan
+from tests import dxdispatch_models, openvino_files
 from tests.models import every_verdict, in_function, nested, sequence, single
-from tests.test_frontends_onnx_scan import REFUSED as HOSTILE_ONNX
+from tests.onnx_graphs import REFUSED as HOSTILE_ONNX
 
 ROOT = Path(__file__).parent.parent
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
 
-
-def parameters(test: object) -> list[tuple[object, str]]:
-    """The cases of a parametrized test of a front end."""
-    (mark,) = (mark for mark in test.pytestmark if mark.name == "parametrize")  # type: ignore[attr-defined]
-    return list(mark.args[1])
-
-
-HOSTILE_XML = [
-    content
-    for content, _ in parameters(
-        test_frontends_openvino_scan.test_a_hostile_file_is_one_clear_error
-    )
-]
+HOSTILE_XML = [content for content, _ in openvino_files.HOSTILE]
 HOSTILE_JSON = [
     text
-    for text, message in parameters(
-        test_frontends_dxdispatch.test_a_file_that_is_none_is_one_clear_error
-    )
+    for text, message in dxdispatch_models.NOT_MODELS
     if message != "lacks 'commands'"  # A scan needs none.
 ]
 
@@ -210,8 +196,8 @@ def test_descriptor_files_are_judged(here: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_openvino_models_are_judged(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("m.xml").write_text(test_frontends_openvino_scan.variadic())
-    Path("m.bin").write_bytes(test_frontends_openvino_scan.weights())
+    Path("m.xml").write_text(openvino_files.variadic())
+    Path("m.bin").write_bytes(openvino_files.weights())
     status, verdicts = judged(capsys, "m.xml", "--feature-level", "3_0")
     assert (status, list(verdicts.values())) == (0, ["ok"])
     status, verdicts = judged(capsys, ".", "--feature-level", "2_0")
