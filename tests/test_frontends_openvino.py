@@ -93,7 +93,7 @@ def test_any_rank(rank: int) -> None:
         ([[0]], [6], "axis has shape [1, 1]"),
         (0, 6, "split_lengths has shape []; it must be 1-D"),
         (0, [[6]], "split_lengths has shape [1, 1]; it must be 1-D"),
-        (2, [6], "axis is 2; data of 2 dimensions allows -2 to 1"),
+        (2, [6], "axis is 2; it must be -2 to 1 at rank 2"),
         (-3, [6], "axis is -3"),
         (0, [8, -2], "split_lengths[1] is -2; it must be at least -1"),
         (0, [-1, -1], "split_lengths is -1 at 0 and 1"),
@@ -125,7 +125,7 @@ def test_arguments_that_do_not_fit(axis: Any, lengths: Any, message: str) -> Non
 
 
 def test_a_scalar_cannot_be_split() -> None:
-    with pytest.raises(InvalidArgumentError, match="VariadicSplit-1: data is a scalar"):
+    with pytest.raises(InvalidArgumentError, match="VariadicSplit-1: the input is a scalar"):
         variadic_split(np.float32(1), 0, [1])
     with pytest.raises(InvalidArgumentError, match="Split-1: data is a scalar"):
         split(np.array(1), 0, 1)

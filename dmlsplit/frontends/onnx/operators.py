@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 
 OPERATORS = ("Split", "SplitToSequence")
@@ -66,15 +66,14 @@ class ElementType(IntEnum):
 CARRIERS: dict[ElementType, tuple[TensorDataType, int]] = {
     ElementType.FLOAT: (TensorDataType.FLOAT32, 1),
     ElementType.DOUBLE: (TensorDataType.FLOAT64, 1),
-    ElementType.FLOAT16: (TensorDataType.FLOAT16, 1),
     ElementType.BFLOAT16: (TensorDataType.UINT16, 1),
     ElementType.BOOL: (TensorDataType.UINT8, 1),
     ElementType.COMPLEX64: (TensorDataType.UINT64, 1),
     ElementType.COMPLEX128: (TensorDataType.UINT64, 2),
 } | {
-    ElementType[f"{sign}INT{bits}"]: (TensorDataType[f"{sign}INT{bits}"], 1)
-    for sign in ("U", "")
-    for bits in (8, 16, 32, 64)
+    ElementType[kind.name]: (kind, 1)
+    for kind in NUMPY_TYPES
+    if kind.name in ElementType.__members__
 }
 
 _FLOATS = frozenset({ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16})

@@ -1,49 +1,39 @@
-"""Finds every split of an OpenVINO IR, in the model and in the bodies of If, Loop and the like."""
+"""Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
+from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import SplitSite
+from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
-    Lowering,
-    resolve_axis,
+    lower_sizes,
     resolve_count,
     resolve_lengths,
-    shown,
 )
-from dmlsplit.frontends.openvino.weights import (
-    UnknownConstantError,
-    constant_shape,
-    integers,
-)
+from dmlsplit.frontends.openvino.weights import UnknownConstantError, constant_shape, integers
+from dmlsplit.frontends.site import SplitSite
+from dmlsplit.messages import shown
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
-_MAX_OUTPUTS = 1 << 20
 
 # Port precision to what its elements travel as; types without whole bytes are absent.
 _CARRIERS = {
-    "FP32": TensorDataType.FLOAT32,
-    "FP16": TensorDataType.FLOAT16,
-    "FP64": TensorDataType.FLOAT64,
-    "BF16": TensorDataType.UINT16,
-    "BOOL": TensorDataType.UINT8,
-    "F8E4M3": TensorDataType.UINT8,
-    "F8E5M2": TensorDataType.UINT8,
-    "F8E8M0": TensorDataType.UINT8,
     **{
-        f"{letter}{bits}": TensorDataType.parse(f"{name}{bits}")
-        for letter, name in (("I", "INT"), ("U", "UINT"))
-        for bits in (4, 8, 16, 32, 64)
+        kind.name.replace("FLOAT", "FP").replace("UINT", "U").replace("INT", "I"): kind
+        for kind in TensorDataType
+        if kind is not TensorDataType.UNKNOWN
     },
+    "BF16": TensorDataType.UINT16,
+    **dict.fromkeys(("BOOL", "F8E4M3", "F8E5M2", "F8E8M0"), TensorDataType.UINT8),
 }
 
 
@@ -53,7 +43,7 @@ class _UnknownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A split layer and where it stands."""
+    """A split layer in its graph."""
 
     layer: Layer
     graph: Graph
@@ -72,7 +62,7 @@ class _Node:
         return self.graph.layers.get(origin[0]) if origin else None
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
-        """Return the Const behind an input, and its shape."""
+        """Return the Const that feeds an input, and its shape."""
         layer = self.source(position)
         if layer is None:
             raise InvalidArgumentError(f"{self.operator}: no edge leads to its input {name}")
@@ -81,7 +71,7 @@ class _Node:
         try:
             return layer, constant_shape(layer)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
+            raise InvalidArgumentError(f"{self.operator}: {name}: {error.message}") from None
 
     def values(self, layer: Layer, name: str) -> list[int]:
         try:
@@ -89,7 +79,7 @@ class _Node:
         except UnknownConstantError as error:
             raise _UnknownError(f"{name} is unknown: {error}") from None
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
+            raise InvalidArgumentError(f"{self.operator}: {name}: {error.message}") from None
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -111,10 +101,11 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     Raises
     ------
     InvalidArgumentError
-        If the file is no such model.
+        If the file is not such a model.
     """
     xml = Path(path)
-    return list(_scan(read_ir(xml), xml, str(path), ""))
+    with about(path):
+        return list(_scan(read_ir(xml), xml, str(path), ""))
 
 
 def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]:
@@ -134,9 +125,9 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
     try:
         lowering = _lowered(node)
     except InvalidArgumentError as error:
-        return replace(blank, problem=str(error))
-    except _UnknownError as error:
-        return replace(blank, unknown=str(error))
+        return replace(blank, problem=error.message)
+    except _UnknownError as reason:
+        return replace(blank, unknown=str(reason))
     desc = lowering.descriptor
     return replace(
         blank,
@@ -161,7 +152,7 @@ def _lowered(node: _Node) -> Lowering:
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
         raise _UnknownError(f"dimension {dynamic} of the data is dynamic")
-    return Lowering(node.operator, shape, axis, sizes, data_type)
+    return lower_sizes(node.operator, shape, axis, sizes, data_type)
 
 
 def _data_type(node: _Node) -> TensorDataType:
@@ -201,7 +192,7 @@ def _axis(node: _Node, rank: int) -> int:
             f"{node.operator}: axis has shape {list(shape)}; it must be {allowed}"
         )
     (axis,) = node.values(layer, "axis")
-    return resolve_axis(node.operator, axis, rank)
+    return axis_from_front(axis, rank, node.operator)
 
 
 def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
@@ -214,7 +205,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
             )
         # Before the values are read: a file of a few lines may claim any number of them.
         _check_outputs(node, shape[0])
-        lengths: Sequence[int] = node.values(layer, "split_lengths")
+        lengths = node.values(layer, "split_lengths")
     except _UnknownError:
         declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
         if not outputs or -1 in declared:
@@ -225,7 +216,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 
 def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     text = node.layer.data.get("num_splits", "")
-    count = checked_integer(f"{node.operator}: num_splits", text, 1, _MAX_OUTPUTS)
+    count = checked_integer(f"{node.operator}: num_splits", text, 1, MOST_OUTPUTS)
     _check_outputs(node, count)
     return resolve_count(count, axis, whole)
 
@@ -239,10 +230,10 @@ def _check_outputs(node: _Node, pieces: int) -> None:
 
 
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
-    empty = [index for index, shape in enumerate(lowering.shapes) if 0 in shape]
-    if empty:
-        yield f"outputs {shown(empty)} are empty; DirectML takes no empty tensor, so drop them"
-    ports = zip(node.layer.outputs, lowering.shapes, strict=True)
+    if lowering.empty:
+        empty = shown(lowering.empty)
+        yield f"outputs {empty} are empty; DirectML takes no empty tensor, so drop them"
+    ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)
     for index, (port, shape) in enumerate(ports):
         if port.dims and -1 not in port.dims and port.dims != shape:
             yield (

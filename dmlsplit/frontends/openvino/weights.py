@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dmlsplit.directml.tensor import NUMPY_TYPES
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
 
-# Attribute element_type of a Const, and the data types that hold whole numbers.
+# Attribute element_type of an integer Const to its NumPy type.
 _INTEGERS = {
-    **{f"i{8 * width}": f"<i{width}" for width in (1, 2, 4, 8)},
-    **{f"u{8 * width}": f"<u{width}" for width in (1, 2, 4, 8)},
+    f"{name[0]}{8 * int(name[1])}": f"<{name}" for name in NUMPY_TYPES.values() if name[0] in "iu"
 }
 # One length per output; more outputs than any model has.
 MAX_CONSTANT_BYTES = 8 << 20
@@ -29,7 +29,7 @@ def weights_path(xml: Path) -> Path:
     Raises
     ------
     UnknownConstantError
-        If there is none, or it is a link out of the folder: such links are not followed.
+        If it is missing, or a link out of the folder: such links are not followed.
     """
     path = xml.with_suffix(".bin")
     if not path.is_file():
@@ -65,7 +65,7 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     InvalidArgumentError
         If its type is not integer, or its range does not fit its shape or the file.
     UnknownConstantError
-        If the file is not there.
+        If the file is missing.
     """
     name = f"Const {layer.name[:80]!r}"
     kind = constant_type(layer)
@@ -90,7 +90,7 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         length = path.stat().st_size
         if offset + size > length:
             raise InvalidArgumentError(
-                f"{name}: bytes {offset} to {offset + size} lie outside {path.name}, "
+                f"{name}: bytes {offset} to {offset + size} are outside {path.name}, "
                 f"which has {length}"
             )
         file.seek(offset)

@@ -54,3 +54,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.xml", Path("/dev/zero")):
         with pytest.raises(InvalidArgumentError, match="is not a file"):
             scan(path)
+
+
+def test_a_doctype_in_a_comment_is_only_a_comment(scanned: Scan) -> None:
+    xml = variadic().replace("<layers>", "<!-- <!DOCTYPE net> <!ENTITY a 'b'> --><layers>")
+    assert len(scanned(xml, weights())) == 1
