@@ -127,7 +127,7 @@ def test_arguments_that_do_not_fit(axis: Any, lengths: Any, message: str) -> Non
 def test_a_scalar_cannot_be_split() -> None:
     with pytest.raises(InvalidArgumentError, match="VariadicSplit-1: the input is a scalar"):
         variadic_split(np.float32(1), 0, [1])
-    with pytest.raises(InvalidArgumentError, match="Split-1: data is a scalar"):
+    with pytest.raises(InvalidArgumentError, match="Split-1: the input is a scalar"):
         split(np.array(1), 0, 1)
 
 

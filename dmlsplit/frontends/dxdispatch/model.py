@@ -1,7 +1,7 @@
 """DxDispatch models as values: resources, dispatchables and commands.
 
-Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fields are passed
-over, as there.
+Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fields are skipped,
+as there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
 from dmlsplit.frontends.dxdispatch.strict_json import Field
 from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, read_values
 
-# A D3D12 buffer ends at 4 GiB; together, resources must leave a machine standing.
+# A D3D12 buffer has at most 4 GiB; all resources together must fit in an ordinary machine.
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
 
@@ -33,7 +33,7 @@ _EXECUTION_FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A buffer: its size, and the values it starts with, from an offset on."""
+    """A buffer: its size, and its initial values, which begin at an offset."""
 
     name: str
     data_type: TensorDataType
@@ -44,9 +44,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A resource, from an element on. Sizes of 0 mean those of the resource's data type.
+    """A resource, bound from an element to its end.
 
-    DxDispatch binds the rest of the buffer, whatever `element_count` says; so do we.
+    An `element_size_in_bytes` of 0 means that of the resource's data type. As in DxDispatch,
+    `element_count` is read but has no effect.
     """
 
     resource: str
@@ -60,7 +61,7 @@ Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Dispatchable:
-    """Something to dispatch; `desc` is None for what is no Split.
+    """An operator to dispatch; `desc` is None if it is not a Split.
 
     `bindings` are those for initialization, which an OWNED_BY_DML input needs.
     """
@@ -101,7 +102,7 @@ class WriteFile:
 
     @property
     def needs_data_type(self) -> bool:
-        """Whether the file names the type of its elements."""
+        """Whether the file states the type of its elements."""
         return self.target.suffix.lower() == ".npy"
 
 

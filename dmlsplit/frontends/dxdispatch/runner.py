@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.transfer import to_device, to_host
+from dmlsplit.atomic import draft
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
-from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
+from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError, about
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
 from dmlsplit.frontends.dxdispatch.loader import load
 from dmlsplit.frontends.dxdispatch.model import (
@@ -31,13 +32,13 @@ from dmlsplit.frontends.dxdispatch.model import (
 from dmlsplit.frontends.dxdispatch.text import printed
 
 MAX_NUMPY_DIMENSIONS = 64
-# Of binary data, over all print commands; as text it is several times as much.
+# Binary data that all print commands may print together; its text is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run leaves behind.
+    """The outcome of a run.
 
     Attributes
     ----------
@@ -70,7 +71,7 @@ class _Buffer:
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """A compiled Split, and the copy of its input if DirectML owns that."""
+    """A compiled Split, and the copy of its input if DirectML owns the input."""
 
     compiled: CompiledOperator
     owned_input: BufferBinding | None
@@ -96,28 +97,22 @@ def run(
     Returns
     -------
     Result
-        The printed lines, in DxDispatch's form, and what the resources hold in the end.
+        The printed lines, in DxDispatch's form, and the final contents of the resources.
 
     Raises
     ------
     InvalidArgumentError
-        If the file is no such model, dispatches anything but a Split, or a descriptor or a
+        If the file is not such a model, dispatches anything but a Split, or a descriptor or a
         binding breaks a rule.
     OutOfMemoryError
         If its resources do not fit in memory.
     """
     model = load(path)
-    target = device if isinstance(device, Device) else Device(device)
-    try:
-        return run_model(model, target, output)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{path}: {error}", error.report) from None
+    with about(path):
+        return _run(model, device if isinstance(device, Device) else Device(device), output)
 
 
-def run_model(
-    model: Model, device: Device, output: Callable[[str], object] | None = None
-) -> Result:
-    """Run a model; see `dmlsplit.frontends.dxdispatch.run`."""
+def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
     dispatched = {
         command.dispatchable for command in model.commands if isinstance(command, Dispatch)
     }
@@ -159,7 +154,9 @@ def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
     try:
         return device.compile(entry.desc)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"dispatchables.{entry.name}: {error}", error.report) from None
+        raise InvalidArgumentError(
+            f"dispatchables.{entry.name}: {error.message}", error.report
+        ) from None
 
 
 def _check_commands(model: Model) -> None:
@@ -178,7 +175,7 @@ def _check_commands(model: Model) -> None:
 
 
 def _check_memory(model: Model) -> None:
-    # Linux hands out more memory than there is, and ends the process that uses it.
+    # Linux allocates more memory than there is, and kills the process that uses it.
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     wanted = sum(resource.size_in_bytes for resource in model.resources)
     if wanted > machine:
@@ -200,7 +197,7 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
 def _initialized(
     entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
 ) -> _Operator:
-    """Give DirectML its own copy of an input that it is to own."""
+    """Copy an input that DirectML is to own."""
     place = f"dispatchables.{entry.name}.bindings"
     if not compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         if entry.bindings:
@@ -227,7 +224,7 @@ def _dispatch(command: Dispatch, operator: _Operator, buffers: Mapping[str, _Buf
     try:
         operator.compiled.dispatch(source, bound["OutputTensors"])
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{place}: {error}", error.report) from None
+        raise InvalidArgumentError(f"{place}: {error.message}", error.report) from None
 
 
 def _bound(place: str, bindings: Bindings, points: list[str]) -> dict[str, tuple[Binding, ...]]:
@@ -265,11 +262,11 @@ def _used(resource: Resource) -> int:
 
 def _check_dimensions(command: WriteFile, resource: Resource) -> None:
     dtype = LITTLE_ENDIAN.get(resource.data_type, np.dtype(np.uint8))
-    room = resource.size_in_bytes // dtype.itemsize
-    if prod(command.dimensions) > room and command.dimensions:
+    most = resource.size_in_bytes // dtype.itemsize
+    if prod(command.dimensions) > most and command.dimensions:
         raise InvalidArgumentError(
             f"{command.place}.dimensions: {list(command.dimensions[:16])} have "
-            f"{prod(command.dimensions)} elements; the resource has {room}"
+            f"{prod(command.dimensions)} elements; the resource has {most}"
         )
     if len(command.dimensions) > MAX_NUMPY_DIMENSIONS:
         raise InvalidArgumentError(
@@ -279,22 +276,17 @@ def _check_dimensions(command: WriteFile, resource: Resource) -> None:
 
 
 def _write(command: WriteFile, buffer: _Buffer) -> None:
-    """Write a file in one step: an interrupted run leaves the old one as it was."""
+    """Write a file that appears whole: an interrupted run leaves the old one as it was."""
     values = buffer.elements(buffer.resource.size_in_bytes)
     target = command.target
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("xb") as file:
-                if target.suffix.lower() == ".npy":
-                    shape = command.dimensions or (len(values),)
-                    np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
-                else:
-                    buffer.host().tofile(file)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        with draft(target) as temporary, temporary.open("wb") as file:
+            if target.suffix.lower() == ".npy":
+                shape = command.dimensions or (len(values),)
+                np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
+            else:
+                buffer.host().tofile(file)
     except OSError as error:
         raise InvalidArgumentError(
             f"{command.place}: {target} cannot be written: {error}"

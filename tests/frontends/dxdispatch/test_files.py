@@ -55,8 +55,8 @@ HEADER = b"{'descr': '%s', 'fortran_order': %s, 'shape': %s, }\n"
     [
         (b"", "is not a .npy file"),
         (b"\x93NUMPY\x09\x00", "version is (9, 0)"),
-        (npy(b"junk\n"), "is not a .npy file"),
-        (npy(b"(" * 9000 + b"\n"), "is not a .npy file"),
+        (npy(b"junk\n"), "is a damaged .npy file"),
+        (npy(b"(" * 9000 + b"\n"), "is a damaged .npy file"),
         (
             npy(HEADER % (b"<f4", b"False", b"(2,)"), b"1234"),
             "has 4 bytes of data; its header says 8",
@@ -69,7 +69,10 @@ HEADER = b"{'descr': '%s', 'fortran_order': %s, 'shape': %s, }\n"
             npy(HEADER % (b"<c8", b"False", b"(1,)"), b"12345678"),
             "complex64, which DirectML has not",
         ),
-        (npy(HEADER % (b"|O", b"False", b"(1,)"), b"12345678"), "object, which DirectML has not"),
+        (
+            npy(HEADER % (b"|O", b"False", b"(1,)"), b"12345678"),
+            "has data type object; Python objects are never loaded",
+        ),
         (npy(HEADER % (b"<U2", b"False", b"(1,)"), b"12345678"), "which DirectML has not"),
         (npy(HEADER % (b"<f4", b"False", b"(0,)")), "is empty"),
         (

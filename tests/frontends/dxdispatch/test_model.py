@@ -139,4 +139,4 @@ def test_commands_that_are_none(
     said = refused(model(commands=[command], resources=untyped))
     assert message in said
     assert "\n" not in said
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob(".*"))
