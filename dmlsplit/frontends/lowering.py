@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.frontends.site import SplitSite
 from dmlsplit.messages import shown
 
 # A split into more outputs is a mistake in the model; each output costs memory of its own.
@@ -88,3 +89,15 @@ def split_descriptor(
     if not filled or 0 in shape:
         return None
     return SplitOperatorDesc.from_sizes(TensorDesc(carrier, shape), axis=axis, sizes=filled)
+
+
+def lowered_site(blank: SplitSite, lowering: Lowering, warnings: Sequence[str]) -> SplitSite:
+    """Return a site with what its split becomes."""
+    return replace(
+        blank,
+        descriptors=() if lowering.descriptor is None else (lowering.descriptor,),
+        warnings=tuple(warnings),
+        shape=lowering.shape,
+        axis=lowering.axis,
+        pieces=lowering.sizes,
+    )

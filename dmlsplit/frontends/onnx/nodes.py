@@ -10,7 +10,7 @@ import numpy as np
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.lowering import Lowering
+from dmlsplit.frontends.lowering import lowered_site
 from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments
 from dmlsplit.frontends.onnx.lowering import (
     check_type,
@@ -22,11 +22,7 @@ from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape, Tensor, sho
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value
 from dmlsplit.frontends.onnx.wire import WireError
-from dmlsplit.frontends.site import SplitSite
-
-
-class _NotKnownError(Exception):
-    """Something that the descriptor depends on is not in the file."""
+from dmlsplit.frontends.site import NotKnownError, SplitSite
 
 
 def describe(
@@ -76,7 +72,7 @@ def describe(
         return _lowered(site, arguments, inputs[0] or UNKNOWN, len(node.output), most_outputs)
     except InvalidArgumentError as error:
         return replace(site, problem=error.message), ()
-    except _NotKnownError as reason:
+    except NotKnownError as reason:
         return replace(site, unknown=str(reason)), ()
 
 
@@ -98,9 +94,9 @@ def _lowered(
     axis = axis_from_front(arguments.axis, len(shape), operator)
     try:
         sizes = _sizes(arguments, shape, axis, most_outputs)
-    except _NotKnownError as reason:
-        warnings = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
-        site = replace(site, unknown=str(reason), warnings=warnings)
+    except NotKnownError as reason:
+        said = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
+        site = replace(site, unknown=str(reason), warnings=said)
         return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
     values = _output_values(arguments, data, shape, axis, sizes)
     numbers = tuple(size for size in shape if isinstance(size, int))
@@ -109,32 +105,21 @@ def _lowered(
     if kind is None:
         return replace(site, unknown="the input's data type is not known"), values
     lowering = lower_sizes(arguments, kind, numbers, axis, sizes)
-    return _with_lowering(site, lowering), values
-
-
-def _with_lowering(site: SplitSite, lowering: Lowering) -> SplitSite:
-    warnings = (*site.warnings, *lowering.warnings)
+    warnings = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
-        warnings += ("DirectML has no strings; they are split on the host",)
-    return replace(
-        site,
-        descriptors=() if lowering.descriptor is None else (lowering.descriptor,),
-        warnings=warnings,
-        shape=lowering.shape,
-        axis=lowering.axis,
-        pieces=lowering.sizes,
-    )
+        warnings.append("DirectML has no strings; they are split on the host")
+    return lowered_site(site, lowering, warnings), values
 
 
 def _sizes(arguments: Arguments, shape: Shape, axis: int, most_outputs: int) -> tuple[int, ...]:
     dimension = shape[axis]
     if arguments.split is Lengths.AT_RUN_TIME:
-        raise _NotKnownError("split is dynamic: it is computed when the model runs")
+        raise NotKnownError("split is dynamic: it is computed when the model runs")
     if isinstance(dimension, str):
-        raise _NotKnownError(f"the axis, {_dynamic(shape, axis)}")
+        raise NotKnownError(f"the axis, {_dynamic(shape, axis)}")
     count = output_count(arguments, dimension)
     if count > most_outputs:
-        raise _NotKnownError(f"{count} pieces; too many for a scan to describe")
+        raise NotKnownError(f"{count} pieces; too many for a scan to describe")
     return output_sizes(arguments, dimension)
 
 
@@ -150,7 +135,7 @@ def _arguments(
     values = {}
     for key, attribute in attributes.items():
         if attribute is None:
-            raise _NotKnownError(f"attribute {key!r} is dynamic: the function's caller gives it")
+            raise NotKnownError(f"attribute {key!r} is dynamic: the function's caller gives it")
         value = attribute.value
         if value is None and key in operator.attributes:
             raise InvalidArgumentError(
@@ -177,7 +162,7 @@ def _lengths(
         return np.array(source, np.int64)
     if source.location is not None:
         _refuse_escape(operator, source.location)
-        raise _NotKnownError("split is in external data, which is not opened")
+        raise NotKnownError("split is in external data, which is not opened")
     try:
         return read(source)
     except WireError as error:

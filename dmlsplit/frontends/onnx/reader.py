@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from functools import cache
 from math import prod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -101,34 +101,36 @@ class Reader:
         WireError
             If it is external, too large, of another type, or its bytes do not fill its shape.
         """
-        name, kind = shown_name(tensor.name), _STORAGE.get(tensor.data_type)
-        if kind is None or tensor.location is not None:
+        name = shown_name(tensor.name)
+        if tensor.data_type not in _STORAGE or tensor.location is not None:
             raise WireError(f"tensor {name!r} cannot be read as numbers")
+        kind, field = _STORAGE[ElementType(tensor.data_type)]
+        dtype = np.dtype(kind)
         count = prod(tensor.dims) if min(tensor.dims, default=0) >= 0 else -1
         if not 0 <= count <= MAXIMUM_VALUES:
             raise WireError(
                 f"tensor {name!r} has sizes {list(tensor.dims)}; at most {MAXIMUM_VALUES} "
                 "values are read"
             )
-        stored = self._stored(tensor, kind)
-        if len(stored) != count * np.dtype(kind.dtype).itemsize:
+        stored = self._stored(tensor, field, dtype.itemsize)
+        if len(stored) != count * dtype.itemsize:
             raise WireError(
                 f"tensor {name!r} holds {len(stored)} bytes, which are not its {count} values"
             )
-        return np.frombuffer(stored, kind.dtype).reshape(tensor.dims)
+        return np.frombuffer(stored, dtype).reshape(tensor.dims)
 
-    def _stored(self, tensor: Tensor, kind: _Storage) -> bytes:
-        """Return a tensor's values as raw bytes, whichever field they are in."""
-        most = MAXIMUM_VALUES * np.dtype(kind.dtype).itemsize
+    def _stored(self, tensor: Tensor, field: str, item_bytes: int) -> bytes:
+        """Return a tensor's values as raw bytes, from `raw_data` or the field of its type."""
+        most = MAXIMUM_VALUES * item_bytes
         values = self.read(TensorValues, tensor.span)
         if values.raw_data is not None:
             return self._wire.copy(values.raw_data, most)
-        entries = getattr(values, kind.field)
+        entries = getattr(values, field)
         if len(entries) > MAXIMUM_VALUES:
             raise WireError(f"byte {tensor.span.start}: more than {MAXIMUM_VALUES} values")
-        if kind.field in ("float_data", "double_data"):
+        if field in ("float_data", "double_data"):
             return b"".join(self._wire.copy(inside, most) for inside in entries)
-        return np.array(entries, np.int64).astype(kind.stored).tobytes()
+        return np.array(entries, np.int64).astype(f"<i{item_bytes}").tobytes()
 
 
 @cache
@@ -142,18 +144,11 @@ def _layout(message: type) -> dict[int, tuple[str, Encoding]]:
     }
 
 
-class _Storage(NamedTuple):
-    """How a tensor's values are stored: as `dtype` raw, or as `stored` in a field."""
-
-    dtype: str
-    field: str
-    stored: str
-
-
-_STORAGE: dict[int, _Storage] = {
-    ElementType.INT64: _Storage("<i8", "int64_data", "<i8"),
-    ElementType.INT32: _Storage("<i4", "int32_data", "<i4"),
-    ElementType.FLOAT: _Storage("<f4", "float_data", "<f4"),
-    ElementType.DOUBLE: _Storage("<f8", "double_data", "<f8"),
-    ElementType.FLOAT16: _Storage("<f2", "int32_data", "<u2"),
+# Type and field of a tensor's values. The bits of a FLOAT16 are a number in int32_data.
+_STORAGE = {
+    ElementType.INT64: ("<i8", "int64_data"),
+    ElementType.INT32: ("<i4", "int32_data"),
+    ElementType.FLOAT: ("<f4", "float_data"),
+    ElementType.DOUBLE: ("<f8", "double_data"),
+    ElementType.FLOAT16: ("<f2", "int32_data"),
 }

@@ -284,20 +284,16 @@ def _windows(node: Node, spatial: Shape, kernel: Shape) -> list[int | str]:
     ]
 
 
-def _names(text: str) -> list[str]:
-    return text.split()
-
-
-_SAME = _names(
+_SAME = (
     "Abs BatchNormalization BitwiseNot Cast Ceil Celu Clip Cos CumSum Dropout Elu Erf Exp Floor "
     "Gelu GroupNormalization HardSigmoid HardSwish Hardmax InstanceNormalization LRN "
     "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish "
     "Neg Not PRelu RMSNormalization Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softmax "
     "Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu"
-)
-_BROADCAST = _names(
+).split()
+_BROADCAST = (
     "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
-)
+).split()
 
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(_SAME, _same),

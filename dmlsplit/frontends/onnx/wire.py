@@ -8,23 +8,12 @@ that a message costs as much as its structure, not its payload.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, TypeVar, overload
+from mmap import mmap
+from typing import NamedTuple, TypeVar
 
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
-
-
-class Buffer(Protocol):
-    """Bytes that are indexed and sliced: bytes, or a mapped file."""
-
-    def __len__(self) -> int:
-        """Return the size in bytes."""
-
-    @overload
-    def __getitem__(self, index: int, /) -> int: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> bytes: ...
 
 
 class WireError(ValueError):
@@ -60,7 +49,7 @@ class Wire:
         How many fields may be walked in all.
     """
 
-    def __init__(self, data: Buffer, maximum_fields: int) -> None:
+    def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
         self.data = data
         self._limit = maximum_fields
         self._left = maximum_fields

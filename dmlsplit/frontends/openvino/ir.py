@@ -57,17 +57,17 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operation. Data and ports are kept of splits, constants and parameters only."""
+    """One operation. Only splits, constants and parameters have data and ports."""
 
     index: int
     id: str
     name: str
     type: str
     version: str
-    data: Mapping[str, str]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    bodies: tuple[tuple[str, Graph], ...]
+    data: dict[str, str] = field(default_factory=dict)
+    inputs: list[Port] = field(default_factory=list)
+    outputs: list[Port] = field(default_factory=list)
+    bodies: list[tuple[str, Graph]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +141,6 @@ def _check_encoding(start: bytes) -> None:
         raise InvalidArgumentError(f"declares encoding {name!r}; it must be UTF-8")
 
 
-@dataclass(slots=True)
-class _OpenLayer:
-    attributes: dict[str, str]
-    data: dict[str, str] = field(default_factory=dict)
-    inputs: list[Port] = field(default_factory=list)
-    outputs: list[Port] = field(default_factory=list)
-    bodies: list[tuple[str, Graph]] = field(default_factory=list)
-
-    @property
-    def kept(self) -> bool:
-        return self.attributes.get("type") in _KEPT_TYPES
-
-
 class _Reader:
     """The target of the XML parser: turns events into layers, and counts them."""
 
@@ -164,7 +151,7 @@ class _Reader:
         self._tags: list[str] = []
         self._skipping = 0
         self._graphs: list[Graph] = []
-        self._layers: list[_OpenLayer] = []
+        self._layers: list[Layer] = []
         self._port: tuple[dict[str, str], list[int]] | None = None
         self._text = ""
         self._result: Graph | None = None
@@ -199,7 +186,7 @@ class _Reader:
         parent = self._tags[-1] if self._tags else ""
         if tag in _CHILDREN.get(parent, ()):
             # Most of a file is ports of layers that say nothing about a split.
-            return tag not in _OF_KEPT_LAYERS or self._layers[-1].kept
+            return tag not in _OF_KEPT_LAYERS or self._layers[-1].type in _KEPT_TYPES
         if not parent:
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
         return False
@@ -219,9 +206,9 @@ class _Reader:
         elif tag in _BODIES:
             self._graphs.append(Graph(tag, {}, {}))
         elif tag == "layer":
-            self._layers.append(_OpenLayer(attributes))
+            self._layers.append(self._layer(attributes))
         elif tag == "data":
-            self._layers[-1].data = attributes
+            self._layers[-1].data.update(attributes)
         elif tag == "port":
             self._port = (attributes, [])
         elif tag == "dim":
@@ -235,7 +222,7 @@ class _Reader:
         elif tag in _BODIES:
             self._layers[-1].bodies.append((tag, self._graphs.pop()))
         elif tag == "layer":
-            self._layer(self._layers.pop())
+            self._layers.pop()
         elif tag == "port":
             self._finish_port()
         elif tag == "dim" and self._port is not None:
@@ -251,25 +238,17 @@ class _Reader:
         port = Port(key, attributes.get("precision", ""), tuple(dims))
         (layer.inputs if self._tags[-1] == "input" else layer.outputs).append(port)
 
-    def _layer(self, layer: _OpenLayer) -> None:
+    def _layer(self, attributes: dict[str, str]) -> Layer:
         self._layer_count += 1
         if self._layer_count > MAX_LAYERS:
             raise InvalidArgumentError(f"holds more than {MAX_LAYERS} layers")
-        attributes, graph = layer.attributes, self._graphs[-1]
-        key = _required("layer", attributes, "id")
-        if key in graph.layers:
+        layers = self._graphs[-1].layers
+        key, kind = (_required("layer", attributes, name) for name in ("id", "type"))
+        if key in layers:
             raise InvalidArgumentError(f"two layers have the id {key[:40]!r}")
-        graph.layers[key] = Layer(
-            len(graph.layers),
-            key,
-            attributes.get("name", ""),
-            _required("layer", attributes, "type"),
-            attributes.get("version", "opset1"),
-            layer.data,
-            tuple(layer.inputs),
-            tuple(layer.outputs),
-            tuple(layer.bodies),
-        )
+        name, version = attributes.get("name", ""), attributes.get("version", "opset1")
+        layers[key] = Layer(len(layers), key, name, kind, version)
+        return layers[key]
 
     def _edge(self, attributes: dict[str, str]) -> None:
         names = ("to-layer", "to-port", "from-layer", "from-port")

@@ -10,7 +10,7 @@ from pathlib import Path
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about
-from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering
+from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
@@ -19,8 +19,8 @@ from dmlsplit.frontends.openvino.lowering import (
     resolve_count,
     resolve_lengths,
 )
-from dmlsplit.frontends.openvino.weights import UnknownConstantError, constant_shape, integers
-from dmlsplit.frontends.site import SplitSite
+from dmlsplit.frontends.openvino.weights import constant_shape, integers
+from dmlsplit.frontends.site import NotKnownError, SplitSite
 from dmlsplit.messages import shown
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
@@ -35,10 +35,6 @@ _CARRIERS = {
     "BF16": TensorDataType.UINT16,
     **dict.fromkeys(("BOOL", "F8E4M3", "F8E5M2", "F8E8M0"), TensorDataType.UINT8),
 }
-
-
-class _UnknownError(Exception):
-    """What keeps a split from being known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class _Node:
         if layer is None:
             raise InvalidArgumentError(f"{self.operator}: no edge leads to its input {name}")
         if layer.type != "Const":
-            raise _UnknownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
+            raise NotKnownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
         try:
             return layer, constant_shape(layer)
         except InvalidArgumentError as error:
@@ -76,8 +72,8 @@ class _Node:
     def values(self, layer: Layer, name: str) -> list[int]:
         try:
             return integers(layer, self.xml)
-        except UnknownConstantError as error:
-            raise _UnknownError(f"{name} is unknown: {error}") from None
+        except NotKnownError as error:
+            raise NotKnownError(f"{name} is unknown: {error}") from None
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{self.operator}: {name}: {error.message}") from None
 
@@ -126,17 +122,9 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
         lowering = _lowered(node)
     except InvalidArgumentError as error:
         return replace(blank, problem=error.message)
-    except _UnknownError as reason:
+    except NotKnownError as reason:
         return replace(blank, unknown=str(reason))
-    desc = lowering.descriptor
-    return replace(
-        blank,
-        descriptors=() if desc is None else (desc,),
-        warnings=tuple(_warnings(node, lowering)),
-        shape=lowering.shape,
-        axis=lowering.axis,
-        pieces=lowering.sizes,
-    )
+    return lowered_site(blank, lowering, tuple(_warnings(node, lowering)))
 
 
 def _lowered(node: _Node) -> Lowering:
@@ -151,7 +139,7 @@ def _lowered(node: _Node) -> Lowering:
     )
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
-        raise _UnknownError(f"dimension {dynamic} of the data is dynamic")
+        raise NotKnownError(f"dimension {dynamic} of the data is dynamic")
     return lower_sizes(node.operator, shape, axis, sizes, data_type)
 
 
@@ -160,7 +148,7 @@ def _data_type(node: _Node) -> TensorDataType:
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
     if not precision:
-        raise _UnknownError("the data type is not in the file")
+        raise NotKnownError("the data type is not in the file")
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(
             f"{node.operator}: data has type {precision[:20]!r}, whose elements DirectML "
@@ -180,7 +168,7 @@ def _shape(node: _Node) -> tuple[int, ...]:
     declared = source.data.get("shape") if source else None
     if declared is not None and not declared.strip():
         raise InvalidArgumentError(f"{node.operator}: data is a scalar; it must have a dimension")
-    raise _UnknownError("the rank of the data is dynamic")
+    raise NotKnownError("the rank of the data is dynamic")
 
 
 def _axis(node: _Node, rank: int) -> int:
@@ -206,7 +194,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
         # Before the values are read: a file of a few lines may claim any number of them.
         _check_outputs(node, shape[0])
         lengths = node.values(layer, "split_lengths")
-    except _UnknownError:
+    except NotKnownError:
         declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
         if not outputs or -1 in declared:
             raise

@@ -10,6 +10,7 @@ import numpy as np
 from dmlsplit.directml.tensor import NUMPY_TYPES
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
+from dmlsplit.frontends.site import NotKnownError
 
 # Attribute element_type of an integer Const to its NumPy type.
 _INTEGERS = {
@@ -19,23 +20,19 @@ _INTEGERS = {
 MAX_CONSTANT_BYTES = 8 << 20
 
 
-class UnknownConstantError(Exception):
-    """Why the value of a constant cannot be known from the files."""
-
-
 def weights_path(xml: Path) -> Path:
     """Return the .bin file of an .xml.
 
     Raises
     ------
-    UnknownConstantError
+    NotKnownError
         If it is missing, or a link out of the folder: such links are not followed.
     """
     path = xml.with_suffix(".bin")
     if not path.is_file():
-        raise UnknownConstantError(f"the weights file {path.name} is missing")
+        raise NotKnownError(f"the weights file {path.name} is missing")
     if path.resolve().parent != path.parent.resolve():
-        raise UnknownConstantError(f"{path.name} links out of its folder and is not followed")
+        raise NotKnownError(f"{path.name} links out of its folder and is not followed")
     return path
 
 
@@ -64,7 +61,7 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     ------
     InvalidArgumentError
         If its type is not integer, or its range does not fit its shape or the file.
-    UnknownConstantError
+    NotKnownError
         If the file is missing.
     """
     name = f"Const {layer.name[:80]!r}"
