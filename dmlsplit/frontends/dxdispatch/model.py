@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+
+import numpy as np
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
@@ -40,6 +41,11 @@ class Resource:
     values: InitialValues
     offset_in_bytes: int
     size_in_bytes: int
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of its elements; bytes if it has none."""
+        return LITTLE_ENDIAN.get(self.data_type, np.dtype(np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,6 @@ class Print:
     place: str
     resource: str
     verbose: bool
-    needs_data_type: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,8 @@ class WriteFile:
     dimensions: tuple[int, ...]
 
     @property
-    def needs_data_type(self) -> bool:
-        """Whether the file states the type of its elements."""
+    def is_npy(self) -> bool:
+        """Whether it is a .npy file, which states the type of its elements."""
         return self.target.suffix.lower() == ".npy"
 
 
@@ -231,7 +236,7 @@ def _check_references(model: Model) -> None:
             _check_bindings(command.place, command.bindings, resources)
         elif command.resource not in resources:
             raise _unknown(command.place, "resource", command.resource)
-        elif command.needs_data_type and (
+        elif (isinstance(command, Print) or command.is_npy) and (
             resources[command.resource].data_type not in LITTLE_ENDIAN
         ):
             raise InvalidArgumentError(

@@ -30,6 +30,7 @@ from dmlsplit.frontends.dxdispatch.model import (
     WriteFile,
 )
 from dmlsplit.frontends.dxdispatch.text import printed
+from dmlsplit.messages import shown
 
 MAX_NUMPY_DIMENSIONS = 64
 # Binary data that all print commands may print together; its text is several times as long.
@@ -64,7 +65,7 @@ class _Buffer:
 
     def elements(self, size_in_bytes: int) -> np.ndarray:
         """Return the first bytes as elements of the resource's data type."""
-        dtype = LITTLE_ENDIAN.get(self.resource.data_type, np.dtype(np.uint8))
+        dtype = self.resource.dtype
         count = size_in_bytes // dtype.itemsize
         return self.host()[: count * dtype.itemsize].view(dtype)
 
@@ -243,8 +244,8 @@ def _bound(place: str, bindings: Bindings, points: list[str]) -> dict[str, tuple
 def _buffer_binding(place: str, binding: Binding, buffers: Mapping[str, _Buffer]) -> BufferBinding:
     buffer = buffers[binding.resource]
     resource = buffer.resource
-    dtype = LITTLE_ENDIAN.get(resource.data_type)
-    width = binding.element_size_in_bytes or (dtype.itemsize if dtype else 0)
+    known = resource.data_type in LITTLE_ENDIAN
+    width = binding.element_size_in_bytes or (resource.dtype.itemsize if known else 0)
     offset = binding.element_offset * width
     if offset > resource.size_in_bytes:
         raise InvalidArgumentError(
@@ -261,11 +262,10 @@ def _used(resource: Resource) -> int:
 
 
 def _check_dimensions(command: WriteFile, resource: Resource) -> None:
-    dtype = LITTLE_ENDIAN.get(resource.data_type, np.dtype(np.uint8))
-    most = resource.size_in_bytes // dtype.itemsize
+    most = resource.size_in_bytes // resource.dtype.itemsize
     if prod(command.dimensions) > most and command.dimensions:
         raise InvalidArgumentError(
-            f"{command.place}.dimensions: {list(command.dimensions[:16])} have "
+            f"{command.place}.dimensions: {shown(command.dimensions)} have "
             f"{prod(command.dimensions)} elements; the resource has {most}"
         )
     if len(command.dimensions) > MAX_NUMPY_DIMENSIONS:
@@ -282,7 +282,7 @@ def _write(command: WriteFile, buffer: _Buffer) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with draft(target) as temporary, temporary.open("wb") as file:
-            if target.suffix.lower() == ".npy":
+            if command.is_npy:
                 shape = command.dimensions or (len(values),)
                 np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
             else:

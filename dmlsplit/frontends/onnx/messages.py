@@ -39,8 +39,8 @@ class Encoding:
     repeated : bool
         Whether the field may occur more than once.
     most : int
-        Entries of a repeated field that are allowed. Reading stops at one more, so that an
-        excess is noticed.
+        Entries of a repeated field that are allowed. One more is read, so that an excess is
+        noticed.
     wire_types : tuple of int
         The wire types that it may have; a repeated number may be packed or not.
     """
@@ -88,9 +88,10 @@ class Located:
     span: Span = NOWHERE
 
 
-def _check_rank(sizes: tuple[Any, ...], span: Span) -> None:
-    if len(sizes) > MAXIMUM_RANK:
-        raise WireError(f"byte {span.start}: a rank above {MAXIMUM_RANK}")
+def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    if len(shape) > MAXIMUM_RANK:
+        raise WireError(f"value {shown_name(name)!r} has a rank above {MAXIMUM_RANK}")
+    return shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +112,10 @@ class Tensor(Located):
     external_data: tuple[Entry, ...] = each(13, Entry)
     data_location: int = one(14, int, 0)
 
-    def __post_init__(self) -> None:
-        _check_rank(self.dims, self.span)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return _checked(self.dims, self.name)
 
     @property
     def location(self) -> str | None:
@@ -149,13 +152,10 @@ class Dimension:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorShape(Located):
+class TensorShape:
     """TensorShapeProto."""
 
     dim: tuple[Dimension, ...] = each(1, Dimension, MAXIMUM_RANK)
-
-    def __post_init__(self) -> None:
-        _check_rank(self.dim, self.span)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,9 @@ class ValueInfo:
     def shape(self) -> Shape | None:
         """The shape; None if the rank is unknown, or it is not a tensor."""
         shape = self.type.tensor_type.shape
-        return None if shape is None else tuple(dim.size for dim in shape.dim)
+        if shape is None:
+            return None
+        return _checked(tuple(dim.size for dim in shape.dim), self.name)
 
 
 @dataclass(frozen=True, slots=True)

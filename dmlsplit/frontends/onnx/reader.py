@@ -106,10 +106,10 @@ class Reader:
             raise WireError(f"tensor {name!r} cannot be read as numbers")
         kind, field = _STORAGE[ElementType(tensor.data_type)]
         dtype = np.dtype(kind)
-        count = prod(tensor.dims) if min(tensor.dims, default=0) >= 0 else -1
+        count = prod(tensor.shape) if min(tensor.shape, default=0) >= 0 else -1
         if not 0 <= count <= MAXIMUM_VALUES:
             raise WireError(
-                f"tensor {name!r} has sizes {list(tensor.dims)}; at most {MAXIMUM_VALUES} "
+                f"tensor {name!r} has sizes {list(tensor.shape)}; at most {MAXIMUM_VALUES} "
                 "values are read"
             )
         stored = self._stored(tensor, field, dtype.itemsize)
@@ -117,7 +117,7 @@ class Reader:
             raise WireError(
                 f"tensor {name!r} holds {len(stored)} bytes, which are not its {count} values"
             )
-        return np.frombuffer(stored, dtype).reshape(tensor.dims)
+        return np.frombuffer(stored, dtype).reshape(tensor.shape)
 
     def _stored(self, tensor: Tensor, field: str, item_bytes: int) -> bytes:
         """Return a tensor's values as raw bytes, from `raw_data` or the field of its type."""

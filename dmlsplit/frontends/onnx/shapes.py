@@ -54,7 +54,7 @@ _Rule = Callable[[Node, Sequence[Value], Content], Shape | None]
 
 def tensor_value(tensor: Tensor) -> Value:
     """Return what is known of the value of a tensor in the model."""
-    return Value(tensor.data_type, tensor.dims, tensor)
+    return Value(tensor.data_type, tensor.shape, tensor)
 
 
 def declared_value(declared: ValueInfo) -> Value:
