@@ -1,4 +1,4 @@
-"""What a Split or SplitToSequence node asks for, checked without knowing its input's shape."""
+"""Arguments of Split and SplitToSequence, checked as far as that goes without a shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
 
 
 class Lengths(Enum):
-    """Stands for lengths that are given, but only when the model runs."""
+    """Placeholder for lengths that are known only when the model runs."""
 
     AT_RUN_TIME = "lengths that are computed when the model runs"
 
@@ -26,24 +26,24 @@ Split = tuple[int, ...] | int | Lengths | None
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a node asks for, checked as far as that goes without a shape.
+    """The checked arguments of a split.
 
     Attributes
     ----------
     operator : OperatorVersion
-        The operator.
+        The operator version.
     axis : int
-        As it was given; may be negative.
+        The axis as given; may be negative.
     split : tuple of int, int, Lengths or None
-        Size of each piece, or the chunk size of a SplitToSequence.
+        Size of each output, or the chunk size of a SplitToSequence.
     num_outputs : int or None
         The attribute of Split-18.
     keepdims : bool
-        Whether the pieces of SplitToSequence keep the axis.
+        Whether the outputs of SplitToSequence keep the axis.
     output_count : int or None
-        Outputs of the node; None for a sequence.
+        Number of outputs; None for a sequence.
     assumed : tuple of str
-        Choices that the operator's text does not settle.
+        Choices that the operator's specification leaves open.
     """
 
     operator: OperatorVersion
@@ -56,7 +56,7 @@ class Arguments:
 
 
 def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn:
-    """Raise the one error of this front end: operator, what was found, what is allowed, fix."""
+    """Refuse an argument, in the form that all errors of this front end have."""
     hint = f". Fix: {fix}" if fix else ""
     raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
 
@@ -76,14 +76,15 @@ def node_arguments(
     attributes
         The node's own attributes by name.
     inputs
-        The inputs behind the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
+        The inputs after the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
     output_count
-        The node's outputs, omitted ones included.
+        Number of the node's outputs, omitted ones included.
 
     Raises
     ------
     InvalidArgumentError
-        If the node has what its operator version does not, or a value breaks a rule.
+        If the node has an attribute or input that its operator version does not have, or a
+        value breaks a rule.
     """
     for name in attributes:
         if name not in operator.attributes:
@@ -135,7 +136,7 @@ def read_arguments(
     num_outputs, keepdims
         The attributes of those names; None where they are not set.
     output_count
-        Outputs of a Split; None takes the number of sizes, or `num_outputs`.
+        Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""ONNX's splits by version: what each takes, and the element types they move.
+"""Versions of ONNX's splits: their inputs, attributes and element types.
 
 Source: the operator schemas of ONNX, `Split` (since 1, 2, 11, 13, 18) and
 `SplitToSequence` (since 11, 24).
@@ -61,8 +61,8 @@ class ElementType(IntEnum):
         return cls.__members__.get(name.upper().replace("_", ""), cls.UNDEFINED)
 
 
-# How DirectML carries an element: its data type, and how many of them an element takes.
-# What DirectML has no name for travels as the unsigned type of the same size.
+# The DirectML type that carries an element, and how many of it make up one element.
+# A type that DirectML does not have is carried as the unsigned type of the same size.
 CARRIERS: dict[ElementType, tuple[TensorDataType, int]] = {
     ElementType.FLOAT: (TensorDataType.FLOAT32, 1),
     ElementType.DOUBLE: (TensorDataType.FLOAT64, 1),
@@ -94,9 +94,9 @@ class OperatorVersion:
     since : int
         The opset that introduced the version.
     data_types : frozenset of ElementType
-        What it splits.
+        Data types that it splits.
     attributes : tuple of str
-        The attributes it has. `split` among them is a list of integers.
+        Names of its attributes. `split` among them is a list of integers.
     split_types : frozenset of ElementType
         Types of the optional second input, `split`; empty if there is no such input.
     """
@@ -112,7 +112,7 @@ class OperatorVersion:
 
     @property
     def makes_sequence(self) -> bool:
-        """Whether the pieces come as one sequence."""
+        """Whether the output is one sequence of tensors."""
         return self.name == "SplitToSequence"
 
 

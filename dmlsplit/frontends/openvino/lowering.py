@@ -39,7 +39,7 @@ def lower_variadic_split(
     split_lengths
         Size of each output along the axis.
     data_type
-        What the elements travel as; UNKNOWN for strings, which are split on the host.
+        The type that carries the elements; UNKNOWN for strings, which are split on the host.
     lanes
         How many `data_type` make up one element of the data.
 

@@ -173,3 +173,74 @@ def test_any_mapping_is_a_descriptor_or_one_error(mapping: dict[str, Any]) -> No
     except InvalidArgumentError:
         return
     dml.validate(desc)
+
+
+def error_of(mapping: dict[str, Any]) -> str:
+    with pytest.raises(InvalidArgumentError) as error:
+        read_descriptor(mapping)
+    return str(error.value)
+
+
+def test_an_error_is_a_path_a_value_and_what_is_allowed() -> None:
+    plain = split_desc()
+    wrapped = {"type": "SPLIT", "desc": split_desc(OutputCount=-1)}
+    assert (
+        error_of(wrapped) == "desc.OutputCount: is -1; it must be an integer from 0 to 4294967295"
+    )
+    assert error_of({**plain, "OutputCount": 2**32}).startswith("OutputCount: is 4294967296")
+    assert error_of({**plain, "OutputCount": 2}) == (
+        "OutputCount: is 2; it must be 3, the number of OutputTensors"
+    )
+    assert error_of({**plain, "type": "JOIN"}) == "type: is 'JOIN'; it must be DML_OPERATOR_SPLIT"
+    for name in ("InputTensor", "OutputTensors", "Axis"):
+        assert error_of({k: v for k, v in plain.items() if k != name}) == f"lacks {name!r}"
+    tensors: list[tuple[dict[str, Any], str]] = [
+        (tensor([6], DimensionCount=2), "DimensionCount: is 2; it must be 1, the number of Sizes"),
+        (
+            tensor([6], DimensionCount=-1),
+            "DimensionCount: is -1; it must be an integer from 0 to 4294967295",
+        ),
+        (
+            tensor([6], TotalTensorSizeInBytes=2**64),
+            "TotalTensorSizeInBytes: is 18446744073709551616; "
+            "it must be an integer from 0 to 18446744073709551615",
+        ),
+        (
+            tensor([6], GuaranteedBaseOffsetAlignment=2**32),
+            "GuaranteedBaseOffsetAlignment: is 4294967296; "
+            "it must be an integer from 0 to 4294967295",
+        ),
+        (
+            tensor([6], Flags="OWNED"),
+            "Flags: is 'OWNED'; it must be one of NONE, OWNED_BY_DML, "
+            "with or without DML_TENSOR_FLAG_",
+        ),
+        (
+            tensor([6], Type="TEXTURE"),
+            "Type: is 'TEXTURE'; it must be one of BUFFER, with or without DML_TENSOR_TYPE_",
+        ),
+        (tensor([6], Strides=["1"]), "Strides[0]: is '1'; it must be an integer"),
+    ]
+    for changed, message in tensors:
+        assert error_of({**plain, "InputTensor": changed}) == f"InputTensor.{message}"
+    inside = {"Type": "BUFFER", "Desc": tensor(["6"])}  # type: ignore[list-item]
+    assert error_of({**plain, "InputTensor": inside}) == (
+        "InputTensor.Desc.Sizes[0]: is '6'; it must be an integer"
+    )
+
+
+def test_the_largest_numbers_are_read() -> None:
+    entry = tensor(
+        [6], TotalTensorSizeInBytes=2**64 - 1, GuaranteedBaseOffsetAlignment=2**32 - 1, Flags=[]
+    )
+    found = read_descriptor(split_desc(InputTensor=entry)).input_tensor
+    assert found.total_tensor_size_in_bytes == 2**64 - 1
+    assert found.guaranteed_base_offset_alignment == 2**32 - 1
+    assert found.strides is None
+    assert found.flags == dml.TensorFlags.NONE
+    packed = read_descriptor(split_desc()).input_tensor
+    assert packed == dml.TensorDesc("FLOAT32", (6,))
+    owned = read_descriptor(
+        split_desc(InputTensor=tensor([6], Flags="DML_TENSOR_FLAG_OWNED_BY_DML"))
+    )
+    assert owned.input_tensor.flags == dml.TensorFlags.OWNED_BY_DML

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import (
-    node_arguments,
-    operator_version,
-)
+from dmlsplit.frontends.onnx import ElementType, Lowering, node_arguments, operator_version
 from onnx_splits import INT64, lowered, refused
 
 # --- the size rule of num_outputs -------------------------------------------------------------
@@ -272,3 +269,104 @@ def test_a_lowering_prints_everything() -> None:
     assert "(41 values)" in text
     assert "empty outputs, made without a dispatch: [0]" in text
     assert "warning: piece 0 is empty" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "opset", "shape", "given", "message"),
+    [
+        (
+            "Split",
+            18,
+            (5,),
+            {"num_outputs": 4},
+            "num_outputs is 4 on an axis of size 5; pieces of 2 leave -1 for the last one: "
+            "[2, 2, 2, -1]. Fix: give the size of each piece as 'split'",
+        ),
+        (
+            "Split",
+            13,
+            (7,),
+            {"output_count": 3},
+            "the axis, of size 7, has no sizes and 3 outputs; 3 must divide it. "
+            "Fix: give the size of each piece",
+        ),
+        (
+            "Split",
+            13,
+            (7,),
+            {"split": [1, 2]},
+            "split is [1, 2], 3 in sum; it must add up to the axis, of size 7",
+        ),
+        (
+            "SplitToSequence",
+            11,
+            (2**20 + 1, 0),
+            {},
+            "there are 1048577 pieces; at most 1048576 are made",
+        ),
+        (
+            "Split",
+            13,
+            (),
+            {"split": [1]},
+            "the input is a scalar (rank 0); a scalar cannot be split",
+        ),
+        ("Split", 13, (2, 2), {"split": [2], "axis": 2}, "axis is 2; it must be -2 to 1 at rank 2"),
+    ],
+)
+def test_a_refused_split_is_told_what_is_allowed(
+    name: str, opset: int, shape: tuple[int, ...], given: dict[str, Any], message: str
+) -> None:
+    text = refused(name, opset, shape, **given)
+    assert text == f"{operator_version(name, opset)}: {message}"
+
+
+def test_a_refused_type_is_told_which_are_allowed() -> None:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        lowered("Split", 1, (2,), "BFLOAT16", split=[2])
+    assert str(error.value) == (
+        "Split-1: the data type is BFLOAT16; it must be one of DOUBLE, FLOAT, FLOAT16. "
+        "Fix: BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence"
+    )
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        lowered("Split", 1, (2,), "INT8", split=[2])
+    assert str(error.value) == (
+        "Split-1: the data type is INT8; it must be one of DOUBLE, FLOAT, FLOAT16"
+    )
+
+
+def test_as_many_pieces_as_are_made() -> None:
+    assert len(lowered("SplitToSequence", 11, (2**20, 0)).sizes) == 2**20
+
+
+def test_warnings_in_full() -> None:
+    (text,) = lowered("Split", 18, (6,), split=[3, 0, 3]).warnings
+    assert text == (
+        "piece 1 is empty; ONNX Runtime's DirectML provider appears to skip such a node whole, "
+        "and leaves the other pieces unwritten"
+    )
+    (text,) = lowered("SplitToSequence", 11, (6,), split=2, keepdims=0).warnings
+    assert text == (
+        "keepdims=0 is ignored, as ONNX says for a given split; ONNX Runtime squeezes the pieces "
+        "of chunk size 1, and refuses other chunk sizes"
+    )
+    assert not lowered("SplitToSequence", 11, (6,), split=[0, 6]).warnings
+    assert not lowered("SplitToSequence", 11, (6,), keepdims=0).warnings
+    assert not lowered("Split", 18, (6,), "STRING", split=[0, 6]).warnings
+
+
+def test_what_a_lowering_carries() -> None:
+    found = lowered("Split", 1, (2, 3), "FLOAT16", axis=None, split=[1, 1])
+    assert found == Lowering(
+        operator_version("Split", 1),
+        ElementType.FLOAT16,
+        (2, 3),
+        0,
+        (1, 1),
+        dml.TensorDataType.FLOAT16,
+        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT16", (2, 3)), axis=0, sizes=(1, 1)),
+        squeeze=False,
+        assumed=("Split-1 names no default axis; 0 is taken, as later versions say",),
+    )
+    assert not lowered("SplitToSequence", 11, (2,), keepdims=1).squeeze
+    assert not lowered("SplitToSequence", 11, (2,), keepdims=0, split=1).squeeze

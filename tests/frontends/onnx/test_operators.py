@@ -72,3 +72,46 @@ def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
         types = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
         assert len(types[schema.inputs[0].type_str]) == len(ours.data_types)
         assert schema.max_input == (2 if ours.split_types else 1)
+
+
+def test_the_type_of_an_array_is_known_by_name() -> None:
+    names = {
+        "float32": "FLOAT",
+        "float64": "DOUBLE",
+        "float16": "FLOAT16",
+        "bool": "BOOL",
+        "int64": "INT64",
+        "complex128": "COMPLEX128",
+        "torch.bfloat16": "BFLOAT16",
+        "torch.float32": "FLOAT",
+        "float8_e4m3fn": "FLOAT8E4M3FN",
+        "object": "STRING",
+        "<U3": "STRING",
+        ">U3": "STRING",
+        "StringDType()": "STRING",
+        ">f4": "UNDEFINED",
+        "datetime64[ns]": "UNDEFINED",
+    }
+    assert {name: ElementType.of_dtype(name).name for name in names} == names
+
+
+def test_carriers_are_the_type_itself_or_an_unsigned_one() -> None:
+    assert {kind.name: carrier.name for kind, (carrier, _) in CARRIERS.items()} == {
+        "FLOAT": "FLOAT32",
+        "DOUBLE": "FLOAT64",
+        "BFLOAT16": "UINT16",
+        "BOOL": "UINT8",
+        "COMPLEX64": "UINT64",
+        "COMPLEX128": "UINT64",
+        "FLOAT16": "FLOAT16",
+        **{f"{s}INT{b}": f"{s}INT{b}" for s in ("", "U") for b in (8, 16, 32, 64)},
+    }
+    lanes = {kind.name: lanes for kind, (_, lanes) in CARRIERS.items()}
+    assert lanes.pop("COMPLEX128") == 2
+    assert set(lanes.values()) == {1}
+
+
+def test_a_version_that_does_not_exist_yet_is_named_in_full() -> None:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        operator_version("SplitToSequence", 7)
+    assert str(error.value) == ("SplitToSequence: opset is 7; the operator exists since opset 11")
