@@ -107,7 +107,7 @@ HOSTILE: list[tuple[bytes, str]] = [
     (b'<net version="11"', "not well-formed"),
     (variadic()[:400].encode(), "not well-formed"),
     (b"<html/>", "root <html>; it must be <net>"),
-    (b"<net/>", "net version is missing"),
+    (b"<net/>", "a <net> lacks the attribute 'version'"),
     (b'<net version="7"/>', "net version is '7'; it must be 10 or 11. Fix: convert"),
     (b'<net version="12"/>', "net version is '12'"),
     (BOMB.encode(), "declares a DOCTYPE"),

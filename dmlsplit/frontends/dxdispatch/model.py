@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
-from dmlsplit.frontends.dxdispatch.strict_json import Field
+from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
 from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, read_values
 
 # A D3D12 buffer has at most 4 GiB; all resources together must fit in an ordinary machine.
@@ -25,10 +26,7 @@ MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
 
 _EXECUTION_FLAGS = (
-    "NONE",
-    "ALLOW_HALF_PRECISION_COMPUTATION",
-    "DISABLE_META_COMMANDS",
-    "DESCRIPTORS_VOLATILE",
+    "NONE ALLOW_HALF_PRECISION_COMPUTATION DISABLE_META_COMMANDS DESCRIPTORS_VOLATILE".split()
 )
 
 
@@ -121,6 +119,30 @@ class Model:
     resources: tuple[Resource, ...]
     dispatchables: tuple[Dispatchable, ...]
     commands: tuple[Command, ...]
+
+
+def load(path: str | PathLike[str]) -> Model:
+    """Read a DxDispatch model.
+
+    Nothing is allocated; source files are checked, but not loaded.
+
+    Parameters
+    ----------
+    path
+        The .json file. Files that it names must be in its folder or below.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file is not such a model; the message names the field.
+    """
+    file = Path(path)
+    with about(path):
+        model = read_model(read_json(file), file.parent)
+        for command in model.commands:
+            if isinstance(command, WriteFile) and command.target.resolve() == file.resolve():
+                raise InvalidArgumentError(f"{command.place}: would write over the model itself")
+    return model
 
 
 def read_model(root: Field, folder: Path) -> Model:

@@ -18,7 +18,6 @@ from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
 from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError, about
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
-from dmlsplit.frontends.dxdispatch.loader import load
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
     Bindings,
@@ -28,6 +27,7 @@ from dmlsplit.frontends.dxdispatch.model import (
     Print,
     Resource,
     WriteFile,
+    load,
 )
 from dmlsplit.frontends.dxdispatch.text import printed
 from dmlsplit.messages import shown
@@ -68,14 +68,6 @@ class _Buffer:
         dtype = self.resource.dtype
         count = size_in_bytes // dtype.itemsize
         return self.host()[: count * dtype.itemsize].view(dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class _Operator:
-    """A compiled Split, and the copy of its input if DirectML owns the input."""
-
-    compiled: CompiledOperator
-    owned_input: BufferBinding | None
 
 
 def run(
@@ -123,7 +115,7 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     _check_commands(model)
     _check_memory(model)
     buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
-    operators = {entry.name: _initialized(entry, compiled[entry.name], buffers) for entry in splits}
+    owned = {entry.name: _owned_input(entry, compiled[entry.name], buffers) for entry in splits}
     lines: list[str] = []
 
     def say(line: str) -> None:
@@ -134,7 +126,8 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     for command in model.commands:
         match command:
             case Dispatch():
-                _dispatch(command, operators[command.dispatchable], buffers)
+                name = command.dispatchable
+                _dispatch(command, compiled[name], owned[name], buffers)
             case Print():
                 buffer = buffers[command.resource]
                 values = buffer.elements(buffer.resource.values.size_in_bytes)
@@ -195,10 +188,10 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
     return _Buffer(resource, to_device(memory, device.name))
 
 
-def _initialized(
+def _owned_input(
     entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
-) -> _Operator:
-    """Copy an input that DirectML is to own."""
+) -> BufferBinding | None:
+    """Return a copy of an input that DirectML is to own; None if the caller binds the input."""
     place = f"dispatchables.{entry.name}.bindings"
     if not compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         if entry.bindings:
@@ -206,24 +199,27 @@ def _initialized(
                 f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
                 "bind the others in the dispatch command"
             )
-        return _Operator(compiled, None)
+        return None
     (binding,) = _bound(place, entry.bindings, ["InputTensor"])["InputTensor"]
     buffer = buffers[binding.resource]
     copy = {binding.resource: _Buffer(buffer.resource, buffer.memory.copy())}
-    return _Operator(compiled, _buffer_binding(place, binding, copy))
+    return _buffer_binding(place, binding, copy)
 
 
-def _dispatch(command: Dispatch, operator: _Operator, buffers: Mapping[str, _Buffer]) -> None:
+def _dispatch(
+    command: Dispatch,
+    compiled: CompiledOperator,
+    owned: BufferBinding | None,
+    buffers: Mapping[str, _Buffer],
+) -> None:
     place = f"{command.place}.bindings"
-    owned = operator.owned_input
     points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
     bound = {
         point: [_buffer_binding(place, binding, buffers) for binding in bindings]
         for point, bindings in _bound(place, command.bindings, points).items()
     }
-    source = owned or bound["InputTensor"][0]
     try:
-        operator.compiled.dispatch(source, bound["OutputTensors"])
+        compiled.dispatch(owned or bound["InputTensor"][0], bound["OutputTensors"])
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{place}: {error.message}", error.report) from None
 

@@ -75,7 +75,8 @@ def read_values(
     """Read ``initialValues``. The data type is the given one, or that of a .npy file."""
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
-            return data_type, Repeated(b"".join(_typed(entry) for entry in field.items()))
+            typed = [(e.get("value"), data_type_of(e.get("type"))) for e in field.items()]
+            return data_type, Repeated(b"".join(encoded([e], kind) for e, kind in typed))
         return data_type, Repeated(encoded(field.items(), data_type))
     if field.value == "deferred":
         raise field.wrong("is 'deferred', which is for ONNX dispatchables only")
@@ -92,10 +93,6 @@ def read_values(
         return data_type, Repeated(encoded([field.get("value")], data_type), count)
     start, delta = (encoded([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
     return data_type, Ramp(data_type, start, delta, count)
-
-
-def _typed(entry: Field) -> bytes:
-    return encoded([entry.get("value")], data_type_of(entry.get("type")))
 
 
 def data_type_of(field: Field) -> TensorDataType:

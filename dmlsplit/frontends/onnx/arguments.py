@@ -61,6 +61,13 @@ def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn
     raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
 
 
+def check_split_type(operator: OperatorVersion, data_type: ElementType) -> None:
+    """Refuse a data type that the operator's input `split` does not have."""
+    if data_type not in operator.split_types:
+        allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
+        refuse(operator, f"split has data type {data_type.name}", f"it must be {allowed}")
+
+
 def node_arguments(
     operator: OperatorVersion,
     attributes: Mapping[str, Any],
@@ -99,10 +106,7 @@ def node_arguments(
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given as input and as attribute", "one of them may be given")
     if isinstance(length_input, np.ndarray):
-        found = ElementType.of_dtype(length_input.dtype)
-        if found not in operator.split_types:
-            allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
-            refuse(operator, f"split has data type {length_input.dtype}", f"it must be {allowed}")
+        check_split_type(operator, ElementType.of_dtype(length_input.dtype))
     return read_arguments(
         operator,
         axis=attributes.get("axis"),
@@ -174,25 +178,23 @@ def read_arguments(
 def _output_count(
     operator: OperatorVersion, lengths: Split, num_outputs: Any, output_count: Any
 ) -> int:
-    count = (
-        None if output_count is None else integer_argument("output_count", output_count, operator)
-    )
+    count: int | None = output_count
+    if count is not None:
+        count = integer_argument("output_count", count, operator)
     if num_outputs is not None:
         asked = integer_argument("num_outputs", num_outputs, operator)
+        found = f"num_outputs is {asked}"
         if operator.since < 18:
-            allowed = "it exists since opset 18"
-            refuse(operator, f"num_outputs is {asked}", allowed, "give output_count")
+            refuse(operator, found, "it exists since opset 18", "give output_count")
         if lengths is not None:
-            found = f"num_outputs is {asked} and sizes are given"
-            refuse(operator, found, "one of them may be given")
+            refuse(operator, f"{found} and sizes are given", "one of them may be given")
         if asked < 1:
-            refuse(operator, f"num_outputs is {asked}", "it must be at least 1")
-        if count is not None and count != asked:
-            found = f"num_outputs is {asked}, and there are {count} outputs"
-            refuse(operator, found, "both must be equal")
+            refuse(operator, found, "it must be at least 1")
+        if count not in (None, asked):
+            refuse(operator, f"{found}, and there are {count} outputs", "both must be equal")
         count = asked
     if isinstance(lengths, tuple):
-        if count is not None and count != len(lengths):
+        if count not in (None, len(lengths)):
             found = f"split has {len(lengths)} sizes, and there are {count} outputs"
             refuse(operator, found, "both must be equal")
         count = len(lengths)

@@ -1,7 +1,7 @@
 """The messages of onnx.proto, as far as finding splits needs them.
 
 Each class is a message. Its fields have the names and the numbers of onnx.proto (ONNX project);
-`one`, `each` and `text` declare how a field is written, and `reader` decodes what they declare.
+`one` and `each` declare how a field is written, and `reader` decodes what they declare.
 """
 # ruff: noqa: RUF009 - the calls make dataclass fields
 
@@ -27,28 +27,16 @@ _INT, _INTS = 2, 7
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a field of a message is written.
-
-    Attributes
-    ----------
-    number : int
-        The field's number.
-    kind : callable
-        `int`; `Span` for bytes that are left unread; a class of this module for a message;
-        otherwise a function of the field's text, such as `str`.
-    repeated : bool
-        Whether the field may occur more than once.
-    most : int
-        Entries of a repeated field that are allowed. One more is read, so that an excess is
-        noticed.
-    wire_types : tuple of int
-        The wire types that it may have; a repeated number may be packed or not.
-    """
+    """How a field of a message is written, and what it is read as."""
 
     number: int
+    # `int`; `Span` for bytes that are left unread; a class of this module for a message;
+    # otherwise a function of the field's text, such as `str`.
     kind: Callable[..., Any]
     repeated: bool = False
+    # How many entries are allowed. One more is read, so that an excess is noticed.
     most: int = sys.maxsize
+    # A repeated number may be packed or not.
     wire_types: tuple[int, ...] = (LEN,)
 
 
@@ -60,20 +48,12 @@ def one(number: int, kind: Callable[..., Any], default: Any = None) -> Any:
 
 
 def each(
-    number: int,
-    kind: Callable[..., Any],
-    most: int = sys.maxsize,
-    wire_types: tuple[int, ...] = (),
+    number: int, kind: Callable[..., Any], most: int = sys.maxsize, wire_types: tuple[int, ...] = ()
 ) -> Any:
     """Declare a repeated field."""
     usual = (VARINT, LEN) if kind is int else (LEN,)
     encoding = Encoding(number, kind, True, most, wire_types or usual)
     return field(default=(), metadata={"encoding": encoding})
-
-
-def text(number: int, kind: Callable[[str], str] = str) -> Any:
-    """Declare a text that occurs at most once."""
-    return one(number, kind, "")
 
 
 def domain(name: str) -> str:
@@ -98,8 +78,8 @@ def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 class Entry:
     """StringStringEntryProto."""
 
-    key: str = text(1)
-    value: str = text(2)
+    key: str = one(1, str, "")
+    value: str = one(2, str, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +88,7 @@ class Tensor(Located):
 
     dims: tuple[int, ...] = each(1, int, MAXIMUM_RANK)
     data_type: int = one(2, int, 0)
-    name: str = text(8)
+    name: str = one(8, str, "")
     external_data: tuple[Entry, ...] = each(13, Entry)
     data_location: int = one(14, int, 0)
 
@@ -141,7 +121,7 @@ class Dimension:
     """TensorShapeProto.Dimension."""
 
     dim_value: int | None = one(1, int)
-    dim_param: str = text(2)
+    dim_param: str = one(2, str, "")
 
     @property
     def size(self) -> int | str:
@@ -177,7 +157,7 @@ class Type:
 class ValueInfo:
     """ValueInfoProto: the type that a model declares for a name."""
 
-    name: str = text(1)
+    name: str = one(1, str, "")
     type: Type = one(2, Type, Type())
 
     @property
@@ -198,14 +178,14 @@ class ValueInfo:
 class Attribute:
     """AttributeProto; only integers, tensors and graphs are read."""
 
-    name: str = text(1)
+    name: str = one(1, str, "")
     i: int | None = one(3, int)
     t: Tensor | None = one(5, Tensor)
     g: Span | None = one(6, Span)
     ints: tuple[int, ...] = each(8, int, MAXIMUM_VALUES)
     graphs: tuple[Span, ...] = each(11, Span)
     type: int = one(20, int, 0)
-    ref_attr_name: str = text(21)
+    ref_attr_name: str = one(21, str, "")
 
     @property
     def value(self) -> int | tuple[int, ...] | None:
@@ -230,11 +210,11 @@ class Node:
 
     input: tuple[str, ...] = each(1, str)
     output: tuple[str, ...] = each(2, str)
-    name: str = text(3)
-    op_type: str = text(4)
+    name: str = one(3, str, "")
+    op_type: str = one(4, str, "")
     attribute: tuple[Attribute, ...] = each(5, Attribute)
-    domain: str = text(7, domain)
-    overload: str = text(8)
+    domain: str = one(7, domain, "")
+    overload: str = one(8, str, "")
 
     @property
     def attributes(self) -> dict[str, Attribute]:
@@ -246,7 +226,7 @@ class Node:
 class Opset:
     """OperatorSetIdProto."""
 
-    domain: str = text(1, domain)
+    domain: str = one(1, domain, "")
     version: int = one(2, int, 0)
 
 
@@ -254,7 +234,7 @@ class Opset:
 class Graph(Located):
     """GraphProto, without its nodes: the main graph or a nested body."""
 
-    name: str = text(2)
+    name: str = one(2, str, "")
     initializer: tuple[Tensor, ...] = each(5, Tensor)
     input: tuple[ValueInfo, ...] = each(11, ValueInfo)
     output: tuple[ValueInfo, ...] = each(12, ValueInfo)
@@ -265,14 +245,14 @@ class Graph(Located):
 class Function(Located):
     """FunctionProto, without its nodes."""
 
-    name: str = text(1)
+    name: str = one(1, str, "")
     input: tuple[str, ...] = each(4, str)
     output: tuple[str, ...] = each(5, str)
     opset_import: tuple[Opset, ...] = each(9, Opset)
-    domain: str = text(10, domain)
+    domain: str = one(10, domain, "")
     attribute_proto: tuple[Attribute, ...] = each(11, Attribute)
     value_info: tuple[ValueInfo, ...] = each(12, ValueInfo)
-    overload: str = text(13)
+    overload: str = one(13, str, "")
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -292,11 +272,6 @@ class Model:
     graph: tuple[Span, ...] = each(7, Span)
     opset_import: tuple[Opset, ...] = each(8, Opset)
     functions: tuple[Function, ...] = each(25, Function)
-
-
-def versions(opsets: tuple[Opset, ...]) -> dict[str, int]:
-    """Return the version of each domain that is imported."""
-    return {opset.domain: opset.version for opset in opsets}
 
 
 def shown_name(name: str) -> str:

@@ -11,14 +11,22 @@ import numpy as np
 from dmlsplit.checks import axis_from_front
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.lowering import lowered_site
-from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments
-from dmlsplit.frontends.onnx.lowering import (
-    check_type,
-    lower_sizes,
-    output_count,
-    output_sizes,
+from dmlsplit.frontends.onnx.arguments import (
+    Arguments,
+    Lengths,
+    check_split_type,
+    node_arguments,
+    refuse,
 )
-from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape, Tensor, shown_name
+from dmlsplit.frontends.onnx.lowering import check_type, lower_sizes, output_count, output_sizes
+from dmlsplit.frontends.onnx.messages import (
+    MAXIMUM_VALUES,
+    Attribute,
+    Node,
+    Shape,
+    Tensor,
+    shown_name,
+)
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value
 from dmlsplit.frontends.onnx.wire import WireError
@@ -88,9 +96,7 @@ def _lowered(
         return replace(site, unknown="the input's shape is dynamic"), ()
     for index, size in enumerate(shape):
         if isinstance(size, int) and size < 0:
-            raise InvalidArgumentError(
-                f"{operator}: the input's dimension {index} is {size}; it must be at least 0"
-            )
+            refuse(operator, f"the input's dimension {index} is {size}", "it must be at least 0")
     axis = axis_from_front(arguments.axis, len(shape), operator)
     try:
         sizes = _sizes(arguments, shape, axis, most_outputs)
@@ -131,16 +137,15 @@ def _arguments(
     read: Callable[[Tensor], np.ndarray],
 ) -> Arguments:
     if not inputs or inputs[0] is None:
-        raise InvalidArgumentError(f"{operator}: the node has no input")
+        refuse(operator, "the node has no input", "it must have one")
     values = {}
     for key, attribute in attributes.items():
         if attribute is None:
             raise NotKnownError(f"attribute {key!r} is dynamic: the function's caller gives it")
         value = attribute.value
         if value is None and key in operator.attributes:
-            raise InvalidArgumentError(
-                f"{operator}: attribute {key!r} is neither an integer nor a list of at most 65536"
-            )
+            allowed = f"it must be an integer or a list of at most {MAXIMUM_VALUES}"
+            refuse(operator, f"attribute {key!r} has another kind of value", allowed)
         values[key] = value
     lengths = [_lengths(operator, value, read) for value in inputs[1:]]
     return node_arguments(operator, values, lengths, len(node.output))
@@ -151,10 +156,8 @@ def _lengths(
 ) -> np.ndarray | Lengths | None:
     if value is None:
         return None
-    if operator.split_types and value.data_type and value.data_type not in operator.split_types:
-        allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
-        found = _element_type(value).name
-        raise InvalidArgumentError(f"{operator}: split has type {found}; it must be {allowed}")
+    if operator.split_types and value.data_type:
+        check_split_type(operator, _element_type(value))
     source = value.source
     if source is None:
         return Lengths.AT_RUN_TIME
@@ -172,10 +175,8 @@ def _lengths(
 def _refuse_escape(operator: OperatorVersion, location: str) -> None:
     path = PureWindowsPath(location)  # It knows both kinds of slashes, and drives.
     if path.anchor or ".." in path.parts:
-        raise InvalidArgumentError(
-            f"{operator}: split is in external data at {shown_name(location)!r}; the path must "
-            "stay inside the model's folder"
-        )
+        found = f"split is in external data at {shown_name(location)!r}"
+        refuse(operator, found, "the path must stay inside the model's folder")
 
 
 def _element_type(value: Value) -> ElementType:
@@ -196,11 +197,7 @@ def _dynamic(shape: Shape, *only: int) -> str:
 
 
 def _output_values(
-    arguments: Arguments,
-    data: Value,
-    shape: Shape,
-    axis: int,
-    sizes: tuple[int | str, ...],
+    arguments: Arguments, data: Value, shape: Shape, axis: int, sizes: tuple[int | str, ...]
 ) -> tuple[Value, ...]:
     if arguments.output_count is None:
         return ()  # A sequence.

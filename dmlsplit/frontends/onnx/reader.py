@@ -136,10 +136,10 @@ class Reader:
 @cache
 def _layout(message: type) -> dict[int, tuple[str, Encoding]]:
     """Return name and encoding of each declared field, by the key that it begins with."""
-    declared = [(f.name, f.metadata["encoding"]) for f in fields(message) if f.metadata]
     return {
-        field_key(encoding.number, wire_type): (name, encoding)
-        for name, encoding in declared
+        field_key(encoding.number, wire_type): (each.name, encoding)
+        for each in fields(message)
+        if (encoding := each.metadata.get("encoding"))
         for wire_type in encoding.wire_types
     }
 

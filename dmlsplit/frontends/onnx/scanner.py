@@ -26,7 +26,6 @@ from dmlsplit.frontends.onnx.messages import (
     Node,
     ValueInfo,
     shown_name,
-    versions,
 )
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
@@ -130,7 +129,7 @@ class _Walk:
 
     def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
-        opsets = versions(self._model.opset_import)
+        opsets = {opset.domain: opset.version for opset in self._model.opset_import}
         scope = _Scope("", ChainMap(), {}, frozenset(), opsets, {}, ())
         self._graph(self._model.graph[0], scope, "")
         for key, function in self._functions.items():
@@ -236,7 +235,7 @@ class _Walk:
             values=ChainMap(values),
             declared=declared,
             defaults=frozenset(),
-            opsets=versions(function.opset_import),
+            opsets={opset.domain: opset.version for opset in function.opset_import},
             calls=(*scope.calls, function.key),
             depth=scope.depth + 1,
         )

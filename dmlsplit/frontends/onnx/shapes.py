@@ -10,18 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
-from dmlsplit.frontends.onnx.messages import (
-    MAXIMUM_RANK,
-    Attribute,
-    Node,
-    Shape,
-    Tensor,
-    ValueInfo,
-)
+from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape, Tensor, ValueInfo
 from dmlsplit.frontends.onnx.operators import ElementType
 
 INT64_MAX = 2**63 - 1
@@ -49,6 +43,7 @@ class Value:
 UNKNOWN = Value()
 # Reads the elements of a value; None if they are not constant, or not readable.
 Content = Callable[[Value], np.ndarray | None]
+_Number = TypeVar("_Number", int, tuple[int, ...])
 _Rule = Callable[[Node, Sequence[Value], Content], Shape | None]
 
 
@@ -117,20 +112,16 @@ def _constant(node: Node) -> Value:
     return UNKNOWN
 
 
-def _number(node: Node, name: str, default: int) -> int:
+def _number(node: Node, name: str, default: _Number) -> _Number:
+    """Return an attribute that is an integer or a tuple of integers, as its default is."""
     value = node.attributes.get(name, Attribute(name)).value
-    return value if isinstance(value, int) else default
-
-
-def _numbers(node: Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    value = node.attributes.get(name, Attribute(name)).value
-    return value if isinstance(value, tuple) else default
+    return value if isinstance(value, type(default)) else default
 
 
 def _given(node: Node, name: str, inputs: Sequence[Value], at: int, content: Content) -> list[int]:
     """Return integers that are an attribute in old opsets and an input in new ones."""
     if name in node.attributes:
-        return list(_numbers(node, name, ()))
+        return list(_number(node, name, ()))
     found = content(inputs[at]) if len(inputs) > at else None
     if found is None or found.dtype.kind != "i":
         raise ValueError(name)
@@ -195,7 +186,7 @@ def _rest(before: list[int | str], after: list[int | str]) -> int | str:
 
 def _transpose(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     shape = _known(inputs[0])
-    order = _numbers(node, "perm", tuple(reversed(range(len(shape)))))
+    order = _number(node, "perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
         raise ValueError("perm")
     return tuple(shape[i] for i in order)
@@ -261,7 +252,7 @@ def _conv(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None
 
 def _pool(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     batch, channels, *spatial = _known(inputs[0])
-    kernel = _numbers(node, "kernel_shape", ())
+    kernel = _number(node, "kernel_shape", ())
     if _number(node, "ceil_mode", 0):
         raise ValueError("ceil_mode")
     return (batch, channels, *_windows(node, tuple(spatial), kernel))
@@ -270,9 +261,9 @@ def _pool(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None
 def _windows(node: Node, spatial: Shape, kernel: Shape) -> list[int | str]:
     """Return the sizes after sliding a window with explicit padding (ONNX, Conv)."""
     rank = len(spatial)
-    strides = _numbers(node, "strides", (1,) * rank)
-    dilations = _numbers(node, "dilations", (1,) * rank)
-    pads = _numbers(node, "pads", (0,) * (2 * rank))
+    strides = _number(node, "strides", (1,) * rank)
+    dilations = _number(node, "dilations", (1,) * rank)
+    pads = _number(node, "pads", (0,) * (2 * rank))
     if "auto_pad" in node.attributes and "pads" not in node.attributes:
         raise ValueError("auto_pad")
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)

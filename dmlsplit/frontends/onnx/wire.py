@@ -27,15 +27,13 @@ class Span(NamedTuple):
     end: int
 
 
+NOWHERE = Span(0, 0)
 Known = TypeVar("Known")
 
 
 def field_key(number: int, wire_type: int) -> int:
     """Return the key that a field begins with."""
     return number << 3 | wire_type
-
-
-NOWHERE = Span(0, 0)
 
 
 class Wire:

@@ -103,11 +103,13 @@ def read_ir(path: Path) -> Graph:
             if silent > _MAX_SILENT_CHUNKS:
                 raise InvalidArgumentError("a single tag is longer than 4 MiB")
         parser.close()
-        return reader.graph()
     except ElementTree.ParseError as error:
         raise InvalidArgumentError(f"is not well-formed XML: {error}") from None
     except (OSError, UnicodeError) as error:
         raise InvalidArgumentError(f"cannot be read: {error}") from None
+    if reader.graph is None:
+        raise InvalidArgumentError("holds no <net>")
+    return reader.graph
 
 
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
@@ -154,12 +156,7 @@ class _Reader:
         self._layers: list[Layer] = []
         self._port: tuple[dict[str, str], list[int]] | None = None
         self._text = ""
-        self._result: Graph | None = None
-
-    def graph(self) -> Graph:
-        if self._result is None:
-            raise InvalidArgumentError("holds no <net>")
-        return self._result
+        self.graph: Graph | None = None
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         # Called where the declaration begins, before any entity is defined.
@@ -201,7 +198,12 @@ class _Reader:
 
     def _open(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "net":
-            _check_version(attributes.get("version"))
+            version = _required("net", attributes, "version")
+            if version not in NET_VERSIONS:
+                raise InvalidArgumentError(
+                    f"net version is {version[:20]!r}; it must be {' or '.join(NET_VERSIONS)}. "
+                    "Fix: convert the model with OpenVINO 2021 or later"
+                )
             self._graphs.append(Graph(attributes.get("name", ""), {}, {}))
         elif tag in _BODIES:
             self._graphs.append(Graph(tag, {}, {}))
@@ -218,7 +220,7 @@ class _Reader:
 
     def _close(self, tag: str) -> None:
         if tag == "net":
-            self._result = self._graphs.pop()
+            self.graph = self._graphs.pop()
         elif tag in _BODIES:
             self._layers[-1].bodies.append((tag, self._graphs.pop()))
         elif tag == "layer":
@@ -272,12 +274,3 @@ def _required(tag: str, attributes: Mapping[str, str], name: str) -> str:
     if name not in attributes:
         raise InvalidArgumentError(f"a <{tag}> lacks the attribute {name!r}")
     return attributes[name]
-
-
-def _check_version(version: str | None) -> None:
-    if version not in NET_VERSIONS:
-        found = "missing" if version is None else repr(version[:20])
-        raise InvalidArgumentError(
-            f"net version is {found}; it must be {' or '.join(NET_VERSIONS)}. "
-            "Fix: convert the model with OpenVINO 2021 or later"
-        )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import NoReturn
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
@@ -49,6 +50,9 @@ class _Node:
     def operator(self) -> str:
         return _OPERATORS[self.layer.type]
 
+    def refuse(self, what: str) -> NoReturn:
+        raise InvalidArgumentError(f"{self.operator}: {what}")
+
     def source(self, position: int) -> Layer | None:
         """Return the layer that feeds an input, found through the edges."""
         if position >= len(self.layer.inputs):
@@ -61,13 +65,13 @@ class _Node:
         """Return the Const that feeds an input, and its shape."""
         layer = self.source(position)
         if layer is None:
-            raise InvalidArgumentError(f"{self.operator}: no edge leads to its input {name}")
+            self.refuse(f"no edge leads to its input {name}")
         if layer.type != "Const":
             raise NotKnownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
         try:
             return layer, constant_shape(layer)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self.operator}: {name}: {error.message}") from None
+            self.refuse(f"{name}: {error.message}")
 
     def values(self, layer: Layer, name: str) -> list[int]:
         try:
@@ -75,7 +79,7 @@ class _Node:
         except NotKnownError as error:
             raise NotKnownError(f"{name} is unknown: {error}") from None
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self.operator}: {name}: {error.message}") from None
+            self.refuse(f"{name}: {error.message}")
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -132,11 +136,7 @@ def _lowered(node: _Node) -> Lowering:
     shape = _shape(node)
     axis = _axis(node, len(shape))
     whole = None if shape[axis] < 0 else shape[axis]
-    sizes = (
-        _lengths(node, axis, whole)
-        if node.layer.type == "VariadicSplit"
-        else _count(node, axis, whole)
-    )
+    sizes = (_lengths if node.operator == VARIADIC_SPLIT else _count)(node, axis, whole)
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
         raise NotKnownError(f"dimension {dynamic} of the data is dynamic")
@@ -150,16 +150,13 @@ def _data_type(node: _Node) -> TensorDataType:
     if not precision:
         raise NotKnownError("the data type is not in the file")
     if precision.upper() not in _CARRIERS:
-        raise InvalidArgumentError(
-            f"{node.operator}: data has type {precision[:20]!r}, whose elements DirectML "
-            "cannot carry"
-        )
+        node.refuse(f"data has type {precision[:20]!r}, whose elements DirectML cannot carry")
     return _CARRIERS[precision.upper()]
 
 
 def _shape(node: _Node) -> tuple[int, ...]:
     if not node.layer.inputs:
-        raise InvalidArgumentError(f"{node.operator}: has no inputs")
+        node.refuse("has no inputs")
     dims = node.layer.inputs[0].dims
     if dims:
         return dims
@@ -167,18 +164,16 @@ def _shape(node: _Node) -> tuple[int, ...]:
     source = node.source(0)
     declared = source.data.get("shape") if source else None
     if declared is not None and not declared.strip():
-        raise InvalidArgumentError(f"{node.operator}: data is a scalar; it must have a dimension")
+        node.refuse("data is a scalar; it must have a dimension")
     raise NotKnownError("the rank of the data is dynamic")
 
 
 def _axis(node: _Node, rank: int) -> int:
     layer, shape = node.constant(1, "axis")
-    shapes = [(), (1,)] if node.layer.type == "VariadicSplit" else [()]
+    shapes = [(), (1,)] if node.operator == VARIADIC_SPLIT else [()]
     if shape not in shapes:
         allowed = " or ".join("a scalar" if not s else "of shape [1]" for s in shapes)
-        raise InvalidArgumentError(
-            f"{node.operator}: axis has shape {list(shape)}; it must be {allowed}"
-        )
+        node.refuse(f"axis has shape {list(shape)}; it must be {allowed}")
     (axis,) = node.values(layer, "axis")
     return axis_from_front(axis, rank, node.operator)
 
@@ -188,9 +183,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     try:
         layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
-            raise InvalidArgumentError(
-                f"{node.operator}: split_lengths has shape {list(shape)}; it must be 1-D"
-            )
+            node.refuse(f"split_lengths has shape {list(shape)}; it must be 1-D")
         # Before the values are read: a file of a few lines may claim any number of them.
         _check_outputs(node, shape[0])
         lengths = node.values(layer, "split_lengths")
@@ -212,9 +205,7 @@ def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 def _check_outputs(node: _Node, pieces: int) -> None:
     outputs = len(node.layer.outputs)
     if pieces != outputs:
-        raise InvalidArgumentError(
-            f"{node.operator}: it makes {pieces} pieces; the layer has {outputs} outputs"
-        )
+        node.refuse(f"it makes {pieces} pieces; the layer has {outputs} outputs")
 
 
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:

@@ -20,22 +20,6 @@ _INTEGERS = {
 MAX_CONSTANT_BYTES = 8 << 20
 
 
-def weights_path(xml: Path) -> Path:
-    """Return the .bin file of an .xml.
-
-    Raises
-    ------
-    NotKnownError
-        If it is missing, or a link out of the folder: such links are not followed.
-    """
-    path = xml.with_suffix(".bin")
-    if not path.is_file():
-        raise NotKnownError(f"the weights file {path.name} is missing")
-    if path.resolve().parent != path.parent.resolve():
-        raise NotKnownError(f"{path.name} links out of its folder and is not followed")
-    return path
-
-
 def constant_shape(layer: Layer) -> tuple[int, ...]:
     """Return the shape of a Const: its attribute, or its output's dimensions where it has none."""
     text = layer.data.get("shape")
@@ -48,12 +32,6 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
     return tuple(checked_integer(f"Const {layer.name[:80]!r}: shape", part, 0) for part in parts)
 
 
-def constant_type(layer: Layer) -> str:
-    """Return the element type of a Const in lower case, such as ``i64``."""
-    precision = layer.outputs[0].precision if layer.outputs else ""
-    return layer.data.get("element_type", precision).lower()
-
-
 def integers(layer: Layer, xml: Path) -> list[int]:
     """Return the values of an integer Const, flat.
 
@@ -62,10 +40,11 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     InvalidArgumentError
         If its type is not integer, or its range does not fit its shape or the file.
     NotKnownError
-        If the file is missing.
+        If the file is missing, or a link out of its folder.
     """
     name = f"Const {layer.name[:80]!r}"
-    kind = constant_type(layer)
+    precision = layer.outputs[0].precision if layer.outputs else ""
+    kind = layer.data.get("element_type", precision).lower()
     if kind not in _INTEGERS:
         raise InvalidArgumentError(f"{name} has type {kind[:20]!r}; it must be an integer type")
     dtype = np.dtype(_INTEGERS[kind])
@@ -82,7 +61,7 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         )
     if size == 0:
         return []
-    path = weights_path(xml)
+    path = _weights(xml)
     with path.open("rb") as file:
         length = path.stat().st_size
         if offset + size > length:
@@ -96,3 +75,13 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         raise InvalidArgumentError(f"{name}: {path.name} ended while it was read")
     values: list[int] = np.frombuffer(raw, dtype).tolist()
     return values
+
+
+def _weights(xml: Path) -> Path:
+    """Return the .bin file of an .xml; links out of the folder are not followed."""
+    path = xml.with_suffix(".bin")
+    if not path.is_file():
+        raise NotKnownError(f"the weights file {path.name} is missing")
+    if path.resolve().parent != path.parent.resolve():
+        raise NotKnownError(f"{path.name} links out of its folder and is not followed")
+    return path

@@ -23,7 +23,7 @@ from onnx_splits import INT64, refused
 @pytest.mark.parametrize("opset", [13, 18])
 def test_sizes_as_input_must_be_int64(opset: int) -> None:
     operator = operator_version("Split", opset)
-    with pytest.raises(dml.InvalidArgumentError, match=r"split has data type int32; .* INT64"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"split has data type INT32; .* INT64"):
         node_arguments(operator, {}, [np.array([2, 4], np.int32)], 2)
 
 
@@ -243,7 +243,7 @@ NODES: list[tuple[str, int, dict[str, Any], list[Any], str]] = [
         11,
         {},
         [np.ones(1, np.int16)],
-        "split has data type int16; it must be INT32 or INT64",
+        "split has data type INT16; it must be INT32 or INT64",
     ),
 ]
 

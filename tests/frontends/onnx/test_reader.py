@@ -37,10 +37,10 @@ from onnx_graphs import (  # noqa: E402
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_hostile_file_is_one_clear_line_at_once(scanned: Scanned, case: str) -> None:
     content, message = REFUSED[case]
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidArgumentError) as error:
         scanned(content)
-    assert time.perf_counter() - start < (5 if "without end" in case else 1)
+    assert time.process_time() - start < (5 if "without end" in case else 1)
     text = str(error.value)
     assert "model.onnx: " in text
     assert message in text
@@ -56,7 +56,10 @@ def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
         else:
             cut.attribute.append(helper.make_attribute("split", content))
         (found,) = scanned(model([cut], [value("x", [6])], opsets={"": 11}))
-        assert "'split' is neither an integer nor a list of at most 65536" in found.problem
+        assert (
+            "'split' has another kind of value; it must be an integer or a list of at most 65536"
+            in found.problem
+        )
 
 
 def test_a_large_model_costs_its_graph_and_not_its_weights(tmp_path: Path) -> None:
@@ -147,9 +150,9 @@ def test_mutated_models_never_do_more_than_refuse(
             return
     path = tmp_path_factory.getbasetemp() / "mutated.onnx"
     path.write_bytes(content)
-    start = time.perf_counter()
+    start = time.process_time()
     assert_read_or_refused(path)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @settings(max_examples=300)
