@@ -113,7 +113,7 @@ def node_arguments(
         split=attributes.get("split") if length_input is None else length_input,
         num_outputs=attributes.get("num_outputs"),
         keepdims=attributes.get("keepdims"),
-        output_count=None if operator.makes_sequence else output_count,
+        output_count=output_count,
     )
 
 
@@ -141,6 +141,7 @@ def read_arguments(
         The attributes of those names; None where they are not set.
     output_count
         Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
+        A SplitToSequence has one output, whatever it says.
 
     Raises
     ------
@@ -155,9 +156,9 @@ def read_arguments(
         kept = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
         if kept not in (0, 1):
             refuse(operator, f"keepdims is {kept}", "it must be 0 or 1")
-        outputs = None
+        keeps, outputs = kept == 1, None
     else:
-        kept = 1
+        keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)
         if operator.since >= 18 and lengths is None and num_outputs is None:
             assumed.append(
@@ -169,7 +170,7 @@ def read_arguments(
         0 if axis is None else integer_argument("axis", axis, operator),
         lengths,
         None if num_outputs is None else outputs,
-        bool(kept),
+        keeps,
         outputs,
         tuple(assumed),
     )
@@ -233,10 +234,10 @@ def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
     except (ValueError, TypeError, OverflowError):
         values = np.asarray(None)
     if values.size == 0 and not isinstance(split, np.ndarray):
-        return values.astype(np.int64)
+        return values
     if values.dtype.kind == "f" and ElementType.FLOAT in operator.split_types:
         # Split-1 takes its sizes in the data's own floating type.
-        wrong = [value for value in values.reshape(-1).tolist() if not float(value).is_integer()]
+        wrong = [value for value in values.ravel().tolist() if not float(value).is_integer()]
         if wrong:
             refuse(operator, f"split holds {wrong[0]}", "its values must be whole numbers")
     elif values.dtype.kind not in "iu":

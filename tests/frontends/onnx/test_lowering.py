@@ -337,6 +337,7 @@ def test_a_refused_type_is_told_which_are_allowed() -> None:
 
 def test_as_many_pieces_as_are_made() -> None:
     assert len(lowered("SplitToSequence", 11, (2**20, 0)).sizes) == 2**20
+    assert lowered("SplitToSequence", 11, (2**22,), split=2**21).sizes == (2**21, 2**21)
 
 
 def test_warnings_in_full() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dmlsplit import SplitOperatorDesc, TensorDataType, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import Lowering, lower_split, lower_variadic_split
-from dmlsplit.frontends.openvino.lowering import resolve_count, resolve_lengths
+from dmlsplit.frontends.openvino.lowering import lower_sizes, resolve_count, resolve_lengths
 
 F32 = TensorDataType.FLOAT32
 
@@ -111,6 +111,8 @@ def test_what_the_lowering_says() -> None:
         SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (4, 6)), axis=1, sizes=(2, 2, 2)),
     )
     assert lower_variadic_split((6,), 0, [0, 6, -1], F32).sizes == (0, 6, 0)
+    assert lower_split((6,), 0, 1, F32).sizes == (6,)
+    assert lower_sizes("Split-1", (4,), 0, (2, 2), F32) == lower_split((4,), 0, 2, F32)
 
 
 def test_lanes_are_an_innermost_dimension() -> None:
