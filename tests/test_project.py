@@ -233,17 +233,7 @@ def test_no_text_is_a_protocol() -> None:
     assert found == []
 
 
-# Still to be taken apart.
-LONG = {
-    "test_cli_validate.py",
-    "test_frontends_dxdispatch.py",
-    "test_frontends_onnx_scan.py",
-    "test_frontends_openvino_scan.py",
-    "test_run_zarr.py",
-}
-
-
 def test_no_test_file_is_long() -> None:
     found = (ROOT / "tests").rglob("*.py")
     long = {path.name for path in found if len(path.read_text().splitlines()) > 500}
-    assert long <= LONG
+    assert long == set()

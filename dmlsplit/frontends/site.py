@@ -55,3 +55,7 @@ class SplitSite:
     shape: tuple[int, ...] = ()
     axis: int = -1
     pieces: tuple[int, ...] = ()
+
+
+class NotKnownError(Exception):
+    """Why a descriptor cannot be known from the files."""

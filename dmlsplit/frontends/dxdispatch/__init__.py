@@ -1,8 +1,7 @@
 """DxDispatch: the JSON that Windows' dxdispatch.exe runs, run here for DML_OPERATOR_SPLIT."""
 
 from dmlsplit.frontends.dxdispatch.descriptor import read_descriptor
-from dmlsplit.frontends.dxdispatch.loader import load
-from dmlsplit.frontends.dxdispatch.model import Model
+from dmlsplit.frontends.dxdispatch.model import Model, load
 from dmlsplit.frontends.dxdispatch.runner import Result, run
 from dmlsplit.frontends.dxdispatch.scanner import scan
 

@@ -19,14 +19,14 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
     Parameters
     ----------
     mapping
-        ``{"type": "DML_OPERATOR_SPLIT", "desc": {...}}``, or what stands in ``desc`` alone:
+        ``{"type": "DML_OPERATOR_SPLIT", "desc": {...}}``, or the contents of ``desc`` alone:
         ``InputTensor``, ``OutputTensors``, ``Axis`` and perhaps ``OutputCount``. Names of
         enums may leave out their prefix; tensors may be wrapped in ``Type`` and ``Desc``.
 
     Raises
     ------
     InvalidArgumentError
-        If a field is missing or no value of its kind, or OutputCount or DimensionCount
+        If a field is missing or has the wrong kind of value, or OutputCount or DimensionCount
         contradict the arrays beside them. DirectML's rules are left to `validate`.
     """
     return read_split(Field(mapping, ""))
@@ -38,13 +38,12 @@ def read_split(field: Field) -> SplitOperatorDesc:
     if kind is not None and kind.text() not in SPLIT_NAMES:
         raise kind.error("DML_OPERATOR_SPLIT")
     desc = field.find("Desc", "desc") or field
-    source = _tensor(desc.get("InputTensor"))
-    outputs = desc.get("OutputTensors")
-    targets = [_tensor(entry) for entry in outputs.items()]
+    input_tensor = _tensor(desc.get("InputTensor"))
+    outputs = [_tensor(entry) for entry in desc.get("OutputTensors").items()]
     count = desc.find("OutputCount")
-    if count is not None and count.integer(0, UINT_MAX) != len(targets):
-        raise count.error(f"{len(targets)}, the number of OutputTensors")
-    return SplitOperatorDesc(source, targets, desc.get("Axis").integer())
+    if count is not None and count.integer(0, UINT_MAX) != len(outputs):
+        raise count.error(f"{len(outputs)}, the number of OutputTensors")
+    return SplitOperatorDesc(input_tensor, outputs, desc.get("Axis").integer())
 
 
 def _tensor(field: Field) -> TensorDesc:
@@ -61,7 +60,7 @@ def _tensor(field: Field) -> TensorDesc:
     return TensorDesc(
         data_type_of(field.get("DataType")),
         sizes,
-        # As in DxDispatch, no strides at all and a size of 0 mean those of a packed tensor.
+        # As in DxDispatch, an empty list of strides and a size of 0 mean those of a packed tensor.
         strides=([entry.integer() for entry in strides.items()] or None) if strides else None,
         flags=_flags(field.find("Flags")),
         total_tensor_size_in_bytes=total or None,

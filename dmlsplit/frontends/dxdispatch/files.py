@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path, PurePosixPath
-from tokenize import TokenError
-from typing import Any
 
 import numpy as np
 
+from dmlsplit.arrays.npy_header import read_npy_header
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch.strict_json import Field
@@ -22,7 +19,10 @@ _KINDS[np.dtype("?")] = TensorDataType.UINT8
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """Bytes of a file, behind its header if it has one."""
+    """The bytes of a file after its header, if it has one.
+
+    Big-endian elements are swapped: `swapped_bytes` is their size, or 1.
+    """
 
     path: Path
     start: int
@@ -36,15 +36,15 @@ class SourceFile:
                 file.seek(self.start)
                 count = file.readinto(target.data)
         except OSError as error:
-            raise InvalidArgumentError(f"{self.path}: cannot be read: {error}") from None
+            raise InvalidArgumentError(f"{self.path} cannot be read: {error}") from None
         if count != self.size_in_bytes:
-            raise InvalidArgumentError(f"{self.path}: became shorter while it was read")
+            raise InvalidArgumentError(f"{self.path} became shorter while it was read")
         if self.swapped_bytes > 1:
             target.view(f"u{self.swapped_bytes}").byteswap(inplace=True)
 
 
 def inside(field: Field, folder: Path) -> Path:
-    """Return the path that a field names, which must lie inside the folder.
+    """Return the path that a field names, which must be inside the folder.
 
     Raises
     ------
@@ -70,21 +70,19 @@ def inside(field: Field, folder: Path) -> Path:
 def read_file(
     field: Field, data_type: TensorDataType, folder: Path
 ) -> tuple[TensorDataType, SourceFile]:
-    """Look at a .npy or raw file: its data type and where its bytes lie. Nothing is loaded."""
+    """Find the data type and the bytes of a .npy or raw file. Nothing is loaded."""
     path = inside(field, folder)
     suffix = path.suffix.lower()
     try:
         if not path.is_file():
             raise field.error("a file that exists")
-        size = path.stat().st_size
         if suffix == ".npy":
-            found, values = _npy(field, path, size)
+            found, values = _npy(field, path)
             if data_type not in (TensorDataType.UNKNOWN, found):
                 raise field.wrong(f"holds {found.name}; initialValuesDataType is {data_type.name}")
             return found, values
-    except (OSError, ValueError) as error:
-        if isinstance(error, InvalidArgumentError):
-            raise
+        size = path.stat().st_size
+    except OSError as error:
         raise field.error(f"a file that can be read ({type(error).__name__})") from None
     if suffix in (".png", ".jpg"):
         raise field.wrong("is an image; save its pixels as .npy")
@@ -93,39 +91,20 @@ def read_file(
     return data_type, SourceFile(path, 0, size)
 
 
-def _npy(field: Field, path: Path, size: int) -> tuple[TensorDataType, SourceFile]:
-    with path.open("rb") as file:
-        try:
-            shape, fortran, dtype = _npy_header(file)
-        except (ValueError, TypeError, SyntaxError, TokenError, OverflowError) as error:
-            first = (str(error).splitlines() or ["?"])[0]
-            raise field.wrong(f"is not a .npy file: {first[:120]}") from None
-        except (RecursionError, MemoryError):
-            raise field.wrong("is not a .npy file: its header nests too deeply") from None
-        start = file.tell()
-    kind = None if dtype.hasobject else _KINDS.get(dtype.newbyteorder("<"))
+def _npy(field: Field, path: Path) -> tuple[TensorDataType, SourceFile]:
+    try:
+        with path.open("rb") as file:
+            header = read_npy_header(file)
+    except InvalidArgumentError as error:
+        raise field.wrong(error.message) from None
+    dtype, wanted = header.dtype, header.size_in_bytes
+    kind = _KINDS.get(dtype.newbyteorder("<"))
     if kind is None:
         raise field.wrong(f"holds elements of type {str(dtype)[:40]}, which DirectML has not")
-    if fortran and len(shape) > 1:
+    if header.fortran_order and len(header.shape) > 1:
         raise field.wrong("is in Fortran order; save it in C order")
-    wanted = prod(shape) * dtype.itemsize
-    if wanted != size - start:
-        raise field.wrong(f"has {size - start} bytes of data; its header says {wanted}")
+    found = path.stat().st_size - header.offset
+    if wanted != found:
+        raise field.wrong(f"has {found} bytes of data; its header says {wanted}")
     swapped = dtype.itemsize if dtype.byteorder == ">" else 1
-    return kind, SourceFile(path, start, wanted, swapped)
-
-
-def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
-    version = np.lib.format.read_magic(file)
-    readers = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    if version not in readers:
-        raise ValueError(f"its version is {version}; it must be (1, 0) or (2, 0)")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        shape, fortran, dtype = readers[version](file)
-    if any(size < 0 for size in shape):
-        raise ValueError(f"its shape is {shape}")
-    return shape, fortran, dtype
+    return kind, SourceFile(path, header.offset, wanted, swapped)

@@ -1,39 +1,38 @@
 """DxDispatch models as values: resources, dispatchables and commands.
 
-Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fields are passed
-over, as there.
+Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fields are skipped,
+as there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import ClassVar
+
+import numpy as np
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
-from dmlsplit.frontends.dxdispatch.strict_json import Field
+from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
 from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, read_values
 
-# A D3D12 buffer ends at 4 GiB; together, resources must leave a machine standing.
+# A D3D12 buffer has at most 4 GiB; all resources together must fit in an ordinary machine.
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
 
 _EXECUTION_FLAGS = (
-    "NONE",
-    "ALLOW_HALF_PRECISION_COMPUTATION",
-    "DISABLE_META_COMMANDS",
-    "DESCRIPTORS_VOLATILE",
+    "NONE ALLOW_HALF_PRECISION_COMPUTATION DISABLE_META_COMMANDS DESCRIPTORS_VOLATILE".split()
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A buffer: its size, and the values it starts with, from an offset on."""
+    """A buffer: its size, and its initial values, which begin at an offset."""
 
     name: str
     data_type: TensorDataType
@@ -41,12 +40,18 @@ class Resource:
     offset_in_bytes: int
     size_in_bytes: int
 
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of its elements; bytes if it has none."""
+        return LITTLE_ENDIAN.get(self.data_type, np.dtype(np.uint8))
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A resource, from an element on. Sizes of 0 mean those of the resource's data type.
+    """A resource, bound from an element to its end.
 
-    DxDispatch binds the rest of the buffer, whatever `element_count` says; so do we.
+    An `element_size_in_bytes` of 0 means that of the resource's data type. As in DxDispatch,
+    `element_count` is read but has no effect.
     """
 
     resource: str
@@ -60,7 +65,7 @@ Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Dispatchable:
-    """Something to dispatch; `desc` is None for what is no Split.
+    """An operator to dispatch; `desc` is None if it is not a Split.
 
     `bindings` are those for initialization, which an OWNED_BY_DML input needs.
     """
@@ -87,7 +92,6 @@ class Print:
     place: str
     resource: str
     verbose: bool
-    needs_data_type: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +104,8 @@ class WriteFile:
     dimensions: tuple[int, ...]
 
     @property
-    def needs_data_type(self) -> bool:
-        """Whether the file names the type of its elements."""
+    def is_npy(self) -> bool:
+        """Whether it is a .npy file, which states the type of its elements."""
         return self.target.suffix.lower() == ".npy"
 
 
@@ -115,6 +119,30 @@ class Model:
     resources: tuple[Resource, ...]
     dispatchables: tuple[Dispatchable, ...]
     commands: tuple[Command, ...]
+
+
+def load(path: str | PathLike[str]) -> Model:
+    """Read a DxDispatch model.
+
+    Nothing is allocated; source files are checked, but not loaded.
+
+    Parameters
+    ----------
+    path
+        The .json file. Files that it names must be in its folder or below.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file is not such a model; the message names the field.
+    """
+    file = Path(path)
+    with about(path):
+        model = read_model(read_json(file), file.parent)
+        for command in model.commands:
+            if isinstance(command, WriteFile) and command.target.resolve() == file.resolve():
+                raise InvalidArgumentError(f"{command.place}: would write over the model itself")
+    return model
 
 
 def read_model(root: Field, folder: Path) -> Model:
@@ -230,7 +258,7 @@ def _check_references(model: Model) -> None:
             _check_bindings(command.place, command.bindings, resources)
         elif command.resource not in resources:
             raise _unknown(command.place, "resource", command.resource)
-        elif command.needs_data_type and (
+        elif (isinstance(command, Print) or command.is_npy) and (
             resources[command.resource].data_type not in LITTLE_ENDIAN
         ):
             raise InvalidArgumentError(

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.transfer import to_device, to_host
+from dmlsplit.atomic import atomic_write
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
-from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
+from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError, about
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
-from dmlsplit.frontends.dxdispatch.loader import load
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
     Bindings,
@@ -27,17 +27,19 @@ from dmlsplit.frontends.dxdispatch.model import (
     Print,
     Resource,
     WriteFile,
+    load,
 )
 from dmlsplit.frontends.dxdispatch.text import printed
+from dmlsplit.messages import shown
 
 MAX_NUMPY_DIMENSIONS = 64
-# Of binary data, over all print commands; as text it is several times as much.
+# Binary data that all print commands may print together; its text is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run leaves behind.
+    """The outcome of a run.
 
     Attributes
     ----------
@@ -63,17 +65,9 @@ class _Buffer:
 
     def elements(self, size_in_bytes: int) -> np.ndarray:
         """Return the first bytes as elements of the resource's data type."""
-        dtype = LITTLE_ENDIAN.get(self.resource.data_type, np.dtype(np.uint8))
+        dtype = self.resource.dtype
         count = size_in_bytes // dtype.itemsize
         return self.host()[: count * dtype.itemsize].view(dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class _Operator:
-    """A compiled Split, and the copy of its input if DirectML owns that."""
-
-    compiled: CompiledOperator
-    owned_input: BufferBinding | None
 
 
 def run(
@@ -96,28 +90,22 @@ def run(
     Returns
     -------
     Result
-        The printed lines, in DxDispatch's form, and what the resources hold in the end.
+        The printed lines, in DxDispatch's form, and the final contents of the resources.
 
     Raises
     ------
     InvalidArgumentError
-        If the file is no such model, dispatches anything but a Split, or a descriptor or a
+        If the file is not such a model, dispatches anything but a Split, or a descriptor or a
         binding breaks a rule.
     OutOfMemoryError
         If its resources do not fit in memory.
     """
     model = load(path)
-    target = device if isinstance(device, Device) else Device(device)
-    try:
-        return run_model(model, target, output)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{path}: {error}", error.report) from None
+    with about(path):
+        return _run(model, device if isinstance(device, Device) else Device(device), output)
 
 
-def run_model(
-    model: Model, device: Device, output: Callable[[str], object] | None = None
-) -> Result:
-    """Run a model; see `dmlsplit.frontends.dxdispatch.run`."""
+def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
     dispatched = {
         command.dispatchable for command in model.commands if isinstance(command, Dispatch)
     }
@@ -127,7 +115,7 @@ def run_model(
     _check_commands(model)
     _check_memory(model)
     buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
-    operators = {entry.name: _initialized(entry, compiled[entry.name], buffers) for entry in splits}
+    owned = {entry.name: _owned_input(entry, compiled[entry.name], buffers) for entry in splits}
     lines: list[str] = []
 
     def say(line: str) -> None:
@@ -138,7 +126,8 @@ def run_model(
     for command in model.commands:
         match command:
             case Dispatch():
-                _dispatch(command, operators[command.dispatchable], buffers)
+                name = command.dispatchable
+                _dispatch(command, compiled[name], owned[name], buffers)
             case Print():
                 buffer = buffers[command.resource]
                 values = buffer.elements(buffer.resource.values.size_in_bytes)
@@ -159,7 +148,9 @@ def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
     try:
         return device.compile(entry.desc)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"dispatchables.{entry.name}: {error}", error.report) from None
+        raise InvalidArgumentError(
+            f"dispatchables.{entry.name}: {error.message}", error.report
+        ) from None
 
 
 def _check_commands(model: Model) -> None:
@@ -178,7 +169,7 @@ def _check_commands(model: Model) -> None:
 
 
 def _check_memory(model: Model) -> None:
-    # Linux hands out more memory than there is, and ends the process that uses it.
+    # Linux allocates more memory than there is, and kills the process that uses it.
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     wanted = sum(resource.size_in_bytes for resource in model.resources)
     if wanted > machine:
@@ -197,10 +188,10 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
     return _Buffer(resource, to_device(memory, device.name))
 
 
-def _initialized(
+def _owned_input(
     entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
-) -> _Operator:
-    """Give DirectML its own copy of an input that it is to own."""
+) -> BufferBinding | None:
+    """Return a copy of an input that DirectML is to own; None if the caller binds the input."""
     place = f"dispatchables.{entry.name}.bindings"
     if not compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         if entry.bindings:
@@ -208,26 +199,29 @@ def _initialized(
                 f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
                 "bind the others in the dispatch command"
             )
-        return _Operator(compiled, None)
+        return None
     (binding,) = _bound(place, entry.bindings, ["InputTensor"])["InputTensor"]
     buffer = buffers[binding.resource]
     copy = {binding.resource: _Buffer(buffer.resource, buffer.memory.copy())}
-    return _Operator(compiled, _buffer_binding(place, binding, copy))
+    return _buffer_binding(place, binding, copy)
 
 
-def _dispatch(command: Dispatch, operator: _Operator, buffers: Mapping[str, _Buffer]) -> None:
+def _dispatch(
+    command: Dispatch,
+    compiled: CompiledOperator,
+    owned: BufferBinding | None,
+    buffers: Mapping[str, _Buffer],
+) -> None:
     place = f"{command.place}.bindings"
-    owned = operator.owned_input
     points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
     bound = {
         point: [_buffer_binding(place, binding, buffers) for binding in bindings]
         for point, bindings in _bound(place, command.bindings, points).items()
     }
-    source = owned or bound["InputTensor"][0]
     try:
-        operator.compiled.dispatch(source, bound["OutputTensors"])
+        compiled.dispatch(owned or bound["InputTensor"][0], bound["OutputTensors"])
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{place}: {error}", error.report) from None
+        raise InvalidArgumentError(f"{place}: {error.message}", error.report) from None
 
 
 def _bound(place: str, bindings: Bindings, points: list[str]) -> dict[str, tuple[Binding, ...]]:
@@ -246,8 +240,8 @@ def _bound(place: str, bindings: Bindings, points: list[str]) -> dict[str, tuple
 def _buffer_binding(place: str, binding: Binding, buffers: Mapping[str, _Buffer]) -> BufferBinding:
     buffer = buffers[binding.resource]
     resource = buffer.resource
-    dtype = LITTLE_ENDIAN.get(resource.data_type)
-    width = binding.element_size_in_bytes or (dtype.itemsize if dtype else 0)
+    known = resource.data_type in LITTLE_ENDIAN
+    width = binding.element_size_in_bytes or (resource.dtype.itemsize if known else 0)
     offset = binding.element_offset * width
     if offset > resource.size_in_bytes:
         raise InvalidArgumentError(
@@ -264,12 +258,11 @@ def _used(resource: Resource) -> int:
 
 
 def _check_dimensions(command: WriteFile, resource: Resource) -> None:
-    dtype = LITTLE_ENDIAN.get(resource.data_type, np.dtype(np.uint8))
-    room = resource.size_in_bytes // dtype.itemsize
-    if prod(command.dimensions) > room and command.dimensions:
+    most = resource.size_in_bytes // resource.dtype.itemsize
+    if prod(command.dimensions) > most and command.dimensions:
         raise InvalidArgumentError(
-            f"{command.place}.dimensions: {list(command.dimensions[:16])} have "
-            f"{prod(command.dimensions)} elements; the resource has {room}"
+            f"{command.place}.dimensions: {shown(command.dimensions)} have "
+            f"{prod(command.dimensions)} elements; the resource has {most}"
         )
     if len(command.dimensions) > MAX_NUMPY_DIMENSIONS:
         raise InvalidArgumentError(
@@ -279,22 +272,17 @@ def _check_dimensions(command: WriteFile, resource: Resource) -> None:
 
 
 def _write(command: WriteFile, buffer: _Buffer) -> None:
-    """Write a file in one step: an interrupted run leaves the old one as it was."""
+    """Write a file that appears whole: an interrupted run leaves the old one as it was."""
     values = buffer.elements(buffer.resource.size_in_bytes)
     target = command.target
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with part.open("xb") as file:
-                if target.suffix.lower() == ".npy":
-                    shape = command.dimensions or (len(values),)
-                    np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
-                else:
-                    buffer.host().tofile(file)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        with atomic_write(target) as (temporary,), temporary.open("wb") as file:
+            if command.is_npy:
+                shape = command.dimensions or (len(values),)
+                np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
+            else:
+                buffer.host().tofile(file)
     except OSError as error:
         raise InvalidArgumentError(
             f"{command.place}: {target} cannot be written: {error}"

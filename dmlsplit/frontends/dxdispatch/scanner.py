@@ -8,14 +8,11 @@ from os import PathLike
 from pathlib import Path
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import SplitSite
+from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
-from dmlsplit.frontends.dxdispatch.model import (
-    read_dispatchable,
-    read_type,
-)
+from dmlsplit.frontends.dxdispatch.model import read_dispatchable, read_type
 from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
+from dmlsplit.frontends.site import SplitSite
 
 _OPERATOR = "DML_OPERATOR_SPLIT"
 _NO_COUNT = "OutputCount is missing; dxdispatch.exe requires it"
@@ -24,38 +21,36 @@ _NO_COUNT = "OutputCount is missing; dxdispatch.exe requires it"
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
     """Find the Splits of a DxDispatch model, or the one of a descriptor file.
 
+    Parameters
+    ----------
+    path
+        The .json file.
+
     Returns
     -------
     list of SplitSite
-        In the order of the file. Operators other than Split are passed over.
+        In the order of the file. Operators other than Split are skipped.
 
     Raises
     ------
     InvalidArgumentError
         If the file is neither; see also `read_descriptor`.
     """
-    file = Path(path)
-    root = read_json(file)
-    try:
-        if root.find("dispatchables") is None:
-            if root.find("InputTensor", "desc", "Desc") is None:
-                raise InvalidArgumentError(
-                    "is neither a DxDispatch model, with 'dispatchables', nor a descriptor, "
-                    "with 'InputTensor'"
-                )
-            return [_site(SplitSite(str(path), "", "", 0, _OPERATOR), root, read_split)]
-        found = [
-            _site(SplitSite(str(path), "dispatchables", name, index, _OPERATOR), field, _split_of)
-            for index, (name, field) in enumerate(root.get("dispatchables").members())
-            if _is_split(field)
-        ]
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{path}: {error}") from None
-    return found
-
-
-def _is_split(field: Field) -> bool:
-    return read_type(field) in SPLIT_NAMES
+    file = str(path)
+    with about(path):
+        root = read_json(Path(path))
+        if root.find("dispatchables") is not None:
+            return [
+                _site(SplitSite(file, "dispatchables", name, index, _OPERATOR), field, _split_of)
+                for index, (name, field) in enumerate(root.get("dispatchables").members())
+                if read_type(field) in SPLIT_NAMES
+            ]
+        if root.find("InputTensor", "desc", "Desc") is None:
+            raise InvalidArgumentError(
+                "is neither a DxDispatch model, with 'dispatchables', nor a descriptor, "
+                "with 'InputTensor'"
+            )
+        return [_site(SplitSite(file, "", "", 0, _OPERATOR), root, read_split)]
 
 
 def _split_of(field: Field) -> SplitOperatorDesc:
@@ -68,7 +63,7 @@ def _site(blank: SplitSite, field: Field, read: Callable[[Field], SplitOperatorD
     try:
         desc = read(field)
     except InvalidArgumentError as error:
-        return replace(blank, problem=str(error))
+        return replace(blank, problem=error.message)
     fields = field.find("Desc", "desc") or field
     warnings = () if fields.find("OutputCount") else (_NO_COUNT,)
     return replace(blank, descriptors=(desc,), warnings=warnings)

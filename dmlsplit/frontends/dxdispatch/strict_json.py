@@ -17,7 +17,7 @@ from typing import Any
 from dmlsplit.directml.tensor import UINT64_MAX
 from dmlsplit.errors import InvalidArgumentError
 
-# Parsed, JSON takes up to twenty times its size; more data belongs into a source file.
+# Parsed JSON takes up to twenty times its size; more data belongs in a source file.
 MAX_JSON_BYTES = 16 << 20
 
 # Strings come first in both, so that nothing inside one is taken for a comment or a comma.
@@ -33,19 +33,18 @@ def read_json(path: Path) -> Field:
     Raises
     ------
     InvalidArgumentError
-        If it is no file, too large, no JSON, has a key twice in an object, NaN, a number
-        beyond 64 bits, or nests without end.
+        If it is not a file, too large, not JSON, has a key twice in an object, NaN, a number
+        beyond 64 bits, or nests too deeply.
     """
     try:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_JSON_BYTES:
             raise InvalidArgumentError(f"is larger than {MAX_JSON_BYTES >> 20} MiB")
-        return Field(parse_json(path.read_bytes().decode("utf-8-sig")), "")
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{path}: {error}") from None
+        text = path.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidArgumentError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+        raise InvalidArgumentError(f"cannot be read as UTF-8 text: {error}") from None
+    return Field(parse_json(text), "")
 
 
 def parse_json(text: str) -> Any:
@@ -98,12 +97,12 @@ def _float(text: str) -> float:
 
 
 def _constant(text: str) -> float:
-    raise InvalidArgumentError(f"holds {text}, which is no JSON; write it as a string, 'nan'")
+    raise InvalidArgumentError(f"holds {text}, which is not JSON; write it as a string, 'nan'")
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value of a JSON document and the way to it, such as ``resources.A.initialValues``."""
+    """A value of a JSON document and its path, such as ``resources.A.initialValues``."""
 
     value: Any
     path: str
@@ -121,7 +120,7 @@ class Field:
         return InvalidArgumentError(f"{self.path}: {what}" if self.path else what)
 
     def find(self, *names: str) -> Field | None:
-        """Return the first member that is there under one of these names."""
+        """Return the first member that has one of these names; None if there is none."""
         if not isinstance(self.value, Mapping):
             raise self.error("an object")
         for name in names:
@@ -150,7 +149,7 @@ class Field:
         return [Field(entry, f"{self.path}[{i}]") for i, entry in enumerate(self.value)]
 
     def one_or_many(self) -> list[Field]:
-        """Return the entries of an array, or what is no array as the only entry."""
+        """Return the entries of an array; a value that is not an array is the only entry."""
         return self.items() if isinstance(self.value, list) else [self]
 
     def text(self) -> str:

@@ -14,13 +14,15 @@ def printed(name: str, values: np.ndarray, verbose: bool) -> str:
     Parameters
     ----------
     name
-        Of the resource.
+        Name of the resource.
     values
-        One-dimensional, of the resource's data type.
+        One-dimensional array of the resource's data type.
     verbose
-        One element per line with its index and its bits.
+        Print one element per line with its index and its bits.
     """
-    texts = _numbers(values)
+    # Six significant digits: a C++ stream's default.
+    form = "{:g}" if values.dtype.kind == "f" else "{}"
+    texts = [form.format(value) for value in values.tolist()]
     if not verbose:
         return f"Resource '{name}': {', '.join(texts)}"
     digits = 2 * values.dtype.itemsize
@@ -32,9 +34,3 @@ def printed(name: str, values: np.ndarray, verbose: bool) -> str:
         for index, (text, word) in enumerate(zip(texts, bits, strict=True))
     ]
     return f"Resource '{name}':\n{''.join(lines)}"
-
-
-def _numbers(values: np.ndarray) -> list[str]:
-    # Six significant digits: a C++ stream's default.
-    form = "{:g}" if values.dtype.kind == "f" else "{}"
-    return [form.format(value) for value in values.tolist()]

@@ -1,7 +1,7 @@
 """Initial values of DxDispatch resources: arrays, constants, sequences, typed lists, files.
 
-Each form is a small value that says how many bytes it makes; bytes are made only when a
-model runs. Conversions follow DxDispatch's source (microsoft/DirectML, DxDispatch/src/model),
+Each form is a value that knows how many bytes it makes; the bytes are made only when a model
+runs. Conversions follow DxDispatch's source (microsoft/DirectML, DxDispatch/src/model),
 so that both start from the same bits.
 """
 
@@ -22,27 +22,11 @@ _WORDS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
-    """Values written out in the file."""
-
-    data: bytes
-
-    @property
-    def size_in_bytes(self) -> int:
-        """Bytes that `fill` writes."""
-        return len(self.data)
-
-    def fill(self, target: np.ndarray) -> None:
-        """Write the values into an array of bytes of that size."""
-        target[:] = np.frombuffer(self.data, np.uint8)
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """One value, many times."""
+class Repeated:
+    """Some bytes, many times: one value, or once for values that the file spells out."""
 
     item: bytes
-    count: int
+    count: int = 1
 
     @property
     def size_in_bytes(self) -> int:
@@ -56,7 +40,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """A start, and a step added again and again in the data type itself."""
+    """A start value and steps from one value to the next, computed in the data type itself."""
 
     data_type: TensorDataType
     start: bytes
@@ -82,17 +66,18 @@ class Ramp:
             np.add.accumulate(steps, dtype=dtype, out=steps)
 
 
-InitialValues = Literal | Constant | Ramp | SourceFile
+InitialValues = Repeated | Ramp | SourceFile
 
 
 def read_values(
     field: Field, data_type: TensorDataType, folder: Path
 ) -> tuple[TensorDataType, InitialValues]:
-    """Read ``initialValues``, and the data type that a .npy file brings along."""
+    """Read ``initialValues``. The data type is the given one, or that of a .npy file."""
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
-            return data_type, Literal(b"".join(_typed(entry) for entry in field.items()))
-        return data_type, Literal(encoded(field.items(), data_type))
+            typed = [(e.get("value"), data_type_of(e.get("type"))) for e in field.items()]
+            return data_type, Repeated(b"".join(encoded([e], kind) for e, kind in typed))
+        return data_type, Repeated(encoded(field.items(), data_type))
     if field.value == "deferred":
         raise field.wrong("is 'deferred', which is for ONNX dispatchables only")
     forms = {form: field.find(form) for form in ("value", "valueStart", "sourcePath")}
@@ -105,13 +90,9 @@ def read_values(
         raise field.wrong("needs an initialValuesDataType, such as FLOAT32")
     count = field.get("valueCount").integer(1, UINT_MAX)
     if given == ["value"]:
-        return data_type, Constant(encoded([field.get("value")], data_type), count)
+        return data_type, Repeated(encoded([field.get("value")], data_type), count)
     start, delta = (encoded([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
     return data_type, Ramp(data_type, start, delta, count)
-
-
-def _typed(entry: Field) -> bytes:
-    return encoded([entry.get("value")], data_type_of(entry.get("type")))
 
 
 def data_type_of(field: Field) -> TensorDataType:
@@ -121,7 +102,7 @@ def data_type_of(field: Field) -> TensorDataType:
 
 
 def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
-    """Return numbers as the bytes of a data type. A number that does not fit is an error."""
+    """Return numbers as the bytes of a data type; a number that does not fit is refused."""
     if not fields:
         return b""
     if data_type not in LITTLE_ENDIAN:
@@ -164,7 +145,7 @@ def _add_up_halves(steps: np.ndarray) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             following = halved(value.astype(np.float32) + steps[at].astype(np.float32))
         if following.tobytes() == value.tobytes():
-            # Too large for the step to count: it stays.
+            # Too large for the step to make a difference: it stays.
             steps[at:] = value
             return
         steps[at] = following[0]

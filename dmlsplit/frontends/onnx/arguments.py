@@ -1,4 +1,4 @@
-"""What a Split or SplitToSequence node asks for, checked without knowing its input's shape."""
+"""Arguments of Split and SplitToSequence, checked as far as that goes without a shape."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlsplit.checks import integer
+from dmlsplit.checks import integer_argument
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
 
 
 class Lengths(Enum):
-    """Stands for lengths that are given, but only when the model runs."""
+    """Placeholder for lengths that are known only when the model runs."""
 
     AT_RUN_TIME = "lengths that are computed when the model runs"
 
@@ -26,24 +26,24 @@ Split = tuple[int, ...] | int | Lengths | None
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a node asks for, checked as far as that goes without a shape.
+    """The checked arguments of a split.
 
     Attributes
     ----------
     operator : OperatorVersion
-        The operator.
+        The operator version.
     axis : int
-        As it was given; may be negative.
+        The axis as given; may be negative.
     split : tuple of int, int, Lengths or None
-        Size of each piece, or the chunk size of a SplitToSequence.
+        Size of each output, or the chunk size of a SplitToSequence.
     num_outputs : int or None
         The attribute of Split-18.
     keepdims : bool
-        Whether the pieces of SplitToSequence keep the axis.
+        Whether the outputs of SplitToSequence keep the axis.
     output_count : int or None
-        Outputs of the node; None for a sequence.
+        Number of outputs; None for a sequence.
     assumed : tuple of str
-        Choices that the operator's text does not settle.
+        Choices that the operator's specification leaves open.
     """
 
     operator: OperatorVersion
@@ -56,16 +56,16 @@ class Arguments:
 
 
 def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn:
-    """Raise the one error of this front end: operator, what was found, what is allowed, fix."""
+    """Refuse an argument, in the form that all errors of this front end have."""
     hint = f". Fix: {fix}" if fix else ""
     raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
 
 
-def shown(values: Sequence[int]) -> str:
-    """Return a list of numbers that fits in a message."""
-    if len(values) <= 16:
-        return str(list(values))
-    return f"[{', '.join(map(str, values[:16]))}, ...] ({len(values)} values)"
+def check_split_type(operator: OperatorVersion, data_type: ElementType) -> None:
+    """Refuse a data type that the operator's input `split` does not have."""
+    if data_type not in operator.split_types:
+        allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
+        refuse(operator, f"split has data type {data_type.name}", f"it must be {allowed}")
 
 
 def node_arguments(
@@ -83,14 +83,15 @@ def node_arguments(
     attributes
         The node's own attributes by name.
     inputs
-        The inputs behind the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
+        The inputs after the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
     output_count
-        The node's outputs, omitted ones included.
+        Number of the node's outputs, omitted ones included.
 
     Raises
     ------
     InvalidArgumentError
-        If the node has what its operator version does not, or a value breaks a rule.
+        If the node has an attribute or input that its operator version does not have, or a
+        value breaks a rule.
     """
     for name in attributes:
         if name not in operator.attributes:
@@ -105,17 +106,14 @@ def node_arguments(
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given as input and as attribute", "one of them may be given")
     if isinstance(length_input, np.ndarray):
-        found = ElementType.of_dtype(length_input.dtype)
-        if found not in operator.split_types:
-            allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
-            refuse(operator, f"split has data type {length_input.dtype}", f"it must be {allowed}")
+        check_split_type(operator, ElementType.of_dtype(length_input.dtype))
     return read_arguments(
         operator,
         axis=attributes.get("axis"),
         split=attributes.get("split") if length_input is None else length_input,
         num_outputs=attributes.get("num_outputs"),
         keepdims=attributes.get("keepdims"),
-        output_count=None if operator.makes_sequence else output_count,
+        output_count=output_count,
     )
 
 
@@ -142,7 +140,8 @@ def read_arguments(
     num_outputs, keepdims
         The attributes of those names; None where they are not set.
     output_count
-        Outputs of a Split; None takes the number of sizes, or `num_outputs`.
+        Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
+        A SplitToSequence has one output, whatever it says.
 
     Raises
     ------
@@ -154,12 +153,12 @@ def read_arguments(
         assumed.append("Split-1 names no default axis; 0 is taken, as later versions say")
     lengths = _lengths(operator, split)
     if operator.makes_sequence:
-        kept = 1 if keepdims is None else _integer(operator, "keepdims", keepdims)
+        kept = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
         if kept not in (0, 1):
             refuse(operator, f"keepdims is {kept}", "it must be 0 or 1")
-        outputs = None
+        keeps, outputs = kept == 1, None
     else:
-        kept = 1
+        keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)
         if operator.since >= 18 and lengths is None and num_outputs is None:
             assumed.append(
@@ -168,10 +167,10 @@ def read_arguments(
             )
     return Arguments(
         operator,
-        0 if axis is None else _integer(operator, "axis", axis),
+        0 if axis is None else integer_argument("axis", axis, operator),
         lengths,
         None if num_outputs is None else outputs,
-        bool(kept),
+        keeps,
         outputs,
         tuple(assumed),
     )
@@ -180,23 +179,23 @@ def read_arguments(
 def _output_count(
     operator: OperatorVersion, lengths: Split, num_outputs: Any, output_count: Any
 ) -> int:
-    count = None if output_count is None else _integer(operator, "output_count", output_count)
+    count: int | None = output_count
+    if count is not None:
+        count = integer_argument("output_count", count, operator)
     if num_outputs is not None:
-        asked = _integer(operator, "num_outputs", num_outputs)
+        asked = integer_argument("num_outputs", num_outputs, operator)
+        found = f"num_outputs is {asked}"
         if operator.since < 18:
-            allowed = "it exists since opset 18"
-            refuse(operator, f"num_outputs is {asked}", allowed, "give output_count")
+            refuse(operator, found, "it exists since opset 18", "give output_count")
         if lengths is not None:
-            found = f"num_outputs is {asked} and sizes are given"
-            refuse(operator, found, "one of them may be given")
+            refuse(operator, f"{found} and sizes are given", "one of them may be given")
         if asked < 1:
-            refuse(operator, f"num_outputs is {asked}", "it must be at least 1")
-        if count is not None and count != asked:
-            found = f"num_outputs is {asked}, and there are {count} outputs"
-            refuse(operator, found, "both must be equal")
+            refuse(operator, found, "it must be at least 1")
+        if count not in (None, asked):
+            refuse(operator, f"{found}, and there are {count} outputs", "both must be equal")
         count = asked
     if isinstance(lengths, tuple):
-        if count is not None and count != len(lengths):
+        if count not in (None, len(lengths)):
             found = f"split has {len(lengths)} sizes, and there are {count} outputs"
             refuse(operator, found, "both must be equal")
         count = len(lengths)
@@ -235,20 +234,13 @@ def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
     except (ValueError, TypeError, OverflowError):
         values = np.asarray(None)
     if values.size == 0 and not isinstance(split, np.ndarray):
-        return values.astype(np.int64)
+        return values
     if values.dtype.kind == "f" and ElementType.FLOAT in operator.split_types:
         # Split-1 takes its sizes in the data's own floating type.
-        wrong = [value for value in values.reshape(-1).tolist() if not float(value).is_integer()]
+        wrong = [value for value in values.ravel().tolist() if not float(value).is_integer()]
         if wrong:
             refuse(operator, f"split holds {wrong[0]}", "its values must be whole numbers")
     elif values.dtype.kind not in "iu":
         found = f"split is {split!r:.100} ({values.dtype})"
         refuse(operator, found, "it must hold integers")
     return values
-
-
-def _integer(operator: OperatorVersion, name: str, value: Any) -> int:
-    try:
-        return integer(name, value)
-    except TypeError as error:
-        raise InvalidArgumentError(f"{operator}: {error}") from None

@@ -1,87 +1,23 @@
-"""ONNX's Split and SplitToSequence as DirectML splits: pure, and printable.
+"""ONNX's Split and SplitToSequence lowered to DirectML splits: pure functions.
 
-Where ONNX's text, its shape inference, its reference evaluator and ONNX Runtime disagree,
-the strictest reading counts: what is accepted here gives the same pieces everywhere.
+Where ONNX's specification, its shape inference, its reference evaluator and ONNX Runtime
+disagree, the strictest reading counts: what is accepted here gives the same pieces everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc
-from dmlsplit.frontends.onnx.arguments import Arguments, refuse, shown
+from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
+from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
+from dmlsplit.frontends.onnx.arguments import Arguments, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
+from dmlsplit.messages import shown
 
-
-@dataclass(frozen=True, slots=True)
-class Lowering:
-    """A split in DirectML's terms, and what happens around it.
-
-    Attributes
-    ----------
-    operator : OperatorVersion
-        Where it comes from.
-    data_type : ElementType
-        Of the input and of every piece.
-    shape : tuple of int
-        Of the input.
-    axis : int
-        Counted from the front.
-    sizes : tuple of int
-        Of every piece along the axis, empty ones included.
-    squeeze : bool
-        Whether the pieces lose the axis.
-    carrier : TensorDataType or None
-        The data type in DirectML; None for strings, which are split on the host.
-    descriptor : SplitOperatorDesc or None
-        The split of what is not empty; None if nothing is left to dispatch. Its tensors
-        are packed, so that the caller's bytes are theirs.
-    assumed : tuple of str
-        Choices that the operator's text does not settle.
-    warnings : tuple of str
-        What is legal, but differs between implementations.
-    """
-
-    operator: OperatorVersion
-    data_type: ElementType
-    shape: tuple[int, ...]
-    axis: int
-    sizes: tuple[int, ...]
-    squeeze: bool
-    carrier: TensorDataType | None
-    descriptor: SplitOperatorDesc | None
-    assumed: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def empty(self) -> tuple[int, ...]:
-        """Indices of the pieces without elements: they are handed back, not dispatched."""
-        return tuple(i for i, shape in enumerate(self.output_shapes) if 0 in shape)
-
-    @property
-    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shape of every piece."""
-        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
-        if self.squeeze:
-            return ((*before, *after),) * len(self.sizes)
-        return tuple((*before, size, *after) for size in self.sizes)
-
-    def __str__(self) -> str:
-        shape = ",".join(map(str, self.shape))
-        text = f"{self.operator} axis {self.axis}: {self.data_type.name}[{shape}]"
-        text += f" -> {shown(self.sizes)}{' squeezed' if self.squeeze else ''}"
-        if self.carrier is None:
-            text += "\n  split on the host: DirectML has no strings"
-        elif self.descriptor is None:
-            text += "\n  nothing to dispatch: every piece is empty"
-        else:
-            text += f"\n  {self.descriptor}"
-        if self.empty:
-            text += f"\n  empty pieces, handed back without a dispatch: {shown(self.empty)}"
-        return text + "".join(f"\n  warning: {each}" for each in (*self.assumed, *self.warnings))
+__all__ = ["Lowering", "check_type", "lower", "lower_sizes", "output_count", "output_sizes"]
 
 
 def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) -> Lowering:
@@ -92,46 +28,54 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     arguments
         From `read_arguments` or `node_arguments`.
     data_type, shape
-        Of the input.
+        Data type and shape of the input.
 
     Raises
     ------
     InvalidArgumentError
         If the operator does not take the type, or the shape does not fit.
     """
-    operator = arguments.operator
-    check_type(operator, data_type)
+    check_type(arguments.operator, data_type)
     sizes_in = tuple(shape)
-    axis = front_axis(arguments, len(sizes_in))
-    sizes = piece_sizes(arguments, sizes_in[axis])
+    axis = axis_from_front(arguments.axis, len(sizes_in), arguments.operator)
+    return lower_sizes(
+        arguments, data_type, sizes_in, axis, output_sizes(arguments, sizes_in[axis])
+    )
+
+
+def lower_sizes(
+    arguments: Arguments,
+    data_type: ElementType,
+    shape: tuple[int, ...],
+    axis: int,
+    sizes: tuple[int, ...],
+) -> Lowering:
+    """Lower a split whose axis and sizes have been checked; see `lower`."""
     carrier, lanes = CARRIERS.get(data_type, (None, 1))
-    descriptor = None if carrier is None else _descriptor(carrier, lanes, sizes_in, axis, sizes)
+    descriptor = None if carrier is None else _descriptor(carrier, lanes, shape, axis, sizes)
     return Lowering(
-        operator,
+        arguments.operator,
         data_type,
-        sizes_in,
+        shape,
         axis,
         sizes,
-        not arguments.keepdims and arguments.split is None,
         carrier,
         descriptor,
-        arguments.assumed,
-        tuple(_warnings(arguments, sizes, descriptor)),
+        squeeze=not arguments.keepdims and arguments.split is None,
+        assumed=arguments.assumed,
+        warnings=tuple(_warnings(arguments, sizes, descriptor)),
     )
 
 
 def _descriptor(
     carrier: TensorDataType, lanes: int, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
 ) -> SplitOperatorDesc | None:
-    solid = [size for size in sizes if size]
-    if not solid or 0 in shape:
-        return None
     if lanes > 1:
         shape = (*shape, lanes)
     if len(shape) > DIMENSION_COUNT_MAX:
-        # Packed tensors: the dimensions on each side of the axis are one run.
+        # In packed tensors, the dimensions on each side of the axis are contiguous.
         shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
-    return SplitOperatorDesc.from_sizes(TensorDesc(carrier, shape), axis=axis, sizes=solid)
+    return split_descriptor(carrier, shape, axis, sizes)
 
 
 def _warnings(
@@ -161,22 +105,8 @@ def check_type(operator: OperatorVersion, data_type: ElementType) -> None:
         refuse(operator, f"the data type is {data_type.name}", f"it must be one of {allowed}", fix)
 
 
-def front_axis(arguments: Arguments, rank: int) -> int:
-    """Return the axis counted from the front; refuses one that the rank does not have."""
-    operator, axis = arguments.operator, arguments.axis
-    if rank == 0:
-        refuse(operator, "the input is a scalar", "its rank must be at least 1")
-    if not -rank <= axis < rank:
-        refuse(operator, f"axis is {axis}", f"it must be {-rank} to {rank - 1} at rank {rank}")
-    return axis % rank
-
-
-# A sequence of more pieces is a mistake in the model; every piece costs memory of its own.
-MAXIMUM_PIECES = 2**20
-
-
-def piece_count(arguments: Arguments, dimension: int) -> int:
-    """Return how many pieces an axis of this size gives."""
+def output_count(arguments: Arguments, dimension: int) -> int:
+    """Return how many outputs an axis of this size gives."""
     if arguments.output_count is not None:
         return arguments.output_count
     if isinstance(arguments.split, tuple):
@@ -184,18 +114,18 @@ def piece_count(arguments: Arguments, dimension: int) -> int:
     return -(-dimension // (arguments.split if isinstance(arguments.split, int) else 1))
 
 
-def piece_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
-    """Return the size of each piece of an axis.
+def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
+    """Return the size of each output along an axis.
 
     Raises
     ------
     InvalidArgumentError
-        If the axis cannot be split so.
+        If `arguments` do not fit an axis of this size.
     """
     operator, split = arguments.operator, arguments.split
-    count = piece_count(arguments, dimension)
-    if count > MAXIMUM_PIECES:
-        refuse(operator, f"there are {count} pieces", f"at most {MAXIMUM_PIECES} are made")
+    count = output_count(arguments, dimension)
+    if count > MOST_OUTPUTS:
+        refuse(operator, f"there are {count} pieces", f"at most {MOST_OUTPUTS} are made")
     if isinstance(split, tuple):
         if sum(split) != dimension:
             found = f"split is {shown(split)}, {sum(split)} in sum"
@@ -214,20 +144,19 @@ def piece_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
 
 
 def _ceil_sizes(operator: OperatorVersion, dimension: int, count: int) -> tuple[int, ...]:
-    """Return the pieces of num_outputs: equal, but for a smaller last one.
+    """Return the sizes that num_outputs means: equal, except for a smaller last one.
 
-    The rule of Split-18, where every implementation agrees on it. Elsewhere the last piece
-    would be empty or negative (onnx issue 5766), and each implementation does what it likes.
+    Split-18 defines them so. They are refused where the last output would be empty or
+    negative (onnx issue 5766), because implementations differ there.
     """
     piece = -(-dimension // count)
     last = dimension - piece * (count - 1)
+    sizes = (*(piece,) * (count - 1), last)
     if count > dimension or last <= 0:
-        sizes = (*(piece,) * min(count - 1, 16), last)
         refuse(
             operator,
             f"num_outputs is {count} on an axis of size {dimension}",
-            f"pieces of {piece} leave {last} for the last one: "
-            f"{list(sizes)}{'' if count <= 17 else f' ({count} pieces)'}",
+            f"pieces of {piece} leave {last} for the last one: {shown(sizes)}",
             "give the size of each piece as 'split'",
         )
-    return (*(piece,) * (count - 1), last)
+    return sizes

@@ -1,200 +1,280 @@
 """The messages of onnx.proto, as far as finding splits needs them.
 
-Field numbers: onnx.proto of the ONNX project.
+Each class is a message. Its fields have the names and the numbers of onnx.proto (ONNX project);
+`one` and `each` declare how a field is written, and `reader` decodes what they declare.
 """
+# ruff: noqa: RUF009 - the calls make dataclass fields
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from dmlsplit.frontends.onnx.wire import I32, I64, LEN, VARINT, Span
-
-# How the values of a field are written; a repeated number may be packed or not.
-_NUMBER, _BYTES, _NUMBERS, _FLOATS, _DOUBLES = (
-    (VARINT,),
-    (LEN,),
-    (VARINT, LEN),
-    (I32, LEN),
-    (I64, LEN),
-)
-
-FIELDS: dict[str, dict[str, tuple[int, tuple[int, ...]]]] = {
-    "ModelProto": {
-        "ir_version": (1, _NUMBER),
-        "graph": (7, _BYTES),
-        "opset_import": (8, _BYTES),
-        "functions": (25, _BYTES),
-    },
-    "OperatorSetIdProto": {"domain": (1, _BYTES), "version": (2, _NUMBER)},
-    "GraphProto": {
-        "node": (1, _BYTES),
-        "name": (2, _BYTES),
-        "initializer": (5, _BYTES),
-        "input": (11, _BYTES),
-        "output": (12, _BYTES),
-        "value_info": (13, _BYTES),
-    },
-    "NodeProto": {
-        "input": (1, _BYTES),
-        "output": (2, _BYTES),
-        "name": (3, _BYTES),
-        "op_type": (4, _BYTES),
-        "attribute": (5, _BYTES),
-        "domain": (7, _BYTES),
-        "overload": (8, _BYTES),
-    },
-    "AttributeProto": {
-        "name": (1, _BYTES),
-        "i": (3, _NUMBER),
-        "t": (5, _BYTES),
-        "g": (6, _BYTES),
-        "ints": (8, _NUMBERS),
-        "graphs": (11, _BYTES),
-        "type": (20, _NUMBER),
-        "ref_attr_name": (21, _BYTES),
-    },
-    "TensorProto": {
-        "dims": (1, _NUMBERS),
-        "data_type": (2, _NUMBER),
-        "float_data": (4, _FLOATS),
-        "int32_data": (5, _NUMBERS),
-        "int64_data": (7, _NUMBERS),
-        "name": (8, _BYTES),
-        "raw_data": (9, _BYTES),
-        "double_data": (10, _DOUBLES),
-        "external_data": (13, _BYTES),
-        "data_location": (14, _NUMBER),
-    },
-    "StringStringEntryProto": {"key": (1, _BYTES), "value": (2, _BYTES)},
-    "ValueInfoProto": {"name": (1, _BYTES), "type": (2, _BYTES)},
-    "TypeProto": {"tensor_type": (1, _BYTES)},
-    "TypeProto.Tensor": {"elem_type": (1, _NUMBER), "shape": (2, _BYTES)},
-    "TensorShapeProto": {"dim": (1, _BYTES)},
-    "TensorShapeProto.Dimension": {"dim_value": (1, _NUMBER), "dim_param": (2, _BYTES)},
-    "FunctionProto": {
-        "name": (1, _BYTES),
-        "input": (4, _BYTES),
-        "output": (5, _BYTES),
-        "attribute": (6, _BYTES),
-        "node": (7, _BYTES),
-        "opset_import": (9, _BYTES),
-        "domain": (10, _BYTES),
-        "attribute_proto": (11, _BYTES),
-        "value_info": (12, _BYTES),
-        "overload": (13, _BYTES),
-    },
-}
-
-# AttributeProto.AttributeType; OVERSIZED is ours, for a list that is not read.
-_INT_ATTRIBUTE, _INTS_ATTRIBUTE, OVERSIZED = 2, 7, -1
+from dmlsplit.frontends.onnx.wire import I32, I64, LEN, NOWHERE, VARINT, Span, WireError
+from dmlsplit.messages import printable
 
 MAXIMUM_RANK = 64
+MAXIMUM_VALUES = 65_536
 
 # A size is a number, or the name of a dynamic one; "?" where it has none.
 Shape = tuple[int | str, ...]
 
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """A tensor that lies in the model, or in a file of its own.
-
-    Attributes
-    ----------
-    name, data_type, shape
-        As stored.
-    location : str or None
-        Path of the external file, which is never opened; None for a tensor in the model.
-    span : Span
-        The TensorProto.
-    """
-
-    name: str
-    data_type: int
-    shape: tuple[int, ...]
-    location: str | None
-    span: Span
+# AttributeProto.AttributeType.
+_INT, _INTS = 2, 7
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """The type that a model declares for a name. Shape None: unknown rank, or no tensor."""
+class Encoding:
+    """How a field of a message is written, and what it is read as."""
 
-    name: str
-    data_type: int
-    shape: Shape | None
+    number: int
+    # `int`; `Span` for bytes that are left unread; a class of this module for a message;
+    # otherwise a function of the field's text, such as `str`.
+    kind: Callable[..., Any]
+    repeated: bool = False
+    # How many entries are allowed. One more is read, so that an excess is noticed.
+    most: int = sys.maxsize
+    # A repeated number may be packed or not.
+    wire_types: tuple[int, ...] = (LEN,)
+
+
+def one(number: int, kind: Callable[..., Any], default: Any = None) -> Any:
+    """Declare a field that occurs at most once."""
+    wire_types = (VARINT,) if kind is int else (LEN,)
+    encoding = Encoding(number, kind, wire_types=wire_types)
+    return field(default=default, metadata={"encoding": encoding})
+
+
+def each(
+    number: int, kind: Callable[..., Any], most: int = sys.maxsize, wire_types: tuple[int, ...] = ()
+) -> Any:
+    """Declare a repeated field."""
+    usual = (VARINT, LEN) if kind is int else (LEN,)
+    encoding = Encoding(number, kind, True, most, wire_types or usual)
+    return field(default=(), metadata={"encoding": encoding})
+
+
+def domain(name: str) -> str:
+    """Return the domain of an operator; the default one has two names."""
+    return "" if name == "ai.onnx" else name
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A message that knows where in the file it is."""
+
+    span: Span = NOWHERE
+
+
+def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    if len(shape) > MAXIMUM_RANK:
+        raise WireError(f"value {shown_name(name)!r} has a rank above {MAXIMUM_RANK}")
+    return shape
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """StringStringEntryProto."""
+
+    key: str = one(1, str, "")
+    value: str = one(2, str, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor(Located):
+    """TensorProto without its values: a tensor in the model, or in a file of its own."""
+
+    dims: tuple[int, ...] = each(1, int, MAXIMUM_RANK)
+    data_type: int = one(2, int, 0)
+    name: str = one(8, str, "")
+    external_data: tuple[Entry, ...] = each(13, Entry)
+    data_location: int = one(14, int, 0)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return _checked(self.dims, self.name)
+
+    @property
+    def location(self) -> str | None:
+        """Path of the external file, which is never opened; None for a tensor in the model."""
+        if not self.external_data and self.data_location != 1:
+            return None
+        return {entry.key: entry.value for entry in self.external_data}.get("location", "")
+
+
+@dataclass(frozen=True, slots=True)
+class TensorValues:
+    """TensorProto: its values. Floats that are not in `raw_data` stay as bytes."""
+
+    float_data: tuple[Span, ...] = each(4, Span, MAXIMUM_VALUES, (I32, LEN))
+    int32_data: tuple[int, ...] = each(5, int, MAXIMUM_VALUES)
+    int64_data: tuple[int, ...] = each(7, int, MAXIMUM_VALUES)
+    raw_data: Span | None = one(9, Span)
+    double_data: tuple[Span, ...] = each(10, Span, MAXIMUM_VALUES, (I64, LEN))
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """TensorShapeProto.Dimension."""
+
+    dim_value: int | None = one(1, int)
+    dim_param: str = one(2, str, "")
+
+    @property
+    def size(self) -> int | str:
+        """The size, or the name of a dynamic one."""
+        if self.dim_value in (None, -1):  # -1 is how some exporters write a dynamic size.
+            return self.dim_param or "?"
+        return self.dim_param or self.dim_value
+
+
+@dataclass(frozen=True, slots=True)
+class TensorShape:
+    """TensorShapeProto."""
+
+    dim: tuple[Dimension, ...] = each(1, Dimension, MAXIMUM_RANK)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """TypeProto.Tensor."""
+
+    elem_type: int = one(1, int, 0)
+    shape: TensorShape | None = one(2, TensorShape)
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """TypeProto; only tensors are read."""
+
+    tensor_type: TensorType = one(1, TensorType, TensorType())
+
+
+@dataclass(frozen=True, slots=True)
+class ValueInfo:
+    """ValueInfoProto: the type that a model declares for a name."""
+
+    name: str = one(1, str, "")
+    type: Type = one(2, Type, Type())
+
+    @property
+    def data_type(self) -> int:
+        """TensorProto.DataType; 0 if it is not declared."""
+        return self.type.tensor_type.elem_type
+
+    @property
+    def shape(self) -> Shape | None:
+        """The shape; None if the rank is unknown, or it is not a tensor."""
+        shape = self.type.tensor_type.shape
+        if shape is None:
+            return None
+        return _checked(tuple(dim.size for dim in shape.dim), self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute of a node; only integers, tensors and graphs are read."""
+    """AttributeProto; only integers, tensors and graphs are read."""
 
-    name: str
-    number: int | None = None
-    numbers: tuple[int, ...] | None = None
-    tensor: Tensor | None = None
-    graphs: tuple[Span, ...] = ()
-    type: int = 0
-    reference: str = ""
+    name: str = one(1, str, "")
+    i: int | None = one(3, int)
+    t: Tensor | None = one(5, Tensor)
+    g: Span | None = one(6, Span)
+    ints: tuple[int, ...] = each(8, int, MAXIMUM_VALUES)
+    graphs: tuple[Span, ...] = each(11, Span)
+    type: int = one(20, int, 0)
+    ref_attr_name: str = one(21, str, "")
 
     @property
     def value(self) -> int | tuple[int, ...] | None:
-        """The integer or integers; None for another kind of attribute."""
-        if self.type == _INTS_ATTRIBUTE or (not self.type and self.numbers is not None):
-            return self.numbers or ()
-        if self.type == _INT_ATTRIBUTE or (not self.type and self.number is not None):
-            return self.number or 0
+        """The integer or integers; None for any other kind, or more than MAXIMUM_VALUES."""
+        if len(self.ints) > MAXIMUM_VALUES:
+            return None  # A table, such as a tree ensemble's; no split has so many outputs.
+        if self.type == _INTS or (not self.type and self.ints):
+            return self.ints
+        if self.type == _INT or (not self.type and self.i is not None):
+            return self.i or 0
         return None
+
+    @property
+    def bodies(self) -> tuple[Span, ...]:
+        """The graphs."""
+        return self.graphs if self.g is None else (self.g, *self.graphs)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node."""
+    """NodeProto."""
 
-    name: str
-    op_type: str
-    domain: str
-    overload: str
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    attributes: dict[str, Attribute]
+    input: tuple[str, ...] = each(1, str)
+    output: tuple[str, ...] = each(2, str)
+    name: str = one(3, str, "")
+    op_type: str = one(4, str, "")
+    attribute: tuple[Attribute, ...] = each(5, Attribute)
+    domain: str = one(7, domain, "")
+    overload: str = one(8, str, "")
 
-
-@dataclass(slots=True)
-class Graph:
-    """The main graph or a nested body; all but its nodes."""
-
-    name: str = ""
-    initializers: list[Tensor] = field(default_factory=list)
-    inputs: list[Declared] = field(default_factory=list)
-    declared: list[Declared] = field(default_factory=list)
+    @property
+    def attributes(self) -> dict[str, Attribute]:
+        """The attributes by name."""
+        return {attribute.name: attribute for attribute in self.attribute}
 
 
-@dataclass(slots=True)
-class Function:
-    """A model function: all but its nodes."""
+@dataclass(frozen=True, slots=True)
+class Opset:
+    """OperatorSetIdProto."""
 
-    span: Span
-    name: str = ""
-    domain: str = ""
-    overload: str = ""
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    opsets: dict[str, int] = field(default_factory=dict)
-    defaults: dict[str, Attribute] = field(default_factory=dict)
-    declared: list[Declared] = field(default_factory=list)
+    domain: str = one(1, domain, "")
+    version: int = one(2, int, 0)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Graph(Located):
+    """GraphProto, without its nodes: the main graph or a nested body."""
+
+    name: str = one(2, str, "")
+    initializer: tuple[Tensor, ...] = each(5, Tensor)
+    input: tuple[ValueInfo, ...] = each(11, ValueInfo)
+    output: tuple[ValueInfo, ...] = each(12, ValueInfo)
+    value_info: tuple[ValueInfo, ...] = each(13, ValueInfo)
+
+
+@dataclass(frozen=True, slots=True)
+class Function(Located):
+    """FunctionProto, without its nodes."""
+
+    name: str = one(1, str, "")
+    input: tuple[str, ...] = each(4, str)
+    output: tuple[str, ...] = each(5, str)
+    opset_import: tuple[Opset, ...] = each(9, Opset)
+    domain: str = one(10, domain, "")
+    attribute_proto: tuple[Attribute, ...] = each(11, Attribute)
+    value_info: tuple[ValueInfo, ...] = each(12, ValueInfo)
+    overload: str = one(13, str, "")
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a node that calls it has as domain, operator and overload."""
+        return self.domain, self.name, self.overload
+
+
+# The field numbers of the nodes, which are read one by one.
+NODES: dict[type[Located], int] = {Graph: 1, Function: 7}
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
-    """A model's graph, functions and opsets by domain."""
+    """ModelProto."""
 
-    ir_version: int
-    graph: Span
-    opsets: dict[str, int]
-    functions: list[Function]
+    ir_version: int = one(1, int, 0)
+    graph: tuple[Span, ...] = each(7, Span)
+    opset_import: tuple[Opset, ...] = each(8, Opset)
+    functions: tuple[Function, ...] = each(25, Function)
 
 
 def shown_name(name: str) -> str:
-    """Return a name from a file, fit for one line: no control characters, not too long."""
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+    """Return a name from a file in a form that is safe to print, cut where it is long."""
+    text = printable(name)
     return text if len(text) <= 200 else f"{text[:200]}..."

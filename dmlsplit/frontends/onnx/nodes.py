@@ -3,59 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PureWindowsPath
 
 import numpy as np
 
-from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.checks import axis_from_front
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments
-from dmlsplit.frontends.onnx.lowering import (
-    check_type,
-    front_axis,
-    lower,
-    piece_count,
-    piece_sizes,
+from dmlsplit.frontends.lowering import lowered_site
+from dmlsplit.frontends.onnx.arguments import (
+    Arguments,
+    Lengths,
+    check_split_type,
+    node_arguments,
+    refuse,
 )
-from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape, Tensor, shown_name
+from dmlsplit.frontends.onnx.lowering import check_type, lower_sizes, output_count, output_sizes
+from dmlsplit.frontends.onnx.messages import (
+    MAXIMUM_VALUES,
+    Attribute,
+    Node,
+    Shape,
+    Tensor,
+    shown_name,
+)
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value
 from dmlsplit.frontends.onnx.wire import WireError
-
-
-@dataclass(frozen=True, slots=True)
-class Described:
-    """What is known of a split: the fields of a `SplitSite`, and its outputs' shapes."""
-
-    operator: str
-    outputs: tuple[Value, ...] = ()
-    descriptors: tuple[SplitOperatorDesc, ...] = ()
-    problem: str = ""
-    unknown: str = ""
-    warnings: tuple[str, ...] = ()
-    element_type: str = ""
-    shape: tuple[int, ...] = ()
-    axis: int = -1
-    pieces: tuple[int, ...] = ()
-
-
-class _NotKnownError(Exception):
-    """Something that the descriptor depends on is not in the file."""
+from dmlsplit.frontends.site import NotKnownError, SplitSite
 
 
 def describe(
+    blank: SplitSite,
     node: Node,
     inputs: Sequence[Value | None],
     attributes: Mapping[str, Attribute | None],
     opset: int | None,
     read: Callable[[Tensor], np.ndarray],
-    most_pieces: int,
-) -> Described:
+    most_outputs: int,
+) -> tuple[SplitSite, tuple[Value, ...]]:
     """Describe a split node.
 
     Parameters
     ----------
+    blank
+        The site with its place, but nothing known of the split.
     node
         The node.
     inputs
@@ -63,79 +55,78 @@ def describe(
     attributes
         Its attributes; None for one that the caller of a function gives.
     opset
-        Of the default domain; None if the model imports none.
+        Version of the default domain; None if the model imports none.
     read
         Reads the values of a small tensor.
-    most_pieces
-        How many pieces a sequence may have to be described.
+    most_outputs
+        How many outputs a sequence may have to be described.
+
+    Returns
+    -------
+    site : SplitSite
+        `blank` with what the node becomes.
+    outputs : tuple of Value
+        What is known of the node's outputs; empty for a sequence.
     """
-    name = node.op_type
-    warnings: list[str] = []
+    site = blank
     try:
         if opset is None:
-            raise InvalidArgumentError(f"{name}: the model imports no opset of ai.onnx")
-        operator = operator_version(name, opset)
-        name = str(operator)
+            raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
+        operator = operator_version(node.op_type, opset)
+        site = replace(site, operator=str(operator))
         arguments = _arguments(operator, node, inputs, attributes, read)
-        warnings += [*arguments.assumed, *_portability(node, inputs, arguments)]
-        data = inputs[0] or UNKNOWN
-        if not data.data_type:
-            return _lowered(arguments, data, node, warnings, most_pieces)
-        kind = _element_type(data)
-        check_type(operator, kind)
-        found = _lowered(arguments, data, node, warnings, most_pieces)
-        return replace(found, element_type=kind.name)
+        warnings = (*arguments.assumed, *_portability(node, inputs, arguments))
+        site = replace(site, warnings=warnings)
+        return _lowered(site, arguments, inputs[0] or UNKNOWN, len(node.output), most_outputs)
     except InvalidArgumentError as error:
-        return Described(name, problem=str(error), warnings=tuple(warnings))
-    except _NotKnownError as error:
-        return Described(name, unknown=str(error), warnings=tuple(warnings))
+        return replace(site, problem=error.message), ()
+    except NotKnownError as reason:
+        return replace(site, unknown=str(reason)), ()
 
 
 def _lowered(
-    arguments: Arguments, data: Value, node: Node, warnings: list[str], most_pieces: int
-) -> Described:
-    name, shape = str(arguments.operator), data.shape
+    site: SplitSite, arguments: Arguments, data: Value, outputs: int, most_outputs: int
+) -> tuple[SplitSite, tuple[Value, ...]]:
+    operator, shape = arguments.operator, data.shape
+    kind = _element_type(data) if data.data_type else None
+    if kind is not None:
+        check_type(operator, kind)
+        site = replace(site, element_type=kind.name)
     if shape is None:
-        return Described(name, unknown="the input's shape is dynamic", warnings=tuple(warnings))
+        return replace(site, unknown="the input's shape is dynamic"), ()
     for index, size in enumerate(shape):
         if isinstance(size, int) and size < 0:
-            raise InvalidArgumentError(
-                f"{name}: the input's dimension {index} is {size}; it must be at least 0"
-            )
-    axis = front_axis(arguments, len(shape))
-    dimension = shape[axis]
-    sizes: tuple[int | str, ...] = ("?",) * len(node.outputs)
-    unknown = ""
-    if arguments.split is Lengths.AT_RUN_TIME:
-        unknown = "split is dynamic: it is computed when the model runs"
-    elif isinstance(dimension, str):
-        unknown = f"the axis, {_dynamic(shape, axis)}"
-        warnings += _dynamic_num_outputs(arguments)
-    elif piece_count(arguments, dimension) > most_pieces:
-        unknown = f"{piece_count(arguments, dimension)} pieces; too many for a scan to describe"
-    else:
-        sizes = piece_sizes(arguments, dimension)
-        unknown = _dynamic(shape)
-    outputs = _output_values(arguments, data, shape, axis, sizes)
-    if not unknown and not data.data_type:
-        unknown = "the input's data type is not known"
-    if unknown:
-        return Described(name, outputs, unknown=unknown, warnings=tuple(warnings))
+            refuse(operator, f"the input's dimension {index} is {size}", "it must be at least 0")
+    axis = axis_from_front(arguments.axis, len(shape), operator)
+    try:
+        sizes = _sizes(arguments, shape, axis, most_outputs)
+    except NotKnownError as reason:
+        said = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
+        site = replace(site, unknown=str(reason), warnings=said)
+        return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
+    values = _output_values(arguments, data, shape, axis, sizes)
     numbers = tuple(size for size in shape if isinstance(size, int))
-    lowering = lower(arguments, _element_type(data), numbers)
-    found = (*warnings, *lowering.warnings)
+    if len(numbers) < len(shape):
+        return replace(site, unknown=_dynamic(shape)), values
+    if kind is None:
+        return replace(site, unknown="the input's data type is not known"), values
+    lowering = lower_sizes(arguments, kind, numbers, axis, sizes)
+    warnings = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
-        found += ("DirectML has no strings; they are split on the host",)
-    descriptors = () if lowering.descriptor is None else (lowering.descriptor,)
-    return Described(
-        name,
-        outputs,
-        descriptors,
-        warnings=found,
-        shape=numbers,
-        axis=axis,
-        pieces=lowering.sizes,
-    )
+        warnings.append("DirectML has no strings; they are split on the host")
+    return lowered_site(site, lowering, warnings), values
+
+
+def _sizes(arguments: Arguments, shape: Shape, axis: int, most_outputs: int) -> tuple[int, ...]:
+    dimension = shape[axis]
+    if arguments.split is Lengths.AT_RUN_TIME:
+        raise NotKnownError("split is dynamic: it is computed when the model runs")
+    if isinstance(dimension, str):
+        raise NotKnownError(f"the axis, {_dynamic(shape, axis)}")
+    count = output_count(arguments, dimension)
+    if count > most_outputs:
+        raise NotKnownError(f"{count} pieces; too many for a scan to describe")
+    return output_sizes(arguments, dimension)
 
 
 def _arguments(
@@ -146,19 +137,18 @@ def _arguments(
     read: Callable[[Tensor], np.ndarray],
 ) -> Arguments:
     if not inputs or inputs[0] is None:
-        raise InvalidArgumentError(f"{operator}: the node has no input")
+        refuse(operator, "the node has no input", "it must have one")
     values = {}
     for key, attribute in attributes.items():
         if attribute is None:
-            raise _NotKnownError(f"attribute {key!r} is dynamic: the function's caller gives it")
+            raise NotKnownError(f"attribute {key!r} is dynamic: the function's caller gives it")
         value = attribute.value
         if value is None and key in operator.attributes:
-            raise InvalidArgumentError(
-                f"{operator}: attribute {key!r} is neither an integer nor a list of at most 65536"
-            )
+            allowed = f"it must be an integer or a list of at most {MAXIMUM_VALUES}"
+            refuse(operator, f"attribute {key!r} has another kind of value", allowed)
         values[key] = value
     lengths = [_lengths(operator, value, read) for value in inputs[1:]]
-    return node_arguments(operator, values, lengths, len(node.outputs))
+    return node_arguments(operator, values, lengths, len(node.output))
 
 
 def _lengths(
@@ -166,10 +156,8 @@ def _lengths(
 ) -> np.ndarray | Lengths | None:
     if value is None:
         return None
-    if operator.split_types and value.data_type and value.data_type not in operator.split_types:
-        allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
-        found = _element_type(value).name
-        raise InvalidArgumentError(f"{operator}: split has type {found}; it must be {allowed}")
+    if operator.split_types and value.data_type:
+        check_split_type(operator, _element_type(value))
     source = value.source
     if source is None:
         return Lengths.AT_RUN_TIME
@@ -177,7 +165,7 @@ def _lengths(
         return np.array(source, np.int64)
     if source.location is not None:
         _refuse_escape(operator, source.location)
-        raise _NotKnownError("split lies in external data, which is not opened")
+        raise NotKnownError("split is in external data, which is not opened")
     try:
         return read(source)
     except WireError as error:
@@ -187,10 +175,8 @@ def _lengths(
 def _refuse_escape(operator: OperatorVersion, location: str) -> None:
     path = PureWindowsPath(location)  # It knows both kinds of slashes, and drives.
     if path.anchor or ".." in path.parts:
-        raise InvalidArgumentError(
-            f"{operator}: split lies in external data at {shown_name(location)!r}; the path must "
-            "stay inside the model's folder"
-        )
+        found = f"split is in external data at {shown_name(location)!r}"
+        refuse(operator, found, "the path must stay inside the model's folder")
 
 
 def _element_type(value: Value) -> ElementType:
@@ -211,11 +197,7 @@ def _dynamic(shape: Shape, *only: int) -> str:
 
 
 def _output_values(
-    arguments: Arguments,
-    data: Value,
-    shape: Shape,
-    axis: int,
-    sizes: tuple[int | str, ...],
+    arguments: Arguments, data: Value, shape: Shape, axis: int, sizes: tuple[int | str, ...]
 ) -> tuple[Value, ...]:
     if arguments.output_count is None:
         return ()  # A sequence.
@@ -229,7 +211,7 @@ def _portability(node: Node, inputs: Sequence[Value | None], arguments: Argument
             "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
         )
         return found
-    omitted = [index for index, name in enumerate(node.outputs) if not name]
+    omitted = [index for index, name in enumerate(node.output) if not name]
     sized = arguments.split is not None or arguments.num_outputs is not None
     if omitted and sized and arguments.operator.since >= 13:
         found.append(
@@ -244,9 +226,9 @@ def _portability(node: Node, inputs: Sequence[Value | None], arguments: Argument
     return found
 
 
-def _dynamic_num_outputs(arguments: Arguments) -> list[str]:
+def _dynamic_num_outputs(arguments: Arguments, dimension: int | str) -> list[str]:
     count = arguments.num_outputs
-    if count is None or count < 3:
+    if isinstance(dimension, int) or count is None or count < 3:
         return []
     return [
         f"num_outputs={count} on a dynamic axis works only for sizes d with "

@@ -1,4 +1,4 @@
-"""ONNX's splits by version: what each takes, and the element types they move.
+"""Versions of ONNX's splits: their inputs, attributes and element types.
 
 Source: the operator schemas of ONNX, `Split` (since 1, 2, 11, 13, 18) and
 `SplitToSequence` (since 11, 24).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 
 OPERATORS = ("Split", "SplitToSequence")
@@ -61,20 +61,19 @@ class ElementType(IntEnum):
         return cls.__members__.get(name.upper().replace("_", ""), cls.UNDEFINED)
 
 
-# How DirectML carries an element: its data type, and how many of them an element takes.
-# What DirectML has no name for travels as the unsigned type of the same size.
+# The DirectML type that carries an element, and how many of it make up one element.
+# A type that DirectML does not have is carried as the unsigned type of the same size.
 CARRIERS: dict[ElementType, tuple[TensorDataType, int]] = {
     ElementType.FLOAT: (TensorDataType.FLOAT32, 1),
     ElementType.DOUBLE: (TensorDataType.FLOAT64, 1),
-    ElementType.FLOAT16: (TensorDataType.FLOAT16, 1),
     ElementType.BFLOAT16: (TensorDataType.UINT16, 1),
     ElementType.BOOL: (TensorDataType.UINT8, 1),
     ElementType.COMPLEX64: (TensorDataType.UINT64, 1),
     ElementType.COMPLEX128: (TensorDataType.UINT64, 2),
 } | {
-    ElementType[f"{sign}INT{bits}"]: (TensorDataType[f"{sign}INT{bits}"], 1)
-    for sign in ("U", "")
-    for bits in (8, 16, 32, 64)
+    ElementType[kind.name]: (kind, 1)
+    for kind in NUMPY_TYPES
+    if kind.name in ElementType.__members__
 }
 
 _FLOATS = frozenset({ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16})
@@ -95,9 +94,9 @@ class OperatorVersion:
     since : int
         The opset that introduced the version.
     data_types : frozenset of ElementType
-        What it splits.
+        Data types that it splits.
     attributes : tuple of str
-        The attributes it has. `split` among them is a list of integers.
+        Names of its attributes. `split` among them is a list of integers.
     split_types : frozenset of ElementType
         Types of the optional second input, `split`; empty if there is no such input.
     """
@@ -113,7 +112,7 @@ class OperatorVersion:
 
     @property
     def makes_sequence(self) -> bool:
-        """Whether the pieces come as one sequence."""
+        """Whether the output is one sequence of tensors."""
         return self.name == "SplitToSequence"
 
 

@@ -1,8 +1,8 @@
 """Finds every Split and SplitToSequence of an ONNX file, without running or loading it.
 
-The file is mapped and walked by `onnx_reader`, so that memory stays near the size of the
-graph. ONNX's own shape inference, checker and runtimes are never called: small malformed
-models end their process.
+The file is mapped and walked by `reader`, so that memory stays near the size of the graph.
+ONNX's own shape inference, checker and runtimes are never called: small malformed models
+make them end the process.
 """
 
 from __future__ import annotations
@@ -17,9 +17,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx.messages import Attribute, Declared, Function, Model, Node, shown_name
+from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.frontends.onnx.messages import (
+    Attribute,
+    Function,
+    Graph,
+    Model,
+    Node,
+    ValueInfo,
+    shown_name,
+)
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader
@@ -32,11 +39,13 @@ from dmlsplit.frontends.onnx.shapes import (
     tensor_value,
 )
 from dmlsplit.frontends.onnx.wire import Span, Wire, WireError
+from dmlsplit.frontends.site import SplitSite
 
 # Bodies in bodies and functions in functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
 MAXIMUM_FIELDS = 1_000_000
-MAXIMUM_PIECES = 32_768
+# Outputs that the descriptors of one file may have together.
+SCAN_OUTPUT_BUDGET = 32_768
 # From this IR version on, an initializer that is an input as well is only its default.
 _DEFAULTS_SINCE_IR = 4
 
@@ -56,23 +65,21 @@ def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
     -------
     list of SplitSite
         In the order of the file. A function is scanned for each call that differs in shapes
-        or attributes, and once without them if nobody calls it.
+        or attributes, and once without them if nothing calls it.
 
     Raises
     ------
     InvalidArgumentError
-        If the file cannot be read, is no ONNX model, or nests without end.
+        If the file cannot be read, is not an ONNX model, or nests too deeply.
     """
     name = os.fsdecode(path)
-    with _mapped(name) as data:
+    with about(name), _mapped(name) as data:
         # A second walk, of calls and constants, may cost as much as a small model again.
-        wire = Wire(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
-        reader = Reader(wire)
+        reader = Reader(Wire(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data))))
         try:
-            model = reader.model()
-            return _Walk(name, reader, model).sites()
+            return _Walk(name, reader, reader.model()).sites()
         except WireError as error:
-            raise InvalidArgumentError(f"{name}: not an ONNX model to read: {error}") from None
+            raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
 
 
 @contextmanager
@@ -81,12 +88,12 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidArgumentError(f"{name!r}: cannot be read: {reason}") from None
+        raise InvalidArgumentError(f"cannot be read: {reason}") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
-            what = "is empty" if stat.S_ISREG(status.st_mode) else "is no file"
-            raise InvalidArgumentError(f"{name}: {what}; it must be an ONNX model")
+            what = "is empty" if stat.S_ISREG(status.st_mode) else "is not a regular file"
+            raise InvalidArgumentError(f"{what}; it must be an ONNX model")
         with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
             yield data
     finally:
@@ -95,14 +102,14 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Where a node stands: what its names mean, and the way there."""
+    """Where a node is: its place, and what its names mean there."""
 
     place: str
     values: ChainMap[str, Value]
-    declared: Mapping[str, Declared]
+    declared: Mapping[str, ValueInfo]
     defaults: frozenset[str]
     opsets: Mapping[str, int]
-    attributes: Mapping[str, Attribute] | None  # None: those of a caller that is not known
+    attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
     calls: tuple[_FunctionKey, ...]
     depth: int = 0
     conditional: bool = False
@@ -115,54 +122,55 @@ class _Walk:
         self._file = file
         self._reader = reader
         self._model = model
-        self._functions = {(f.domain, f.name, f.overload): f for f in model.functions}
+        self._functions = {function.key: function for function in model.functions}
         self._called: dict[_Call, tuple[Value, ...]] = {}
         self._found: list[SplitSite] = []
-        self._pieces_left = MAXIMUM_PIECES
+        self._outputs_left = SCAN_OUTPUT_BUDGET
 
     def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
-        scope = _Scope("", ChainMap(), {}, frozenset(), self._model.opsets, {}, ())
-        self._graph(self._model.graph, scope, "")
+        opsets = {opset.domain: opset.version for opset in self._model.opset_import}
+        scope = _Scope("", ChainMap(), {}, frozenset(), opsets, {}, ())
+        self._graph(self._model.graph[0], scope, "")
         for key, function in self._functions.items():
             if key not in {called for called, _, _ in self._called}:
-                place = f"function {shown_name('.'.join(filter(None, key)))}"
-                unknown = [UNKNOWN] * len(function.inputs)
-                self._body(function, key, unknown, replace(scope, place=place, attributes=None))
+                unknown = [UNKNOWN] * len(function.input)
+                place = f"function {_function_name(function)}"
+                self._body(function, unknown, replace(scope, place=place, attributes=None))
         return self._found
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> None:
         _check_depth(scope)
-        graph = self._reader.graph(span)
-        declared = {entry.name: entry for entry in (*graph.declared, *graph.inputs)}
-        values = scope.values.new_child({e.name: declared_value(e) for e in graph.inputs})
-        values.update({t.name: tensor_value(t) for t in graph.initializers})
-        defaults = {e.name for e in graph.inputs} & {t.name for t in graph.initializers}
+        graph = self._reader.read(Graph, span)
+        declared = (*graph.output, *graph.value_info, *graph.input)
+        values = scope.values.new_child({e.name: declared_value(e) for e in graph.input})
+        values.update({tensor.name: tensor_value(tensor) for tensor in graph.initializer})
+        defaults = {e.name for e in graph.input} & {tensor.name for tensor in graph.initializer}
         if self._model.ir_version < _DEFAULTS_SINCE_IR:
             defaults = set()
         inner = replace(
             scope,
             place=place or shown_name(graph.name or "main graph"),
             values=values,
-            declared=declared,
+            declared={entry.name: entry for entry in declared},
             defaults=frozenset(defaults),
         )
-        self._nodes("GraphProto", span, inner)
+        self._nodes(graph, inner)
 
-    def _nodes(self, message: str, span: Span, scope: _Scope) -> None:
-        for index, node in enumerate(self._reader.nodes(message, span)):
+    def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
+        for index, node in enumerate(self._reader.nodes(body)):
             found = self._node(node, index, scope)
-            for at, name in enumerate(node.outputs):
+            for at, name in enumerate(node.output):
                 if not name:
                     continue
                 value = found[at] if at < len(found) else UNKNOWN
                 scope.values[name] = merged(value, scope.declared.get(name))
 
     def _node(self, node: Node, index: int, scope: _Scope) -> Sequence[Value]:
-        inputs = [scope.values.get(name, UNKNOWN) for name in node.inputs]
+        inputs = [scope.values.get(name, UNKNOWN) for name in node.input]
         for name, attribute in node.attributes.items():
-            for position, span in enumerate(attribute.graphs):
-                which = f"[{position}]" if len(attribute.graphs) > 1 else ""
+            for position, span in enumerate(attribute.bodies):
+                which = f"[{position}]" if len(attribute.bodies) > 1 else ""
                 place = f"{scope.place}/{_label(node, index)}.{shown_name(name)}{which}"
                 conditional = scope.conditional or node.op_type == "If"
                 inner = replace(scope, depth=scope.depth + 1, conditional=conditional)
@@ -171,82 +179,68 @@ class _Walk:
             return self._split(node, index, scope)
         key = (node.domain, node.op_type, node.overload)
         if key in self._functions:
-            return self._call(node, index, key, inputs, scope)
+            return self._call(node, index, self._functions[key], inputs, scope)
         return outputs(node, inputs, self._content) if not node.domain else ()
 
     def _split(self, node: Node, index: int, scope: _Scope) -> Sequence[Value]:
-        inputs = [scope.values.get(name, UNKNOWN) if name else None for name in node.inputs]
-        found = describe(
+        site, values = describe(
+            SplitSite(self._file, scope.place, shown_name(node.name), index, node.op_type),
             node,
-            inputs,
+            [scope.values.get(name, UNKNOWN) if name else None for name in node.input],
             _attributes(node, scope),
             scope.opsets.get(""),
             self._reader.values,
-            self._pieces_left,
+            self._outputs_left,
         )
-        self._pieces_left -= sum(desc.output_count for desc in found.descriptors)
-        warnings = found.warnings
-        if len(node.inputs) > 1 and node.inputs[1] in scope.defaults:
+        self._outputs_left -= sum(desc.output_count for desc in site.descriptors)
+        warnings = site.warnings
+        if len(node.input) > 1 and node.input[1] in scope.defaults:
             warnings += ("split is the default of a graph input; a caller may override it",)
-        if found.problem and scope.conditional:
+        if site.problem and scope.conditional:
             warnings += ("the node is in a branch of an If, which may never be taken",)
-        self._found.append(
-            SplitSite(
-                self._file,
-                scope.place,
-                shown_name(node.name),
-                index,
-                found.operator,
-                found.descriptors,
-                found.problem,
-                found.unknown,
-                warnings,
-                found.element_type,
-                found.shape,
-                found.axis,
-                found.pieces,
-            )
-        )
-        return found.outputs
+        self._found.append(replace(site, warnings=warnings))
+        return values
 
     def _call(
-        self, node: Node, index: int, key: _FunctionKey, inputs: list[Value], scope: _Scope
+        self, node: Node, index: int, function: Function, inputs: list[Value], scope: _Scope
     ) -> Sequence[Value]:
-        function = self._functions[key]
-        attributes = dict(function.defaults)
+        attributes = {attribute.name: attribute for attribute in function.attribute_proto}
         given = _attributes(node, scope)
         attributes.update({name: value for name, value in given.items() if value is not None})
         caller_knows = all(value is not None for value in given.values())
-        call = (key, tuple(inputs), tuple(sorted(attributes.items(), key=lambda item: item[0])))
+        call = (
+            function.key,
+            tuple(inputs),
+            tuple(sorted(attributes.items(), key=lambda item: item[0])),
+        )
         if call not in self._called:
             place = f"{scope.place}/{_label(node, index)}"
             inner = replace(scope, place=place, attributes=attributes if caller_knows else None)
-            self._called[call] = self._body(function, key, inputs, inner)
+            self._called[call] = self._body(function, inputs, inner)
         return self._called[call]
 
     def _body(
-        self, function: Function, key: _FunctionKey, inputs: Sequence[Value], scope: _Scope
+        self, function: Function, inputs: Sequence[Value], scope: _Scope
     ) -> tuple[Value, ...]:
-        if key in scope.calls:
-            name = shown_name(".".join(filter(None, key)))
-            raise WireError(f"function {name} calls itself")
+        if function.key in scope.calls:
+            raise WireError(f"function {_function_name(function)} calls itself")
         _check_depth(scope)
-        declared = {entry.name: entry for entry in function.declared}
+        declared = {entry.name: entry for entry in function.value_info}
         values = {
             name: merged(value, declared.get(name))
-            for name, value in zip(function.inputs, inputs, strict=False)
+            for name, value in zip(function.input, inputs, strict=False)
         }
         inner = replace(
             scope,
             values=ChainMap(values),
             declared=declared,
             defaults=frozenset(),
-            opsets=function.opsets,
-            calls=(*scope.calls, key),
+            opsets={opset.domain: opset.version for opset in function.opset_import},
+            calls=(*scope.calls, function.key),
             depth=scope.depth + 1,
         )
-        self._nodes("FunctionProto", function.span, inner)
-        return tuple(inner.values.get(name, UNKNOWN) for name in function.outputs)
+        self._nodes(function, inner)
+        return tuple(inner.values.get(name, UNKNOWN) for name in function.output)
 
     def _content(self, value: Value) -> np.ndarray | None:
         source = value.source
@@ -269,14 +263,18 @@ def _attributes(node: Node, scope: _Scope) -> dict[str, Attribute | None]:
     """Return a node's attributes; one that refers to a function's is looked up there."""
     found: dict[str, Attribute | None] = {}
     for name, attribute in node.attributes.items():
-        if not attribute.reference:
+        if not attribute.ref_attr_name:
             found[name] = attribute
         elif scope.attributes is None:
             found[name] = None
-        elif attribute.reference in scope.attributes:
-            found[name] = replace(scope.attributes[attribute.reference], name=name)
+        elif attribute.ref_attr_name in scope.attributes:
+            found[name] = replace(scope.attributes[attribute.ref_attr_name], name=name)
     return found
 
 
 def _label(node: Node, index: int) -> str:
     return shown_name(node.name) or f"{shown_name(node.op_type)}[{index}]"
+
+
+def _function_name(function: Function) -> str:
+    return shown_name(".".join(filter(None, function.key)))

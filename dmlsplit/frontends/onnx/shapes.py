@@ -1,8 +1,8 @@
 """Shapes of an ONNX graph's values, as far as cheap rules reach.
 
-A small tracker of its own: ONNX's shape inference ends the process on some malformed
-models. What it does not know stays unknown, and is said so. It judges nothing: a node that
-breaks its operator's rules has unknown outputs.
+ONNX's own shape inference is not used: some malformed models make it end the process.
+Anything these rules cannot infer stays unknown and is reported as such. They check nothing:
+a node that breaks its operator's rules has outputs of unknown shape.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
-from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Declared, Node, Shape, Tensor
+from dmlsplit.checks import axis_from_front
+from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape, Tensor, ValueInfo
 from dmlsplit.frontends.onnx.operators import ElementType
 
 INT64_MAX = 2**63 - 1
@@ -41,20 +43,21 @@ class Value:
 UNKNOWN = Value()
 # Reads the elements of a value; None if they are not constant, or not readable.
 Content = Callable[[Value], np.ndarray | None]
+_Number = TypeVar("_Number", int, tuple[int, ...])
 _Rule = Callable[[Node, Sequence[Value], Content], Shape | None]
 
 
 def tensor_value(tensor: Tensor) -> Value:
-    """Return what a tensor in the model says."""
+    """Return what is known of the value of a tensor in the model."""
     return Value(tensor.data_type, tensor.shape, tensor)
 
 
-def declared_value(declared: Declared) -> Value:
-    """Return what a declaration says."""
+def declared_value(declared: ValueInfo) -> Value:
+    """Return what is known of a value from its declaration."""
     return Value(declared.data_type, declared.shape)
 
 
-def merged(found: Value, declared: Declared | None) -> Value:
+def merged(found: Value, declared: ValueInfo | None) -> Value:
     """Fill what is not known of a value with what the model declares of it."""
     if declared is None:
         return found
@@ -99,8 +102,8 @@ def _plausible(shape: Shape) -> bool:
 
 def _constant(node: Node) -> Value:
     attributes = node.attributes
-    if "value" in attributes and attributes["value"].tensor is not None:
-        return tensor_value(attributes["value"].tensor)
+    if "value" in attributes and attributes["value"].t is not None:
+        return tensor_value(attributes["value"].t)
     for name in ("value_int", "value_ints"):
         number = attributes[name].value if name in attributes else None
         if number is not None:
@@ -109,20 +112,16 @@ def _constant(node: Node) -> Value:
     return UNKNOWN
 
 
-def _number(node: Node, name: str, default: int) -> int:
+def _number(node: Node, name: str, default: _Number) -> _Number:
+    """Return an attribute that is an integer or a tuple of integers, as its default is."""
     value = node.attributes.get(name, Attribute(name)).value
-    return value if isinstance(value, int) else default
-
-
-def _numbers(node: Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    value = node.attributes.get(name, Attribute(name)).value
-    return value if isinstance(value, tuple) else default
+    return value if isinstance(value, type(default)) else default
 
 
 def _given(node: Node, name: str, inputs: Sequence[Value], at: int, content: Content) -> list[int]:
     """Return integers that are an attribute in old opsets and an input in new ones."""
     if name in node.attributes:
-        return list(_numbers(node, name, ()))
+        return list(_number(node, name, ()))
     found = content(inputs[at]) if len(inputs) > at else None
     if found is None or found.dtype.kind != "i":
         raise ValueError(name)
@@ -187,7 +186,7 @@ def _rest(before: list[int | str], after: list[int | str]) -> int | str:
 
 def _transpose(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     shape = _known(inputs[0])
-    order = _numbers(node, "perm", tuple(reversed(range(len(shape)))))
+    order = _number(node, "perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
         raise ValueError("perm")
     return tuple(shape[i] for i in order)
@@ -208,30 +207,24 @@ def _all_known(sizes: Shape) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
-def _axis(axis: int, rank: int) -> int:
-    if not -rank <= axis < rank:
-        raise ValueError("axis")
-    return axis % rank
-
-
 def _unsqueeze(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     axes = _given(node, "axes", inputs, 1, content)
     shape = list(_known(inputs[0]))
     rank = len(shape) + len(axes)
-    for axis in sorted(_axis(axis, rank) for axis in axes):
+    for axis in sorted(axis_from_front(axis, rank) for axis in axes):
         shape.insert(axis, 1)
     return tuple(shape)
 
 
 def _squeeze(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     shape = _known(inputs[0])
-    axes = {_axis(axis, len(shape)) for axis in _given(node, "axes", inputs, 1, content)}
+    axes = {axis_from_front(axis, len(shape)) for axis in _given(node, "axes", inputs, 1, content)}
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
 def _concat(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     shapes = [_known(value) for value in inputs]
-    axis = _axis(_number(node, "axis", 0), len(shapes[0]))
+    axis = axis_from_front(_number(node, "axis", 0), len(shapes[0]))
     along = [shape[axis] for shape in shapes]
     total = sum(n for n in along if isinstance(n, int)) if _all_known(tuple(along)) else "?"
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
@@ -259,7 +252,7 @@ def _conv(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None
 
 def _pool(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
     batch, channels, *spatial = _known(inputs[0])
-    kernel = _numbers(node, "kernel_shape", ())
+    kernel = _number(node, "kernel_shape", ())
     if _number(node, "ceil_mode", 0):
         raise ValueError("ceil_mode")
     return (batch, channels, *_windows(node, tuple(spatial), kernel))
@@ -268,9 +261,9 @@ def _pool(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None
 def _windows(node: Node, spatial: Shape, kernel: Shape) -> list[int | str]:
     """Return the sizes after sliding a window with explicit padding (ONNX, Conv)."""
     rank = len(spatial)
-    strides = _numbers(node, "strides", (1,) * rank)
-    dilations = _numbers(node, "dilations", (1,) * rank)
-    pads = _numbers(node, "pads", (0,) * (2 * rank))
+    strides = _number(node, "strides", (1,) * rank)
+    dilations = _number(node, "dilations", (1,) * rank)
+    pads = _number(node, "pads", (0,) * (2 * rank))
     if "auto_pad" in node.attributes and "pads" not in node.attributes:
         raise ValueError("auto_pad")
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
@@ -282,20 +275,16 @@ def _windows(node: Node, spatial: Shape, kernel: Shape) -> list[int | str]:
     ]
 
 
-def _names(text: str) -> list[str]:
-    return text.split()
-
-
-_SAME = _names(
+_SAME = (
     "Abs BatchNormalization BitwiseNot Cast Ceil Celu Clip Cos CumSum Dropout Elu Erf Exp Floor "
     "Gelu GroupNormalization HardSigmoid HardSwish Hardmax InstanceNormalization LRN "
     "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish "
     "Neg Not PRelu RMSNormalization Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softmax "
     "Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu"
-)
-_BROADCAST = _names(
+).split()
+_BROADCAST = (
     "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
-)
+).split()
 
 _RULES: dict[str, _Rule] = {
     **dict.fromkeys(_SAME, _same),

@@ -1,34 +1,23 @@
-"""A bounded walk over the protobuf wire format, which copies nothing that nobody asks for.
+"""A bounded walk over the protobuf wire format that copies nothing unasked.
 
-Source: Protocol Buffers, "Encoding". A message is a run of fields, each a varint key
-(number and wire type) and a value. Values of variable length are passed over in one step,
-so that a message costs as much as its structure, not its payload.
+Source: Protocol Buffers, "Encoding". A message is a sequence of fields, each a varint key
+(number and wire type) and a value. Values of variable length are skipped in one step, so
+that a message costs as much as its structure, not its payload.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol, overload
+from mmap import mmap
+from typing import NamedTuple, TypeVar
 
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
 
 
-class Buffer(Protocol):
-    """Bytes that are indexed and sliced: bytes, or a mapped file."""
-
-    def __len__(self) -> int:
-        """Return the size in bytes."""
-
-    @overload
-    def __getitem__(self, index: int, /) -> int: ...
-    @overload
-    def __getitem__(self, index: slice, /) -> bytes: ...
-
-
 class WireError(ValueError):
-    """The bytes are no protobuf message, or more of one than the walk is ready to read."""
+    """The bytes are not a protobuf message, or exceed a limit of the walk."""
 
 
 class Span(NamedTuple):
@@ -38,16 +27,13 @@ class Span(NamedTuple):
     end: int
 
 
-# A field: its name, its wire type, and its value (VARINT) or the bytes that hold it.
-Field = tuple[str, int, int, Span]
+NOWHERE = Span(0, 0)
+Known = TypeVar("Known")
 
 
 def field_key(number: int, wire_type: int) -> int:
-    """Return the key that stands before a field."""
+    """Return the key that a field begins with."""
     return number << 3 | wire_type
-
-
-_NOWHERE = Span(0, 0)
 
 
 class Wire:
@@ -61,13 +47,18 @@ class Wire:
         How many fields may be walked in all.
     """
 
-    def __init__(self, data: Buffer, maximum_fields: int) -> None:
+    def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
         self.data = data
         self._limit = maximum_fields
         self._left = maximum_fields
 
-    def fields(self, span: Span, names: Mapping[int, str]) -> Iterator[Field]:
-        """Walk a message, and yield those of its fields whose keys have a name.
+    def fields(
+        self, span: Span, known: Mapping[int, Known]
+    ) -> Iterator[tuple[Known, int, int, Span]]:
+        """Walk a message, and yield those of its fields whose keys are known.
+
+        Each comes as what `known` has for its key, its wire type, and its value (VARINT) or
+        the bytes that hold it.
 
         Raises
         ------
@@ -100,12 +91,12 @@ class Wire:
                 raise WireError(f"byte {start}: wire type {wire_type} is not in use")
             if position > end:
                 raise WireError(
-                    f"byte {start}: field {number} ends at byte {position}, behind the "
-                    f"{end} bytes that there are"
+                    f"byte {start}: field {number} ends at byte {position}, after the end of its "
+                    f"message at byte {end}"
                 )
-            if key in names:
-                inside = _NOWHERE if wire_type == VARINT else Span(begin, position)
-                yield names[key], wire_type, value, inside
+            if key in known:
+                inside = NOWHERE if wire_type == VARINT else Span(begin, position)
+                yield known[key], wire_type, value, inside
 
     def varints(self, span: Span, most: int) -> list[int]:
         """Return the first `most` numbers of a packed field, as unsigned 64-bit values."""

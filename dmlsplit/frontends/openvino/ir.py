@@ -1,7 +1,7 @@
 """Reads OpenVINO IR (model.xml) into layers and edges, as far as splits are concerned.
 
-The file is taken from strangers: it is read in pieces, events are counted, and nothing is
-kept of layers that say nothing about a split. Format: OpenVINO documentation, "Intermediate
+The file is not trusted: it is read in chunks, events are counted, and nothing is kept of
+layers that say nothing about a split. Format: OpenVINO documentation, "Intermediate
 Representation format", versions 10 and 11.
 """
 
@@ -57,17 +57,17 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operation. Data and ports are kept of splits, constants and parameters only."""
+    """One operation. Only splits, constants and parameters have data and ports."""
 
     index: int
     id: str
     name: str
     type: str
     version: str
-    data: Mapping[str, str]
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    bodies: tuple[tuple[str, Graph], ...]
+    data: dict[str, str] = field(default_factory=dict)
+    inputs: list[Port] = field(default_factory=list)
+    outputs: list[Port] = field(default_factory=list)
+    bodies: list[tuple[str, Graph]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Graph:
     """
 
     name: str
-    layers: Mapping[str, Layer]
-    sources: Mapping[tuple[str, str], tuple[str, str]]
+    layers: dict[str, Layer]
+    sources: dict[tuple[str, str], tuple[str, str]]
 
 
 def read_ir(path: Path) -> Graph:
@@ -88,12 +88,12 @@ def read_ir(path: Path) -> Graph:
     Raises
     ------
     InvalidArgumentError
-        If it is no IR of version 10 or 11, is not well formed, declares a DOCTYPE or an
+        If it is not an IR of version 10 or 11, is not well formed, declares a DOCTYPE or an
         encoding other than UTF-8, or is larger than any real model.
     """
     reader = _Reader()
     # The given encoding wins over the declared one: no other alphabet can hide a DOCTYPE.
-    parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - see _chunks
+    parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - no DOCTYPE
     silent, seen = 0, 0
     try:
         for chunk in _chunks(path):
@@ -103,13 +103,13 @@ def read_ir(path: Path) -> Graph:
             if silent > _MAX_SILENT_CHUNKS:
                 raise InvalidArgumentError("a single tag is longer than 4 MiB")
         parser.close()
-        return reader.graph()
     except ElementTree.ParseError as error:
-        raise InvalidArgumentError(f"{path}: is not well-formed XML: {error}") from None
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{path}: {error}") from None
+        raise InvalidArgumentError(f"is not well-formed XML: {error}") from None
     except (OSError, UnicodeError) as error:
-        raise InvalidArgumentError(f"{path}: cannot be read: {error}") from None
+        raise InvalidArgumentError(f"cannot be read: {error}") from None
+    if reader.graph is None:
+        raise InvalidArgumentError("holds no <net>")
+    return reader.graph
 
 
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
@@ -127,19 +127,12 @@ def _chunks(path: Path) -> Iterator[bytes]:
         raise InvalidArgumentError("is not a file")
     if path.stat().st_size > MAX_FILE_BYTES:
         raise InvalidArgumentError(f"is larger than {MAX_FILE_BYTES >> 20} MiB")
-    before = b""
     with path.open("rb") as file:
-        first = True
         while chunk := file.read(_CHUNK_BYTES):
-            if first:
+            if file.tell() == len(chunk):
                 _check_encoding(chunk)
-                first = False
-            window = (before[-16:] + chunk).upper()
             if b"\0" in chunk:
                 raise InvalidArgumentError("holds a zero byte; it must be UTF-8 text")
-            if b"<!DOCTYPE" in window or b"<!ENTITY" in window:
-                raise InvalidArgumentError("declares a DOCTYPE or ENTITY, which no IR needs")
-            before = chunk
             yield chunk
 
 
@@ -148,26 +141,6 @@ def _check_encoding(start: bytes) -> None:
     if declared and declared[1].upper() not in (b"UTF-8", b"UTF8", b"US-ASCII", b"ASCII"):
         name = declared[1][:20].decode("ascii", "replace")
         raise InvalidArgumentError(f"declares encoding {name!r}; it must be UTF-8")
-
-
-@dataclass(slots=True)
-class _OpenGraph:
-    name: str
-    layers: dict[str, Layer] = field(default_factory=dict)
-    sources: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _OpenLayer:
-    attributes: dict[str, str]
-    data: dict[str, str] = field(default_factory=dict)
-    inputs: list[Port] = field(default_factory=list)
-    outputs: list[Port] = field(default_factory=list)
-    bodies: list[tuple[str, Graph]] = field(default_factory=list)
-
-    @property
-    def kept(self) -> bool:
-        return self.attributes.get("type") in _KEPT_TYPES
 
 
 class _Reader:
@@ -179,16 +152,15 @@ class _Reader:
         self._edge_count = 0
         self._tags: list[str] = []
         self._skipping = 0
-        self._graphs: list[_OpenGraph] = []
-        self._layers: list[_OpenLayer] = []
+        self._graphs: list[Graph] = []
+        self._layers: list[Layer] = []
         self._port: tuple[dict[str, str], list[int]] | None = None
         self._text = ""
-        self._result: Graph | None = None
+        self.graph: Graph | None = None
 
-    def graph(self) -> Graph:
-        if self._result is None:
-            raise InvalidArgumentError("holds no <net>")
-        return self._result
+    def doctype(self, name: str, public: str | None, system: str | None) -> None:
+        # Called where the declaration begins, before any entity is defined.
+        raise InvalidArgumentError("declares a DOCTYPE, which no IR needs")
 
     def data(self, text: str) -> None:
         self.events += 1
@@ -211,7 +183,7 @@ class _Reader:
         parent = self._tags[-1] if self._tags else ""
         if tag in _CHILDREN.get(parent, ()):
             # Most of a file is ports of layers that say nothing about a split.
-            return tag not in _OF_KEPT_LAYERS or self._layers[-1].kept
+            return tag not in _OF_KEPT_LAYERS or self._layers[-1].type in _KEPT_TYPES
         if not parent:
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
         return False
@@ -226,14 +198,19 @@ class _Reader:
 
     def _open(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "net":
-            _check_version(attributes.get("version"))
-            self._graphs.append(_OpenGraph(attributes.get("name", "")))
+            version = _required("net", attributes, "version")
+            if version not in NET_VERSIONS:
+                raise InvalidArgumentError(
+                    f"net version is {version[:20]!r}; it must be {' or '.join(NET_VERSIONS)}. "
+                    "Fix: convert the model with OpenVINO 2021 or later"
+                )
+            self._graphs.append(Graph(attributes.get("name", ""), {}, {}))
         elif tag in _BODIES:
-            self._graphs.append(_OpenGraph(tag))
+            self._graphs.append(Graph(tag, {}, {}))
         elif tag == "layer":
-            self._layers.append(_OpenLayer(attributes))
+            self._layers.append(self._layer(attributes))
         elif tag == "data":
-            self._layers[-1].data = attributes
+            self._layers[-1].data.update(attributes)
         elif tag == "port":
             self._port = (attributes, [])
         elif tag == "dim":
@@ -243,21 +220,17 @@ class _Reader:
 
     def _close(self, tag: str) -> None:
         if tag == "net":
-            self._result = self._finished_graph()
+            self.graph = self._graphs.pop()
         elif tag in _BODIES:
-            self._layers[-1].bodies.append((tag, self._finished_graph()))
+            self._layers[-1].bodies.append((tag, self._graphs.pop()))
         elif tag == "layer":
-            self._layer(self._layers.pop())
+            self._layers.pop()
         elif tag == "port":
             self._finish_port()
         elif tag == "dim" and self._port is not None:
             self._port[1].append(checked_integer("a port's <dim>", self._text, -1))
             if len(self._port[1]) > MAX_RANK:
                 raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
-
-    def _finished_graph(self) -> Graph:
-        graph = self._graphs.pop()
-        return Graph(graph.name, graph.layers, graph.sources)
 
     def _finish_port(self) -> None:
         assert self._port is not None
@@ -267,25 +240,17 @@ class _Reader:
         port = Port(key, attributes.get("precision", ""), tuple(dims))
         (layer.inputs if self._tags[-1] == "input" else layer.outputs).append(port)
 
-    def _layer(self, layer: _OpenLayer) -> None:
+    def _layer(self, attributes: dict[str, str]) -> Layer:
         self._layer_count += 1
         if self._layer_count > MAX_LAYERS:
             raise InvalidArgumentError(f"holds more than {MAX_LAYERS} layers")
-        attributes, graph = layer.attributes, self._graphs[-1]
-        key = _required("layer", attributes, "id")
-        if key in graph.layers:
+        layers = self._graphs[-1].layers
+        key, kind = (_required("layer", attributes, name) for name in ("id", "type"))
+        if key in layers:
             raise InvalidArgumentError(f"two layers have the id {key[:40]!r}")
-        graph.layers[key] = Layer(
-            len(graph.layers),
-            key,
-            attributes.get("name", ""),
-            _required("layer", attributes, "type"),
-            attributes.get("version", "opset1"),
-            layer.data,
-            tuple(layer.inputs),
-            tuple(layer.outputs),
-            tuple(layer.bodies),
-        )
+        name, version = attributes.get("name", ""), attributes.get("version", "opset1")
+        layers[key] = Layer(len(layers), key, name, kind, version)
+        return layers[key]
 
     def _edge(self, attributes: dict[str, str]) -> None:
         names = ("to-layer", "to-port", "from-layer", "from-port")
@@ -309,12 +274,3 @@ def _required(tag: str, attributes: Mapping[str, str], name: str) -> str:
     if name not in attributes:
         raise InvalidArgumentError(f"a <{tag}> lacks the attribute {name!r}")
     return attributes[name]
-
-
-def _check_version(version: str | None) -> None:
-    if version not in NET_VERSIONS:
-        found = "missing" if version is None else repr(version[:20])
-        raise InvalidArgumentError(
-            f"net version is {found}; it must be {' or '.join(NET_VERSIONS)}. "
-            "Fix: convert the model with OpenVINO 2021 or later"
-        )

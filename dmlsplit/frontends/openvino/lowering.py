@@ -1,76 +1,24 @@
 """OpenVINO's VariadicSplit-1 and Split-1, lowered to a DirectML Split.
 
 Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1. Where
-the implementation is laxer than its text (floating-point axes, lengths that reach beyond
-the data), the text holds.
+the implementation is laxer than the specification (floating-point axes, lengths that exceed
+the data), the specification holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.checks import axis_from_front
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.lowering import Lowering, split_descriptor
+from dmlsplit.messages import shown
+
+__all__ = ["Lowering", "lower_sizes", "lower_split", "lower_variadic_split"]
 
 VARIADIC_SPLIT = "VariadicSplit-1"
 SPLIT = "Split-1"
-_SHOWN = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Lowering:
-    """One split of OpenVINO and the DirectML operator that carries it out.
-
-    Attributes
-    ----------
-    operator : str
-        ``VariadicSplit-1`` or ``Split-1``.
-    shape : tuple of int
-        Of the data.
-    axis : int
-        From 0.
-    sizes : tuple of int
-        Of the outputs along the axis; may hold zeros.
-    data_type : TensorDataType
-        What the elements travel as.
-    lanes : int
-        Elements of `data_type` per element of the data, as an innermost dimension if not 1.
-    """
-
-    operator: str
-    shape: tuple[int, ...]
-    axis: int
-    sizes: tuple[int, ...]
-    data_type: TensorDataType
-    lanes: int = 1
-
-    @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each output."""
-        before, behind = self.shape[: self.axis], self.shape[self.axis + 1 :]
-        return tuple((*before, size, *behind) for size in self.sizes)
-
-    @property
-    def filled(self) -> tuple[int, ...]:
-        """Indices of the outputs that have elements; only those reach DirectML."""
-        return tuple(index for index, shape in enumerate(self.shapes) if 0 not in shape)
-
-    @property
-    def descriptor(self) -> SplitOperatorDesc | None:
-        """The operator for the outputs that have elements; None if there are none."""
-        if not self.filled:
-            return None
-        inner = () if self.lanes == 1 else (self.lanes,)
-        source = TensorDesc(self.data_type, self.shape + inner)
-        sizes = [self.sizes[index] for index in self.filled]
-        return SplitOperatorDesc.from_sizes(source, axis=self.axis, sizes=sizes)
-
-    def __str__(self) -> str:
-        made = self.descriptor or "nothing: every output is empty"
-        shape = ",".join(map(str, self.shape))
-        return f"{self.operator} [{shape}] axis {self.axis} into {shown(self.sizes)} -> {made}"
 
 
 def lower_variadic_split(
@@ -82,41 +30,57 @@ def lower_variadic_split(
 ) -> Lowering:
     """Lower a VariadicSplit-1. One length may be -1: what the others leave, which may be 0.
 
+    Parameters
+    ----------
+    shape
+        Shape of the data.
+    axis
+        The dimension to split; a negative one counts from the end.
+    split_lengths
+        Size of each output along the axis.
+    data_type
+        The type that carries the elements; UNKNOWN for strings, which are split on the host.
+    lanes
+        How many `data_type` make up one element of the data.
+
     Raises
     ------
     InvalidArgumentError
-        If the data is a scalar, the axis out of range, a length below -1, two lengths are
-        -1, or the lengths do not add up.
+        If the data is a scalar, the axis is out of range, a length is below -1, two lengths
+        are -1, or the lengths do not add up.
     """
-    at = resolve_axis(VARIADIC_SPLIT, axis, len(shape))
+    at = axis_from_front(axis, len(shape), VARIADIC_SPLIT)
     sizes = resolve_lengths(split_lengths, at, shape[at])
-    return Lowering(VARIADIC_SPLIT, tuple(shape), at, sizes, data_type, lanes)
+    return lower_sizes(VARIADIC_SPLIT, shape, at, sizes, data_type, lanes)
 
 
 def lower_split(
     shape: Sequence[int], axis: int, num_splits: int, data_type: TensorDataType, lanes: int = 1
 ) -> Lowering:
-    """Lower a Split-1: equal parts.
+    """Lower a Split-1: `num_splits` outputs of equal size; see `lower_variadic_split`.
 
     Raises
     ------
     InvalidArgumentError
-        If the data is a scalar, the axis out of range, or the parts cannot be equal.
+        If the data is a scalar, the axis is out of range, or `num_splits` does not divide it.
     """
-    at = resolve_axis(SPLIT, axis, len(shape))
-    sizes = resolve_count(num_splits, at, shape[at])
-    return Lowering(SPLIT, tuple(shape), at, sizes, data_type, lanes)
+    at = axis_from_front(axis, len(shape), SPLIT)
+    return lower_sizes(SPLIT, shape, at, resolve_count(num_splits, at, shape[at]), data_type, lanes)
 
 
-def resolve_axis(operator: str, axis: int, rank: int) -> int:
-    """Return the axis counted from 0."""
-    if rank == 0:
-        raise InvalidArgumentError(f"{operator}: data is a scalar; it must have a dimension")
-    if not -rank <= axis < rank:
-        raise InvalidArgumentError(
-            f"{operator}: axis is {axis}; data of {rank} dimensions allows {-rank} to {rank - 1}"
-        )
-    return axis % rank
+def lower_sizes(
+    operator: str,
+    shape: Sequence[int],
+    axis: int,
+    sizes: tuple[int, ...],
+    data_type: TensorDataType,
+    lanes: int = 1,
+) -> Lowering:
+    """Lower a split whose axis and sizes have been checked."""
+    carrier = data_type or None
+    carried = (*shape, lanes) if lanes > 1 else shape
+    desc = None if carrier is None else split_descriptor(carrier, carried, axis, sizes)
+    return Lowering(operator, data_type, tuple(shape), axis, sizes, carrier, desc)
 
 
 def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:
@@ -155,10 +119,3 @@ def resolve_count(num_splits: int, axis: int, whole: int | None) -> tuple[int, .
             " Fix: use VariadicSplit"
         )
     return (whole // num_splits,) * num_splits
-
-
-def shown(values: Sequence[int]) -> str:
-    """Return values as text, cut where there are many."""
-    more = len(values) - _SHOWN
-    cut = f", ... ({more} more)" if more > 0 else ""
-    return f"[{', '.join(map(str, values[:_SHOWN]))}{cut}]"

@@ -146,7 +146,7 @@ def _run(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
     filled = iter(_dispatch(lowering, source, device or source.device))
     pieces = [
         allocation.packed(source, [shape])[0] if 0 in shape else next(filled).reshape(shape)
-        for shape in lowering.shapes
+        for shape in lowering.output_shapes
     ]
     return allocation.same_kind(pieces, data)
 

@@ -1,59 +1,46 @@
-"""Finds every split of an OpenVINO IR, in the model and in the bodies of If, Loop and the like."""
+"""Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar operators."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import NoReturn
 
+from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends import SplitSite
+from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
-    Lowering,
-    resolve_axis,
+    lower_sizes,
     resolve_count,
     resolve_lengths,
-    shown,
 )
-from dmlsplit.frontends.openvino.weights import (
-    UnknownConstantError,
-    constant_shape,
-    integers,
-)
+from dmlsplit.frontends.openvino.weights import constant_shape, integers
+from dmlsplit.frontends.site import NotKnownError, SplitSite
+from dmlsplit.messages import shown
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
-_MAX_OUTPUTS = 1 << 20
 
 # Port precision to what its elements travel as; types without whole bytes are absent.
 _CARRIERS = {
-    "FP32": TensorDataType.FLOAT32,
-    "FP16": TensorDataType.FLOAT16,
-    "FP64": TensorDataType.FLOAT64,
-    "BF16": TensorDataType.UINT16,
-    "BOOL": TensorDataType.UINT8,
-    "F8E4M3": TensorDataType.UINT8,
-    "F8E5M2": TensorDataType.UINT8,
-    "F8E8M0": TensorDataType.UINT8,
     **{
-        f"{letter}{bits}": TensorDataType.parse(f"{name}{bits}")
-        for letter, name in (("I", "INT"), ("U", "UINT"))
-        for bits in (4, 8, 16, 32, 64)
+        kind.name.replace("FLOAT", "FP").replace("UINT", "U").replace("INT", "I"): kind
+        for kind in TensorDataType
+        if kind is not TensorDataType.UNKNOWN
     },
+    "BF16": TensorDataType.UINT16,
+    **dict.fromkeys(("BOOL", "F8E4M3", "F8E5M2", "F8E8M0"), TensorDataType.UINT8),
 }
-
-
-class _UnknownError(Exception):
-    """What keeps a split from being known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A split layer and where it stands."""
+    """A split layer in its graph."""
 
     layer: Layer
     graph: Graph
@@ -62,6 +49,9 @@ class _Node:
     @property
     def operator(self) -> str:
         return _OPERATORS[self.layer.type]
+
+    def refuse(self, what: str) -> NoReturn:
+        raise InvalidArgumentError(f"{self.operator}: {what}")
 
     def source(self, position: int) -> Layer | None:
         """Return the layer that feeds an input, found through the edges."""
@@ -72,24 +62,24 @@ class _Node:
         return self.graph.layers.get(origin[0]) if origin else None
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
-        """Return the Const behind an input, and its shape."""
+        """Return the Const that feeds an input, and its shape."""
         layer = self.source(position)
         if layer is None:
-            raise InvalidArgumentError(f"{self.operator}: no edge leads to its input {name}")
+            self.refuse(f"no edge leads to its input {name}")
         if layer.type != "Const":
-            raise _UnknownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
+            raise NotKnownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
         try:
             return layer, constant_shape(layer)
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
+            self.refuse(f"{name}: {error.message}")
 
     def values(self, layer: Layer, name: str) -> list[int]:
         try:
             return integers(layer, self.xml)
-        except UnknownConstantError as error:
-            raise _UnknownError(f"{name} is unknown: {error}") from None
+        except NotKnownError as error:
+            raise NotKnownError(f"{name} is unknown: {error}") from None
         except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{self.operator}: {name}: {error}") from None
+            self.refuse(f"{name}: {error.message}")
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -111,10 +101,11 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     Raises
     ------
     InvalidArgumentError
-        If the file is no such model.
+        If the file is not such a model.
     """
     xml = Path(path)
-    return list(_scan(read_ir(xml), xml, str(path), ""))
+    with about(path):
+        return list(_scan(read_ir(xml), xml, str(path), ""))
 
 
 def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]:
@@ -134,18 +125,10 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
     try:
         lowering = _lowered(node)
     except InvalidArgumentError as error:
-        return replace(blank, problem=str(error))
-    except _UnknownError as error:
-        return replace(blank, unknown=str(error))
-    desc = lowering.descriptor
-    return replace(
-        blank,
-        descriptors=() if desc is None else (desc,),
-        warnings=tuple(_warnings(node, lowering)),
-        shape=lowering.shape,
-        axis=lowering.axis,
-        pieces=lowering.sizes,
-    )
+        return replace(blank, problem=error.message)
+    except NotKnownError as reason:
+        return replace(blank, unknown=str(reason))
+    return lowered_site(blank, lowering, tuple(_warnings(node, lowering)))
 
 
 def _lowered(node: _Node) -> Lowering:
@@ -153,15 +136,11 @@ def _lowered(node: _Node) -> Lowering:
     shape = _shape(node)
     axis = _axis(node, len(shape))
     whole = None if shape[axis] < 0 else shape[axis]
-    sizes = (
-        _lengths(node, axis, whole)
-        if node.layer.type == "VariadicSplit"
-        else _count(node, axis, whole)
-    )
+    sizes = (_lengths if node.operator == VARIADIC_SPLIT else _count)(node, axis, whole)
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
-        raise _UnknownError(f"dimension {dynamic} of the data is dynamic")
-    return Lowering(node.operator, shape, axis, sizes, data_type)
+        raise NotKnownError(f"dimension {dynamic} of the data is dynamic")
+    return lower_sizes(node.operator, shape, axis, sizes, data_type)
 
 
 def _data_type(node: _Node) -> TensorDataType:
@@ -169,18 +148,15 @@ def _data_type(node: _Node) -> TensorDataType:
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
     if not precision:
-        raise _UnknownError("the data type is not in the file")
+        raise NotKnownError("the data type is not in the file")
     if precision.upper() not in _CARRIERS:
-        raise InvalidArgumentError(
-            f"{node.operator}: data has type {precision[:20]!r}, whose elements DirectML "
-            "cannot carry"
-        )
+        node.refuse(f"data has type {precision[:20]!r}, whose elements DirectML cannot carry")
     return _CARRIERS[precision.upper()]
 
 
 def _shape(node: _Node) -> tuple[int, ...]:
     if not node.layer.inputs:
-        raise InvalidArgumentError(f"{node.operator}: has no inputs")
+        node.refuse("has no inputs")
     dims = node.layer.inputs[0].dims
     if dims:
         return dims
@@ -188,20 +164,18 @@ def _shape(node: _Node) -> tuple[int, ...]:
     source = node.source(0)
     declared = source.data.get("shape") if source else None
     if declared is not None and not declared.strip():
-        raise InvalidArgumentError(f"{node.operator}: data is a scalar; it must have a dimension")
-    raise _UnknownError("the rank of the data is dynamic")
+        node.refuse("data is a scalar; it must have a dimension")
+    raise NotKnownError("the rank of the data is dynamic")
 
 
 def _axis(node: _Node, rank: int) -> int:
     layer, shape = node.constant(1, "axis")
-    shapes = [(), (1,)] if node.layer.type == "VariadicSplit" else [()]
+    shapes = [(), (1,)] if node.operator == VARIADIC_SPLIT else [()]
     if shape not in shapes:
         allowed = " or ".join("a scalar" if not s else "of shape [1]" for s in shapes)
-        raise InvalidArgumentError(
-            f"{node.operator}: axis has shape {list(shape)}; it must be {allowed}"
-        )
+        node.refuse(f"axis has shape {list(shape)}; it must be {allowed}")
     (axis,) = node.values(layer, "axis")
-    return resolve_axis(node.operator, axis, rank)
+    return axis_from_front(axis, rank, node.operator)
 
 
 def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
@@ -209,13 +183,11 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     try:
         layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
-            raise InvalidArgumentError(
-                f"{node.operator}: split_lengths has shape {list(shape)}; it must be 1-D"
-            )
+            node.refuse(f"split_lengths has shape {list(shape)}; it must be 1-D")
         # Before the values are read: a file of a few lines may claim any number of them.
         _check_outputs(node, shape[0])
-        lengths: Sequence[int] = node.values(layer, "split_lengths")
-    except _UnknownError:
+        lengths = node.values(layer, "split_lengths")
+    except NotKnownError:
         declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
         if not outputs or -1 in declared:
             raise
@@ -225,7 +197,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 
 def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     text = node.layer.data.get("num_splits", "")
-    count = checked_integer(f"{node.operator}: num_splits", text, 1, _MAX_OUTPUTS)
+    count = checked_integer(f"{node.operator}: num_splits", text, 1, MOST_OUTPUTS)
     _check_outputs(node, count)
     return resolve_count(count, axis, whole)
 
@@ -233,16 +205,14 @@ def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 def _check_outputs(node: _Node, pieces: int) -> None:
     outputs = len(node.layer.outputs)
     if pieces != outputs:
-        raise InvalidArgumentError(
-            f"{node.operator}: it makes {pieces} pieces; the layer has {outputs} outputs"
-        )
+        node.refuse(f"it makes {pieces} pieces; the layer has {outputs} outputs")
 
 
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
-    empty = [index for index, shape in enumerate(lowering.shapes) if 0 in shape]
-    if empty:
-        yield f"outputs {shown(empty)} are empty; DirectML takes no empty tensor, so drop them"
-    ports = zip(node.layer.outputs, lowering.shapes, strict=True)
+    if lowering.empty:
+        empty = shown(lowering.empty)
+        yield f"outputs {empty} are empty; DirectML takes no empty tensor, so drop them"
+    ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)
     for index, (port, shape) in enumerate(ports):
         if port.dims and -1 not in port.dims and port.dims != shape:
             yield (

@@ -7,36 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
+from dmlsplit.directml.tensor import NUMPY_TYPES
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
+from dmlsplit.frontends.site import NotKnownError
 
-# Attribute element_type of a Const, and the data types that hold whole numbers.
+# Attribute element_type of an integer Const to its NumPy type.
 _INTEGERS = {
-    **{f"i{8 * width}": f"<i{width}" for width in (1, 2, 4, 8)},
-    **{f"u{8 * width}": f"<u{width}" for width in (1, 2, 4, 8)},
+    f"{name[0]}{8 * int(name[1])}": f"<{name}" for name in NUMPY_TYPES.values() if name[0] in "iu"
 }
 # One length per output; more outputs than any model has.
 MAX_CONSTANT_BYTES = 8 << 20
-
-
-class UnknownConstantError(Exception):
-    """Why the value of a constant cannot be known from the files."""
-
-
-def weights_path(xml: Path) -> Path:
-    """Return the .bin file of an .xml.
-
-    Raises
-    ------
-    UnknownConstantError
-        If there is none, or it is a link out of the folder: such links are not followed.
-    """
-    path = xml.with_suffix(".bin")
-    if not path.is_file():
-        raise UnknownConstantError(f"the weights file {path.name} is missing")
-    if path.resolve().parent != path.parent.resolve():
-        raise UnknownConstantError(f"{path.name} links out of its folder and is not followed")
-    return path
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
@@ -51,12 +32,6 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
     return tuple(checked_integer(f"Const {layer.name[:80]!r}: shape", part, 0) for part in parts)
 
 
-def constant_type(layer: Layer) -> str:
-    """Return the element type of a Const in lower case, such as ``i64``."""
-    precision = layer.outputs[0].precision if layer.outputs else ""
-    return layer.data.get("element_type", precision).lower()
-
-
 def integers(layer: Layer, xml: Path) -> list[int]:
     """Return the values of an integer Const, flat.
 
@@ -64,11 +39,12 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     ------
     InvalidArgumentError
         If its type is not integer, or its range does not fit its shape or the file.
-    UnknownConstantError
-        If the file is not there.
+    NotKnownError
+        If the file is missing, or a link out of its folder.
     """
     name = f"Const {layer.name[:80]!r}"
-    kind = constant_type(layer)
+    precision = layer.outputs[0].precision if layer.outputs else ""
+    kind = layer.data.get("element_type", precision).lower()
     if kind not in _INTEGERS:
         raise InvalidArgumentError(f"{name} has type {kind[:20]!r}; it must be an integer type")
     dtype = np.dtype(_INTEGERS[kind])
@@ -85,12 +61,12 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         )
     if size == 0:
         return []
-    path = weights_path(xml)
+    path = _weights(xml)
     with path.open("rb") as file:
         length = path.stat().st_size
         if offset + size > length:
             raise InvalidArgumentError(
-                f"{name}: bytes {offset} to {offset + size} lie outside {path.name}, "
+                f"{name}: bytes {offset} to {offset + size} are outside {path.name}, "
                 f"which has {length}"
             )
         file.seek(offset)
@@ -99,3 +75,13 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         raise InvalidArgumentError(f"{name}: {path.name} ended while it was read")
     values: list[int] = np.frombuffer(raw, dtype).tolist()
     return values
+
+
+def _weights(xml: Path) -> Path:
+    """Return the .bin file of an .xml; links out of the folder are not followed."""
+    path = xml.with_suffix(".bin")
+    if not path.is_file():
+        raise NotKnownError(f"the weights file {path.name} is missing")
+    if path.resolve().parent != path.parent.resolve():
+        raise NotKnownError(f"{path.name} links out of its folder and is not followed")
+    return path

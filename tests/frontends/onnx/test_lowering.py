@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import (
-    ElementType,
-    Lowering,
-    lower,
-    node_arguments,
-    operator_version,
-    read_arguments,
-)
-from dmlsplit.frontends.onnx.operators import CARRIERS
-
-
-def lowered(
-    operator: str, opset: int, shape: tuple[int, ...], data_type: str = "FLOAT", **given: Any
-) -> Lowering:
-    arguments = read_arguments(operator_version(operator, opset), **given)
-    return lower(arguments, ElementType[data_type], shape)
-
-
-def refused(operator: str, opset: int, shape: tuple[int, ...], **given: Any) -> str:
-    with pytest.raises(dml.InvalidArgumentError) as error:
-        lowered(operator, opset, shape, **given)
-    text = str(error.value)
-    assert text.startswith(f"{operator_version(operator, opset)}: ")
-    assert "\n" not in text
-    return text
-
-
-INT64 = np.int64
-
+from dmlsplit.frontends.onnx import ElementType, Lowering, node_arguments, operator_version
+from onnx_splits import INT64, lowered, refused
 
 # --- the size rule of num_outputs -------------------------------------------------------------
 
@@ -144,7 +117,6 @@ ROWS: list[tuple[str, tuple[int, ...], dict[str, Any], str]] = [
 def test_what_some_implementation_accepts_and_another_refuses_is_refused(
     opset: int, case: str, shape: tuple[int, ...], given: dict[str, Any], message: str
 ) -> None:
-    import re
 
     assert re.search(message, refused("Split", opset, shape, **given))
 
@@ -158,42 +130,11 @@ def test_empty_pieces_are_legal(opset: int) -> None:
     assert "DirectML provider appears to skip" in found.warnings[0]
 
 
-@pytest.mark.parametrize("opset", [13, 18])
-def test_sizes_as_input_must_be_int64(opset: int) -> None:
-    operator = operator_version("Split", opset)
-    with pytest.raises(dml.InvalidArgumentError, match=r"split has data type int32; .* INT64"):
-        node_arguments(operator, {}, [np.array([2, 4], np.int32)], 2)
-
-
-def test_split_and_num_outputs_together_are_refused() -> None:
-    text = refused("Split", 18, (6,), split=[2, 4], num_outputs=2)
-    assert "num_outputs is 2 and sizes are given; one of them may be given" in text
-
-
 def test_neither_is_equal_pieces_by_output_count_with_a_warning() -> None:
     found = lowered("Split", 18, (6,), output_count=3)
     assert found.sizes == (2, 2, 2)
     assert "neither sizes nor num_outputs, which ONNX forbids" in found.assumed[0]
     assert "3 must divide it" in refused("Split", 18, (7,), output_count=3)
-
-
-@pytest.mark.parametrize(("asked", "outputs"), [(3, 2), (2, 3)])
-def test_num_outputs_other_than_the_number_of_outputs_is_refused(asked: int, outputs: int) -> None:
-    text = refused("Split", 18, (6,), num_outputs=asked, output_count=outputs)
-    assert f"num_outputs is {asked}, and there are {outputs} outputs; both must be equal" in text
-
-
-@pytest.mark.parametrize("value", [0, -1])
-def test_num_outputs_must_be_positive(value: int) -> None:
-    assert "it must be at least 1" in refused("Split", 18, (6,), num_outputs=value)
-
-
-@pytest.mark.parametrize("opset", [13, 18])
-def test_split_omitted_by_an_empty_name_is_no_split(opset: int) -> None:
-    operator = operator_version("Split", opset)
-    attributes = {"num_outputs": 2} if opset == 18 else {}
-    arguments = node_arguments(operator, attributes, [None], 2)
-    assert lower(arguments, ElementType.FLOAT, (6,)).sizes == (3, 3)
 
 
 @pytest.mark.parametrize("opset", [11, 24])
@@ -258,95 +199,6 @@ class TestSplitToSequence:
         assert f"there are {2**40} pieces" in refused("SplitToSequence", opset, (2**40, 0))
 
 
-# --- versions ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "opset", "since"),
-    [("Split", o, s) for o, s in [(1, 1), (2, 2), (10, 2), (11, 11), (12, 11), (13, 13)]]
-    + [("Split", o, s) for o, s in [(17, 13), (18, 18), (28, 18)]]
-    + [("SplitToSequence", o, s) for o, s in [(11, 11), (23, 11), (24, 24), (28, 24)]],
-)
-def test_an_opset_means_the_newest_version_up_to_it(name: str, opset: int, since: int) -> None:
-    assert str(operator_version(name, opset)) == f"{name}-{since}"
-
-
-@pytest.mark.parametrize(("name", "opset", "first"), [("Split", 0, 1), ("SplitToSequence", 10, 11)])
-def test_an_opset_before_the_first_version_is_refused(name: str, opset: int, first: int) -> None:
-    with pytest.raises(
-        dml.InvalidArgumentError,
-        match=f"{name}: opset is {opset}; the operator exists since opset {first}",
-    ):
-        operator_version(name, opset)
-
-
-def test_split_1_takes_whole_floats_and_an_axis_of_0_with_a_warning() -> None:
-    operator = operator_version("Split", 1)
-    for kind in (np.float16, np.float32, np.float64):
-        arguments = node_arguments(operator, {"axis": 0}, [np.array([2, 4], kind)], 2)
-        assert arguments.split == (2, 4)
-        assert not arguments.assumed
-    assert "names no default axis" in node_arguments(operator, {}, [], 2).assumed[0]
-    for wrong in (0.5, np.nan, np.inf):
-        with pytest.raises(dml.InvalidArgumentError, match="its values must be whole numbers"):
-            node_arguments(operator, {}, [np.array([wrong, 4], np.float32)], 2)
-    with pytest.raises(dml.InvalidArgumentError, match="given as input and as attribute"):
-        node_arguments(operator, {"split": [2, 4]}, [np.array([2, 4], np.float32)], 2)
-
-
-@pytest.mark.parametrize("opset", [2, 11])
-def test_sizes_are_an_attribute_before_opset_13_and_an_input_after(opset: int) -> None:
-    sizes = np.array([2, 4], INT64)
-    assert node_arguments(operator_version("Split", opset), {"split": [2, 4]}, [], 2).split
-    with pytest.raises(dml.InvalidArgumentError, match=r"at most 1 exist\. Fix: before opset 13"):
-        node_arguments(operator_version("Split", opset), {}, [sizes], 2)
-    with pytest.raises(dml.InvalidArgumentError, match="Fix: since opset 13, sizes are the second"):
-        node_arguments(operator_version("Split", 13), {"split": [2, 4]}, [], 2)
-
-
-@pytest.mark.parametrize("opset", [1, 2, 11, 13])
-def test_num_outputs_exists_since_opset_18(opset: int) -> None:
-    assert "it exists since opset 18" in refused("Split", opset, (6,), axis=0, num_outputs=2)
-
-
-def accepted_types() -> Iterator[tuple[str, int, set[str]]]:
-    floats = {"FLOAT", "DOUBLE", "FLOAT16"}
-    every = {kind.name for kind in CARRIERS} | {"STRING"}
-    assert len(every) == 16
-    yield "Split", 1, floats
-    for opset in (2, 11):
-        yield "Split", opset, every - {"BFLOAT16"}
-    for opset in (13, 18):
-        yield "Split", opset, every
-    yield "SplitToSequence", 11, every - {"BFLOAT16"}
-    yield "SplitToSequence", 24, every
-
-
-@pytest.mark.parametrize(("name", "opset", "types"), list(accepted_types()))
-def test_data_types_by_version(name: str, opset: int, types: set[str]) -> None:
-    given = {} if name == "SplitToSequence" else {"split": [1, 1], "axis": 0}
-    for kind in ElementType:
-        if kind.name in types:
-            assert lowered(name, opset, (2,), kind.name, **given).data_type is kind
-        else:
-            with pytest.raises(dml.InvalidArgumentError, match=f"data type is {kind.name};"):
-                lowered(name, opset, (2,), kind.name, **given)
-
-
-def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
-    onnx = pytest.importorskip("onnx", reason="compares with the schemas of the package onnx")
-    assert {k.name: int(k) for k in ElementType} == dict(onnx.TensorProto.DataType.items())
-    for schema in onnx.defs.get_all_schemas_with_history():
-        if schema.domain or schema.name not in ("Split", "SplitToSequence"):
-            continue
-        ours = operator_version(schema.name, schema.since_version)
-        assert ours.since == schema.since_version
-        assert set(schema.attributes) == set(ours.attributes)
-        types = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-        assert len(types[schema.inputs[0].type_str]) == len(ours.data_types)
-        assert schema.max_input == (2 if ours.split_types else 1)
-
-
 # --- descriptors ------------------------------------------------------------------------------
 
 
@@ -405,7 +257,7 @@ def test_nothing_is_dispatched_for_an_empty_tensor(shape: tuple[int, ...]) -> No
     found = lowered("Split", 18, shape, split=[0, shape[0]])
     assert found.descriptor is None
     assert not found.warnings
-    assert "nothing to dispatch: every piece is empty" in str(found)
+    assert "nothing to dispatch: every output is empty" in str(found)
 
 
 def test_a_lowering_prints_everything() -> None:
@@ -415,5 +267,107 @@ def test_a_lowering_prints_everything() -> None:
     ]
     text = str(lowered("Split", 18, (40,), split=[0] + [1] * 40))
     assert "(41 values)" in text
-    assert "empty pieces, handed back without a dispatch: [0]" in text
+    assert "empty outputs, made without a dispatch: [0]" in text
     assert "warning: piece 0 is empty" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "opset", "shape", "given", "message"),
+    [
+        (
+            "Split",
+            18,
+            (5,),
+            {"num_outputs": 4},
+            "num_outputs is 4 on an axis of size 5; pieces of 2 leave -1 for the last one: "
+            "[2, 2, 2, -1]. Fix: give the size of each piece as 'split'",
+        ),
+        (
+            "Split",
+            13,
+            (7,),
+            {"output_count": 3},
+            "the axis, of size 7, has no sizes and 3 outputs; 3 must divide it. "
+            "Fix: give the size of each piece",
+        ),
+        (
+            "Split",
+            13,
+            (7,),
+            {"split": [1, 2]},
+            "split is [1, 2], 3 in sum; it must add up to the axis, of size 7",
+        ),
+        (
+            "SplitToSequence",
+            11,
+            (2**20 + 1, 0),
+            {},
+            "there are 1048577 pieces; at most 1048576 are made",
+        ),
+        (
+            "Split",
+            13,
+            (),
+            {"split": [1]},
+            "the input is a scalar (rank 0); a scalar cannot be split",
+        ),
+        ("Split", 13, (2, 2), {"split": [2], "axis": 2}, "axis is 2; it must be -2 to 1 at rank 2"),
+    ],
+)
+def test_a_refused_split_is_told_what_is_allowed(
+    name: str, opset: int, shape: tuple[int, ...], given: dict[str, Any], message: str
+) -> None:
+    text = refused(name, opset, shape, **given)
+    assert text == f"{operator_version(name, opset)}: {message}"
+
+
+def test_a_refused_type_is_told_which_are_allowed() -> None:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        lowered("Split", 1, (2,), "BFLOAT16", split=[2])
+    assert str(error.value) == (
+        "Split-1: the data type is BFLOAT16; it must be one of DOUBLE, FLOAT, FLOAT16. "
+        "Fix: BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence"
+    )
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        lowered("Split", 1, (2,), "INT8", split=[2])
+    assert str(error.value) == (
+        "Split-1: the data type is INT8; it must be one of DOUBLE, FLOAT, FLOAT16"
+    )
+
+
+def test_as_many_pieces_as_are_made() -> None:
+    assert len(lowered("SplitToSequence", 11, (2**20, 0)).sizes) == 2**20
+    assert lowered("SplitToSequence", 11, (2**22,), split=2**21).sizes == (2**21, 2**21)
+
+
+def test_warnings_in_full() -> None:
+    (text,) = lowered("Split", 18, (6,), split=[3, 0, 3]).warnings
+    assert text == (
+        "piece 1 is empty; ONNX Runtime's DirectML provider appears to skip such a node whole, "
+        "and leaves the other pieces unwritten"
+    )
+    (text,) = lowered("SplitToSequence", 11, (6,), split=2, keepdims=0).warnings
+    assert text == (
+        "keepdims=0 is ignored, as ONNX says for a given split; ONNX Runtime squeezes the pieces "
+        "of chunk size 1, and refuses other chunk sizes"
+    )
+    assert not lowered("SplitToSequence", 11, (6,), split=[0, 6]).warnings
+    assert not lowered("SplitToSequence", 11, (6,), keepdims=0).warnings
+    assert not lowered("Split", 18, (6,), "STRING", split=[0, 6]).warnings
+
+
+def test_what_a_lowering_carries() -> None:
+    found = lowered("Split", 1, (2, 3), "FLOAT16", axis=None, split=[1, 1])
+    assert found == Lowering(
+        operator_version("Split", 1),
+        ElementType.FLOAT16,
+        (2, 3),
+        0,
+        (1, 1),
+        dml.TensorDataType.FLOAT16,
+        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT16", (2, 3)), axis=0, sizes=(1, 1)),
+        squeeze=False,
+        assumed=("Split-1 names no default axis; 0 is taken, as later versions say",),
+    )
+    assert not lowered("SplitToSequence", 11, (2,), keepdims=1).squeeze
+    assert not lowered("SplitToSequence", 11, (2,), keepdims=0, split=1).squeeze

@@ -1,0 +1,103 @@
+"""What each front end lowers a split to: a descriptor, and what is done around its dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.frontends.site import SplitSite
+from dmlsplit.messages import shown
+
+# A split into more outputs is a mistake in the model; each output costs memory of its own.
+MOST_OUTPUTS = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """A split of another system in DirectML's terms.
+
+    Attributes
+    ----------
+    operator : object
+        The operator with its version; as text, for example ``Split-13``.
+    data_type : IntEnum
+        Data type of the input and the outputs, as the front end names it.
+    shape : tuple of int
+        Shape of the input.
+    axis : int
+        The axis, counted from the front.
+    sizes : tuple of int
+        Size of each output along the axis, 0 for an empty one.
+    carrier : TensorDataType or None
+        The data type in DirectML; None for strings, which are split on the host.
+    descriptor : SplitOperatorDesc or None
+        The split without its empty outputs; None if there is nothing to dispatch. Its
+        tensors are packed.
+    squeeze : bool
+        Whether the outputs lose the axis.
+    assumed : tuple of str
+        Choices that the operator's specification leaves open.
+    warnings : tuple of str
+        What is legal, but differs between implementations.
+    """
+
+    operator: object
+    data_type: IntEnum
+    shape: tuple[int, ...]
+    axis: int
+    sizes: tuple[int, ...]
+    carrier: TensorDataType | None
+    descriptor: SplitOperatorDesc | None
+    squeeze: bool = False
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shape of each output."""
+        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
+        if self.squeeze:
+            return ((*before, *after),) * len(self.sizes)
+        return tuple((*before, size, *after) for size in self.sizes)
+
+    @property
+    def empty(self) -> tuple[int, ...]:
+        """Indices of the outputs without elements, which are made without a dispatch."""
+        return tuple(i for i, shape in enumerate(self.output_shapes) if 0 in shape)
+
+    def __str__(self) -> str:
+        shape = ",".join(map(str, self.shape))
+        text = f"{self.operator} axis {self.axis}: {self.data_type.name}[{shape}]"
+        text += f" -> {shown(self.sizes)}{' squeezed' if self.squeeze else ''}"
+        if self.carrier is None:
+            text += "\n  split on the host: DirectML has no strings"
+        else:
+            text += f"\n  {self.descriptor or 'nothing to dispatch: every output is empty'}"
+        if self.empty:
+            text += f"\n  empty outputs, made without a dispatch: {shown(self.empty)}"
+        return text + "".join(f"\n  warning: {each}" for each in (*self.assumed, *self.warnings))
+
+
+def split_descriptor(
+    carrier: TensorDataType, shape: Sequence[int], axis: int, sizes: Sequence[int]
+) -> SplitOperatorDesc | None:
+    """Return the split of a packed tensor without its empty outputs; None if all are empty."""
+    filled = [size for size in sizes if size]
+    if not filled or 0 in shape:
+        return None
+    return SplitOperatorDesc.from_sizes(TensorDesc(carrier, shape), axis=axis, sizes=filled)
+
+
+def lowered_site(blank: SplitSite, lowering: Lowering, warnings: Sequence[str]) -> SplitSite:
+    """Return a site with what its split becomes."""
+    return replace(
+        blank,
+        descriptors=() if lowering.descriptor is None else (lowering.descriptor,),
+        warnings=tuple(warnings),
+        shape=lowering.shape,
+        axis=lowering.axis,
+        pieces=lowering.sizes,
+    )

@@ -1,0 +1,160 @@
+"""DxDispatch models in JSON, and texts that are not models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+F32 = "FLOAT32"
+
+
+def tensor(sizes: list[int], kind: str = F32, **more: Any) -> dict[str, Any]:
+    return {"DataType": kind, "Sizes": sizes, **more}
+
+
+def split_desc(kind: str = F32, **more: Any) -> dict[str, Any]:
+    """[6] into [2], [1], [3]."""
+    return {
+        "Axis": 0,
+        "InputTensor": tensor([6], kind),
+        "OutputCount": 3,
+        "OutputTensors": [tensor([n], kind) for n in (2, 1, 3)],
+        **more,
+    }
+
+
+def zeros(count: int, kind: str = F32) -> dict[str, Any]:
+    return {
+        "initialValuesDataType": kind,
+        "initialValues": {"valueCount": count, "value": 0},
+    }
+
+
+def values(kind: Any, initial: Any, **more: Any) -> dict[str, Any]:
+    return {"initialValuesDataType": kind, "initialValues": initial, **more}
+
+
+def ramp(count: int, start: float, delta: float) -> dict[str, Any]:
+    return {"valueCount": count, "valueStart": start, "valueDelta": delta}
+
+
+def model(**changes: Any) -> dict[str, Any]:
+    built = {
+        "resources": {
+            "A": {"initialValuesDataType": F32, "initialValues": [1, 2, 3, 4, 5, 6]},
+            "B": zeros(2),
+            "C": zeros(1),
+            "D": zeros(3),
+        },
+        "dispatchables": {"cut": {"type": "DML_OPERATOR_SPLIT", "desc": split_desc()}},
+        "commands": [
+            {
+                "type": "dispatch",
+                "dispatchable": "cut",
+                "bindings": {"InputTensor": "A", "OutputTensors": ["B", "C", "D"]},
+            },
+            *({"type": "print", "resource": name} for name in "BCD"),
+        ],
+    }
+    for key, value in changes.items():
+        if isinstance(value, dict):
+            built[key] = {**built[key], **value}  # type: ignore[dict-item]
+        else:
+            built[key] = value
+    return built
+
+
+def dispatch(**bindings: Any) -> dict[str, Any]:
+    return {"type": "dispatch", "dispatchable": "cut", "bindings": bindings}
+
+
+BOUND = {"InputTensor": "A", "OutputTensors": ["B", "C", "D"]}
+
+
+Run = Callable[..., list[str]]
+
+
+def printed_values(ran: Run, resource: dict[str, Any], verbose: bool = False) -> str:
+    commands = [{"type": "print", "resource": "X", "verbose": verbose}]
+    (line,) = ran(model(resources={"X": resource}, commands=commands))
+    return line.removeprefix("Resource 'X': ")
+
+
+# Published vectors.
+
+# DxDispatch's own example of a Split: [6] into three times [2].
+EXAMPLE = """{
+    "$schema": "./_schema.json",
+    "resources": {
+        "A": { "initialValuesDataType": "FLOAT32", "initialValues": [1,2,3,4,5,6] },
+        "Out1": {
+            "initialValuesDataType": "FLOAT32",
+            "initialValues": { "valueCount": 2, "value": 0 }
+        },
+        "Out2": {
+            "initialValuesDataType": "FLOAT32",
+            "initialValues": { "valueCount": 2, "value": 0 }
+        },
+        "Out3": {
+            "initialValuesDataType": "FLOAT32",
+            "initialValues": { "valueCount": 2, "value": 0 }
+        }
+    },
+    "dispatchables": {
+        "split": {
+            "type": "DML_OPERATOR_SPLIT",
+            "desc": {
+                "Axis": 0,
+                "InputTensor": { "DataType": "FLOAT32", "Sizes": [6] },
+                "OutputCount": 3,
+                "OutputTensors": [
+                    { "DataType": "FLOAT32", "Sizes": [2] },
+                    { "DataType": "FLOAT32", "Sizes": [2] },
+                    { "DataType": "FLOAT32", "Sizes": [2] }
+                ]
+            }
+        }
+    },
+    "commands": [
+        {
+            "type": "dispatch",
+            "dispatchable": "split",
+            "bindings": { "InputTensor": "A", "OutputTensors": ["Out1", "Out2", "Out3"] }
+        },
+        { "type": "print", "resource": "Out1" },
+        { "type": "print", "resource": "Out2" },
+        { "type": "print", "resource": "Out3" }
+    ]
+}"""
+
+
+DEEP = "[" * 100_000
+
+
+NOT_MODELS: list[tuple[str, str]] = [
+    ("", "is not JSON"),
+    (EXAMPLE[:300], "is not JSON"),
+    ('{"a": 1, "a": 2}', "has the key 'a' twice"),
+    ('{"a": NaN}', "holds NaN"),
+    ('{"a": Infinity}', "holds Infinity"),
+    ('{"a": 1e999}', "does not fit 64 bits"),
+    ('{"a": ' + "9" * 5000 + "}", "does not fit 64 bits"),
+    ('{"a": -9223372036854775809}', "does not fit 64 bits"),
+    (DEEP, "too deeply"),
+    ('{"a":' * 100_000, "too deeply"),
+    ("[1]", "is an array; it must be an object"),
+    ("3", "is 3; it must be an object"),
+    ("{}", "lacks 'resources'"),
+    ('{"resources": []}', "resources: is an array; it must be an object"),
+    ('{"resources": {}, "dispatchables": {}}', "lacks 'commands'"),
+    ("{} trailing", "is not JSON"),
+    ("/* open", "a comment does not end"),
+    ("/*/", "a comment does not end"),
+    ('{"a": "open', "is not JSON"),
+    ('"\\"' + '\\"' * 200_000, "is not JSON"),
+    ("/*" * 200_000, "a comment does not end"),
+    ("," * 200_000, "is not JSON"),
+    ('{"x' + '": 1, "x' * 100_000, "is not JSON"),
+    ("{" + ",".join(f'"{i}": 1' for i in range(100_000)) + ', "7": 2}', "key '7' twice"),
+    ('{"\\ud800": 1, "resources": 2}', "resources: is 2"),
+]

@@ -1,0 +1,42 @@
+"""Fixtures of the DxDispatch front end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit import InvalidArgumentError
+from dmlsplit.frontends.dxdispatch import run
+from dxdispatch_models import (
+    Run,
+)
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Run:
+    """Write a model and run it on the CPU; gives the printed lines."""
+
+    def write_and_run(content: Any, level: str = "6_4") -> list[str]:
+        path = tmp_path / "model.json"
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return list(run(path, dml.Device("cpu", level)).lines)
+
+    return write_and_run
+
+
+@pytest.fixture
+def refused(ran: Run) -> Callable[[Any], str]:
+    """Run a model that must be refused; gives the message."""
+
+    def refusal(content: Any) -> str:
+        with pytest.raises(InvalidArgumentError) as error:
+            ran(content)
+        assert "model.json: " in str(error.value)
+        return str(error.value)
+
+    return refusal

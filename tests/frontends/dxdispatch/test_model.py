@@ -1,0 +1,142 @@
+"""DxDispatch models as values: resources, dispatchables and commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmlsplit.frontends.dxdispatch import load, read_descriptor
+from dxdispatch_models import (
+    EXAMPLE,
+    F32,
+    model,
+    split_desc,
+    values,
+    zeros,
+)
+
+
+def test_a_model_is_a_value(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(EXAMPLE)
+    loaded = load(path)
+    assert loaded == load(path)
+    assert hash(loaded) == hash(load(path))
+    assert [entry.size_in_bytes for entry in loaded.resources] == [24, 8, 8, 8]
+    assert loaded.dispatchables[0].desc == read_descriptor(
+        json.loads(EXAMPLE)["dispatchables"]["split"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource", "message"),
+    [
+        ({"initialValuesDataType": F32}, "lacks 'initialValues'"),
+        ({"initialValues": [1, 2]}, "initialValues[0]: is 1; it must be an object"),
+        (values(F32, []), "initialValues: is empty"),
+        (values("float32", [1]), "is 'float32'; it must be one of"),
+        (values(1, [1]), "is 1; it must be a string"),
+        (values("UINT4", [1]), "has the type UINT4, which resources cannot hold"),
+        (values("INT8", [128]), "initialValues[0]: is 128; it must be an integer from -128 to 127"),
+        (values("INT8", [1.0]), "is 1.0; it must be an integer"),
+        (values("UINT8", [0, True]), "initialValues[1]: is True"),
+        (values(F32, ["one"]), "is 'one'; it must be a number, 'nan'"),
+        (values(F32, [None]), "is None"),
+        (values(F32, [1e39]), "is 1e+39; it must be a number that fits FLOAT32"),
+        (values("FLOAT16", [0, 70000]), "[1]: is 70000; it must be a number that fits FLOAT16"),
+        (values(F32, 3), "is 3; it must be an object"),
+        (values(F32, "deferred"), "is 'deferred', which is for ONNX"),
+        (values(F32, {}), "must be an array or have one of"),
+        (values(F32, {"value": 1, "valueStart": 1, "valueCount": 1}), "one of"),
+        (values(F32, {"value": 1}), "lacks 'valueCount'"),
+        (values(F32, {"value": 1, "valueCount": 0}), "is 0; it must be an integer from 1"),
+        (values(F32, {"value": 1, "valueCount": 2**32}), "valueCount"),
+        (values(F32, {"valueStart": 1, "valueCount": 2}), "lacks 'valueDelta'"),
+        ({"initialValues": {"value": 1, "valueCount": 2}}, "needs an initialValuesDataType"),
+        (
+            {**zeros(4), "sizeInBytes": 15},
+            "has 16 bytes of initial values at offset 0; its size is 15",
+        ),
+        ({**zeros(4), "initialValuesOffsetInBytes": 4}, "at offset 4; its size is 16"),
+        (
+            {**zeros(4), "sizeInBytes": 10**12},
+            "is a buffer of 1000000000000 bytes; at most 4294967296",
+        ),
+        (zeros(2**32 - 1, "FLOAT64"), "is a buffer of"),
+        ({**zeros(4), "sizeInBytes": -4}, "sizeInBytes: is -4"),
+    ],
+)
+def test_resources_that_are_none(
+    refused: Callable[[Any], str], resource: dict[str, Any], message: str
+) -> None:
+    said = refused(model(resources={"X": resource}))
+    assert message in said
+    assert "resources.X" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"executionFlags": "FAST"}, "executionFlags: is 'FAST'; it must be one of NONE"),
+        ({"executionFlags": ["NONE", 1]}, "executionFlags[1]: is 1"),
+        ({"dmlCompileType": "Op"}, "dmlCompileType: is 'Op'; it must be one of DmlCompileOp"),
+        ({"type": None}, "type: is None"),
+        ({"bindings": {"InputTensor": "A"}}, "only an InputTensor with the flag OWNED_BY_DML"),
+        ({"bindings": {"InputTensor": "Z"}}, "there is no resource 'Z'"),
+    ],
+)
+def test_dispatchables_that_are_none(
+    refused: Callable[[Any], str], changes: dict[str, Any], message: str
+) -> None:
+    entry = {"type": "SPLIT", "desc": split_desc(), **changes}
+    said = refused(model(dispatchables={"cut": entry}))
+    assert message in said
+    assert "dispatchables.cut" in said
+
+
+# Commands.
+
+WRITE = {"type": "writeFile", "resource": "A"}
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ({"type": "sleep"}, "commands[0].type: is 'sleep'; it must be 'dispatch', 'print'"),
+        ({}, "commands[0]: lacks 'type'"),
+        ({"type": "print"}, "lacks 'resource'"),
+        ({"type": "print", "resource": "Z"}, "commands[0]: there is no resource 'Z'"),
+        (
+            {"type": "print", "resource": "A", "verbose": 1},
+            "verbose: is 1; it must be true or false",
+        ),
+        ({"type": "dispatch", "dispatchable": "x", "bindings": {}}, "there is no dispatchable 'x'"),
+        ({"type": "dispatch", "dispatchable": "cut"}, "lacks 'bindings'"),
+        ({"type": "dispatch", "dispatchable": "cut", "bindings": []}, "bindings: is an array"),
+        ({**WRITE}, "lacks 'targetPath'"),
+        ({**WRITE, "targetPath": "a.png"}, "images are not written"),
+        ({**WRITE, "targetPath": "model.json"}, "write over the model itself"),
+        (
+            {**WRITE, "targetPath": "a.npy", "dimensions": [7]},
+            "[7] have 7 elements; the resource has 6",
+        ),
+        ({**WRITE, "targetPath": "a.npy", "dimensions": [1] * 65}, "at most 64"),
+        ({**WRITE, "targetPath": "a.npy", "dimensions": [-1]}, "is -1"),
+        ({**WRITE, "targetPath": "folder"}, "cannot be written"),
+        ({"type": "print", "resource": "U"}, "resource 'U' has no data type"),
+    ],
+)
+def test_commands_that_are_none(
+    refused: Callable[[Any], str], tmp_path: Path, command: dict[str, Any], message: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    untyped = {"U": {"initialValues": [{"type": "INT8", "value": 1}]}}
+    said = refused(model(commands=[command], resources=untyped))
+    assert message in said
+    assert "\n" not in said
+    assert not list(tmp_path.glob(".*"))

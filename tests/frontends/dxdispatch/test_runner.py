@@ -1,0 +1,295 @@
+"""DxDispatch models that run here as on Windows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmlsplit import InvalidArgumentError, OutOfMemoryError
+from dmlsplit.frontends.dxdispatch import run, scan
+from dxdispatch_models import (
+    BOUND,
+    EXAMPLE,
+    F32,
+    Run,
+    dispatch,
+    model,
+    printed_values,
+    ramp,
+    split_desc,
+    tensor,
+    values,
+    zeros,
+)
+
+
+def test_the_example_of_dxdispatch_prints_what_it_prints_on_windows(ran: Run) -> None:
+    assert ran(EXAMPLE) == [
+        "Resource 'Out1': 1, 2",
+        "Resource 'Out2': 3, 4",
+        "Resource 'Out3': 5, 6",
+    ]
+
+
+def test_the_example_needs_level_3_0_for_its_single_dimension(ran: Run) -> None:
+    assert ran(EXAMPLE, "3_0")
+    with pytest.raises(InvalidArgumentError, match="DML-LEVEL-DIMENSION-COUNT") as error:
+        ran(EXAMPLE, "2_1")
+    assert error.value.report is not None
+
+
+VECTORS = [
+    ([24], 0, [8, 8, 8]),
+    ([8, 3], 0, [4, 4]),
+    ([4, 3, 2], 0, [2, 2]),
+    ([12, 1, 1, 2], 0, [3, 3, 3, 3]),
+    ([12, 1, 1, 2], 0, [4, 4, 4]),
+    ([6], 0, [2, 4]),
+    ([2, 6], 0, [2]),
+    ([2, 6], 1, [1, 2, 3]),
+    ([1, 1, 6, 2], 2, [2, 1, 3]),
+    ([1, 1, 6, 2], 3, [1, 1]),
+    ([2, 1, 3, 4], 0, [1, 1]),
+    ([1, 2, 3, 4], 1, [1, 1]),
+    ([2, 1, 3, 4], 2, [1, 2]),
+    ([2, 1, 3, 4], 3, [2, 2]),
+    ([2, 5], 1, [2, 3]),
+    ([6, 1, 1, 2, 2], 0, [2, 4]),
+    ([1, 1, 6, 2, 2], 2, [3, 3]),
+    ([2, 6], 1, [3, 3]),
+    ([2, 6], 1, [2, 4]),
+    ([1, 1, 2, 3], 3, [1, 2]),
+]
+
+
+@pytest.mark.parametrize(("shape", "axis", "sizes"), VECTORS)
+def test_published_shapes(ran: Run, shape: list[int], axis: int, sizes: list[int]) -> None:
+    pieces = np.split(np.arange(1, np.prod(shape) + 1).reshape(shape), np.cumsum(sizes)[:-1], axis)
+    names = [f"Out{i}" for i in range(len(sizes))]
+    content = {
+        "resources": {
+            "A": values(F32, ramp(int(np.prod(shape)), 1, 1)),
+            **{name: zeros(piece.size) for name, piece in zip(names, pieces, strict=True)},
+        },
+        "dispatchables": {
+            "cut": {
+                "type": "SPLIT",
+                "desc": {
+                    "Axis": axis,
+                    "InputTensor": tensor(shape),
+                    "OutputCount": len(sizes),
+                    "OutputTensors": [tensor(list(piece.shape)) for piece in pieces],
+                },
+            }
+        },
+        "commands": [
+            dispatch(InputTensor="A", OutputTensors=names),
+            *({"type": "print", "resource": name} for name in names),
+        ],
+    }
+    expected = [
+        f"Resource '{name}': {', '.join(map(str, piece.ravel()))}"
+        for name, piece in zip(names, pieces, strict=True)
+    ]
+    assert ran(content) == expected
+
+
+def test_many_large_resources_are_refused_before_they_are_allocated(
+    refused: Callable[[Any], str], ran: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = {name: {**zeros(4), "sizeInBytes": 2**32} for name in "XYZ"}
+    assert "at most 8589934592 are allowed" in refused(model(resources=large))
+    monkeypatch.setattr("os.sysconf", lambda name: 2**12)
+    with pytest.raises(OutOfMemoryError, match="this machine has 16777216"):
+        ran(model(resources={"X": {**zeros(4), "sizeInBytes": 2**25}}))
+
+
+def test_other_operators_may_stand_beside_a_split_but_not_be_dispatched(
+    ran: Run, refused: Callable[[Any], str]
+) -> None:
+    join = {"join": {"type": "DML_OPERATOR_JOIN", "desc": {}}}
+    assert len(ran(model(dispatchables=join))) == 3
+    commands = [{"type": "dispatch", "dispatchable": "join", "bindings": {}}]
+    said = refused(model(dispatchables=join, commands=commands))
+    assert "dispatchables.join: is a 'DML_OPERATOR_JOIN'; only DML_OPERATOR_SPLIT runs here" in said
+
+
+def test_execution_flags_and_compile_types_change_nothing(ran: Run) -> None:
+    entry = {
+        "type": "SPLIT",
+        "desc": split_desc(),
+        "executionFlags": ["DISABLE_META_COMMANDS", "DML_EXECUTION_FLAG_NONE"],
+        "dmlCompileType": "DmlCompileGraph",
+    }
+    assert ran(model(dispatchables={"cut": entry})) == ran(model())
+
+
+def test_an_input_owned_by_dml_keeps_what_it_was_at_initialization(ran: Run, refused: Any) -> None:
+    desc = split_desc(InputTensor=tensor([6], Flags="OWNED_BY_DML"))
+    owned = {"type": "SPLIT", "desc": desc, "bindings": {"InputTensor": "A"}}
+    copy = {
+        "type": "SPLIT",
+        "desc": {"Axis": 0, "InputTensor": tensor([6]), "OutputTensors": [tensor([6])]},
+    }
+    outputs = {"OutputTensors": ["B", "C", "D"]}
+    overwrite = {
+        "type": "dispatch",
+        "dispatchable": "copy",
+        "bindings": {"InputTensor": "Z", "OutputTensors": ["A"]},
+    }
+    commands = [overwrite, dispatch(**outputs), {"type": "print", "resource": "B"}]
+    resources = {"Z": zeros(6)}
+    built = model(
+        dispatchables={"cut": owned, "copy": copy}, commands=commands, resources=resources
+    )
+    assert ran(built) == ["Resource 'B': 1, 2"]
+    both = model(dispatchables={"cut": owned}, commands=[dispatch(InputTensor="A", **outputs)])
+    assert "binds 'InputTensor'; it must bind OutputTensors" in refused(both)
+    unbound = model(dispatchables={"cut": {"type": "SPLIT", "desc": desc}})
+    assert "dispatchables.cut.bindings: lacks 'InputTensor'" in refused(unbound)
+
+
+def test_bindings_may_share_a_resource_at_aligned_offsets(ran: Run) -> None:
+    bindings = {
+        "InputTensor": {"name": "A", "elementCount": 6},
+        "OutputTensors": [
+            "Out",
+            {"name": "Out", "elementCount": 1, "elementOffset": 4},
+            {"name": "Out", "elementSizeInBytes": 8, "elementOffset": 4},
+        ],
+    }
+    commands = [dispatch(**bindings), {"type": "print", "resource": "Out"}]
+    (line,) = ran(model(resources={"Out": zeros(11)}, commands=commands))
+    assert line == "Resource 'Out': 1, 2, 0, 0, 3, 0, 0, 0, 4, 5, 6"
+
+
+@pytest.mark.parametrize(
+    ("bindings", "message"),
+    [
+        ({"InputTensor": "A"}, "lacks 'OutputTensors'; it must bind InputTensor and OutputTensors"),
+        ({**BOUND, "Input": "A"}, "binds 'Input'"),
+        ({**BOUND, "InputTensor": ["A", "A"]}, "InputTensor: binds 2 resources; it must bind 1"),
+        ({**BOUND, "InputTensor": "Z"}, "there is no resource 'Z'"),
+        ({**BOUND, "InputTensor": {}}, "lacks 'name'"),
+        ({**BOUND, "InputTensor": 3}, "is 3; it must be an object"),
+        ({**BOUND, "OutputTensors": ["B", "C"]}, "DML-BIND-COUNT"),
+        ({**BOUND, "OutputTensors": ["B", "C", "C"]}, "DML-BIND-SIZE"),
+        ({**BOUND, "OutputTensors": ["B", "C", "A"]}, "DML-BIND-IN-PLACE"),
+        ({**BOUND, "OutputTensors": ["B", "D", "D"]}, "DML-BIND-OUTPUT-OVERLAP"),
+        (
+            {**BOUND, "OutputTensors": ["B", {"name": "D", "elementOffset": 1}, "D"]},
+            "DML-BIND-OFFSET-ALIGNMENT",
+        ),
+        (
+            {**BOUND, "InputTensor": {"name": "A", "elementOffset": 2**40}},
+            "elementOffset 1099511627776 of 'A' is byte",
+        ),
+        ({**BOUND, "InputTensor": {"name": "A", "elementOffset": -1}}, "elementOffset: is -1"),
+    ],
+)
+def test_bindings_are_held_to_every_rule(
+    refused: Callable[[Any], str], bindings: dict[str, Any], message: str
+) -> None:
+    said = refused(model(commands=[dispatch(**bindings)]))
+    assert message in said
+    assert "commands[0]" in said
+
+
+def test_lines_are_given_out_as_they_come(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(EXAMPLE)
+    heard: list[str] = []
+    result = run(path, "cpu", output=heard.append)
+    assert tuple(heard) == result.lines
+    assert result.resources["Out3"].tolist() == [5, 6]
+
+
+def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
+    commands = [
+        dispatch(**BOUND),
+        {"type": "writeFile", "resource": "D", "targetPath": "out.npy"},
+        {"type": "WriteFile", "resource": "A", "targetPath": "sub\\A.npy", "dimensions": [2, 3]},
+        {"type": "writeFile", "resource": "B", "targetPath": "out.dat"},
+        {"type": "writeFile", "resource": "H", "targetPath": "h.npy"},
+    ]
+    halves = values("FLOAT16", [1, 2, 3])
+    lines = ran(model(commands=commands, resources={"H": halves}))
+    assert lines[0] == f"Resource 'D' written to '{tmp_path / 'out.npy'}'"
+    assert np.load(tmp_path / "out.npy").tolist() == [4, 5, 6]
+    assert np.load(tmp_path / "sub" / "A.npy").tolist() == [[1, 2, 3], [4, 5, 6]]
+    assert (tmp_path / "out.dat").read_bytes() == np.array([1, 2], "<f4").tobytes()
+    # As on Windows, the whole buffer is written, with what rounds it up to 4 bytes.
+    assert np.load(tmp_path / "h.npy").tolist() == [1, 2, 3, 0]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_is_written_can_be_read_back(ran: Run, tmp_path: Path) -> None:
+    commands = [dispatch(**BOUND), {"type": "writeFile", "resource": "D", "targetPath": "d.npy"}]
+    ran(model(commands=commands))
+    assert printed_values(ran, {"initialValues": {"sourcePath": "d.npy"}}) == "4, 5, 6"
+
+
+def test_no_more_is_printed_than_anyone_reads(refused: Callable[[Any], str]) -> None:
+    large = {"X": zeros(2**23)}
+    prints = [{"type": "print", "resource": "X"}] * 3
+    said = refused(model(resources=large, commands=prints))
+    assert "commands[2]: more than 64 MiB would be printed. Fix: use writeFile" in said
+
+
+def test_nothing_is_written_when_a_later_command_is_refused(
+    refused: Callable[[Any], str], tmp_path: Path
+) -> None:
+    write = {"type": "writeFile", "resource": "A", "targetPath": "a.npy"}
+    refused(model(commands=[write, {"type": "print", "resource": "Z"}]))
+    refused(model(commands=[write, {**write, "dimensions": [100]}]))
+    refused(
+        model(
+            commands=[write], dispatchables={"cut": {"type": "SPLIT", "desc": split_desc(Axis=4)}}
+        )
+    )
+    assert not (tmp_path / "a.npy").exists()
+
+
+# Noise.
+
+VALID = json.dumps(model()).encode()
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    edits=st.lists(
+        st.tuples(
+            st.integers(0, len(VALID) - 1),
+            st.integers(0, 12),
+            st.one_of(
+                st.binary(max_size=4),
+                st.sampled_from(
+                    [b"-1", b"9" * 25, b"{", b"]", b'"', b"null", b"1e5", b"//", b"[]"]
+                ),
+            ),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_mutated_model_runs_or_is_one_error(
+    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, bytes]]
+) -> None:
+    content = VALID
+    for at, length, new in edits:
+        content = content[:at] + new + content[at + length :]
+    path = tmp_path_factory.getbasetemp() / "fuzz.json"
+    path.write_bytes(content)
+    for read in (scan, lambda file: run(file, "cpu")):
+        try:
+            read(path)
+        except InvalidArgumentError as error:
+            message = str(error)
+            assert message

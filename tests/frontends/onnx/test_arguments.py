@@ -1,0 +1,269 @@
+"""Arguments of ONNX splits, checked without a shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.frontends.onnx import (
+    Arguments,
+    ElementType,
+    Lengths,
+    lower,
+    node_arguments,
+    operator_version,
+    read_arguments,
+)
+from onnx_splits import INT64, refused
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_sizes_as_input_must_be_int64(opset: int) -> None:
+    operator = operator_version("Split", opset)
+    with pytest.raises(dml.InvalidArgumentError, match=r"split has data type INT32; .* INT64"):
+        node_arguments(operator, {}, [np.array([2, 4], np.int32)], 2)
+
+
+def test_split_and_num_outputs_together_are_refused() -> None:
+    text = refused("Split", 18, (6,), split=[2, 4], num_outputs=2)
+    assert "num_outputs is 2 and sizes are given; one of them may be given" in text
+
+
+@pytest.mark.parametrize(("asked", "outputs"), [(3, 2), (2, 3)])
+def test_num_outputs_other_than_the_number_of_outputs_is_refused(asked: int, outputs: int) -> None:
+    text = refused("Split", 18, (6,), num_outputs=asked, output_count=outputs)
+    assert f"num_outputs is {asked}, and there are {outputs} outputs; both must be equal" in text
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_num_outputs_must_be_positive(value: int) -> None:
+    assert "it must be at least 1" in refused("Split", 18, (6,), num_outputs=value)
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_split_omitted_by_an_empty_name_is_no_split(opset: int) -> None:
+    operator = operator_version("Split", opset)
+    attributes = {"num_outputs": 2} if opset == 18 else {}
+    arguments = node_arguments(operator, attributes, [None], 2)
+    assert lower(arguments, ElementType.FLOAT, (6,)).sizes == (3, 3)
+
+
+def test_split_1_takes_whole_floats_and_an_axis_of_0_with_a_warning() -> None:
+    operator = operator_version("Split", 1)
+    for kind in (np.float16, np.float32, np.float64):
+        arguments = node_arguments(operator, {"axis": 0}, [np.array([2, 4], kind)], 2)
+        assert arguments.split == (2, 4)
+        assert not arguments.assumed
+    assert "names no default axis" in node_arguments(operator, {}, [], 2).assumed[0]
+    for wrong in (0.5, np.nan, np.inf):
+        with pytest.raises(dml.InvalidArgumentError, match="its values must be whole numbers"):
+            node_arguments(operator, {}, [np.array([wrong, 4], np.float32)], 2)
+    with pytest.raises(dml.InvalidArgumentError, match="given as input and as attribute"):
+        node_arguments(operator, {"split": [2, 4]}, [np.array([2, 4], np.float32)], 2)
+
+
+@pytest.mark.parametrize("opset", [2, 11])
+def test_sizes_are_an_attribute_before_opset_13_and_an_input_after(opset: int) -> None:
+    sizes = np.array([2, 4], INT64)
+    assert node_arguments(operator_version("Split", opset), {"split": [2, 4]}, [], 2).split
+    with pytest.raises(dml.InvalidArgumentError, match=r"at most 1 exist\. Fix: before opset 13"):
+        node_arguments(operator_version("Split", opset), {}, [sizes], 2)
+    with pytest.raises(dml.InvalidArgumentError, match="Fix: since opset 13, sizes are the second"):
+        node_arguments(operator_version("Split", 13), {"split": [2, 4]}, [], 2)
+
+
+@pytest.mark.parametrize("opset", [1, 2, 11, 13])
+def test_num_outputs_exists_since_opset_18(opset: int) -> None:
+    assert "it exists since opset 18" in refused("Split", opset, (6,), axis=0, num_outputs=2)
+
+
+def test_arguments_as_they_are_read() -> None:
+    operator = operator_version("Split", 18)
+    read = read_arguments(operator, axis=-1, split=[2, 4])
+    assert read == Arguments(operator, -1, (2, 4), None, True, 2, ())
+    read = read_arguments(operator, num_outputs=3)
+    assert read == Arguments(operator, 0, None, 3, True, 3, ())
+    read = read_arguments(operator, split=Lengths.AT_RUN_TIME, output_count=2)
+    assert read == Arguments(operator, 0, Lengths.AT_RUN_TIME, None, True, 2, ())
+    sequence = operator_version("SplitToSequence", 11)
+    read = read_arguments(sequence, split=np.array(2, np.int32), keepdims=0)
+    assert read == Arguments(sequence, 0, 2, None, False, None, ())
+    read = read_arguments(sequence, split=[], axis=1)
+    assert read == Arguments(sequence, 1, (), None, True, None, ())
+
+
+def test_arguments_of_a_node() -> None:
+    operator = operator_version("Split", 18)
+    assert node_arguments(operator, {"axis": 1, "num_outputs": 2}, [], 2) == read_arguments(
+        operator, axis=1, num_outputs=2, output_count=2
+    )
+    sequence = operator_version("SplitToSequence", 24)
+    assert node_arguments(sequence, {"keepdims": 0}, [], 7) == read_arguments(sequence, keepdims=0)
+    old = operator_version("Split", 2)
+    assert node_arguments(old, {"axis": 1, "split": [1, 2]}, [], 2) == read_arguments(
+        old, axis=1, split=[1, 2]
+    )
+
+
+# The operator, its opset, the arguments, and the whole message.
+REFUSED: list[tuple[str, int, dict[str, Any], str]] = [
+    ("Split", 18, {"axis": 1.0, "num_outputs": 1}, "axis is 1.0 (float); it must be an integer"),
+    ("Split", 18, {"num_outputs": "2"}, "num_outputs is '2' (str); it must be an integer"),
+    ("Split", 18, {"output_count": True}, "output_count is True (bool); it must be an integer"),
+    (
+        "SplitToSequence",
+        11,
+        {"keepdims": None, "axis": "x"},
+        "axis is 'x' (str); it must be an integer",
+    ),
+    ("SplitToSequence", 11, {"keepdims": 1.5}, "keepdims is 1.5 (float); it must be an integer"),
+    ("SplitToSequence", 11, {"keepdims": -1}, "keepdims is -1; it must be 0 or 1"),
+    (
+        "SplitToSequence",
+        11,
+        {"split": 0},
+        "the chunk size, a scalar split, is 0; it must be at least 1",
+    ),
+    (
+        "SplitToSequence",
+        11,
+        {"split": [[1]]},
+        "split has rank 2; it must be a scalar or 1-D",
+    ),
+    (
+        "Split",
+        18,
+        {"num_outputs": 2, "split": [1]},
+        "num_outputs is 2 and sizes are given; one of them may be given",
+    ),
+    ("Split", 18, {"num_outputs": 0}, "num_outputs is 0; it must be at least 1"),
+    (
+        "Split",
+        18,
+        {"num_outputs": 2, "output_count": 3},
+        "num_outputs is 2, and there are 3 outputs; both must be equal",
+    ),
+    (
+        "Split",
+        13,
+        {"num_outputs": 2},
+        "num_outputs is 2; it exists since opset 18. Fix: give output_count",
+    ),
+    (
+        "Split",
+        13,
+        {"split": [1, 2], "output_count": 3},
+        "split has 2 sizes, and there are 3 outputs; both must be equal",
+    ),
+    (
+        "Split",
+        13,
+        {},
+        "the number of pieces is not given; num_outputs, output_count or split must say it",
+    ),
+    ("Split", 13, {"output_count": 0}, "there are 0 outputs; there must be at least 1"),
+    ("Split", 13, {"split": 2}, "split has rank 0; it must be 1-D"),
+    (
+        "Split",
+        13,
+        {"split": [1, 0, -3]},
+        "split[2] is -3; it must be at least 0. Fix: write out the size that -1 stands for",
+    ),
+    ("Split", 1, {"split": [2.0, 0.5]}, "split holds 0.5; its values must be whole numbers"),
+    ("Split", 2, {"split": [2.0]}, "split is [2.0] (float64); it must hold integers"),
+    ("Split", 2, {"split": "2,4"}, "split is '2,4' (<U3); it must hold integers"),
+    (
+        "Split",
+        2,
+        {"split": [[1], [2, 3]]},
+        "split is [[1], [2, 3]] (object); it must hold integers",
+    ),
+    (
+        "Split",
+        2,
+        {"split": [10**25] * 9},
+        f"split is {str([10**25] * 9)[:100]} (object); it must hold integers",
+    ),
+    (
+        "Split",
+        2,
+        {"split": np.zeros(0, bool)},
+        "split is array([], dtype=bool) (bool); it must hold integers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "opset", "given", "message"), REFUSED)
+def test_a_refused_argument_is_named_with_what_is_allowed(
+    name: str, opset: int, given: dict[str, Any], message: str
+) -> None:
+    operator = operator_version(name, opset)
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        read_arguments(operator, **given)
+    assert str(error.value) == f"{operator}: {message}"
+
+
+NODES: list[tuple[str, int, dict[str, Any], list[Any], str]] = [
+    (
+        "Split",
+        18,
+        {"colour": 1},
+        [],
+        "attribute 'colour' is set; its attributes are axis, num_outputs",
+    ),
+    (
+        "Split",
+        13,
+        {"split": [1]},
+        [],
+        "attribute 'split' is set; its attributes are axis. "
+        "Fix: since opset 13, sizes are the second input",
+    ),
+    ("Split", 13, {}, [None, None], "the node has 3 inputs; at most 2 exist"),
+    (
+        "Split",
+        2,
+        {},
+        [None],
+        "the node has 2 inputs; at most 1 exist. "
+        "Fix: before opset 13, sizes are the attribute 'split'",
+    ),
+    (
+        "Split",
+        1,
+        {"split": [1]},
+        [np.ones(1, np.float32)],
+        "sizes are given as input and as attribute; one of them may be given",
+    ),
+    (
+        "SplitToSequence",
+        11,
+        {},
+        [np.ones(1, np.int16)],
+        "split has data type INT16; it must be INT32 or INT64",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "opset", "attributes", "inputs", "message"), NODES)
+def test_a_refused_node_is_told_what_its_version_takes(
+    name: str, opset: int, attributes: dict[str, Any], inputs: list[Any], message: str
+) -> None:
+    operator = operator_version(name, opset)
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        node_arguments(operator, attributes, inputs, 1)
+    assert str(error.value) == f"{operator}: {message}"
+
+
+def test_what_is_assumed_is_said_in_full() -> None:
+    (text,) = read_arguments(operator_version("Split", 1), split=[1]).assumed
+    assert text == "Split-1 names no default axis; 0 is taken, as later versions say"
+    (text,) = read_arguments(operator_version("Split", 19), output_count=3).assumed
+    assert text == (
+        "Split-18 has neither sizes nor num_outputs, which ONNX forbids; 3 equal pieces are "
+        "taken, one per output. Fix: set num_outputs"
+    )
+    assert read_arguments(operator_version("Split", 17), output_count=3).assumed == ()

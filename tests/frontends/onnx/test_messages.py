@@ -1,0 +1,67 @@
+"""The messages that the reader knows are those of onnx.proto."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from dmlsplit.frontends.onnx import messages
+
+onnx = pytest.importorskip("onnx", reason="compares with the messages of the package onnx")
+from google.protobuf.descriptor import FieldDescriptor as F  # noqa: E402
+
+PROTO = {
+    messages.Entry: "StringStringEntryProto",
+    messages.Tensor: "TensorProto",
+    messages.TensorValues: "TensorProto",
+    messages.Dimension: "TensorShapeProto.Dimension",
+    messages.TensorShape: "TensorShapeProto",
+    messages.TensorType: "TypeProto.Tensor",
+    messages.Type: "TypeProto",
+    messages.ValueInfo: "ValueInfoProto",
+    messages.Attribute: "AttributeProto",
+    messages.Node: "NodeProto",
+    messages.Opset: "OperatorSetIdProto",
+    messages.Graph: "GraphProto",
+    messages.Function: "FunctionProto",
+    messages.Model: "ModelProto",
+}
+WIRE_TYPES = {F.TYPE_FLOAT: 5, F.TYPE_DOUBLE: 1, F.TYPE_MESSAGE: 2, F.TYPE_STRING: 2}
+WIRE_TYPES |= {F.TYPE_BYTES: 2, F.TYPE_INT64: 0, F.TYPE_INT32: 0, F.TYPE_ENUM: 0}
+
+
+def known_fields(message: type) -> Any:
+    descriptor = onnx
+    for part in PROTO[message].split("."):
+        descriptor = getattr(descriptor, part)
+    return descriptor.DESCRIPTOR.fields_by_name
+
+
+def test_every_message_is_compared() -> None:
+    declared = {each for each in vars(messages).values() if is_dataclass(each)}
+    assert declared - set(PROTO) == {messages.Encoding, messages.Located}
+
+
+@pytest.mark.parametrize("message", PROTO, ids=lambda message: message.__name__)
+def test_fields_are_those_of_onnx_proto(message: type) -> None:
+    known = known_fields(message)
+    for each in fields(message):
+        if each.name == "span":
+            continue
+        encoding = each.metadata["encoding"]
+        assert known[each.name].number == encoding.number
+        assert WIRE_TYPES[known[each.name].type] in encoding.wire_types
+        assert known[each.name].is_repeated <= encoding.repeated
+        assert PROTO.get(encoding.kind) in (None, held(known[each.name]))
+
+
+@pytest.mark.parametrize("body", [messages.Graph, messages.Function])
+def test_nodes_have_the_number_of_onnx_proto(body: type) -> None:
+    assert known_fields(body)["node"].number == messages.NODES[body]
+
+
+def held(field: Any) -> str:
+    """The message that a field holds, without its package; empty for another field."""
+    return field.message_type.full_name.removeprefix("onnx.") if field.message_type else ""

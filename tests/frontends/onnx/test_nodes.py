@@ -1,0 +1,243 @@
+"""One split of a model: its lengths, what is unknown, what is wrong, what will surprise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from onnx_graphs import (  # noqa: E402
+    FLOAT,
+    INT64,
+    Scanned,
+    model,
+    node,
+    sizes,
+    typed,
+    value,
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "initializers", "nodes"),
+    [
+        ("raw initializer", (sizes("s", 2, 4),), []),
+        ("int64_data", (typed("s", [2, 4], int64_data=[2, 4]),), []),
+        ("Constant", (), [node("Constant", "", "s", value=sizes("", 2, 4))]),
+        ("Constant value_ints", (), [node("Constant", "", "s", value_ints=[2, 4])]),
+        ("Identity", (sizes("r", 2, 4),), [node("Identity", "r", "s")]),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_lengths_are_found(
+    scanned: Scanned, source: str, initializers: tuple[Any, ...], nodes: list[Any]
+) -> None:
+    for each in nodes:
+        if each.op_type == "Constant":
+            del each.input[:]
+    content = model(
+        [*nodes, node("Split", "x s", "a b")], [value("x", [6])], initializers=initializers
+    )
+    (found,) = scanned(content)
+    assert found.descriptors[0].split_sizes == (2, 4)
+
+
+def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
+    for kind in (np.float16, np.float32, np.float64):
+        array = np.array([2, 4], kind)
+        data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+        raw = numpy_helper.from_array(array, "s")
+        plain = helper.make_tensor("s", data_type, [2], array.tolist())
+        for tensor in (raw, plain):
+            content = model(
+                [node("Split", "x s", "a b", axis=0)],
+                [value("x", [6])],
+                initializers=(tensor,),
+                opsets={"": 1},
+            )
+            (found,) = scanned(content)
+            assert found.descriptors[0].split_sizes == (2, 4)
+
+
+def test_what_is_dynamic_is_said(scanned: Scanned) -> None:
+    cut = node("Split", "x s", "a b", axis=1)
+    lengths = (sizes("s", 2, 4),)
+
+    def unknown(shape: Any, **given: Any) -> str:
+        (found,) = scanned(model([cut], [value("x", shape)], **given))
+        assert not found.descriptors
+        assert not found.problem
+        return found.unknown
+
+    assert unknown(["batch", 6], initializers=lengths) == "dimension 0 is dynamic (batch)"
+    assert unknown([2, "n"], initializers=lengths) == "the axis, dimension 1 is dynamic (n)"
+    assert unknown([2, -1], initializers=lengths) == "the axis, dimension 1 is dynamic"
+    assert unknown([2, None], initializers=lengths) == "the axis, dimension 1 is dynamic"
+    assert unknown(None, initializers=lengths) == "the input's shape is dynamic"
+    (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
+    assert found.unknown == "split is dynamic: it is computed when the model runs"
+
+
+def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
+    cut = node("Split", "x s", "a b", axis=1)
+    (found,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
+    assert "split is [2, 4], 6 in sum; it must add up to the axis, of size 7" in found.problem
+
+
+@pytest.mark.parametrize(
+    ("location", "escapes"),
+    [
+        ("weights.bin", False),
+        ("sub/weights.bin", False),
+        ("/etc/passwd", True),
+        ("../w", True),
+        ("a/../../w", True),
+        ("C:\\w", True),
+        ("..\\w", True),
+    ],
+)
+def test_external_lengths_are_never_opened(
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch, location: str, escapes: bool
+) -> None:
+    tensor = TensorProto(name="s", data_type=INT64, dims=[2], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    tensor.external_data.add(key="offset", value="-1")
+    tensor.external_data.add(key="length", value=str(2**70))
+    opened: list[str] = []
+    original = os.open
+    monkeypatch.setattr(
+        os, "open", lambda path, *a, **k: (opened.append(path), original(path, *a))[1]
+    )
+    content = model([node("Split", "x s", "a b")], [value("x", [6])], initializers=(tensor,))
+    (found,) = scanned(content)
+    assert [Path(path).name for path in opened if "pytest" in str(path)] == ["model.onnx"]
+    if escapes:
+        assert "the path must stay inside the model's folder" in found.problem
+    else:
+        assert found.unknown == "split is in external data, which is not opened"
+
+
+# --- warnings -----------------------------------------------------------------------------------
+
+
+def test_empty_pieces_are_warned_of(scanned: Scanned) -> None:
+    cut = node("Split", "x s", "a b")
+    (found,) = scanned(model([cut], [value("x", [4])], initializers=(sizes("s", 0, 4),)))
+    assert str(found.descriptors[0]) == "SPLIT axis 0: FLOAT32[4] -> FLOAT32[4]"
+    assert "DirectML provider appears to skip" in found.warnings[0]
+
+
+def test_what_onnx_runtime_dies_or_chokes_of_is_warned_of(scanned: Scanned) -> None:
+    cut = helper.make_node("Split", ["x", ""], ["a", "", "c"], num_outputs=3)
+    (found,) = scanned(model([cut], [value("x", [6])]))
+    assert found.descriptors[0].split_sizes == (2, 2, 2)
+    assert any("output 1 has no name" in text for text in found.warnings)
+    assert any("omitted by an empty name beside num_outputs" in text for text in found.warnings)
+
+
+def test_num_outputs_on_a_dynamic_axis_is_warned_of(scanned: Scanned) -> None:
+    for count, warned in ((2, 0), (3, 1)):
+        cut = node("Split", "x", " ".join("abc"[:count]), num_outputs=count)
+        (found,) = scanned(model([cut], [value("x", ["n"])]))
+        assert len(found.warnings) == warned
+
+
+def test_neither_sizes_nor_num_outputs_is_warned_of(scanned: Scanned) -> None:
+    (found,) = scanned(model([node("Split", "x", "a b")], [value("x", [6])]))
+    assert found.descriptors[0].split_sizes == (3, 3)
+    assert "which ONNX forbids" in found.warnings[0]
+
+
+def test_strings_have_no_descriptor(scanned: Scanned) -> None:
+    cut = node("Split", "x", "a b", num_outputs=2)
+    (found,) = scanned(model([cut], [value("x", [6], TensorProto.STRING)]))
+    assert found.descriptors == ()
+    assert "they are split on the host" in found.warnings[0]
+
+
+def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
+    return TensorProto(name="s", data_type=data_type, dims=dims, **fields)
+
+
+PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
+    ("negative dimension", {"shape": [-7]}, "the input's dimension 0 is -7"),
+    ("short lengths", {"s": lengths_of(INT64, [3], int64_data=[1])}, "holds 8 bytes"),
+    ("torn lengths", {"s": lengths_of(INT64, [2], raw_data=b"123")}, "holds 3 bytes"),
+    ("no lengths", {"s": lengths_of(INT64, [2])}, "holds 0 bytes"),
+    ("many lengths", {"s": lengths_of(INT64, [2**62, 2**62])}, "at most 65536 values are read"),
+    ("negative size", {"s": lengths_of(INT64, [-2], int64_data=[2, 4])}, "at most 65536 values"),
+    ("negative length", {"s": sizes("s", -(2**63), 6)}, "split[0] is -9223372036854775808"),
+    ("overflowing sum", {"s": sizes("s", *[2**62] * 2)}, "9223372036854775808 in sum"),
+    ("int32", {"s": lengths_of(TensorProto.INT32, [2], int32_data=[2, 4])}, "INT32; it must be"),
+    ("unknown type", {"s": lengths_of(2**31 - 1, [2])}, "split has data type UNDEFINED"),
+    (
+        "float axis",
+        {"axis": 1.5},
+        "'axis' has another kind of value; it must be an integer or a list of at most 65536",
+    ),
+    ("far axis", {"axis": 2**63 - 1}, "axis is 9223372036854775807; it must be -1 to 0"),
+    ("near axis", {"axis": -(2**63)}, "axis is -9223372036854775808; it must be -1 to 0"),
+    ("huge num_outputs", {"num_outputs": 2**63 - 1}, "num_outputs is 9223372036854775807, and"),
+    (
+        "float lengths",
+        {"s": lengths_of(FLOAT, [2], float_data=[2, 4])},
+        "split has data type FLOAT",
+    ),
+    ("unpacked lengths", {"s": lengths_of(INT64, [2], int64_data=[0] * 70_000)}, "more than 65536"),
+    ("no output", {"outputs": "", "num_outputs": 1}, "num_outputs is 1, and there are 0 outputs"),
+    ("no input", {"inputs": ""}, "the node has no input"),
+    ("three inputs", {"inputs": "x s s"}, "the node has 3 inputs; at most 2 exist"),
+    ("an attribute from elsewhere", {"colour": 1}, "attribute 'colour' is set; its attributes are"),
+    ("a type ONNX does not split", {"kind": TensorProto.FLOAT8E5M2}, "data type is FLOAT8E5M2"),
+]
+
+
+@pytest.mark.parametrize(("case", "given", "message"), PROBLEMS, ids=[p[0] for p in PROBLEMS])
+def test_a_hostile_node_is_a_finding_with_a_problem(
+    scanned: Scanned, case: str, given: dict[str, Any], message: str
+) -> None:
+    given = dict(given)
+    lengths = given.pop("s", sizes("s", 2, 4))
+    shape, kind = given.pop("shape", [6]), given.pop("kind", FLOAT)
+    outputs = given.pop("outputs", "a b")
+    inputs = given.pop("inputs", "x" if "num_outputs" in given else "x s")
+    cut = node("Split", inputs, outputs, **given)
+    (found,) = scanned(model([cut], [value("x", shape, kind)], initializers=(lengths,)))
+    assert message in found.problem
+    assert not found.descriptors
+    assert len(found.problem.splitlines()) == 1
+
+
+def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> None:
+    cut = node("Split", "x", "a b", num_outputs=2)
+    (found,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
+    assert found.descriptors[0].split_sizes == (2**61, 2**61)
+
+
+@pytest.mark.parametrize(
+    ("cut", "message"),
+    [
+        # Ends ONNX's shape inference and ONNX Runtime: SIGABRT.
+        (node("Split", "x", "a b c", num_outputs=2), "num_outputs is 2, and there are 3 outputs"),
+        # Ends ONNX Runtime: SIGSEGV.
+        (helper.make_node("Split", ["x", "s"], ["a", ""]), ""),
+        # Ends ONNX Runtime: SIGFPE.
+        (node("SplitToSequence", "x zero", "q"), "the chunk size, a scalar split, is 0"),
+    ],
+    ids=["SIGABRT", "SIGSEGV", "SIGFPE"],
+)
+def test_models_that_end_onnx_s_own_tools_are_described(
+    scanned: Scanned, cut: Any, message: str
+) -> None:
+    zero = numpy_helper.from_array(np.array(0, np.int64), "zero")
+    (found,) = scanned(model([cut], [value("x", [6])], initializers=(sizes("s", 2, 4), zero)))
+    assert message in found.problem
+    if not message:
+        assert found.descriptors
+        assert "ONNX Runtime 1.31 crashes on such a node" in found.warnings[0]

@@ -1,0 +1,117 @@
+"""Versions and data types of ONNX's splits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.frontends.onnx import (
+    ElementType,
+    operator_version,
+)
+from dmlsplit.frontends.onnx.operators import CARRIERS
+from onnx_splits import lowered
+
+# --- versions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "opset", "since"),
+    [("Split", o, s) for o, s in [(1, 1), (2, 2), (10, 2), (11, 11), (12, 11), (13, 13)]]
+    + [("Split", o, s) for o, s in [(17, 13), (18, 18), (28, 18)]]
+    + [("SplitToSequence", o, s) for o, s in [(11, 11), (23, 11), (24, 24), (28, 24)]],
+)
+def test_an_opset_means_the_newest_version_up_to_it(name: str, opset: int, since: int) -> None:
+    assert str(operator_version(name, opset)) == f"{name}-{since}"
+
+
+@pytest.mark.parametrize(("name", "opset", "first"), [("Split", 0, 1), ("SplitToSequence", 10, 11)])
+def test_an_opset_before_the_first_version_is_refused(name: str, opset: int, first: int) -> None:
+    with pytest.raises(
+        dml.InvalidArgumentError,
+        match=f"{name}: opset is {opset}; the operator exists since opset {first}",
+    ):
+        operator_version(name, opset)
+
+
+def accepted_types() -> Iterator[tuple[str, int, set[str]]]:
+    floats = {"FLOAT", "DOUBLE", "FLOAT16"}
+    every = {kind.name for kind in CARRIERS} | {"STRING"}
+    assert len(every) == 16
+    yield "Split", 1, floats
+    for opset in (2, 11):
+        yield "Split", opset, every - {"BFLOAT16"}
+    for opset in (13, 18):
+        yield "Split", opset, every
+    yield "SplitToSequence", 11, every - {"BFLOAT16"}
+    yield "SplitToSequence", 24, every
+
+
+@pytest.mark.parametrize(("name", "opset", "types"), list(accepted_types()))
+def test_data_types_by_version(name: str, opset: int, types: set[str]) -> None:
+    given = {} if name == "SplitToSequence" else {"split": [1, 1], "axis": 0}
+    for kind in ElementType:
+        if kind.name in types:
+            assert lowered(name, opset, (2,), kind.name, **given).data_type is kind
+        else:
+            with pytest.raises(dml.InvalidArgumentError, match=f"data type is {kind.name};"):
+                lowered(name, opset, (2,), kind.name, **given)
+
+
+def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
+    onnx = pytest.importorskip("onnx", reason="compares with the schemas of the package onnx")
+    assert {k.name: int(k) for k in ElementType} == dict(onnx.TensorProto.DataType.items())
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain or schema.name not in ("Split", "SplitToSequence"):
+            continue
+        ours = operator_version(schema.name, schema.since_version)
+        assert ours.since == schema.since_version
+        assert set(schema.attributes) == set(ours.attributes)
+        types = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+        assert len(types[schema.inputs[0].type_str]) == len(ours.data_types)
+        assert schema.max_input == (2 if ours.split_types else 1)
+
+
+def test_the_type_of_an_array_is_known_by_name() -> None:
+    names = {
+        "float32": "FLOAT",
+        "float64": "DOUBLE",
+        "float16": "FLOAT16",
+        "bool": "BOOL",
+        "int64": "INT64",
+        "complex128": "COMPLEX128",
+        "torch.bfloat16": "BFLOAT16",
+        "torch.float32": "FLOAT",
+        "float8_e4m3fn": "FLOAT8E4M3FN",
+        "object": "STRING",
+        "<U3": "STRING",
+        ">U3": "STRING",
+        "StringDType()": "STRING",
+        ">f4": "UNDEFINED",
+        "datetime64[ns]": "UNDEFINED",
+    }
+    assert {name: ElementType.of_dtype(name).name for name in names} == names
+
+
+def test_carriers_are_the_type_itself_or_an_unsigned_one() -> None:
+    assert {kind.name: carrier.name for kind, (carrier, _) in CARRIERS.items()} == {
+        "FLOAT": "FLOAT32",
+        "DOUBLE": "FLOAT64",
+        "BFLOAT16": "UINT16",
+        "BOOL": "UINT8",
+        "COMPLEX64": "UINT64",
+        "COMPLEX128": "UINT64",
+        "FLOAT16": "FLOAT16",
+        **{f"{s}INT{b}": f"{s}INT{b}" for s in ("", "U") for b in (8, 16, 32, 64)},
+    }
+    lanes = {kind.name: lanes for kind, (_, lanes) in CARRIERS.items()}
+    assert lanes.pop("COMPLEX128") == 2
+    assert set(lanes.values()) == {1}
+
+
+def test_a_version_that_does_not_exist_yet_is_named_in_full() -> None:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        operator_version("SplitToSequence", 7)
+    assert str(error.value) == ("SplitToSequence: opset is 7; the operator exists since opset 11")

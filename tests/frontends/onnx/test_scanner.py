@@ -1,0 +1,244 @@
+"""The splits of an ONNX file: places, bodies, functions, and odd graphs."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.onnx import scan
+from dmlsplit.frontends.onnx.shapes import _RULES
+
+onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
+from onnx import helper, numpy_helper  # noqa: E402
+
+from onnx_graphs import (  # noqa: E402
+    INT64,
+    Scanned,
+    branch,
+    chained,
+    halve,
+    model,
+    node,
+    sizes,
+    value,
+)
+
+# --- the place and the descriptor ---------------------------------------------------------------
+
+
+def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) -> None:
+    nodes = [node("Relu", "x", "y"), node("Split", "y s", "a b", name="cut", axis=-1)]
+    (found,) = scanned(model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),)))
+    assert found.place == "main"
+    assert (found.node, found.index, found.operator) == ("cut", 1, "Split-18")
+    (desc,) = found.descriptors
+    assert str(desc) == "SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]"
+    assert (found.problem, found.unknown, found.warnings) == ("", "", ())
+
+
+@pytest.mark.parametrize(
+    ("opset", "name"),
+    [
+        (1, "Split-1"),
+        (2, "Split-2"),
+        (10, "Split-2"),
+        (11, "Split-11"),
+        (12, "Split-11"),
+        (13, "Split-13"),
+        (17, "Split-13"),
+        (18, "Split-18"),
+        (28, "Split-18"),
+    ],
+)
+def test_the_opset_says_the_version(scanned: Scanned, opset: int, name: str) -> None:
+    given = {"num_outputs": 2} if opset >= 18 else {}
+    cut = node("Split", "x", "a b", axis=0, **given)
+    for domain in ("", "ai.onnx"):
+        (found,) = scanned(model([cut], [value("x", [4])], opsets={domain: opset}))
+        assert found.operator == name
+        assert [d.split_sizes for d in found.descriptors] == [(2, 2)]
+
+
+@pytest.mark.parametrize(("opset", "name"), [(11, "-11"), (23, "-11"), (24, "-24"), (28, "-24")])
+def test_split_to_sequence_is_found(scanned: Scanned, opset: int, name: str) -> None:
+    cut = node("SplitToSequence", "x s", "y")
+    chunk = numpy_helper.from_array(np.array(2, np.int64), "s")
+    (found,) = scanned(
+        model([cut], [value("x", [5, 3])], initializers=(chunk,), opsets={"": opset})
+    )
+    assert found.operator == f"SplitToSequence{name}"
+    assert [d.split_sizes for d in found.descriptors] == [(2, 2, 1)]
+    assert "no SplitToSequence; the node runs on the CPU" in found.warnings[0]
+
+
+def test_an_opset_that_is_missing_or_too_old_is_a_problem(scanned: Scanned) -> None:
+    (found,) = scanned(model([node("Split", "x", "a")], [value("x", [4])], opsets={"own": 1}))
+    assert "the model imports no opset of ai.onnx" in found.problem
+    sequence = node("SplitToSequence", "x", "a")
+    (found,) = scanned(model([sequence], [value("x", [4])], opsets={"": 10}))
+    assert "the operator exists since opset 11" in found.problem
+
+
+def test_splits_of_other_domains_are_not_ours(scanned: Scanned) -> None:
+    assert scanned(model([node("Split", "x", "a", domain="own")], [value("x", [4])])) == []
+
+
+def test_nested_bodies_are_walked_and_see_outer_names(scanned: Scanned) -> None:
+    inner = node(
+        "If", "c", "z", name="inner", then_branch=branch("t", 2), else_branch=branch("e", 3)
+    )
+    body = helper.make_graph([inner], "body", [value("i"), value("c")], [])
+    loop = node("Loop", "n c", "y", body=body)
+    nodes = [node("Relu", "x", "outer"), loop]
+    found = scanned(model(nodes, [value("x", [6, 2])]))
+    assert [f.place for f in found] == [
+        "main/Loop[1].body/inner.else_branch",
+        "main/Loop[1].body/inner.then_branch",
+    ]
+    assert [f.descriptors[0].split_sizes for f in found] == [(2, 2, 2), (3, 3)]
+
+
+def test_names_of_a_body_do_not_leak_out(scanned: Scanned) -> None:
+    body = helper.make_graph([node("Relu", "wide", "y")], "b", [value("wide", [8])], [])
+    nodes = [node("Scan", "x", "z", body=body), node("Split", "y", "a b", num_outputs=2)]
+    (found,) = scanned(model(nodes, [value("x", [6])]))
+    assert found.unknown == "the input's shape is dynamic"
+
+
+def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -> None:
+    nodes = [
+        node("Halve", "x", "a b", domain="own", at=1, name="first"),
+        node("Halve", "a", "c d", domain="own", at=0),
+        node("Halve", "b", "e f", domain="own", at=0),  # The same types as the second call.
+        node("Split", "d", "g h", num_outputs=2),
+    ]
+    found = scanned(model(nodes, [value("x", [4, 8])], functions=(halve(),)))
+    assert [(f.place, f.operator) for f in found] == [
+        ("main/first", "Split-13"),
+        ("main/Halve[1]", "Split-13"),
+        ("main", "Split-18"),
+    ]
+    shapes = [f.descriptors[0].output_tensors[0].sizes for f in found]
+    assert shapes == [(4, 4), (2, 4), (1, 4)]
+
+
+def test_a_function_that_nobody_calls_is_scanned_without_its_arguments(scanned: Scanned) -> None:
+    (found,) = scanned(model([], [], functions=(halve(),)))
+    assert found.place == "function own.Halve"
+    assert found.unknown == "attribute 'axis' is dynamic: the function's caller gives it"
+
+
+def test_defaults_of_function_attributes_count(scanned: Scanned) -> None:
+    function = halve()
+    del function.attribute[:]
+    function.attribute_proto.append(helper.make_attribute("at", 1))
+    call = node("Halve", "x", "a b", domain="own")
+    (found,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
+    assert found.descriptors[0].axis == 1
+
+
+def test_the_default_of_a_graph_input_is_warned_of(scanned: Scanned) -> None:
+    cut = node("Split", "x s", "a b")
+    inputs = [value("x", [6]), value("s", [2], INT64)]
+    for ir_version, warned in ((3, False), (8, True)):
+        content = model([cut], inputs, initializers=(sizes("s", 2, 4),), ir_version=ir_version)
+        (found,) = scanned(content)
+        assert found.descriptors[0].split_sizes == (2, 4)
+        assert any("a caller may override it" in text for text in found.warnings) == warned
+
+
+def test_types_declared_inside_a_function_count(scanned: Scanned) -> None:
+    function = halve()
+    function.node.insert(0, node("Mystery", "x", "z", domain="own"))
+    function.node[1].input[0] = "z"
+    function.value_info.append(value("z", [4, 6]))
+    call = node("Halve", "x", "a b", domain="own", at=1)
+    (found,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
+    assert found.descriptors[0].input_tensor.sizes == (4, 6)
+
+
+def test_functions_that_call_each_other_twice_do_not_double_the_work(scanned: Scanned) -> None:
+    calls = [(f"f{i}", [f"f{i + 1}"] * 2) for i in range(40)] + [("f40", [])]
+    start = time.perf_counter()
+    assert scanned(chained(calls)) == []
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize("what", ["missing", "folder", "pipe", "NUL"])
+def test_what_is_no_file_is_one_clear_line(tmp_path: Path, what: str) -> None:
+    path = tmp_path / ("model\0.onnx" if what == "NUL" else "model.onnx")
+    if what == "folder":
+        path.mkdir()
+    if what == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(InvalidArgumentError) as error:
+        scan(path)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_sequence_of_too_many_pieces_is_not_described(scanned: Scanned) -> None:
+    for size in (2**62, 2**20):
+        (found,) = scanned(model([node("SplitToSequence", "x", "y")], [value("x", [size])]))
+        assert not found.descriptors
+        assert f"{size} pieces" in found.problem + found.unknown
+
+
+def test_names_from_a_file_stay_on_their_line(scanned: Scanned) -> None:
+    cut = node("Split", "x s", "a b", name="a\n::error::\x1b[31m" + "b" * 1000)
+    (found,) = scanned(model([cut], [value("x", ["d\ne"])], initializers=(sizes("s", 2, 4),)))
+    assert found.node.startswith("a\\n::error::\\x1b[31m")
+    assert len(found.node) < 250
+    assert found.unknown == "the axis, dimension 0 is dynamic (d\\ne)"
+
+
+EXTREMES = st.sampled_from([0, 1, -1, 2, 3, 7, 2**31, 2**62, 2**63 - 1, -(2**63)])
+
+
+NAMES = st.sampled_from(["x", "w", "s", "c", "y", "z", ""])
+
+
+@st.composite
+def odd_nodes(draw: st.DrawFn) -> Any:
+    """Return a node of a known operator with any inputs, outputs and attributes."""
+    operators = ["Split", "SplitToSequence", "Constant", "Identity", *_RULES]
+    made = helper.make_node(
+        draw(st.sampled_from(operators)),
+        draw(st.lists(NAMES, max_size=4)),
+        draw(st.lists(NAMES, max_size=4)),
+    )
+    names = ["axis", "split", "num_outputs", "keepdims", "perm", "to", "pads", "strides", "axes"]
+    names += ["kernel_shape", "shape", "value", "value_ints", "dilations", "allowzero", "transA"]
+    for name in draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
+        content = draw(EXTREMES | st.lists(EXTREMES, min_size=1, max_size=4))
+        if name == "value":
+            content = numpy_helper.from_array(np.array(content, np.int64))
+        made.attribute.append(helper.make_attribute(name, content))
+    return made
+
+
+@settings(max_examples=300)
+@given(
+    nodes=st.lists(odd_nodes(), min_size=1, max_size=8),
+    shapes=st.lists(st.lists(EXTREMES | st.just("n"), max_size=4), min_size=2, max_size=2),
+    opset=st.sampled_from([1, 2, 11, 13, 18, 24]),
+)
+def test_odd_graphs_never_do_more_than_refuse(
+    tmp_path_factory: pytest.TempPathFactory, nodes: list[Any], shapes: list[Any], opset: int
+) -> None:
+    inputs = [value("x", shapes[0]), value("w", shapes[1])]
+    content = model(nodes, inputs, initializers=(sizes("s", 2, -1, 0),), opsets={"": opset})
+    path = tmp_path_factory.getbasetemp() / "odd.onnx"
+    path.write_bytes(content.SerializeToString())
+    found = scan(path)
+    assert len(found) == sum(each.op_type in ("Split", "SplitToSequence") for each in nodes)
+    for site in found:
+        assert site.operator.startswith("Split")
+        assert len(site.problem.splitlines()) <= 1

@@ -1,0 +1,138 @@
+"""Shapes that are inferred: those of ONNX, or unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
+from onnx import TensorProto, numpy_helper  # noqa: E402
+
+from onnx_graphs import (  # noqa: E402
+    FLOAT,
+    INT64,
+    Scanned,
+    model,
+    node,
+    sizes,
+    typed,
+    value,
+)
+
+# --- shapes -------------------------------------------------------------------------------------
+
+
+def test_declared_shapes_count_where_tracking_ends(scanned: Scanned) -> None:
+    nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
+    (found,) = scanned(model(nodes, [value("x", [3])], declared=(value("y", [8, 2]),)))
+    assert str(found.descriptors[0]) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"
+
+
+X = [2, 3, 8, 8]
+
+
+SHAPE_CASES: list[tuple[str, list[Any], dict[str, list[Any]], tuple[Any, ...]]] = [
+    ("Relu", [node("Relu", "x", "y")], {"x": X}, ()),
+    ("Cast", [node("Cast", "x", "y", to=TensorProto.INT8)], {"x": X}, ()),
+    ("Add", [node("Add", "x w", "y")], {"x": [2, 1, 4], "w": [3, 1]}, ()),
+    ("Where", [node("Where", "c x w", "y")], {"c": [2, 1], "x": [1, 3], "w": [1]}, ()),
+    ("Transpose", [node("Transpose", "x", "y", perm=[0, 2, 3, 1])], {"x": X}, ()),
+    ("Transpose", [node("Transpose", "x", "y")], {"x": [2, 3, 4]}, ()),
+    ("Reshape", [node("Reshape", "x s", "y")], {"x": X}, (sizes("s", 0, -1, 4),)),
+    ("Reshape", [node("Reshape", "x s", "y")], {"x": ["n", 4, 6]}, (sizes("s", 0, 2, -1),)),
+    ("Flatten", [node("Flatten", "x", "y", axis=2)], {"x": X}, ()),
+    ("Flatten", [node("Flatten", "x", "y", axis=-1)], {"x": X}, ()),
+    ("Unsqueeze", [node("Unsqueeze", "x s", "y")], {"x": X}, (sizes("s", 0, -1),)),
+    ("Squeeze", [node("Squeeze", "x s", "y")], {"x": [1, 3, 1]}, (sizes("s", -1),)),
+    ("Concat", [node("Concat", "x w", "y", axis=1)], {"x": [2, 3], "w": [2, 5]}, ()),
+    ("MatMul", [node("MatMul", "x w", "y")], {"x": [5, 1, 2, 3], "w": [4, 3, 7]}, ()),
+    ("Gemm", [node("Gemm", "x w", "y", transB=1)], {"x": [2, 3], "w": [5, 3]}, ()),
+    (
+        "Conv",
+        [node("Conv", "x w", "y", pads=[1, 1, 1, 1], strides=[2, 2])],
+        {"x": X, "w": [5, 3, 3, 3]},
+        (),
+    ),
+    (
+        "Conv",
+        [node("Conv", "x w", "y", dilations=[2, 1], pads=[0, 1, 2, 0])],
+        {"x": X, "w": [5, 3, 3, 2]},
+        (),
+    ),
+    ("MaxPool", [node("MaxPool", "x", "y", kernel_shape=[3, 2])], {"x": X}, ()),
+    ("Split", [node("Split", "x s", "p y", axis=1)], {"x": X}, (sizes("s", 1, 2),)),
+]
+
+
+@pytest.mark.parametrize(("name", "nodes", "shapes", "constants"), SHAPE_CASES)
+def test_shapes_are_those_of_onnx_shape_inference(
+    scanned: Scanned,
+    name: str,
+    nodes: list[Any],
+    shapes: dict[str, list[Any]],
+    constants: tuple[Any, ...],
+) -> None:
+    kinds = {"c": TensorProto.BOOL}
+    inputs = [value(key, shape, kinds.get(key, FLOAT)) for key, shape in shapes.items()]
+    content = model(
+        [*nodes, node("Split", "y", "all", num_outputs=1)], inputs, initializers=constants
+    )
+    inferred = onnx.shape_inference.infer_shapes(content, strict_mode=True)
+    (declared,) = [v for v in inferred.graph.value_info if v.name == "y"]
+    wanted = [d.dim_param or d.dim_value for d in declared.type.tensor_type.shape.dim]
+    found = scanned(content)[-1]
+    if found.descriptors:
+        assert list(found.descriptors[0].input_tensor.sizes) == wanted
+    else:
+        assert found.unknown == f"the axis, dimension 0 is dynamic ({wanted[0]})"
+
+
+def test_shapes_travel_through_a_chain_as_in_a_yolo_head(scanned: Scanned) -> None:
+    weights = numpy_helper.from_array(np.zeros((64, 3, 3, 3), np.float32), "w")
+    nodes = [
+        node("Conv", "x w", "c", strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("Sigmoid", "c", "s"),
+        node("Mul", "c s", "m"),
+        node("Split", "m lengths", "a b", axis=1),
+        node("Concat", "a b m", "j", axis=1),
+        node("Split", "j", "p q", axis=1, num_outputs=2),
+    ]
+    initializers = (weights, sizes("lengths", 32, 32))
+    found = scanned(model(nodes, [value("x", [1, 3, 160, 160])], initializers=initializers))
+    assert [str(f.descriptors[0].input_tensor) for f in found] == [
+        "FLOAT32[1,64,80,80]",
+        "FLOAT32[1,128,80,80]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        node("Transpose", "x", "y", perm=[0, 0]),
+        node("Reshape", "x s", "y"),
+        node("Conv", "x x", "y", strides=[0, 0]),
+        node("MaxPool", "x", "y", kernel_shape=[1]),
+        node("Concat", "x", "y", axis=9),
+        node("Flatten", "x", "y", axis=2**62),
+        node("Unsqueeze", "x s", "y"),
+        node("Gemm", "x", "y"),
+    ],
+)
+def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, broken: Any) -> None:
+    nodes = [broken, node("Split", "y", "a b", num_outputs=2)]
+    (found,) = scanned(model(nodes, [value("x", [4, 4])], initializers=(sizes("s", -1, 0, 7),)))
+    assert found.unknown == "the input's shape is dynamic"
+
+
+def test_what_cannot_be_read_leaves_shape_and_type_unknown(scanned: Scanned) -> None:
+    cut = node("Split", "y", "a b", num_outputs=2)
+    external = TensorProto(name="s", data_type=INT64, dims=[1], data_location=TensorProto.EXTERNAL)
+    for shape in (external, typed("s", [1]), sizes("other", 1)):
+        content = model(
+            [node("Reshape", "x s", "y"), cut], [value("x", [4])], initializers=(shape,)
+        )
+        assert scanned(content)[0].unknown == "the input's shape is dynamic"
+    (found,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
+    assert found.unknown == "the input's data type is not known"

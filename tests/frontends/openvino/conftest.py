@@ -1,0 +1,27 @@
+"""Fixtures of the OpenVINO front end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends.openvino import scan
+from openvino_files import (
+    Scan,
+)
+
+
+@pytest.fixture
+def scanned(tmp_path: Path) -> Scan:
+    def run(xml: str | bytes, bin_bytes: bytes | None = None) -> list[SplitSite]:
+        path = tmp_path / "model.xml"
+        path.write_bytes(xml.encode() if isinstance(xml, str) else xml)
+        weights_path = tmp_path / "model.bin"
+        weights_path.unlink(missing_ok=True)
+        if bin_bytes is not None:
+            weights_path.write_bytes(bin_bytes)
+        return scan(path)
+
+    return run

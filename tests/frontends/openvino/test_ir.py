@@ -1,0 +1,61 @@
+"""IR files that are read or refused."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.openvino import scan
+from openvino_files import (
+    HOSTILE,
+    Scan,
+    variadic,
+    weights,
+)
+
+
+def test_version_10_names_precisions_at_outputs_only(scanned: Scan) -> None:
+    xml = variadic(version="10").replace('<port id="0" precision="FP32">', '<port id="0">')
+    (found,) = scanned(xml, weights())
+    assert str(found.descriptors[0].input_tensor) == "FLOAT32[6,2]"
+
+
+@pytest.mark.parametrize(("content", "message"), HOSTILE)
+def test_a_hostile_file_is_one_clear_error(content: bytes, message: str, scanned: Scan) -> None:
+    start = time.process_time()
+    with pytest.raises(InvalidArgumentError) as error:
+        scanned(content)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert "model.xml: " in str(error.value)
+    assert time.process_time() - start < 3
+
+
+def test_nested_bodies_end(scanned: Scan) -> None:
+    xml = '<net name="n" version="11">'
+    xml += '<layers><layer id="0" name="" type="Loop"><body>' * 40
+    with pytest.raises(InvalidArgumentError, match="deeper"):
+        scanned(xml)
+
+
+def test_memory_does_not_grow_with_a_file_of_nothing(scanned: Scan) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    filler = b"<x>" + b"filler " * (8 << 20) + b"</x>"
+    with pytest.raises(InvalidArgumentError):
+        scanned(b'<net version="11">' + filler)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 * 1024
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none.xml", Path("/dev/zero")):
+        with pytest.raises(InvalidArgumentError, match="is not a file"):
+            scan(path)
+
+
+def test_a_doctype_in_a_comment_is_only_a_comment(scanned: Scan) -> None:
+    xml = variadic().replace("<layers>", "<!-- <!DOCTYPE net> <!ENTITY a 'b'> --><layers>")
+    assert len(scanned(xml, weights())) == 1

@@ -1,0 +1,131 @@
+"""Lowering of OpenVINO's splits."""
+
+from __future__ import annotations
+
+import pytest
+
+from dmlsplit import SplitOperatorDesc, TensorDataType, TensorDesc
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.openvino import Lowering, lower_split, lower_variadic_split
+from dmlsplit.frontends.openvino.lowering import lower_sizes, resolve_count, resolve_lengths
+
+F32 = TensorDataType.FLOAT32
+
+
+def test_a_lowering_is_a_value_that_reads_well() -> None:
+    lowering = lower_variadic_split((6, 2), -2, [2, -1, 0], F32)
+    assert lowering.sizes == (2, 4, 0)
+    assert lowering.output_shapes == ((2, 2), (4, 2), (0, 2))
+    assert lowering.empty == (2,)
+    assert str(lowering) == (
+        "VariadicSplit-1 axis 0: FLOAT32[6,2] -> [2, 4, 0]\n"
+        "  SPLIT axis 0: FLOAT32[6,2] -> FLOAT32[2,2], FLOAT32[4,2]\n"
+        "  empty outputs, made without a dispatch: [2]"
+    )
+    assert lowering == lower_variadic_split((6, 2), 0, [2, 4, 0], F32)
+    assert hash(lowering) == hash(lower_variadic_split((6, 2), 0, [2, 4, 0], F32))
+
+
+def test_nothing_is_left_of_empty_data() -> None:
+    lowering = lower_split((0, 4), 0, 2, F32)
+    assert lowering.descriptor is None
+    assert str(lowering).splitlines()[1] == "  nothing to dispatch: every output is empty"
+
+
+def test_many_lengths_are_cut_in_messages() -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        lower_variadic_split((5,), 0, [1] * 100_000, F32)
+    assert len(str(error.value)) < 250
+
+
+VARIADIC: list[tuple[tuple[int, ...], int, list[int], str]] = [
+    ((), 0, [1], "the input is a scalar (rank 0); a scalar cannot be split"),
+    ((6, 2), 2, [6], "axis is 2; it must be -2 to 1 at rank 2"),
+    ((6,), 0, [1, -2, 7], "split_lengths[1] is -2; it must be at least -1"),
+    ((6,), 0, [-1, 2, -1], "split_lengths is -1 at 0 and 2; at most one length may be -1"),
+    (
+        (6,),
+        0,
+        [2, 3],
+        "split_lengths [2, 3] add up to 5; they must add up to 6, the size of axis 0",
+    ),
+    ((2, 6), 1, [7], "split_lengths [7] add up to 7; they must add up to 6, the size of axis 1"),
+    (
+        (6,),
+        0,
+        [7, -1],
+        "split_lengths [7, -1] add up to 7; they must not exceed 6, the size of axis 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("shape", "axis", "lengths", "message"), VARIADIC)
+def test_a_variadic_split_that_does_not_fit(
+    shape: tuple[int, ...], axis: int, lengths: list[int], message: str
+) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        lower_variadic_split(shape, axis, lengths, F32)
+    assert str(error.value) == f"VariadicSplit-1: {message}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "count", "message"),
+    [
+        ((), 0, 1, "the input is a scalar (rank 0); a scalar cannot be split"),
+        ((6, 2), -3, 1, "axis is -3; it must be -2 to 1 at rank 2"),
+        ((6,), 0, 0, "num_splits is 0; it must be at least 1"),
+        (
+            (2, 6),
+            1,
+            4,
+            "num_splits is 4; it must divide 6, the size of axis 1. Fix: use VariadicSplit",
+        ),
+    ],
+)
+def test_a_split_that_does_not_fit(
+    shape: tuple[int, ...], axis: int, count: int, message: str
+) -> None:
+    with pytest.raises(InvalidArgumentError) as error:
+        lower_split(shape, axis, count, F32)
+    assert str(error.value) == f"Split-1: {message}"
+
+
+def test_dynamic_sizes_stay_dynamic_and_are_checked_all_the_same() -> None:
+    assert resolve_lengths([2, -1], 0, None) == (2, -1)
+    assert resolve_lengths([1, 2], 0, None) == (1, 2)
+    assert resolve_count(3, 0, None) == (-1, -1, -1)
+    with pytest.raises(InvalidArgumentError, match="at least -1"):
+        resolve_lengths([-2], 0, None)
+    with pytest.raises(InvalidArgumentError, match="at least 1"):
+        resolve_count(0, 0, None)
+
+
+def test_what_the_lowering_says() -> None:
+    assert lower_split([4, 6], -1, 3, TensorDataType.UINT8) == Lowering(
+        "Split-1",
+        TensorDataType.UINT8,
+        (4, 6),
+        1,
+        (2, 2, 2),
+        TensorDataType.UINT8,
+        SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (4, 6)), axis=1, sizes=(2, 2, 2)),
+    )
+    assert lower_variadic_split((6,), 0, [0, 6, -1], F32).sizes == (0, 6, 0)
+    assert lower_split((6,), 0, 1, F32).sizes == (6,)
+    assert lower_sizes("Split-1", (4,), 0, (2, 2), F32) == lower_split((4,), 0, 2, F32)
+
+
+def test_lanes_are_an_innermost_dimension() -> None:
+    for found in (
+        lower_variadic_split((6, 2), 0, [2, 4], TensorDataType.UINT64, 2),
+        lower_split((6, 2), 0, 2, TensorDataType.UINT64, 2),
+    ):
+        assert found.shape == (6, 2)
+        assert found.descriptor is not None
+        assert found.descriptor.input_tensor.sizes == (6, 2, 2)
+        assert found.output_shapes[0] == (found.sizes[0], 2)
+
+
+def test_strings_have_no_descriptor() -> None:
+    found = lower_variadic_split((3,), 0, [1, 2], TensorDataType.UNKNOWN)
+    assert (found.carrier, found.descriptor) == (None, None)

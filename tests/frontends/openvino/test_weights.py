@@ -1,0 +1,63 @@
+"""Integer constants of an IR, read from its .bin file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from dmlsplit.frontends.openvino import scan
+from openvino_files import (
+    INT64,
+    Scan,
+    const,
+    layer,
+    port,
+    variadic,
+    weights,
+)
+
+
+def test_a_constant_may_be_described_by_its_output_alone(scanned: Scan) -> None:
+    lengths = layer(2, "Const", data='offset="8" size="16"', outputs=port(0, (2,), "I64"))
+    (found,) = scanned(variadic(lengths=lengths), weights())
+    assert found.descriptors
+
+
+def test_constants_share_bytes_and_lie_anywhere(scanned: Scan) -> None:
+    raw = b"\1" + np.array([0, 2, 4], "<i2").tobytes()
+    axis = const(1, "1", 1, 2, "i16")
+    lengths = const(2, "2", 3, 4, "i16")
+    (found,) = scanned(variadic(axis=axis, lengths=lengths), raw)
+    assert [t.sizes for t in found.descriptors[0].output_tensors] == [(2, 2), (4, 2)]
+    shared = const(1, "", 0, 8), const(2, "2", 0, 16)
+    (found,) = scanned(
+        variadic(axis=shared[0], lengths=shared[1], dims=(6, 4), outputs=((6, 1), (6, 3))),
+        np.array([1, 3], INT64).tobytes(),
+    )
+    assert found.descriptors[0].axis == 1
+
+
+def test_a_claim_of_many_lengths_is_refused_before_it_is_read(scanned: Scan) -> None:
+    lengths = const(2, str(2**40), 0, 2**43)
+    (found,) = scanned(variadic(lengths=lengths), weights())
+    assert f"makes {2**40} pieces" in found.problem
+
+
+def test_missing_weights_are_said(scanned: Scan) -> None:
+    (found,) = scanned(variadic(), None)
+    assert found.unknown == "axis is unknown: the weights file model.bin is missing"
+
+
+def test_weights_are_not_followed_out_of_the_folder(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "model.xml").write_text(variadic())
+    (tmp_path / "secret").write_bytes(weights())
+    (inside / "model.bin").symlink_to("../secret")
+    (found,) = scan(inside / "model.xml")
+    assert "links out of its folder and is not followed" in found.unknown
+    (inside / "model.bin").unlink()
+    (inside / "other").write_bytes(weights())
+    (inside / "model.bin").symlink_to("other")
+    assert scan(inside / "model.xml")[0].descriptors

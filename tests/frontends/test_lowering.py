@@ -1,0 +1,96 @@
+"""The lowering that the front ends share."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlsplit import TensorDataType, TensorDesc, validate
+from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends.lowering import Lowering, lowered_site, split_descriptor
+
+INT8 = TensorDataType.INT8
+
+
+def lowering(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], **more: object) -> Lowering:
+    desc = split_descriptor(INT8, shape, axis, sizes)
+    return Lowering("Cut-1", INT8, shape, axis, sizes, INT8, desc, **more)  # type: ignore[arg-type]
+
+
+@given(
+    shape=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+    sizes=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+    at=st.integers(0, 3),
+)
+def test_outputs_are_dispatched_or_empty(shape: list[int], sizes: list[int], at: int) -> None:
+    axis = at % len(shape)
+    shape[axis] = sum(sizes)
+    found = lowering(tuple(shape), axis, tuple(sizes))
+    filled = [s for i, s in enumerate(found.output_shapes) if i not in found.empty]
+    assert all(0 in found.output_shapes[i] for i in found.empty)
+    assert [shape[axis] for shape in found.output_shapes] == sizes
+    if found.descriptor is None:
+        assert not filled
+    else:
+        assert found.descriptor.input_tensor == TensorDesc("INT8", shape)
+        assert [tensor.sizes for tensor in found.descriptor.output_tensors] == filled
+        assert found.descriptor.axis == axis
+        assert validate(found.descriptor).ok
+
+
+def test_squeezed_outputs_lose_the_axis() -> None:
+    found = lowering((2, 3, 4), 1, (1, 1, 1), squeeze=True)
+    assert found.output_shapes == ((2, 4),) * 3
+    assert not lowering((2,), 0, (2,)).squeeze
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (
+            lowering((4,), 0, (1, 3)),
+            "Cut-1 axis 0: INT8[4] -> [1, 3]\n  SPLIT axis 0: INT8[4] -> INT8[1], INT8[3]",
+        ),
+        (
+            lowering((2, 0), 0, (1, 1)),
+            "Cut-1 axis 0: INT8[2,0] -> [1, 1]\n"
+            "  nothing to dispatch: every output is empty\n"
+            "  empty outputs, made without a dispatch: [0, 1]",
+        ),
+        (
+            lowering((2, 1), 1, (1,), squeeze=True, assumed=("a",), warnings=("b", "c")),
+            "Cut-1 axis 1: INT8[2,1] -> [1] squeezed\n"
+            "  SPLIT axis 1: INT8[2,1] -> INT8[2,1]\n"
+            "  warning: a\n  warning: b\n  warning: c",
+        ),
+        (
+            Lowering("Cut-1", TensorDataType.UNKNOWN, (2,), 0, (2, 0), None, None),
+            "Cut-1 axis 0: UNKNOWN[2] -> [2, 0]\n"
+            "  split on the host: DirectML has no strings\n"
+            "  empty outputs, made without a dispatch: [1]",
+        ),
+    ],
+    ids=["plain", "empty", "squeezed", "strings"],
+)
+def test_a_lowering_prints_everything(found: Lowering, text: str) -> None:
+    assert str(found) == text
+
+
+def test_a_site_says_what_its_split_becomes() -> None:
+    blank = SplitSite("file", "place", "node", 3, "Cut-1", element_type="INT8")
+    found = lowering((4, 2), 0, (1, 3))
+    assert lowered_site(blank, found, ["careful"]) == SplitSite(
+        "file",
+        "place",
+        "node",
+        3,
+        "Cut-1",
+        (found.descriptor,),  # type: ignore[arg-type]
+        warnings=("careful",),
+        element_type="INT8",
+        shape=(4, 2),
+        axis=0,
+        pieces=(1, 3),
+    )
+    assert lowered_site(blank, lowering((0,), 0, (0,)), []).descriptors == ()

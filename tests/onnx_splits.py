@@ -1,0 +1,35 @@
+"""ONNX's splits, lowered or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.frontends.onnx import (
+    ElementType,
+    Lowering,
+    lower,
+    operator_version,
+    read_arguments,
+)
+
+INT64 = np.int64
+
+
+def lowered(
+    operator: str, opset: int, shape: tuple[int, ...], data_type: str = "FLOAT", **given: Any
+) -> Lowering:
+    arguments = read_arguments(operator_version(operator, opset), **given)
+    return lower(arguments, ElementType[data_type], shape)
+
+
+def refused(operator: str, opset: int, shape: tuple[int, ...], **given: Any) -> str:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        lowered(operator, opset, shape, **given)
+    text = str(error.value)
+    assert text.startswith(f"{operator_version(operator, opset)}: ")
+    assert "\n" not in text
+    return text
