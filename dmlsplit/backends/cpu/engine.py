@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cpu import moves, threads, tuning
 from dmlsplit.backends.cpu.moves import BoundNests, Move, block_rows, group_moves
-from dmlsplit.backends.cpu.nests import EqualNests, Nest, equal_nests
+from dmlsplit.backends.cpu.nests import EqualNests, equal_nests
 from dmlsplit.geometry import SplitGeometry
 
 
@@ -30,10 +30,11 @@ class NumpyProgram:
         return work >= tuning.PARALLEL_BYTES
 
     @cached_property
-    def _single_nests(self) -> list[tuple[int, int, Nest]] | None:
-        """Each output, its offset in the input and its nest; None unless all are assigned singly.
+    def _single_moves(self) -> list[tuple[int, int, Callable[[int, int], Move]]] | None:
+        """Each output, its offset in the input, and what makes its assignment.
 
-        Such a program, of few outputs and few bytes, is bound with no work but making windows.
+        None unless every output is one assignment on this thread: such a program, of few outputs
+        and few bytes, is bound without any other work than making windows.
         """
         if self._is_worth_sharing:
             return None
@@ -44,9 +45,9 @@ class NumpyProgram:
             for nests in group:
                 if not moves.are_single(len(nests.outputs), rows, block):
                     return None
-                nest = nests.nest(0, rows)
+                move = moves.single(nests, 0, rows)
                 for number, output in enumerate(nests.outputs):
-                    found.append((output, nests.input_offset + number * nests.step, nest))
+                    found.append((output, nests.input_offset + number * nests.step, move))
         return found
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
@@ -57,9 +58,9 @@ class NumpyProgram:
         InvalidArgumentError
             If DMLSPLIT_NUM_THREADS is set to anything but a number of threads.
         """
-        if self._single_nests is not None:
-            found = self._single_nests
-            return _on_this_thread([moves.single(n, src + at, dsts[out]) for out, at, n in found])
+        if self._single_moves is not None:
+            found = self._single_moves
+            return _on_this_thread([move(src + at, dsts[out]) for out, at, move in found])
         workers = threads.thread_count() if self._is_worth_sharing else 1
         groups = [
             [bound for nests in group for bound in moves.bind(nests, src, dsts, workers)]

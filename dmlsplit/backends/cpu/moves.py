@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.backends.cpu import tuning
-from dmlsplit.backends.cpu.nests import EqualNests, Nest
+from dmlsplit.backends.cpu.nests import EqualNests
 
+_BYTE = np.dtype("u1")
 Move = tuple[np.ndarray, Any, np.ndarray]  # dst, index, src: dst[index] = src
 
 # All of memory as one buffer, so that an array can be put at any address. Making it touches no
@@ -42,13 +43,29 @@ def run(moves: Iterable[Move]) -> None:
         dst[index] = src
 
 
-def single(nest: Nest, src: int, dst: int) -> Move:
-    """Return the assignment that copies one nest, given the addresses of its first items."""
-    return (
-        _window(dst + nest.output_offset, nest.item, nest.shape, nest.output_strides),
-        ...,
-        _window(src + nest.input_offset, nest.item, nest.shape, nest.input_strides),
-    )
+def single(nests: EqualNests, start: int, stop: int) -> Callable[[int, int], Move]:
+    """Return what makes the assignment of one output's rows `start` to `stop`.
+
+    It takes the addresses of the first items of all of the output's rows: in the input, then in the
+    output.
+    """
+    item, shape = nests.item, (stop - start, *nests.shape[1:])
+    src_strides, dst_strides = nests.input_strides, nests.output_strides
+    src_offset, dst_offset = start * src_strides[0], start * dst_strides[0]
+    count = prod(shape)
+    if count <= tuning.LOCKED_ITEMS and count * item.itemsize >= tuning.UNLOCKED_BYTES:
+        shape = (*shape, item.itemsize)
+        src_strides, dst_strides = (*src_strides, 1), (*dst_strides, 1)
+        item = _BYTE
+
+    def move(src: int, dst: int) -> Move:
+        return (
+            _window(dst + dst_offset, item, shape, dst_strides),
+            ...,
+            _window(src + src_offset, item, shape, src_strides),
+        )
+
+    return move
 
 
 def are_single(outputs: int, rows: int, block: int) -> bool:
@@ -92,9 +109,9 @@ class BoundNests:
     def moves(self, start: int, stop: int, block: int) -> Iterator[Move]:
         """Yield the assignments that copy rows `start` to `stop`, `block` rows at a time."""
         if are_single(len(self.dsts), stop - start, block):
-            nest, step = self.nests.nest(start, stop), self.nests.step
+            move, step = single(self.nests, start, stop), self.nests.step
             for number, dst in enumerate(self.dsts):
-                yield single(nest, self.src + number * step, dst)
+                yield move(self.src + number * step, dst)
             return
         if self.spans_input:
             # NumPy copies the input first: take as many rows at a time as stay in the cache.

@@ -19,19 +19,6 @@ from dmlsplit.backends.cpu import tuning
 from dmlsplit.geometry import StridedCopy
 
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-_BYTE = np.dtype("u1")
-
-
-@dataclass(frozen=True, slots=True)
-class Nest:
-    """Some rows of one output; offsets count from the first items of all of its rows."""
-
-    item: np.dtype
-    shape: tuple[int, ...]
-    input_offset: int
-    input_strides: tuple[int, ...]
-    output_offset: int
-    output_strides: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +56,6 @@ class EqualNests:
     def row_bytes(self) -> int:
         """Bytes of one row of all outputs."""
         return len(self.outputs) * self.item.itemsize * prod(self.shape[1:])
-
-    def nest(self, start: int, stop: int) -> Nest:
-        """Return rows `start` to `stop` of one output."""
-        item, shape = self.item, (stop - start, *self.shape[1:])
-        src, dst = self.input_strides, self.output_strides
-        src_offset, dst_offset = start * src[0], start * dst[0]
-        count = prod(shape)
-        if count <= tuning.LOCKED_ITEMS and count * item.itemsize >= tuning.UNLOCKED_BYTES:
-            shape, src, dst = (*shape, item.itemsize), (*src, 1), (*dst, 1)
-            item = _BYTE
-        return Nest(item, shape, src_offset, src, dst_offset, dst)
 
 
 def equal_nests(pieces: Sequence[StridedCopy]) -> Iterator[EqualNests]:
