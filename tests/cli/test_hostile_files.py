@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from onnx import TensorProto
-from tests.onnx_graphs import REFUSED as HOSTILE_ONNX
 
 from dmlsplit.cli import main
 from tests import dxdispatch_models, openvino_files
 from tests.cli.command import save
 from tests.models import single
+from tests.onnx_graphs import REFUSED as HOSTILE_ONNX
 
 HOSTILE_XML = [content for content, _ in openvino_files.HOSTILE]
 HOSTILE_JSON = [
