@@ -15,10 +15,7 @@ from dmlsplit.arrays.array_view import ArrayView, view
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Broken, Violation, report, violations_of
-from dmlsplit.directml.tensor import (
-    MINIMUM_BUFFER_TENSOR_ALIGNMENT,
-    TensorDesc,
-)
+from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"

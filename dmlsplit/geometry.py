@@ -130,10 +130,7 @@ def split_geometry(
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:
-    """Return the row-major strides of a tensor without padding, in bytes.
-
-    With `element_bytes` of 1 they are in elements.
-    """
+    """Return the row-major strides, in bytes, of a tensor without padding."""
     inner = accumulate(reversed(shape[1:]), mul, initial=element_bytes)
     return tuple(reversed(tuple(inner))) if shape else ()
 

@@ -32,10 +32,9 @@ _CURABLE = {
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """One dimension: its size and stride in every tensor, the input's first."""
+    """One dimension: its size and stride, in elements, in every tensor, the input's first."""
 
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    steps: tuple[tuple[int, int], ...]
     is_axis: bool = False
 
 
@@ -117,7 +116,7 @@ def _rewritten(
             f"{most} are accepted"
         )
     tensors = [desc.input_tensor, *desc.output_tensors]
-    one = _Loop((1,) * len(tensors), (0,) * len(tensors))
+    one = _Loop(((1, 0),) * len(tensors))
     loops = [one] * (least - len(loops)) + loops
     source, *outputs = (_tensor(tensor, kind, loops, at) for at, tensor in enumerate(tensors))
     axis = next(at for at, loop in enumerate(loops) if loop.is_axis)
@@ -130,10 +129,9 @@ def _rewritten(
 
 def _loops(desc: SplitOperatorDesc) -> list[_Loop]:
     tensors = [desc.input_tensor, *desc.output_tensors]
-    sizes = zip(*(tensor.sizes for tensor in tensors), strict=True)
-    strides = zip(*(tensor.effective_strides for tensor in tensors), strict=True)
-    dims = enumerate(zip(sizes, strides, strict=True))
-    return [_Loop(size, stride, dim == desc.axis) for dim, (size, stride) in dims]
+    layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
+    dims = enumerate(zip(*layouts, strict=True))
+    return [_Loop(steps, dim == desc.axis) for dim, steps in dims]
 
 
 def _retyped(desc: SplitOperatorDesc, kind: TensorDataType) -> list[_Loop]:
@@ -153,9 +151,8 @@ def _retyped(desc: SplitOperatorDesc, kind: TensorDataType) -> list[_Loop]:
 
 def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
     """Cut every element into lanes: a longer innermost loop, or one loop more."""
-    count = len(loops[0].sizes)
-    lane = _Loop((lanes,) * count, (1,) * count)
-    scaled = [replace(loop, strides=tuple(s * lanes for s in loop.strides)) for loop in loops]
+    lane = _Loop(((lanes, 1),) * len(loops[0].steps))
+    scaled = [replace(x, steps=tuple((n, s * lanes) for n, s in x.steps)) for x in loops]
     # The innermost loop, which may be any in a permuted tensor, is the one that lanes extend.
     for at in reversed(range(len(scaled))):
         joined = _joined(scaled[at], lane)
@@ -168,18 +165,17 @@ def _gathered(loops: list[_Loop], wide: int) -> list[_Loop] | None:
     """Take `wide` elements as one, if they are adjacent in every tensor."""
     for at, run in enumerate(loops):
         # The run is a whole number of wide elements, and every other loop steps over whole ones.
-        adjacent = set(run.strides) == {1} and all(size % wide == 0 for size in run.sizes)
+        adjacent = all(size % wide == 0 and stride == 1 for size, stride in run.steps)
         if adjacent and all(_steps_over(loop, wide) for loop in loops if loop is not run):
-            scaled = [replace(x, strides=tuple(s // wide for s in x.strides)) for x in loops]
-            scaled[at] = replace(run, sizes=tuple(size // wide for size in run.sizes))
+            scaled = [replace(x, steps=tuple((n, s // wide) for n, s in x.steps)) for x in loops]
+            scaled[at] = replace(run, steps=tuple((n // wide, 1) for n, _ in run.steps))
             return scaled
     return None
 
 
 def _steps_over(loop: _Loop, wide: int) -> bool:
     """Whether every step of a loop passes over a multiple of `wide` elements."""
-    steps = zip(loop.sizes, loop.strides, strict=True)
-    return all(size == 1 or stride % wide == 0 for size, stride in steps)
+    return all(size == 1 or stride % wide == 0 for size, stride in loop.steps)
 
 
 def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
@@ -202,7 +198,7 @@ def _fewer(loops: list[_Loop], most: int) -> list[_Loop]:
     """Drop loops of size 1, then join loops from the innermost on, until `most` are left."""
     left = list(loops)
     for loop in loops:
-        if len(left) > most and not loop.is_axis and max(loop.sizes) == 1:
+        if len(left) > most and not loop.is_axis and all(n == 1 for n, _ in loop.steps):
             left.remove(loop)
     while len(left) > most and (shorter := _with_two_joined(left)):
         left = shorter
@@ -223,20 +219,21 @@ def _joined(outer: _Loop, inner: _Loop) -> _Loop | None:
     """Return one loop over both, or None where a tensor's strides or the axis forbid it."""
     # Cutting the inner loop, at every step of the outer one, is not one cut of the joined loop.
     # A single output takes the whole axis: nothing is cut, and the axis may be any loop.
-    if inner.is_axis and len(inner.sizes) > 2:
+    if inner.is_axis and len(inner.steps) > 2:
         return None
-    rows = zip(outer.sizes, outer.strides, inner.sizes, inner.strides, strict=True)
     # In every tensor, one step of the outer loop is the whole length of the inner one.
-    if not all(n == 1 or step == count * stride for n, step, count, stride in rows):
+    pairs = list(zip(outer.steps, inner.steps, strict=True))
+    if not all(n == 1 or step == count * stride for (n, step), (count, stride) in pairs):
         return None
-    sizes = tuple(n * m for n, m in zip(outer.sizes, inner.sizes, strict=True))
-    return _Loop(sizes, inner.strides, outer.is_axis or inner.is_axis)
+    steps = tuple((n * count, stride) for (n, _), (count, stride) in pairs)
+    return _Loop(steps, outer.is_axis or inner.is_axis)
 
 
 def _tensor(original: TensorDesc, kind: TensorDataType, loops: list[_Loop], at: int) -> TensorDesc:
     """Return the description of one tensor, at index `at` of the loops."""
-    sizes = tuple(loop.sizes[at] for loop in loops)
-    strides = tuple(loop.strides[at] for loop in loops)
+    sizes = tuple(loop.steps[at][0] for loop in loops)
+    strides = tuple(loop.steps[at][1] for loop in loops)
+    # The stride of a dimension of size 1 is never used: strides of 0, say, are packed there too.
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)
     alignment = original.guaranteed_base_offset_alignment

@@ -93,16 +93,7 @@ class SplitOperatorDesc:
 
 def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
     """Return the byte copies of a descriptor that has passed validation."""
-    width = desc.input_tensor.element_bytes
-
-    def byte_strides(tensor: TensorDesc) -> list[int]:
-        return [stride * width for stride in tensor.effective_strides]
-
-    return split_geometry(
-        desc.input_tensor.sizes,
-        desc.axis,
-        desc.split_sizes,
-        width,
-        byte_strides(desc.input_tensor),
-        [byte_strides(tensor) for tensor in desc.output_tensors],
-    )
+    shape, width = desc.input_tensor.sizes, desc.input_tensor.element_bytes
+    tensors = (desc.input_tensor, *desc.output_tensors)
+    strides = [[step * width for step in tensor.effective_strides] for tensor in tensors]
+    return split_geometry(shape, desc.axis, desc.split_sizes, width, strides[0], strides[1:])

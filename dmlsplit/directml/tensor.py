@@ -199,7 +199,7 @@ class TensorDesc:
 
     @property
     def effective_strides(self) -> tuple[int, ...]:
-        """The strides in elements, packed ones where none were given."""
+        """The strides in elements; if none were given, those of a tensor without padding."""
         return packed_byte_strides(self.sizes, 1) if self.strides is None else self.strides
 
     @property

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit import BufferBinding, InvalidArgumentError, SplitOperatorDesc, TensorDesc
-from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml import legalization
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport
 from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.errors import NoEquivalentError
 
 TYPES = [kind for kind in dml.TensorDataType if kind.bits >= 8]
 LEVELS = list(FeatureLevel)
@@ -210,6 +213,103 @@ def test_where_none_exists_it_says_why(desc: SplitOperatorDesc, level: str, why:
     assert "\n" not in str(error.value)
     assert error.value.report is not None
     assert not error.value.report.ok
+
+
+def test_an_odd_output_after_even_ones_is_named() -> None:
+    x = TensorDesc("INT8", (2, 9))
+    desc = SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4, 3))
+    with pytest.raises(NoEquivalentError) as error:
+        dml.legalize(desc, "1_0")
+    # Runs of 2 bytes would do, but in the input they are 9 bytes apart.
+    wanted = "and UINT16 needs runs, offsets and strides in multiples of 2 bytes"
+    assert error.value.reason == (
+        f"OutputTensors[0] is copied in runs of 2 bytes from byte 0 on, {wanted}"
+    )
+    even = SplitOperatorDesc.from_sizes(TensorDesc("INT8", (9,)), axis=0, sizes=(2, 4, 3))
+    with pytest.raises(NoEquivalentError) as error:
+        dml.legalize(even, "1_0")
+    assert error.value.reason == (
+        f"OutputTensors[2] is copied in runs of 3 bytes from byte 6 on, {wanted}"
+    )
+    assert str(error.value) == f"{even}: no equivalent at feature level 1_0: {error.value.reason}"
+    assert error.value.report == dml.validate(even, "1_0")
+
+
+def test_what_every_level_refuses_is_said_with_its_rule() -> None:
+    desc = SplitOperatorDesc.from_sizes(TensorDesc("INT8", (6,)), axis=0, sizes=(2, 3))
+    with pytest.raises(InvalidArgumentError) as error:
+        dml.legalize(desc, "1_0")
+    found = next(v for v in dml.validate(desc).violations)
+    assert str(error.value) == f"{desc}: wrong at every feature level: {found}"
+    assert not isinstance(error.value, NoEquivalentError)
+    assert error.value.report == dml.validate(desc, "1_0")
+
+
+def test_a_rewriting_that_breaks_another_rule_is_said_with_it() -> None:
+    x = TensorDesc("INT64", (2**31, 1))
+    desc = SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2**31,))
+    with pytest.raises(NoEquivalentError) as error:
+        dml.legalize(desc, "1_0")
+    assert error.value.reason == (
+        "as UINT32, DML-TENSOR-ELEMENT-COUNT InputTensor.Sizes: is 4294967296 elements; must be "
+        "at most 4294967295. Fix: split the tensor along an outer dimension first"
+    )
+
+
+def test_dimensions_that_cannot_be_merged_are_counted() -> None:
+    x = TensorDesc("FLOAT32", (2,) * 5, strides=(625, 125, 25, 5, 1))
+    desc = SplitOperatorDesc(x, [TensorDesc("FLOAT32", (2, 2, 1, 2, 2))] * 2, 2)
+    with pytest.raises(NoEquivalentError) as error:
+        dml.legalize(desc, "1_0")
+    assert error.value.reason == (
+        "as FLOAT32 it has 5 dimensions that strides keep apart, and at most 4 are accepted"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "types"),
+    [
+        ("INT64", "4_1", "INT64 UINT32 UINT16 UINT8"),
+        ("INT64", "1_0", "UINT32 UINT16"),
+        ("INT8", "1_0", "UINT16 UINT32"),
+        ("INT8", "2_1", "INT8 UINT16 UINT32"),
+        ("FLOAT16", "6_4", "FLOAT16 UINT32 UINT64 UINT8"),
+        ("FLOAT32", "6_4", "FLOAT32 UINT64 UINT16 UINT8"),
+        ("INT4", "6_4", ""),
+    ],
+)
+def test_types_are_tried_from_the_nearest_size_on(kind: str, level: str, types: str) -> None:
+    row = capability_table()[FeatureLevel.parse(level)]
+    found = legalization._candidates(dml.TensorDataType.parse(kind), row)
+    assert [kind.name for kind in found] == types.split()
+
+
+def test_what_outputs_take_counts_as_well() -> None:
+    int32, int16 = dml.TensorDataType.INT32, dml.TensorDataType.INT16
+    uint16 = dml.TensorDataType.UINT16
+    row = LevelSupport(
+        FeatureLevel.LEVEL_1_0,
+        "1.0.0",
+        True,
+        None,
+        TensorSupport(1, 4, frozenset([int32, uint16])),
+        TensorSupport(2, 3, frozenset([int16, uint16])),
+        "",
+    )
+    assert legalization._candidates(int32, row) == [uint16]
+    desc = SplitOperatorDesc.from_sizes(TensorDesc("INT32", (6,)), axis=0, sizes=(2, 4))
+    legal = legalization._rewritten(desc, uint16, row)
+    assert str(legal) == "SPLIT axis 1: UINT16[1,12] -> UINT16[1,4], UINT16[1,8]"
+    deep = SplitOperatorDesc.from_sizes(TensorDesc("INT32", (2, 3, 2, 2)), axis=1, sizes=(1, 2))
+    assert legalization._rewritten(deep, uint16, row).input_tensor.sizes == (2, 3, 8)
+
+
+def test_a_dimension_of_one_may_have_any_stride() -> None:
+    x = TensorDesc("UINT8", (1, 4), strides=(7, 1))
+    desc = SplitOperatorDesc(x, [TensorDesc("UINT8", (1, 2), strides=(3, 1))] * 2, 1)
+    legal = dml.legalize(desc, "1_0")
+    assert str(legal) == "SPLIT axis 3: UINT16[1,1,1,2] -> UINT16[1,1,1,1], UINT16[1,1,1,1]"
+    assert_equivalent(desc, legal, "1_0")
 
 
 def test_an_unknown_level_is_refused() -> None:
