@@ -1,5 +1,6 @@
 """Blocks: a partition of the input, and no chunk of a piece in two of them."""
 
+import json
 from itertools import product
 from math import prod
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
+from dmlsplit.storage.blocks import Block, BlockGrid, Part, packed_chunk
 
 
 @st.composite
@@ -20,7 +21,9 @@ def grids(draw: st.DrawFn) -> BlockGrid:
     sizes = tuple(np.diff([0, *borders, shape[axis]]).tolist())
     inner = tuple(draw(st.sampled_from([1, 1, 2, 3])) for _ in shape)
     chunk = tuple(side * draw(st.integers(1, 5)) for side in inner)
-    return BlockGrid(shape, axis, sizes, chunk, inner, 1, draw(st.sampled_from([1, 8, 64, 500])))
+    item_bytes = draw(st.sampled_from([1, 2, 3]))
+    wanted = draw(st.sampled_from([1, 8, 64, 500]))
+    return BlockGrid(shape, axis, sizes, chunk, inner, item_bytes, wanted)
 
 
 def chunks_of(block: Block, grid: BlockGrid) -> set[tuple[int, ...]]:
@@ -67,7 +70,7 @@ def test_no_chunk_of_a_piece_is_written_by_two_blocks(grid: BlockGrid) -> None:
 
 
 @given(grid=grids())
-def test_shards_of_pieces_hold_whole_chunks(grid: BlockGrid) -> None:
+def test_shards_of_pieces_consist_of_whole_chunks(grid: BlockGrid) -> None:
     for piece in range(len(grid.sizes)):
         sides = zip(grid.piece_chunk(piece), grid.inner, strict=True)
         assert all(shard % chunk == 0 for shard, chunk in sides)
@@ -75,8 +78,85 @@ def test_shards_of_pieces_hold_whole_chunks(grid: BlockGrid) -> None:
 
 @given(grid=grids())
 def test_a_block_is_no_larger_than_wanted_or_one_chunk(grid: BlockGrid) -> None:
-    largest = max(grid.block_bytes, prod(grid.chunk))
-    assert all(prod(grid[index].shape) <= largest for index in range(len(grid)))
+    largest = max(grid.block_bytes, prod(grid.chunk) * grid.item_bytes)
+    for index in range(len(grid)):
+        assert grid.nbytes(index) == prod(grid[index].shape) * grid.item_bytes <= largest
+
+
+def starts(grid: BlockGrid, dimension: int) -> list[int]:
+    """Where blocks begin along a dimension."""
+    return sorted({grid[index].region[dimension].start for index in range(len(grid))})
+
+
+@given(grid=grids())
+def test_a_grid_survives_json(grid: BlockGrid) -> None:
+    assert BlockGrid.from_json(json.loads(json.dumps(grid.to_json()))) == grid
+
+
+def test_blocks_are_numbered_row_major() -> None:
+    grid = BlockGrid((3, 4), 1, (2, 2), (1, 2), (1, 1), 1, 1)
+    regions = [tuple((side.start, side.stop) for side in grid[i].region) for i in range(len(grid))]
+    assert regions == [((row, row + 1), side) for row in range(3) for side in ((0, 2), (2, 4))]
+
+
+def test_empty_pieces_get_nothing() -> None:
+    grid = BlockGrid((6,), 0, (0, 2, 0, 4, 0), (6,), (1,), 1, 6)
+    assert grid[0].parts == (Part(1, 2, (slice(0, 2),)), Part(3, 4, (slice(0, 4),)))
+    assert len(grid) == 1
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
+def test_an_array_without_elements_has_no_blocks_but_pieces_with_chunks(
+    shape: tuple[int, int],
+) -> None:
+    grid = BlockGrid(shape, 1, (0, shape[1]), (2, 2), (1, 1), 4, 64)
+    assert len(grid) == 0
+    assert [grid.piece_shape(piece) for piece in (0, 1)] == [(shape[0], 0), shape]
+    assert min(grid.piece_chunk(0) + grid.piece_chunk(1)) >= 1
+
+
+def test_a_block_takes_as_many_chunks_of_the_pieces_as_fit() -> None:
+    """Piece 0 ends at 25, so the chunks of piece 1 begin at 25, 35, 45, ..."""
+    grid = BlockGrid((100,), 0, (25, 75), (10,), (1,), 1, 20)
+    assert starts(grid, 0) == [0, 20, 35, 55, 75, 95]
+
+
+def test_a_chunk_larger_than_the_array_counts_as_large_as_the_array() -> None:
+    """Three rows of two columns are 6 bytes, so two chunks fit, whatever the height of a chunk."""
+    grid = BlockGrid((3, 10), 1, (10,), (100, 2), (1, 1), 1, 12)
+    assert starts(grid, 1) == [0, 4, 8]
+
+
+@pytest.mark.parametrize("item_bytes", [1, 2])
+def test_blocks_grow_along_the_innermost_dimension_first(item_bytes: int) -> None:
+    """Four chunks of 1 x 1 x 2 fit: 1 x 4 of them, or 2 x 2 where the row has only three."""
+    wanted = 8 * item_bytes
+    grid = BlockGrid((8, 8, 2), 2, (1, 1), (1, 1, 2), (1, 1, 1), item_bytes, wanted)
+    assert (starts(grid, 0), starts(grid, 1)) == (list(range(8)), [0, 4])
+    grid = BlockGrid((8, 3, 2), 2, (1, 1), (1, 1, 2), (1, 1, 1), item_bytes, wanted)
+    assert (starts(grid, 0), starts(grid, 1)) == ([0, 2, 4, 6], [0, 2])
+
+
+def test_blocks_grow_on_both_sides_of_the_axis() -> None:
+    grid = BlockGrid((4, 2, 4), 1, (1, 1), (1, 2, 1), (1, 1, 1), 1, 16)
+    assert (starts(grid, 0), starts(grid, 2)) == ([0, 2], [0])
+
+
+def test_chunks_of_a_piece_grow_no_further_than_their_block() -> None:
+    grid = BlockGrid((8, 8, 2), 2, (1, 1), (1, 1, 2), (1, 1, 1), 1, 8)
+    assert grid.piece_chunk(0) == (1, 2, 1)
+    # A piece of one of four columns could have chunks four times as high: blocks allow eight.
+    grid = BlockGrid((16, 4), 1, (1, 3), (2, 64), (1, 1), 1, 64)
+    assert [grid.piece_chunk(piece) for piece in (0, 1)] == [(8, 1), (2, 3)]
+    grid = BlockGrid((16, 4), 1, (1, 3), (2, 64), (1, 1), 1, 16)
+    assert [grid.piece_chunk(piece) for piece in (0, 1)] == [(4, 1), (2, 3)]
+
+
+def test_shards_of_a_piece_are_as_long_as_it_needs() -> None:
+    """In whole chunks of 3, at most the 12 of a shard of the input, at least one chunk."""
+    grid = BlockGrid((24,), 0, (5, 19, 0), (12,), (3,), 1, 1)
+    assert [grid.piece_chunk(piece) for piece in range(3)] == [(6,), (12,), (3,)]
+    assert starts(grid, 0) == [0, 5, 17]
 
 
 def test_thin_pieces_get_chunks_of_the_size_of_the_input() -> None:
@@ -88,13 +168,25 @@ def test_thin_pieces_get_chunks_of_the_size_of_the_input() -> None:
 
 def test_where_pieces_begin_between_chunks_each_chunk_is_read_once() -> None:
     grid = BlockGrid((1000, 8), 0, (300, 700), (100, 8), (1, 1), 8, 1)
-    starts = [grid[index].region[0].start for index in range(len(grid))]
-    assert starts == list(range(0, 1000, 100))
+    assert starts(grid, 0) == list(range(0, 1000, 100))
 
 
 @pytest.mark.parametrize(
     ("shape", "expected"),
-    [((10, 10), (10, 10)), ((1000, 100), (10, 100)), ((4, 5000), (1, 1000)), ((0, 3), (1, 3))],
+    [
+        ((10, 10), (10, 10)),
+        ((1000, 100), (10, 100)),
+        ((4, 5000), (1, 1000)),
+        ((0, 3), (1, 3)),
+        ((7, 30, 40), (1, 25, 40)),
+        ((7, 15, 40), (1, 15, 40)),
+        ((), ()),
+    ],
 )
 def test_packed_files_are_cut_into_rows(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
     assert packed_chunk(shape, 4, 4000) == expected
+
+
+def test_a_chunk_has_at_least_one_element() -> None:
+    assert packed_chunk((5, 5), 8, 1) == (1, 1)
+    assert packed_chunk((5, 5), 0, 1) == (1, 1)

@@ -1,0 +1,109 @@
+"""Headers of .npy files: what NumPy writes is read, everything else is refused in one line."""
+
+import io
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.arrays.npy_header import NpyHeader, read_npy_header
+
+HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
+
+
+def npy(header: str, version: bytes = b"\x01\x00", length_bytes: int = 2) -> bytes:
+    text = header.encode()
+    return b"\x93NUMPY" + version + len(text).to_bytes(length_bytes, "little") + text
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["?", "<f4", ">i8", "S3", "<U2", "M8[ns]", [("a", "<u2", (2,))]])
+@pytest.mark.parametrize("version", [(1, 0), (2, 0)])
+def test_what_numpy_writes_is_read(order: Any, dtype: Any, version: tuple[int, int]) -> None:
+    array = np.zeros((3, 4), dtype, order)
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array, version)
+    file.seek(0)
+    header = read_npy_header(file)
+    offset = len(file.getvalue()) - array.nbytes
+    assert header == NpyHeader((3, 4), order == "F", array.dtype, offset)
+    assert header.size_in_bytes == array.nbytes
+    assert file.tell() == offset
+
+
+@pytest.mark.parametrize("shape", ["()", "(0, 3)", "(1,)"])
+def test_every_shape_is_read(shape: str) -> None:
+    header = read_npy_header(io.BytesIO(npy(HEADER.replace("(6, 2)", shape))))
+    assert str(header.shape) == shape
+    assert header.size_in_bytes == 4 * np.empty(header.shape).size
+
+
+def test_headers_of_python_2_are_read_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        header = read_npy_header(io.BytesIO(npy(HEADER.replace("6, 2", "6L, 2L"))))
+    assert header.shape == (6, 2)
+
+
+REFUSED = {
+    "empty": (b"", "is not a .npy file: it must start with \\x93NUMPY"),
+    "text": (b"hello, world", "is not a .npy file: it must start with \\x93NUMPY"),
+    "cut": (npy(HEADER)[:20], "is a damaged .npy file: EOF"),
+    "version": (
+        npy(HEADER, b"\x03\x00", 4),
+        "is a damaged .npy file: its version is (3, 0); it must be (1, 0) or (2, 0)",
+    ),
+    "code": (npy("__import__('os').abort()\n"), "is a damaged .npy file: malformed node"),
+    "deep": (npy("[" * 5000 + "\n"), "is a damaged .npy file: "),
+    "keys": (npy("{'shape': (2,)}\n"), "is a damaged .npy file: Header does not contain"),
+    "negative": (
+        npy(HEADER.replace("6, 2", "6, -2")),
+        "is a damaged .npy file: its shape is (6, -2) and its data type float32",
+    ),
+    "no bytes": (npy(HEADER.replace("<f4", "|V0")), "its shape is (6, 2) and its data type |V0"),
+    "nested": (npy(HEADER.replace("'<f4'", "('<f4', (2,))")), "its data type ('<f4', (2,))"),
+    "objects": (
+        npy(HEADER.replace("<f4", "|O")),
+        "has data type object; Python objects are never loaded. "
+        "Fix: save the array with a plain data type",
+    ),
+    "objects inside": (npy(HEADER.replace("'<f4'", "[('a', '|O')]")), "[('a', 'O')]; Python"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_anything_else_is_refused_in_one_line(name: str) -> None:
+    content, message = REFUSED[name]
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        read_npy_header(io.BytesIO(content))
+    assert message in error.value.message
+    assert "\n" not in error.value.message
+    assert len(error.value.message) < 250
+
+
+def test_an_error_of_the_disk_is_not_called_damage() -> None:
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell() > 6:
+                raise OSError(5, "Input/output error")
+            return super().read(size)
+
+    with pytest.raises(OSError, match="Input/output error"):
+        read_npy_header(Failing(npy(HEADER)))
+
+
+@given(st.data())
+def test_no_damage_escapes_as_another_error(data: st.DataObject) -> None:
+    content = bytearray(npy(HEADER.ljust(80) + "\n"))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        header = read_npy_header(io.BytesIO(content[: data.draw(st.integers(0, len(content)))]))
+    except dml.InvalidArgumentError:
+        return
+    assert min(header.shape, default=0) >= 0
+    assert header.dtype.itemsize > 0
