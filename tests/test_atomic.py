@@ -1,18 +1,23 @@
 """Files that appear whole or not at all."""
 
+import errno
 import os
+import tempfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dmlsplit.atomic import atomic_write, write_text
 
 
-def test_a_temporary_file_takes_the_name_when_all_went_well(tmp_path: Path) -> None:
+def test_the_file_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "out.onnx"
     path.write_text("old")
     with atomic_write(path) as (temporary,):
+        assert temporary.parent == tmp_path
+        assert temporary.name.startswith(".out-")
         assert temporary.suffix == ".onnx"
         temporary.write_text("new")
         assert path.read_text() == "old"
@@ -20,7 +25,7 @@ def test_a_temporary_file_takes_the_name_when_all_went_well(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_temporary_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
 
@@ -35,7 +40,7 @@ def test_a_temporary_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_temporary_file_is_as_readable_as_any_file(tmp_path: Path) -> None:
+def test_a_file_is_as_readable_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("")
     write_text(tmp_path / "ours", "")
     assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
@@ -67,3 +72,60 @@ def test_where_nothing_can_be_written_is_said(tmp_path: Path, name: str) -> None
     with pytest.raises(OSError, match=r"no such folder|not a regular file"):
         write_text(tmp_path / name, "text")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_several_files_appear_together(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with atomic_write(*paths) as temporaries:
+        for temporary in temporaries:
+            temporary.write_text(temporary.name[1])
+        assert not any(path.exists() for path in paths)
+    assert [path.read_text() for path in paths] == ["a", "b"]
+    assert sorted(tmp_path.iterdir()) == paths
+
+
+def test_all_paths_are_looked_at_before_the_block_begins(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with (
+        pytest.raises(OSError, match="is not a regular file") as error,
+        atomic_write(tmp_path / "a", tmp_path / "folder"),
+    ):
+        pytest.fail("the block must not begin")
+    assert (error.value.errno, error.value.filename) == (errno.EINVAL, str(tmp_path / "folder"))
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no such folder") as error:
+        write_text(tmp_path / "no" / "file", "text")
+    assert (error.value.errno, error.value.filename) == (errno.ENOENT, str(tmp_path / "no"))
+
+
+def test_no_temporary_file_is_left_when_another_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = tempfile.mkstemp
+
+    def full(**where: Any) -> tuple[int, str]:
+        if list(tmp_path.iterdir()):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return make(**where)
+
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    with (
+        pytest.raises(OSError, match="No space left"),
+        atomic_write(tmp_path / "a", tmp_path / "b"),
+    ):
+        pytest.fail("the block must not begin")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_text(tmp_path / "a", "é")
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").read_bytes() == "é".encode()
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640

@@ -90,7 +90,9 @@ def starts(grid: BlockGrid, dimension: int) -> list[int]:
 
 @given(grid=grids())
 def test_a_grid_survives_json(grid: BlockGrid) -> None:
-    assert BlockGrid.from_json(json.loads(json.dumps(grid.to_json()))) == grid
+    stored = json.loads(json.dumps(grid.to_json()))
+    assert stored == grid.to_json()
+    assert BlockGrid.from_json(stored) == grid
 
 
 def test_blocks_are_numbered_row_major() -> None:
@@ -189,4 +191,14 @@ def test_packed_files_are_cut_into_rows(shape: tuple[int, ...], expected: tuple[
 
 def test_a_chunk_has_at_least_one_element() -> None:
     assert packed_chunk((5, 5), 8, 1) == (1, 1)
-    assert packed_chunk((5, 5), 0, 1) == (1, 1)
+    assert packed_chunk((5, 50), 3, 100) == (1, 33)
+
+
+def test_elements_without_bytes_count_as_one_byte() -> None:
+    assert packed_chunk((5, 50), 0, 20) == packed_chunk((5, 50), 1, 20) == (1, 20)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_a_piece_differs_from_the_input_along_the_axis_only(axis: int) -> None:
+    grid = BlockGrid((6, 6, 6), axis, (2, 4), (6, 6, 6), (1, 1, 1), 1, 1)
+    assert grid.piece_shape(1) == tuple(4 if d == axis else 6 for d in range(3))
