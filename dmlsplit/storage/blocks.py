@@ -122,16 +122,10 @@ class BlockGrid:
         return tuple(chunk)
 
     def _parts(self, region: tuple[slice, ...]) -> Iterator[Part]:
-        low, high = region[self.axis].start, region[self.axis].stop
-        # The first and the last of the pieces that the block can reach; some may be empty.
-        first, last = bisect_right(self._starts, low) - 1, bisect_left(self._starts, high)
-        for piece in range(first, last):
-            start = self._starts[piece]
-            begin, end = max(low, start), min(high, start + self.sizes[piece])
-            if begin < end:
-                side = slice(begin - start, end - start)
-                place = (*region[: self.axis], side, *region[self.axis + 1 :])
-                yield Part(piece, end - begin, place)
+        side = region[self.axis]
+        for piece, begin, end in overlaps(self._starts, side.start, side.stop):
+            place = (*region[: self.axis], slice(begin, end), *region[self.axis + 1 :])
+            yield Part(piece, end - begin, place)
 
     def _along(self, piece: int) -> int:
         """Return the size of a piece's chunks along the axis: whole inner chunks."""
@@ -193,6 +187,18 @@ class BlockGrid:
         ]
         starts[self.axis] = self._starts_along
         return starts
+
+
+def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the pieces that a range along the axis overlaps, as (piece, begin, end).
+
+    `starts` says where each piece begins and the last one ends. `begin` and `end` of the
+    overlap count from where the piece begins. Empty pieces are left out.
+    """
+    for piece in range(bisect_right(starts, low) - 1, bisect_left(starts, high)):
+        begin, end = max(low, starts[piece]), min(high, starts[piece + 1])
+        if begin < end:
+            yield piece, begin - starts[piece], end - starts[piece]
 
 
 def _powers_of_two(budget: int, limits: Sequence[int]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import product
+from itertools import accumulate, pairwise, product
 from operator import itemgetter
 from typing import Any, SupportsIndex
 
@@ -19,30 +19,7 @@ import numpy as np
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-
-
-def cut_chunks(chunks: Sequence[int], sizes: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """Cut the chunks of an axis at the borders of the pieces; both have the same sum.
-
-    Returns for each chunk its parts, as (piece, size). One part: the chunk is not cut.
-
-    Examples
-    --------
-    >>> cut_chunks((4, 4), (5, 3))
-    [[(0, 4)], [(0, 1), (1, 3)]]
-    """
-    parts: list[list[tuple[int, int]]] = [[] for _ in chunks]
-    chunk, left = -1, 0
-    for piece, size in enumerate(sizes):
-        while size:
-            while not left:
-                chunk += 1
-                left = chunks[chunk]
-            part = min(left, size)
-            parts[chunk].append((piece, part))
-            left -= part
-            size -= part
-    return parts
+from dmlsplit.storage.blocks import overlaps
 
 
 def split_dask(
@@ -105,7 +82,9 @@ def _tasks(
     dispatches: dict[Any, Any] = {}
     layers: list[dict[Any, Any]] = [{} for _ in names]
     along: list[list[int]] = [[] for _ in names]
-    for chunk, parts in enumerate(cut_chunks(array.chunks[axis], sizes)):
+    starts = [0, *accumulate(sizes)]
+    for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
+        parts = [(piece, end - begin) for piece, begin, end in overlaps(starts, low, high)]
         cut = partial(split, sizes_or_count=tuple(size for _, size in parts), axis=axis)
         for place in _places(array.numblocks, axis, chunk):
             block = (array.name, *place)

@@ -89,8 +89,7 @@ def split_file(
         ]
         _copy(array, pieces, axis, device, progress)
         for piece in pieces:
-            if isinstance(piece, np.memmap):
-                piece.flush()
+            piece.flush()
     return SplitFiles(path, str(array.dtype), array.shape, axis, paths, shapes)
 
 
@@ -117,8 +116,6 @@ def open_npy(path: Path) -> np.ndarray:
                 f"has {size} bytes; its header says {wanted}. Fix: copy the file again"
             )
     order: Literal["F", "C"] = "F" if header.fortran_order else "C"
-    if 0 in header.shape:  # nothing that could be mapped
-        return np.empty(header.shape, header.dtype, order)
     return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
 
 
@@ -140,12 +137,8 @@ def _allow_open_files(count: int) -> None:
             ) from None
 
 
-def _create(path: Path, dtype: np.dtype, shape: tuple[int, ...], fortran: bool) -> np.ndarray:
+def _create(path: Path, dtype: np.dtype, shape: tuple[int, ...], fortran: bool) -> np.memmap:
     """Make a .npy file of zeros, and map it for writing."""
-    if 0 in shape:
-        empty = np.empty(shape, dtype, "F" if fortran else "C")
-        np.save(path, empty, allow_pickle=False)
-        return empty
     output = np.lib.format.open_memmap(path, "w+", dtype, shape, fortran)
     # Reserved now, a full disk is an error; found out through the map, it would be SIGBUS.
     with path.open("r+b") as file:

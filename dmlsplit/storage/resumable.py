@@ -114,15 +114,19 @@ def split_store(
 
 def _state(path: Path) -> list[list[Any]]:
     """Return what changes when the input is written anew."""
-    names = ("zarr.json", ".zarray") if path.is_dir() else ("",)
-    files = [path / name for name in names if (path / name).is_file()]
+    files = _metadata(path) if path.is_dir() else [path]
     return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
+
+
+def _metadata(array: Path) -> list[Path]:
+    """Return the files that make a folder a zarr array."""
+    files = (array / name for name in ("zarr.json", ".zarray"))
+    return [file for file in files if file.is_file()]
 
 
 def _refuse_other_files(outputs: Iterable[Path]) -> None:
     for output in outputs:
-        array = (output / "zarr.json").is_file() or (output / ".zarray").is_file()
-        if os.path.lexists(output) and not array:
+        if os.path.lexists(output) and not _metadata(output):
             raise InvalidArgumentError(
                 f"{output} exists and is not a zarr array; it is not replaced. Fix: move it away"
             )
@@ -250,8 +254,7 @@ def _publish(workspace: Path, outputs: Iterable[Path]) -> None:
             continue
         if output.exists():
             old = workspace / f"old-{index}"
-            if old.exists():
-                shutil.rmtree(old)
+            shutil.rmtree(old, ignore_errors=True)
             output.rename(old)
         piece.rename(output)
     (workspace / "journal").unlink()

@@ -77,16 +77,12 @@ def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple
     if not _fill_bits(data[tuple(slice(None, None, side) for side in chunk)], piece).any():
         piece[region] = data
         return
-    shape = data.shape
-    for start in product(*(range(0, n, side) for n, side in zip(shape, chunk, strict=True))):
-        inside = [slice(a, min(a + c, n)) for a, c, n in zip(start, chunk, shape, strict=True)]
-        values = data[tuple(inside)]
+    for start in product(*(range(0, n, side) for n, side in zip(data.shape, chunk, strict=True))):
+        values = data[tuple(slice(a, a + side) for a, side in zip(start, chunk, strict=True))]
         if not _fill_bits(values, piece).all():
-            place = [
-                slice(outer.start + side.start, outer.start + side.stop)
-                for outer, side in zip(region, inside, strict=True)
-            ]
-            piece[tuple(place)] = values
+            corner = [side.start + a for side, a in zip(region, start, strict=True)]
+            sides = zip(corner, values.shape, strict=True)
+            piece[tuple(slice(a, a + n) for a, n in sides)] = values
 
 
 def _fill_bits(data: np.ndarray, piece: Any) -> np.ndarray:
