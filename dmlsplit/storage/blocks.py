@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
+from operator import mul
 from typing import Any
 
 
@@ -117,7 +118,7 @@ class BlockGrid:
         along = self._along(piece)
         factor = max(1, min(self.chunk[self.axis], self.shape[self.axis]) // along)
         times = _powers_of_two(factor, self._growth)
-        chunk = [c * t for c, t in zip(self.chunk, times, strict=True)]
+        chunk = list(map(mul, self.chunk, times))
         chunk[self.axis] = along
         return tuple(chunk)
 
@@ -140,7 +141,7 @@ class BlockGrid:
     @cached_property
     def _cross_section_bytes(self) -> int:
         """Bytes of one chunk of the input at one position along the axis."""
-        sides = [min(c, n) for c, n in zip(self.chunk, self.shape, strict=True)]
+        sides = list(map(min, self.chunk, self.shape))
         return max(1, prod(sides[: self.axis]) * prod(sides[self.axis + 1 :]) * self.item_bytes)
 
     @cached_property
@@ -181,7 +182,7 @@ class BlockGrid:
     @cached_property
     def _block_starts(self) -> list[Sequence[int]]:
         """Where blocks begin along each dimension."""
-        steps = [c * times for c, times in zip(self.chunk, self._growth, strict=True)]
+        steps = map(mul, self.chunk, self._growth)
         starts: list[Sequence[int]] = [
             range(0, n, step) for n, step in zip(self.shape, steps, strict=True)
         ]

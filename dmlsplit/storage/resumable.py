@@ -9,7 +9,8 @@ same run, started again, continues from what it finds after an interruption:
 - A journal: its blocks are done. A block that was written but not recorded, or whose line is
   cut short, is done again, with the same result.
 - Some pieces are missing: they have already moved to their names. The rest follow.
-- No workspace: all is done, or nothing was begun.
+- No workspace: the run is complete, or had not begun. It is removed after its journal, so
+  that a run interrupted there is done again from the start.
 
 An old piece moves into the workspace just before the new one takes its name, and is removed
 with it.

@@ -107,6 +107,10 @@ def test_empty_pieces_get_nothing() -> None:
     assert len(grid) == 1
 
 
+def test_an_empty_axis_can_be_split_into_no_pieces() -> None:
+    assert len(BlockGrid((5, 0), 1, (), (2, 2), (1, 1), 1, 1)) == 0
+
+
 @pytest.mark.parametrize("shape", [(0, 5), (5, 0)])
 def test_an_array_without_elements_has_no_blocks_but_pieces_with_chunks(
     shape: tuple[int, int],
@@ -117,10 +121,18 @@ def test_an_array_without_elements_has_no_blocks_but_pieces_with_chunks(
     assert min(grid.piece_chunk(0) + grid.piece_chunk(1)) >= 1
 
 
-def test_a_block_takes_as_many_chunks_of_the_pieces_as_fit() -> None:
+@pytest.mark.parametrize("block_bytes", [20, 29])
+def test_a_block_takes_as_many_chunks_of_the_pieces_as_fit(block_bytes: int) -> None:
     """Piece 0 ends at 25, so the chunks of piece 1 begin at 25, 35, 45, ..."""
-    grid = BlockGrid((100,), 0, (25, 75), (10,), (1,), 1, 20)
+    grid = BlockGrid((100,), 0, (25, 75), (10,), (1,), 1, block_bytes)
     assert starts(grid, 0) == [0, 20, 35, 55, 75, 95]
+
+
+def test_the_length_of_a_block_follows_from_all_other_dimensions() -> None:
+    grid = BlockGrid((3, 4, 5), 1, (4,), (3, 1, 5), (1, 1, 1), 1, 30)
+    assert starts(grid, 1) == [0, 2]
+    grid = BlockGrid((4, 3, 5), 0, (4,), (1, 3, 5), (1, 1, 1), 1, 30)
+    assert starts(grid, 0) == [0, 2]
 
 
 def test_a_chunk_larger_than_the_array_counts_as_large_as_the_array() -> None:
@@ -139,6 +151,11 @@ def test_blocks_grow_along_the_innermost_dimension_first(item_bytes: int) -> Non
     assert (starts(grid, 0), starts(grid, 1)) == ([0, 2, 4, 6], [0, 2])
 
 
+def test_where_the_axis_is_short_blocks_grow_all_the_more() -> None:
+    grid = BlockGrid((8, 1), 1, (1,), (1, 4), (1, 1), 1, 8)
+    assert starts(grid, 0) == [0]
+
+
 def test_blocks_grow_on_both_sides_of_the_axis() -> None:
     grid = BlockGrid((4, 2, 4), 1, (1, 1), (1, 2, 1), (1, 1, 1), 1, 16)
     assert (starts(grid, 0), starts(grid, 2)) == ([0, 2], [0])
@@ -147,6 +164,8 @@ def test_blocks_grow_on_both_sides_of_the_axis() -> None:
 def test_chunks_of_a_piece_grow_no_further_than_their_block() -> None:
     grid = BlockGrid((8, 8, 2), 2, (1, 1), (1, 1, 2), (1, 1, 1), 1, 8)
     assert grid.piece_chunk(0) == (1, 2, 1)
+    grid = BlockGrid((4, 4), 1, (1, 3), (4, 4), (1, 1), 1, 64)
+    assert grid.piece_chunk(0) == (4, 1)
     # A piece of one of four columns could have chunks four times as high: blocks allow eight.
     grid = BlockGrid((16, 4), 1, (1, 3), (2, 64), (1, 1), 1, 64)
     assert [grid.piece_chunk(piece) for piece in (0, 1)] == [(8, 1), (2, 3)]
