@@ -1,4 +1,4 @@
-"""The header of a .npy file, read without believing it: nothing is unpickled or loaded."""
+"""The header of a .npy file that may be damaged or malicious: nothing is unpickled."""
 
 from __future__ import annotations
 

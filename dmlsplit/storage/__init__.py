@@ -1,1 +1,1 @@
-"""Splits of arrays on disk and of dask arrays: .npy, zarr, runs that can be taken up again."""
+"""Splits of arrays on disk (.npy, and zarr in runs that can be resumed) and of dask arrays."""

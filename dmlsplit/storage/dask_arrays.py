@@ -1,7 +1,7 @@
-"""`dml.split` on a dask.array: dask arrays out, one dispatch per block, nothing computed yet.
+"""`dml.split` of a dask.array into dask arrays, lazily, with one dispatch per block.
 
-A block that lies inside one piece is passed on as it is. A block that crosses the border
-of a piece is split, all its parts in one dispatch. Nothing is rechunked, so each chunk of
+A block inside one piece is passed on unchanged. A block that crosses the border of a piece is
+split into all its parts in one dispatch. Nothing is rechunked, so each chunk of
 a piece is a chunk of the input or a part of one.
 """
 

@@ -1,6 +1,6 @@
-"""One block of a stored array, on whatever thread or machine: read it, split it, write its parts.
+"""Reads, splits and writes one block of a stored array, on any thread or machine.
 
-All that a worker is told is the workspace of the run; the journal there says the rest.
+A worker is given the workspace of the run and a block number; the journal there says the rest.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def move_block(workspace: str, run: str, device: str, index: int) -> int:
     if len(block.parts) > 1:
         parts = split_on(device, parts.pop(), [part.size for part in block.parts], grid.axis)
     for part in block.parts:
-        # Taken out of the list, so that each one is freed when it is written.
+        # pop() drops the list's reference, so that each part is freed once it is written.
         _write(pieces[part.piece], part.region, parts.pop(0), grid.piece_chunk(part.piece))
     return index
 

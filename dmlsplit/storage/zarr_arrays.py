@@ -17,9 +17,9 @@ from dmlsplit.storage.npy import open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
 BLOCK_BYTES = 8 << 20
-# Most chunks that are counted; counting those of a store means listing its files.
+# Missing chunks are not counted in stores with more, since that means listing all files.
 COUNTED_CHUNKS = 1_000_000
-# Chunks of the pieces of a .npy file, which has none itself.
+# Size of the chunks of zarr pieces of a .npy file.
 CHUNK_BYTES = 4 << 20
 
 
@@ -34,7 +34,7 @@ def needed(module: str, purpose: str) -> Any:
 
 
 def is_store(path: Path) -> bool:
-    """Whether a path is to be read as a zarr store, going by its name and kind."""
+    """Whether to read a path as a zarr store: a folder, or a file named like one."""
     return path.is_dir() or path.name.endswith((".zarr", ".zarr.zip"))
 
 
@@ -44,7 +44,7 @@ def open_stored(path: Path) -> Any:
     Raises
     ------
     InvalidArgumentError
-        If it is neither, is damaged, is a group of arrays, or holds Python objects.
+        If it is neither, is damaged, is a group of arrays, or contains Python objects.
     OSError
         If it cannot be read.
     """
@@ -103,7 +103,7 @@ def grid_for(
 
 
 def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
-    """Say so if chunks are not stored: the array may be sparse, or a copy of it cut short."""
+    """Return a note if chunks are missing: the array is sparse, or is an incomplete copy."""
     if isinstance(stored, np.ndarray) or stored.nchunks > COUNTED_CHUNKS:
         return ()
     absent = stored.nchunks - stored.nchunks_initialized
@@ -154,5 +154,5 @@ def _kept(stored: Any) -> dict[str, Any]:
 
 
 def describe(error: Exception) -> str:
-    """Return an error of another library in one short line."""
+    """Return the type and message of an error of another library in one short line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -5,7 +5,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -39,7 +41,7 @@ def test_each_block_is_moved_once(store: Path, tmp_path: Path, moved: list[int])
     assert seen[-1] == (VALUES.nbytes, VALUES.nbytes)
 
 
-def test_an_interrupted_run_is_taken_up_where_it_stopped(
+def test_an_interrupted_run_resumes_where_it_stopped(
     store: Path, tmp_path: Path, moved: list[int]
 ) -> None:
     out = tmp_path / "out"
@@ -171,7 +173,7 @@ def test_a_scheduler_that_does_not_exist_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_no_zarr_array_is_not_replaced(store: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_zarr_array_is_not_replaced(store: Path, tmp_path: Path) -> None:
     (tmp_path / "in_1.zarr").mkdir()
     (tmp_path / "in_1.zarr" / "thesis.txt").write_text("precious")
     with pytest.raises(dml.InvalidArgumentError, match="it is not replaced"):
@@ -206,15 +208,32 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(
     assert_pieces(tmp_path, values, 2, (1, 6), "long")
 
 
-def test_workers_without_dmlsplit_are_refused_before_they_get_a_block() -> None:
-    """Such a worker would stop: it cannot load the task. It is asked in Python's own words."""
+@pytest.mark.parametrize("machine", ["a worker", "the scheduler"])
+def test_a_cluster_without_dmlsplit_is_refused_before_it_gets_a_block(machine: str) -> None:
+    """A dask worker stops when it cannot load a task, so it is asked with a function of Python."""
 
-    class Client:
-        def run(self, function: Callable[..., None], code: str) -> None:
-            function(code.replace("dmlsplit", "dmlsplit_of_elsewhere"))
+    def asked(name: str) -> Callable[[Callable[[str], None], str], None]:
+        elsewhere = "dmlsplit_of_elsewhere" if name == machine else "dmlsplit"
+        return lambda function, code: function(code.replace("dmlsplit", elsewhere))
 
-        def run_on_scheduler(self, function: Callable[..., None], code: str) -> None:
-            function(code)
+    client = SimpleNamespace(run=asked("a worker"), run_on_scheduler=asked("the scheduler"))
+    with pytest.raises(
+        dml.UnsupportedError, match="where the scheduler and every worker run"
+    ) as error:
+        resumable._check_cluster(client)
+    assert error.value.message.startswith(f"{machine} has ModuleNotFoundError: No module named")
 
-    with pytest.raises(dml.UnsupportedError, match="where the scheduler and every worker run"):
-        resumable._check_cluster(Client())
+
+@pytest.mark.parametrize(
+    ("cause", "fix"),
+    [(ModuleNotFoundError("No module named 'zarr'"), True), (KeyError("deserialize"), False)],
+)
+def test_an_error_of_a_block_names_its_cause(cause: Exception, fix: bool) -> None:
+    """A worker that joins later is not asked; its import error arrives with the block."""
+    future: Future[int] = Future()
+    error = RuntimeError("Error during deserialization of the task graph")
+    error.__cause__ = cause
+    future.set_exception(error)
+    with pytest.raises(dml.UnsupportedError, match=f"a block failed: {type(cause).__name__}") as it:
+        resumable._result(future)
+    assert ("where the scheduler and every worker run" in it.value.message) == fix

@@ -48,7 +48,7 @@ def test_only_the_bits_of_the_fill_value_count_as_fill(
         assert piece[:].tobytes() == np.ascontiguousarray(right).tobytes()
 
 
-def test_after_a_damaged_chunk_is_repaired_the_run_goes_on(store: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_after_a_damaged_chunk_is_repaired(store: Path, tmp_path: Path) -> None:
     chunk = store / "c/3/0/0"
     whole = chunk.read_bytes()
     chunk.write_bytes(whole[:-5])

@@ -62,7 +62,7 @@ def test_a_zip_store_can_be_read(tmp_path: Path) -> None:
     assert_pieces(tmp_path, VALUES, 0, (20, 40))
 
 
-def test_chunks_that_are_not_stored_are_counted_aloud(
+def test_missing_chunks_are_counted_in_a_note(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """To zarr a lost chunk is the fill value; only the user knows whether it should be."""
