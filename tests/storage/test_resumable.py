@@ -205,7 +205,7 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(
     long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
     ) as cluster:
         victim = cluster.workers[0].pid
 
