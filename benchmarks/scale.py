@@ -96,7 +96,7 @@ def cluster(workers: int) -> Iterator[Any]:
     os.environ["PYTHONPATH"] = str(ROOT)
     with (
         dask.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit=0
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0
         ) as local,
         dask.Client(local) as client,
     ):

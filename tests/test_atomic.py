@@ -2,6 +2,8 @@
 
 import errno
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -91,14 +93,16 @@ def test_all_paths_are_looked_at_before_the_block_begins(tmp_path: Path) -> None
         atomic_write(tmp_path / "a", tmp_path / "folder"),
     ):
         pytest.fail("the block must not begin")
-    assert (error.value.errno, error.value.filename) == (errno.EINVAL, str(tmp_path / "folder"))
+    assert error.value.args == (errno.EINVAL, "is not a regular file")
+    assert error.value.filename == str(tmp_path / "folder")
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no such folder") as error:
         write_text(tmp_path / "no" / "file", "text")
-    assert (error.value.errno, error.value.filename) == (errno.ENOENT, str(tmp_path / "no"))
+    assert error.value.args == (errno.ENOENT, "there is no such folder")
+    assert error.value.filename == str(tmp_path / "no")
 
 
 def test_no_temporary_file_is_left_when_another_cannot_be_made(
@@ -129,3 +133,18 @@ def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:
         os.umask(before)
     assert (tmp_path / "a").read_bytes() == "é".encode()
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_the_encoding_does_not_depend_on_the_locale(tmp_path: Path) -> None:
+    program = """
+import warnings
+from pathlib import Path
+from dmlsplit.atomic import write_text
+warnings.simplefilter("error", EncodingWarning)
+write_text(Path("a"), "é")
+write_text(Path("/dev/null"), "é")
+"""
+    line = [sys.executable, "-X", "warn_default_encoding", "-c", program]
+    root = str(Path(__file__).parent.parent)
+    subprocess.run(line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": root}, check=True)
+    assert (tmp_path / "a").read_bytes() == "é".encode()

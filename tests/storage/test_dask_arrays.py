@@ -216,7 +216,7 @@ def client() -> Iterator[Any]:
     with (
         workers_import_this_tree(),
         LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
         ) as cluster,
         Client(cluster) as client,
     ):

@@ -1,6 +1,7 @@
 """`dmlsplit run` on .npy files: complete or not at all, in blocks, of any layout."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,31 @@ def test_no_damage_escapes_as_another_error(
     except dml.InvalidArgumentError:
         return
     assert array.nbytes <= len(content)
+
+
+def test_more_pieces_than_open_files_can_be_allowed_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(100, "u1"))
+
+    def refuse(kind: int, limits: tuple[int, int]) -> None:
+        assert limits == (228, 99)
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 99))
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    with pytest.raises(
+        dml.UnsupportedError, match="100 pieces need 228 open files; the limit is 99"
+    ):
+        split_file(tmp_path / "a.npy", 100, 0, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.npy")
+    with pytest.raises(dml.InvalidArgumentError, match="is not a regular file") as error:
+        npy.open_npy(tmp_path / "a.npy")
+    assert error.value.path == str(tmp_path / "a.npy")
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -145,6 +145,20 @@ def test_a_killed_process_is_resumed(
     assert_pieces(out, VALUES, 2, (1, 6))
 
 
+def test_a_run_whose_pieces_cannot_be_created_leaves_nothing(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *rest: object) -> None:
+        if path.name == "1":
+            raise OSError(28, "No space left on device")
+        path.mkdir()
+
+    monkeypatch.setattr(resumable, "create_piece", full)
+    with pytest.raises(OSError, match="No space left"):
+        split_store(store, (1, 6), 2, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_two_runs_do_not_write_the_same_pieces(store: Path, tmp_path: Path) -> None:
     def second(done: int, total: int) -> None:
         with pytest.raises(dml.InvalidArgumentError, match="another run writes the same pieces"):
@@ -191,7 +205,7 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(
     long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit=0
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
     ) as cluster:
         victim = cluster.workers[0].pid
 
