@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any, SupportsIndex
+from typing import SupportsIndex, cast
 
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import shown
 
 
 def integer(name: str, value: SupportsIndex) -> int:
@@ -29,6 +30,44 @@ def integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
     return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))
 
 
+def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
+    """Return `value` as an int, or refuse it as an argument of `operator`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `value` is not an integer; the message begins with `operator`, if there is one.
+    """
+    try:
+        return integer(name, value)
+    except TypeError as error:
+        raise InvalidArgumentError(f"{_of(operator)}{error}") from None
+
+
+def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> int:
+    """Return an axis, which may count from the end, counted from 0 at the outermost dimension.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `axis` is not an integer or a tensor of `rank` dimensions does not have it; the
+        message begins with `operator`, if there is one.
+    """
+    at = integer_argument("axis", axis, operator)
+    if rank == 0:
+        raise InvalidArgumentError(
+            f"{_of(operator)}the input is a scalar (rank 0); a scalar cannot be split"
+        )
+    if not -rank <= at < rank:
+        allowed = f"{-rank} to {rank - 1} at rank {rank}"
+        raise InvalidArgumentError(f"{_of(operator)}axis is {at}; it must be {allowed}")
+    return at % rank
+
+
+def _of(operator: object) -> str:
+    return f"{operator}: " if operator else ""
+
+
 def piece_sizes(
     shape: tuple[int, ...],
     sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
@@ -39,25 +78,18 @@ def piece_sizes(
     Raises
     ------
     InvalidArgumentError
-        If the axis is none of `shape`, or the sizes do not add up.
+        If `shape` does not have the axis, or the sizes do not add up.
     """
-    at = _axis(axis, len(shape))
+    at = axis_from_front(axis, len(shape))
     return at, _sizes(sizes_or_count, shape[at], at)
-
-
-def _axis(axis: SupportsIndex, rank: int) -> int:
-    at = _checked_integer("axis", axis)
-    if not -rank <= at < rank:
-        allowed = f"{-rank} to {rank - 1}" if rank else "absent: a scalar cannot be split"
-        raise InvalidArgumentError(f"axis is {at}; it must be {allowed}")
-    return at % rank
 
 
 def _sizes(
     sizes_or_count: SupportsIndex | Iterable[SupportsIndex], whole: int, axis: int
 ) -> tuple[int, ...]:
+    # A 0-d array is iterable for Python, but means a count.
     if not isinstance(sizes_or_count, Iterable) or getattr(sizes_or_count, "ndim", None) == 0:
-        count = _checked_integer("count", sizes_or_count)
+        count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or whole % count:
             raise InvalidArgumentError(
                 f"count is {count}; it must be at least 1 and divide axis {axis}, of size {whole}."
@@ -70,20 +102,7 @@ def _sizes(
         raise InvalidArgumentError(str(error)) from None
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
-            f"sizes are {_short(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
+            f"sizes are {shown(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
             f"to axis {axis}, of size {whole}"
         )
     return sizes
-
-
-def _short(sizes: tuple[int, ...]) -> str:
-    return (
-        str(list(sizes)) if len(sizes) <= 16 else f"{list(sizes[:16])} and {len(sizes) - 16} more"
-    )
-
-
-def _checked_integer(name: str, value: Any) -> int:
-    try:
-        return integer(name, value)
-    except TypeError as error:
-        raise InvalidArgumentError(str(error)) from None

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
-# Columns of a terminal that nobody has widened.
+# Columns of a terminal at its usual size.
 WIDTH = 80
+# Entries of a list that a message spells out.
+MOST_SHOWN = 16
 
 
 def printable(text: str) -> str:
@@ -13,6 +16,13 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def shown(values: Sequence[object]) -> str:
+    """Return a list for a message, cut where it is long: ``[1, 2, ...] (40 values)``."""
+    text = ", ".join(map(str, values[:MOST_SHOWN]))
+    count = len(values)
+    return f"[{text}]" if count <= MOST_SHOWN else f"[{text}, ...] ({count} values)"
 
 
 def wrapped(text: str, indent: str) -> str:
