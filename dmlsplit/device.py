@@ -12,9 +12,9 @@ from dmlsplit.backends import Launch, Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.binding import BindingTable, BoundTensor, BufferBinding
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.levels import FeatureLevel, Level
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType, TensorDesc
+from dmlsplit.directml.tensor import NUMPY_TYPES, DataTypeLike, TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
@@ -38,7 +38,7 @@ class Device:
         If there is no such device.
     """
 
-    def __init__(self, device: str | None = None, feature_level: object = "6_4") -> None:
+    def __init__(self, device: str | None = None, feature_level: Level = "6_4") -> None:
         try:
             self.feature_level = FeatureLevel.parse(feature_level)
         except ValueError as error:
@@ -50,7 +50,7 @@ class Device:
         """``cpu`` or ``cuda:N``."""
         return self._backend.device
 
-    def check_feature_levels(self, requested: Iterable[object]) -> FeatureLevel:
+    def check_feature_levels(self, requested: Iterable[Level]) -> FeatureLevel:
         """Return the highest of the requested levels that the device supports.
 
         The query DML_FEATURE_FEATURE_LEVELS.
@@ -73,7 +73,7 @@ class Device:
             )
         return max(supported)
 
-    def supports_data_type(self, data_type: object) -> bool:
+    def supports_data_type(self, data_type: DataTypeLike) -> bool:
         """Whether Split takes a data type at the device's level (DML_FEATURE_TENSOR_DATA_TYPE)."""
         try:
             kind = TensorDataType.parse(data_type)

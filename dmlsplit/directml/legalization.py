@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, TensorSupport
+from dmlsplit.directml.levels import FeatureLevel, Level, TensorSupport
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import TensorDataType, TensorDesc, packed_strides
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
+from dmlsplit.geometry import packed_byte_strides
 
 # What another description of the same bytes can cure; all else is wrong at every level.
 _CURABLE = {
@@ -41,7 +42,7 @@ class _ImpossibleError(Exception):
     """Why one way of rewriting does not work."""
 
 
-def legalize(desc: SplitOperatorDesc, feature_level: object) -> SplitOperatorDesc:
+def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
     """Return a descriptor that a feature level accepts and that moves the same bytes.
 
     The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit
@@ -249,7 +250,7 @@ def _tensor(
 ) -> TensorDesc:
     sizes = tuple(loop.sizes[at] for loop in loops)
     strides = tuple(loop.strides[at] for loop in loops)
-    rows = zip(sizes, strides, packed_strides(sizes), strict=True)
+    rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)
     alignment = original.guaranteed_base_offset_alignment
     return TensorDesc(

@@ -1,11 +1,13 @@
-"""Feature levels and the capability table, read from feature_levels.yaml."""
+"""Feature levels, and the types of the capability table's rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeAlias
 
 from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.errors import InvalidArgumentError
 
 
 class FeatureLevel(IntEnum):
@@ -28,12 +30,12 @@ class FeatureLevel(IntEnum):
     LEVEL_6_4 = 0x6400
 
     @classmethod
-    def parse(cls, value: object) -> FeatureLevel:
+    def parse(cls, value: Level) -> FeatureLevel:
         """Read a level from ``"4_1"``, ``"4.1"``, ``"DML_FEATURE_LEVEL_4_1"`` or ``0x4100``.
 
         Raises
         ------
-        ValueError
+        InvalidArgumentError
             If there is no such level; floats are refused, because 5.0 and 5.00 look alike.
         """
         if isinstance(value, int) and not isinstance(value, bool):
@@ -43,12 +45,16 @@ class FeatureLevel(IntEnum):
             short = value.strip().upper().removeprefix("DML_FEATURE_LEVEL_").replace(".", "_")
             if f"LEVEL_{short}" in cls.__members__:
                 return cls[f"LEVEL_{short}"]
-        raise ValueError(
+        raise InvalidArgumentError(
             f"feature level is {value!r}; it must be one of {', '.join(map(str, cls))}"
         )
 
     def __str__(self) -> str:
         return self.name.removeprefix("LEVEL_")
+
+
+# What `FeatureLevel.parse` reads.
+Level: TypeAlias = FeatureLevel | str | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,15 @@ class LevelSupport:
 
 
 def directml_version(text: str) -> tuple[int, ...]:
-    """Return a DirectML version as three numbers, for comparing; 1.8 means 1.8.0."""
+    """Return a DirectML version as three numbers that compare; 1.8 means 1.8.0.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the text is not one to four numbers joined by dots.
+    """
     parts = str(text).strip().split(".")
     if not (1 <= len(parts) <= 4 and all(p.isascii() and p.isdecimal() for p in parts)):
-        raise ValueError(f"DirectML version is {text!r}; it must look like 1.8.0")
+        raise InvalidArgumentError(f"DirectML version is {text!r}; it must look like 1.8.0")
     # A fourth part is a build number that carries no features.
     return tuple(map(int, [*parts, "0", "0"][:3]))

@@ -1,19 +1,26 @@
 """Buffer tensors: DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS and DML_BUFFER_TENSOR_DESC.
 
-Constructors refuse only what is not a descriptor at all, such as a size that is no
-integer. Every DirectML rule lives in `dmlsplit.directml.validation`, so that a bad descriptor can
-be built, printed and reported on.
+Constructors refuse only what is not a descriptor at all, such as a size that is not an
+integer. Every DirectML rule lives in `dmlsplit.directml.validation`, so that a bad
+descriptor can be built, printed and reported on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, IntFlag
+from enum import Enum, IntEnum, IntFlag
+from functools import reduce
 from math import prod
-from typing import SupportsIndex
+from operator import or_
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
 from dmlsplit.checks import integer, integers
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import packed_byte_strides
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT, DirectML.h.
 MINIMUM_BUFFER_TENSOR_ALIGNMENT = 16
@@ -23,35 +30,49 @@ DIMENSION_COUNT_MAX = 8
 UINT_MAX = 2**32 - 1
 UINT64_MAX = 2**64 - 1
 
+_E = TypeVar("_E", bound=Enum)
+
 
 class TensorDataType(IntEnum):
     """DML_TENSOR_DATA_TYPE, with the values of DirectML.h.
 
     `UINT4` and `INT4` exist since DML_TARGET_VERSION 0x6300; no Split accepts them.
+
+    Attributes
+    ----------
+    bits : int
+        Size of one element in bits; 0 for UNKNOWN.
+    numpy_name : str
+        NumPy's name without byte order; empty where NumPy has no such type.
     """
 
-    UNKNOWN = 0
-    FLOAT32 = 1
-    FLOAT16 = 2
-    UINT32 = 3
-    UINT16 = 4
-    UINT8 = 5
-    INT32 = 6
-    INT16 = 7
-    INT8 = 8
-    FLOAT64 = 9
-    UINT64 = 10
-    INT64 = 11
-    UINT4 = 12
-    INT4 = 13
+    _value_: int
+    bits: int
+    numpy_name: str
 
-    @property
-    def bits(self) -> int:
-        """Size of one element in bits; 0 for UNKNOWN."""
-        return int("".join(filter(str.isdecimal, self.name)) or 0)
+    UNKNOWN = 0, 0
+    FLOAT32 = 1, 32, "f4"
+    FLOAT16 = 2, 16, "f2"
+    UINT32 = 3, 32, "u4"
+    UINT16 = 4, 16, "u2"
+    UINT8 = 5, 8, "u1"
+    INT32 = 6, 32, "i4"
+    INT16 = 7, 16, "i2"
+    INT8 = 8, 8, "i1"
+    FLOAT64 = 9, 64, "f8"
+    UINT64 = 10, 64, "u8"
+    INT64 = 11, 64, "i8"
+    UINT4 = 12, 4
+    INT4 = 13, 4
+
+    def __new__(cls, value: int, bits: int, numpy_name: str = "") -> TensorDataType:
+        """Make a member from its value and what else is known of the type."""
+        kind = int.__new__(cls, value)
+        kind._value_, kind.bits, kind.numpy_name = value, bits, numpy_name
+        return kind
 
     @classmethod
-    def parse(cls, value: object) -> TensorDataType:
+    def parse(cls, value: DataTypeLike) -> TensorDataType:
         """Read a data type from its DirectML name, its short name, a NumPy dtype or its value.
 
         Parameters
@@ -62,36 +83,19 @@ class TensorDataType(IntEnum):
 
         Raises
         ------
-        ValueError
+        InvalidArgumentError
             If no data type has that name or value.
         """
-        if isinstance(value, int) and not isinstance(value, bool):
-            if value in cls._value2member_map_:
-                return cls(value)
-        elif not isinstance(value, bool):
-            name = str(value).upper().removeprefix("DML_TENSOR_DATA_TYPE_")
-            if name in cls.__members__:
-                return cls[name]
-        raise ValueError(
-            f"data type is {value!r}; it must be one of {', '.join(cls.__members__)} "
-            f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 0 to {max(cls)}"
-        )
+        kind = _member(cls, value, "DML_TENSOR_DATA_TYPE_")
+        if kind is None:
+            raise InvalidArgumentError(
+                f"data type is {value!r}; it must be one of {', '.join(cls.__members__)} "
+                f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 0 to {max(cls)}"
+            )
+        return kind
 
 
-# NumPy's names of the types, without byte order.
-NUMPY_TYPES = {
-    TensorDataType.FLOAT32: "f4",
-    TensorDataType.FLOAT16: "f2",
-    TensorDataType.FLOAT64: "f8",
-    TensorDataType.UINT8: "u1",
-    TensorDataType.UINT16: "u2",
-    TensorDataType.UINT32: "u4",
-    TensorDataType.UINT64: "u8",
-    TensorDataType.INT8: "i1",
-    TensorDataType.INT16: "i2",
-    TensorDataType.INT32: "i4",
-    TensorDataType.INT64: "i8",
-}
+NUMPY_TYPES = {kind: kind.numpy_name for kind in TensorDataType if kind.numpy_name}
 
 
 class TensorFlags(IntFlag):
@@ -101,29 +105,29 @@ class TensorFlags(IntFlag):
     OWNED_BY_DML = 1
 
     @classmethod
-    def parse(cls, value: object) -> TensorFlags:
+    def parse(cls, value: FlagsLike) -> TensorFlags:
         """Read flags from their value, a DirectML name, a short name, or a list of names."""
-        if isinstance(value, int) and not isinstance(value, bool) and value in (0, 1):
-            return cls(value)
         if isinstance(value, (list, tuple)):
-            flags = cls.NONE
-            for name in value:
-                flags |= cls.parse(name)
-            return flags
-        name = str(value).upper().removeprefix("DML_TENSOR_FLAG_")
-        if name in ("NONE", "OWNED_BY_DML"):
-            return cls[name]
-        raise ValueError(f"tensor flags are {value!r}; they must be NONE or OWNED_BY_DML")
+            return reduce(or_, map(cls.parse, value), cls.NONE)
+        flags = _member(cls, value, "DML_TENSOR_FLAG_")
+        if flags is None:
+            raise InvalidArgumentError(
+                f"tensor flags are {value!r}; they must be NONE or OWNED_BY_DML"
+            )
+        return flags
 
 
-def packed_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return row-major strides, in elements, of a tensor without padding."""
-    strides = []
-    stride = 1
-    for size in reversed(sizes):
-        strides.append(stride)
-        stride *= size
-    return tuple(reversed(strides))
+DataTypeLike: TypeAlias = "TensorDataType | str | int | np.dtype[Any]"
+FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
+
+
+def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
+    """Return the member with a value or name, with or without the prefix of DirectML.h."""
+    # Not `enum(value)`: a Flag makes new members of unknown bits.
+    members = enum.__members__
+    if isinstance(value, int) and not isinstance(value, bool):
+        return next((member for member in members.values() if member.value == value), None)
+    return members.get(str(value).upper().removeprefix(prefix))
 
 
 def last_element_index(sizes: tuple[int, ...], strides: tuple[int, ...] | None) -> int:
@@ -165,7 +169,7 @@ def _size_in_bytes(last_index: int, element_bits: int) -> int:
 
 @dataclass(frozen=True, slots=True, init=False)
 class TensorDesc:
-    """DML_BUFFER_TENSOR_DESC: how one tensor lies in a buffer.
+    """DML_BUFFER_TENSOR_DESC: the layout of one tensor in a buffer.
 
     Parameters
     ----------
@@ -177,7 +181,7 @@ class TensorDesc:
         Elements between neighbours of each dimension; None means packed row-major.
         0 repeats one element (broadcast).
     flags
-        `TensorFlags`.
+        Anything that `TensorFlags.parse` reads.
     total_tensor_size_in_bytes
         None means the smallest legal size, `calc_buffer_tensor_size`.
     guaranteed_base_offset_alignment
@@ -200,34 +204,31 @@ class TensorDesc:
 
     def __init__(
         self,
-        data_type: object,
+        data_type: DataTypeLike,
         sizes: Iterable[SupportsIndex],
         *,
         strides: Iterable[SupportsIndex] | None = None,
-        flags: object = TensorFlags.NONE,
+        flags: FlagsLike = TensorFlags.NONE,
         total_tensor_size_in_bytes: SupportsIndex | None = None,
         guaranteed_base_offset_alignment: SupportsIndex = 0,
     ) -> None:
-        kind = TensorDataType.parse(data_type)
-        shape = integers("sizes", sizes)
+        kind, shape = TensorDataType.parse(data_type), integers("sizes", sizes)
         steps = None if strides is None else integers("strides", strides)
-        put = object.__setattr__
-        put(self, "data_type", kind)
-        put(self, "sizes", shape)
-        put(self, "strides", steps)
-        put(self, "flags", TensorFlags.parse(flags))
-        put(
-            self,
-            "total_tensor_size_in_bytes",
-            calc_buffer_tensor_size(kind, shape, steps)
-            if total_tensor_size_in_bytes is None
-            else integer("total_tensor_size_in_bytes", total_tensor_size_in_bytes),
-        )
-        put(
-            self,
-            "guaranteed_base_offset_alignment",
-            integer("guaranteed_base_offset_alignment", guaranteed_base_offset_alignment),
-        )
+        total, alignment = total_tensor_size_in_bytes, guaranteed_base_offset_alignment
+        if total is None:
+            total = calc_buffer_tensor_size(kind, shape, steps)
+        fields = {
+            "data_type": kind,
+            "sizes": shape,
+            "strides": steps,
+            "flags": TensorFlags.parse(flags),
+            "total_tensor_size_in_bytes": integer("total_tensor_size_in_bytes", total),
+            "guaranteed_base_offset_alignment": integer(
+                "guaranteed_base_offset_alignment", alignment
+            ),
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     @property
     def dimension_count(self) -> int:
@@ -247,7 +248,7 @@ class TensorDesc:
     @property
     def effective_strides(self) -> tuple[int, ...]:
         """The strides in elements, packed ones where none were given."""
-        return packed_strides(self.sizes) if self.strides is None else self.strides
+        return packed_byte_strides(self.sizes, 1) if self.strides is None else self.strides
 
     @property
     def minimum_size_in_bytes(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, TensorSupport
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import ValidationReport, Violation, report, violation
@@ -24,7 +24,7 @@ from dmlsplit.directml.tensor import (
 )
 
 
-def validate(desc: SplitOperatorDesc, feature_level: object = "6_4") -> ValidationReport:
+def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> ValidationReport:
     """Report every rule that a descriptor breaks at a feature level.
 
     Parameters
