@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlsplit.arrays.array_view import ArrayView, view
+from dmlsplit.arrays import ArrayView, view
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Broken, Violation, report, violations_of

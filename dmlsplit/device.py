@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias, overload
 
-from dmlsplit.arrays import allocation, array_view
-from dmlsplit.arrays.array_view import ArrayView
-from dmlsplit.backends import BoundCopy, Program
+from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays.adapter import Context, package_of
+from dmlsplit.arrays.array_view import device_number
+from dmlsplit.arrays.dlpack import give_back
+from dmlsplit.arrays.types import A, Array, Stream
+from dmlsplit.backends import Backend, BoundCopy, Program
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.binding import BindingTable, BoundTensor, BufferBinding
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import NUMPY_TYPES, DataTypeLike, TensorDataType, TensorDesc
+from dmlsplit.directml.tensor import DataTypeLike, TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
+Bindable: TypeAlias = Array | BufferBinding
 
+
+@dataclass(frozen=True, init=False, repr=False)
 class Device:
-    """A place where splits run, at a feature level (DMLCreateDevice1).
+    """The CPU or a CUDA device, at a feature level (DMLCreateDevice1).
 
     Parameters
     ----------
@@ -33,17 +43,17 @@ class Device:
     Raises
     ------
     InvalidArgumentError
-        If the name of the device or of the level is none.
+        If the device name or the feature level is not recognised.
     UnsupportedError
         If there is no such device.
     """
 
+    feature_level: FeatureLevel
+    _backend: Backend
+
     def __init__(self, device: str | None = None, feature_level: Level = "6_4") -> None:
-        try:
-            self.feature_level = FeatureLevel.parse(feature_level)
-        except ValueError as error:
-            raise InvalidArgumentError(str(error)) from None
-        self._backend = find_backend(device)
+        object.__setattr__(self, "feature_level", FeatureLevel.parse(feature_level))
+        object.__setattr__(self, "_backend", find_backend(device))
 
     @property
     def name(self) -> str:
@@ -53,17 +63,14 @@ class Device:
     def check_feature_levels(self, requested: Iterable[Level]) -> FeatureLevel:
         """Return the highest of the requested levels that the device supports.
 
-        The query DML_FEATURE_FEATURE_LEVELS.
+        This is the query DML_FEATURE_FEATURE_LEVELS.
 
         Raises
         ------
         UnsupportedError
             If it supports none of them.
         """
-        try:
-            levels = [FeatureLevel.parse(level) for level in requested]
-        except ValueError as error:
-            raise InvalidArgumentError(str(error)) from None
+        levels = [FeatureLevel.parse(level) for level in requested]
         supported = [level for level in levels if level <= self.feature_level]
         if not supported:
             asked = ", ".join(map(str, levels)) or "none"
@@ -75,10 +82,7 @@ class Device:
 
     def supports_data_type(self, data_type: DataTypeLike) -> bool:
         """Whether Split takes a data type at the device's level (DML_FEATURE_TENSOR_DATA_TYPE)."""
-        try:
-            kind = TensorDataType.parse(data_type)
-        except ValueError as error:
-            raise InvalidArgumentError(str(error)) from None
+        kind = TensorDataType.parse(data_type)
         return kind in capability_table()[self.feature_level].input_tensor.data_types
 
     def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
@@ -88,7 +92,7 @@ class Device:
         ------
         InvalidArgumentError
             If the descriptor breaks a rule or the device's level does not accept it;
-            `report` holds every violation.
+            its `report` lists every violation.
         """
         if not isinstance(desc, SplitOperatorDesc):
             raise InvalidArgumentError(
@@ -96,27 +100,19 @@ class Device:
             )
         return _compile(self, desc)
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Device):
-            return NotImplemented
-        return (self._backend, self.feature_level) == (other._backend, other.feature_level)
-
-    def __hash__(self) -> int:
-        return hash((self._backend, self.feature_level))
-
     def __repr__(self) -> str:
         return f"Device({self.name!r}, feature_level={str(self.feature_level)!r})"
 
 
 class CompiledOperator:
-    """A descriptor made ready for one device (IDMLCompiledOperator).
+    """A descriptor compiled for one device (IDMLCompiledOperator).
 
     Attributes
     ----------
     device : Device
-        Where it runs.
+        The device that it runs on.
     desc : SplitOperatorDesc
-        What it does.
+        The descriptor.
     """
 
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
@@ -125,7 +121,11 @@ class CompiledOperator:
         self._program = program
         self._table = BindingTable.of(desc, device.name)
 
-    def __call__(self, array: Any, stream: Any = None) -> list[Any]:
+    @overload
+    def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
+    @overload
+    def __call__(self, array: A, stream: Stream | None = None) -> list[A]: ...
+    def __call__(self, array: Any, stream: Stream | None = None) -> list[Any]:
         """Split an array into new ones, laid out as the descriptor's outputs.
 
         Returns
@@ -133,21 +133,26 @@ class CompiledOperator:
         list
             One array per output, of the same library as `array`.
         """
-        buffer = array.buffer if isinstance(array, BufferBinding) else array
-        with allocation.on_stream(self.device.name, stream):
-            like = array_view.view(buffer, "InputTensor")
-            with allocation.on_torch_stream(like, stream):
-                own = _outputs(self.desc.output_tensors, like)
-        self.dispatch(array, own, stream)
-        return allocation.same_kind(own, buffer)
+        is_binding = isinstance(array, BufferBinding)
+        buffer = array.buffer if is_binding else array
+        with _on_stream(self.device.name, stream):
+            source = view(buffer, "InputTensor")
+            with adapter_of(source.owner).allocating_on(source, stream):
+                outputs = _outputs(self.desc.output_tensors, source)
+        # The input is bound as this view: another would wait for the array's stream again.
+        seen: Any = replace(array, buffer=source) if is_binding else source
+        self.dispatch(seen, outputs, stream)
+        return give_back(outputs, buffer)
 
-    def dispatch(self, array: Any, outputs: Sequence[Any], stream: Any = None) -> None:
+    def dispatch(
+        self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
+    ) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
-        with allocation.on_stream(self.device.name, stream):
+        with _on_stream(self.device.name, stream):
             operator = self.bind(array, outputs)
         operator.dispatch(stream)
 
-    def bind(self, array: Any, outputs: Sequence[Any]) -> BoundOperator:
+    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
         """Check the binding table once, for many dispatches.
 
         Parameters
@@ -160,38 +165,49 @@ class CompiledOperator:
         Raises
         ------
         InvalidArgumentError
-            If a binding breaks a rule; `report` holds every violation.
+            If a binding breaks a rule; its `report` lists every violation.
         """
-        source, targets = self._table.bind(array, outputs)
-        copy = self._program.bind(source.address, [target.address for target in targets])
-        return BoundOperator(_on_current_stream(copy, source.owner), source, targets)
+        src, dst = self._table.bind(array, outputs)
+        copy = self._program.bind(src.address, [output.address for output in dst])
+        return BoundOperator(_on_current_stream(copy, src.owner), (src, *dst))
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BoundOperator:
     """A compiled operator with its buffers (IDMLBindingTable). It keeps them alive.
 
     Attributes
     ----------
     dispatch : callable
-        ``dispatch(stream=None)`` carries out the split, and nothing else: no check, no
-        allocation, no copy between host and device.
+        ``dispatch(stream=None)`` does the split and nothing else: no check, no allocation, no
+        copy between host and device.
     """
 
-    __slots__ = ("_keep", "dispatch")
+    dispatch: BoundCopy
+    _keep: tuple[BoundTensor, ...]
 
-    def __init__(
-        self, copy: BoundCopy, source: BoundTensor, targets: Sequence[BoundTensor]
-    ) -> None:
-        self.dispatch = copy
-        self._keep = source, targets
+
+def _on_stream(device: str, stream: Stream | None) -> Context:
+    """Return a context in which views and CuPy's new arrays are for work on a stream.
+
+    What a foreign array has under way is waited for on that stream. Memory pools reuse memory as
+    soon as its last use is queued, so new memory is ready on the stream that was current and on
+    no other.
+    """
+    if stream is None or device == "cpu":
+        return nullcontext()
+    number = device_number(device)
+    own = stream if package_of(stream) == "cupy" else None
+    return driver.load().on_stream(number, stream_handle(stream, number), own)
 
 
 def _outputs(tensors: Sequence[TensorDesc], like: ArrayView) -> list[Any]:
-    kind = NUMPY_TYPES[tensors[0].data_type]
+    library = adapter_of(like.owner)
+    kind = tensors[0].data_type.numpy_name
     if all(tensor.strides is None for tensor in tensors):
-        return allocation.packed(like, [tensor.sizes for tensor in tensors], kind)
+        return library.empty(like, [tensor.sizes for tensor in tensors], kind)
     return [
-        allocation.strided(
+        library.strided(
             like,
             tensor.sizes,
             [step * tensor.element_bytes for step in tensor.effective_strides],
@@ -202,9 +218,9 @@ def _outputs(tensors: Sequence[TensorDesc], like: ArrayView) -> list[Any]:
     ]
 
 
-def _on_current_stream(copy: BoundCopy, source: Any) -> BoundCopy:
-    """Let a copy without a stream use the one that the input's library would use."""
-    current = allocation.current_stream(source)
+def _on_current_stream(copy: BoundCopy, array: Any) -> BoundCopy:
+    """Make a copy without a stream use the one that the input's library would use."""
+    current = adapter_of(array).current_stream(array)
     if current is None:
         return copy
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
-from dmlsplit.arrays import allocation, array_view
-from dmlsplit.arrays.array_view import ArrayView
+from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays.dlpack import give_back
+from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
@@ -21,13 +22,13 @@ from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import split_geometry
 
+Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
+T = TypeVar("T", bound=Array | DaskArray)
+
 
 def split(
-    array: Any,
-    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
-    axis: SupportsIndex = 0,
-    out: Sequence[Any] | None = None,
-) -> list[Any]:
+    array: T, sizes_or_count: Sizes, axis: SupportsIndex = 0, out: Sequence[T] | None = None
+) -> list[T]:
     """Split an array along an axis into new arrays. Unlike `numpy.split`, it copies.
 
     Parameters
@@ -36,8 +37,8 @@ def split(
         An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, with any strides; or
         a dask.array, which is split lazily, block by block.
     sizes_or_count
-        The size of each piece along the axis, which must add up; or the number of equal
-        pieces. Sizes may be 0.
+        The size of each piece along the axis, 0 included; they must add up to it. Or the
+        number of equal pieces.
     axis
         The dimension to split; a negative one counts from the end.
     out
@@ -52,7 +53,7 @@ def split(
     Raises
     ------
     InvalidArgumentError
-        If the sizes do not fit, or an array of `out` does not. Nothing has been written.
+        If the sizes or an array of `out` do not fit `array`. Nothing has been written.
 
     Examples
     --------
@@ -62,34 +63,38 @@ def split(
     """
     if type(array).__module__.startswith("dask.array"):
         return _split_lazily(array, sizes_or_count, axis, out)
-    source = array_view.view(array, "array")
+    source = view(array, "array")
+    library = adapter_of(source.owner)
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
+    shapes = _piece_shapes(source.shape, at, sizes)
     if out is None:
         strides = None
-        before, behind = source.shape[:at], source.shape[at + 1 :]
-        shapes = {size: (*before, size, *behind) for size in set(sizes)}
-        result = allocation.packed(source, [shapes[size] for size in sizes])
-        addresses = allocation.addresses(result)
+        made = library.empty(source, shapes)
+        addresses = library.addresses(made)
     else:
-        targets = _checked(out, source, at, sizes)
-        strides = tuple(target.strides for target in targets)
-        result = list(out)
-        addresses = [target.address for target in targets]
+        outputs = _checked(out, source, shapes)
+        strides = tuple(output.strides for output in outputs)
+        addresses = [output.address for output in outputs]
     program = _program(
         source.device, source.shape, source.strides, source.item_bytes, at, sizes, strides
     )
-    stream = allocation.current_stream(array)
-    program.bind(source.address, addresses)(stream and stream())
-    return result if out is not None else allocation.same_kind(result, array)
+    current = library.current_stream(source.owner)
+    program.bind(source.address, addresses)(None if current is None else current())
+    return give_back(made, array) if out is None else list(out)
+
+
+def _piece_shapes(
+    shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
+) -> list[tuple[int, ...]]:
+    before, after = shape[:axis], shape[axis + 1 :]
+    shapes = {size: (*before, size, *after) for size in set(sizes)}
+    return [shapes[size] for size in sizes]
 
 
 def _split_lazily(
-    array: Any,
-    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
-    axis: SupportsIndex,
-    out: Sequence[Any] | None,
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
 ) -> list[Any]:
-    # Imported here: distributed.py stands behind this module, and calls it for each block.
+    # Imported here: dask_arrays imports this module, to split each block.
     from dmlsplit.storage.dask_arrays import split_dask
 
     if out is not None:
@@ -110,49 +115,43 @@ def _program(
     sizes: tuple[int, ...],
     output_strides: tuple[tuple[int, ...], ...] | None,
 ) -> Program:
-    targets = [None] * len(sizes) if output_strides is None else output_strides
-    geometry = split_geometry(shape, axis, sizes, item_bytes, strides, targets)
+    layouts = [None] * len(sizes) if output_strides is None else output_strides
+    geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
     return compiled(find_backend(device), geometry)
 
 
 def _checked(
-    out: Sequence[Any], source: ArrayView, axis: int, sizes: tuple[int, ...]
+    out: Sequence[Any], source: ArrayView, shapes: Sequence[tuple[int, ...]]
 ) -> list[ArrayView]:
-    if not isinstance(out, (list, tuple)) or len(out) != len(sizes):
-        count = f" of {len(out)}" if isinstance(out, (list, tuple)) else ""
+    is_list = isinstance(out, (list, tuple))
+    if not is_list or len(out) != len(shapes):
+        count = f" of {len(out)}" if is_list else ""
         raise InvalidArgumentError(
-            f"out is a {type(out).__name__}{count}; it must be a list of {len(sizes)} arrays"
+            f"out is a {type(out).__name__}{count}; it must be a list of {len(shapes)} arrays"
         )
-    targets = [array_view.view(target, f"out[{index}]") for index, target in enumerate(out)]
-    before, behind = source.shape[:axis], source.shape[axis + 1 :]
-    for index, (target, size) in enumerate(zip(targets, sizes, strict=True)):
-        found = (target.shape, target.type, target.device, target.read_only)
-        allowed = ((*before, size, *behind), source.type, source.device, False)
+    outputs = [view(output, f"out[{index}]") for index, output in enumerate(out)]
+    for index, (output, shape) in enumerate(zip(outputs, shapes, strict=True)):
+        found = (output.shape, output.type, output.device, output.read_only)
+        allowed = (shape, source.type, source.device, False)
         if found != allowed:
-            raise _mismatch(f"out[{index}]", found, allowed)
-        if not _lies_apart(target.shape, target.strides):
+            rows = zip(("shape", "type", "device", "read_only"), found, allowed, strict=True)
+            what, is_, must = next(row for row in rows if row[1] != row[2])
+            raise InvalidArgumentError(f"out[{index}]: {what} is {is_}; it must be {must}")
+        if not _is_apart(output.shape, output.strides):
             raise InvalidArgumentError(
-                f"out[{index}]: strides are {target.strides}; its elements must lie apart"
+                f"out[{index}]: strides are {output.strides}; its elements must not overlap"
             )
-    _refuse_overlap(source, targets)
-    return targets
-
-
-def _mismatch(
-    name: str, found: tuple[object, ...], allowed: tuple[object, ...]
-) -> InvalidArgumentError:
-    differing = zip(("shape", "type", "device", "read_only"), found, allowed, strict=True)
-    what, is_, must = next(row for row in differing if row[1] != row[2])
-    return InvalidArgumentError(f"{name}: {what} is {is_}; it must be {must}")
+    _refuse_overlap([source, *outputs])
+    return outputs
 
 
 @lru_cache(maxsize=1024)
-def _lies_apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+def _is_apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return not may_overlap_itself(shape, tuple(map(abs, strides)))
 
 
-def _refuse_overlap(source: ArrayView, targets: list[ArrayView]) -> None:
-    views = [source, *targets]
+def _refuse_overlap(views: list[ArrayView]) -> None:
+    """Refuse outputs (all views but the first) that share memory with another array."""
     spans = sorted((view.span, index) for index, view in enumerate(views))
     for position, ((_, high), index) in enumerate(spans):
         for (low, _), other in spans[position + 1 :]:
@@ -160,11 +159,11 @@ def _refuse_overlap(source: ArrayView, targets: list[ArrayView]) -> None:
                 break
             if _share_memory(views[index], views[other]):
                 one, two = (f"out[{i - 1}]" if i else "array" for i in (other, index))
-                raise InvalidArgumentError(f"{one} and {two} share memory; they must lie apart")
+                raise InvalidArgumentError(f"{one} and {two} share memory; they must not overlap")
 
 
 def _share_memory(one: ArrayView, two: ArrayView) -> bool:
-    """Whether two arrays with overlapping spans really meet; columns of one array do not."""
+    """Whether arrays with overlapping spans share a byte; two columns of an array do not."""
     try:
         return np.shares_memory(one.window, two.window, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:

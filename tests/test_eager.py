@@ -123,7 +123,7 @@ def test_a_bad_argument_is_refused_before_a_byte_is_written(
 def test_self_overlapping_outputs_are_refused() -> None:
     store = np.zeros(4)
     out = np.lib.stride_tricks.as_strided(store, (2, 2), (8, 8))
-    with pytest.raises(dml.InvalidArgumentError, match="its elements must lie apart"):
+    with pytest.raises(dml.InvalidArgumentError, match="its elements must not overlap"):
         dml.split(A, (2, 4), 1, [out, TWO])
 
 

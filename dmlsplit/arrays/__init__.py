@@ -1,1 +1,57 @@
-"""Arrays of other libraries: what they say of their memory, and new ones like them."""
+"""Arrays of any library, each library behind one adapter that is chosen by type.
+
+numpy.py, cupy.py and torch.py describe and make arrays of their own. dlpack.py describes those
+of every other library as arrays of NumPy or CuPy, and gives pieces back to it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.arrays import dlpack
+from dmlsplit.arrays.adapter import Adapter
+from dmlsplit.arrays.array_view import ArrayView
+from dmlsplit.arrays.cupy import CUPY
+from dmlsplit.arrays.numpy import NUMPY
+from dmlsplit.arrays.torch import TORCH
+
+__all__ = ["CUPY", "NUMPY", "TORCH", "Adapter", "ArrayView", "adapter_of", "is_native", "view"]
+
+
+def view(array: Any, name: str) -> ArrayView:
+    """Describe an array of any library, which errors call `name`; a view is returned as it is.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `array` is not an array, holds Python objects, or cannot be reached without a copy.
+    """
+    return (_adapter(type(array)) or dlpack).view(array, name)
+
+
+def adapter_of(owner: Any) -> Adapter:
+    """Return the adapter that makes more arrays like the owner of a view."""
+    return _adapter(type(owner)) or CUPY
+
+
+def is_native(array: Any) -> bool:
+    """Whether an array is one of NumPy, CuPy or PyTorch."""
+    return _adapter(type(array)) is not None
+
+
+def _chosen(kind: type) -> Adapter | None:
+    if issubclass(kind, np.ndarray):
+        return NUMPY
+    torch = sys.modules.get("torch")  # imported, if the type is one of its tensors
+    if torch is not None and issubclass(kind, torch.Tensor):
+        return TORCH
+    is_cupy = kind.__module__.partition(".")[0] == "cupy"
+    return CUPY if is_cupy and hasattr(kind, "__cuda_array_interface__") else None
+
+
+_adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_chosen)

@@ -45,7 +45,7 @@ NOT_RUN = {
     "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
     "test_gpu.test_jax_arrays_come_back_as_jax_arrays": _JAX,
     "storage.test_dask_arrays.test_blocks_on_a_gpu_stay_there": _CUPY,
-    "test_frontends_onnx_backend.test_official_vectors_are_met_bit_by_bit_where_only_bits_move": (
+    "frontends.onnx.test_backend.test_official_vectors_are_met_bit_by_bit_where_only_bits_move": (
         _CUPY
     ),
 }

@@ -48,7 +48,7 @@ class DmlSplitBackend(Backend):
         outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Run one node; `opset_version` among the keywords says of which opset."""
+        """Run one node of opset `opset_version`, a keyword; by default onnx's newest."""
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         names = [name for name in node.input if name]
         graph = onnx.helper.make_graph(
@@ -77,9 +77,9 @@ class DmlSplitModel(BackendRep):
     Attributes
     ----------
     device : Device
-        Where its splits run.
+        The device that its splits run on.
     split_count : int
-        How many Split and SplitToSequence nodes have been run so far.
+        How many Split and SplitToSequence nodes have run so far.
     """
 
     def __init__(self, model: onnx.ModelProto, device: Device, **options: Any) -> None:
@@ -97,9 +97,8 @@ class DmlSplitModel(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Run the model on arrays in the order of its inputs, or by name in a dict."""
-        names = self._evaluator.input_names
-        feeds = inputs if isinstance(inputs, dict) else None
-        if feeds is None:
+        names, feeds = self._evaluator.input_names, inputs
+        if not isinstance(inputs, dict):
             arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
             if len(arrays) > len(names):
                 raise InvalidArgumentError(
@@ -135,7 +134,7 @@ def _through_cuda(arguments: Arguments, x: np.ndarray, device: Device) -> list[n
 
 
 class _Evaluator(ReferenceEvaluator):
-    """A reference evaluator whose splits are ours, wherever it makes another of its class."""
+    """A reference evaluator whose splits are ours, as are those of the ones it makes itself."""
 
     model: ClassVar[DmlSplitModel]
 

@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from functools import lru_cache
-from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dmlsplit.arrays import array_view
-from dmlsplit.checks import integer
+from dmlsplit.arrays import adapter_of, is_native, view
+from dmlsplit.arrays.types import A
+from dmlsplit.checks import integer_argument
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.legalization import legalize
-from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx.arguments import (
-    Arguments,
-    read_arguments,
-    refuse,
-)
+from dmlsplit.frontends.execution import run_on_bytes, split_strings
+from dmlsplit.frontends.onnx.arguments import Arguments, read_arguments, refuse
 from dmlsplit.frontends.onnx.lowering import Lowering, lower
 from dmlsplit.frontends.onnx.operators import ElementType, operator_version
 
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+NAME = "the input"  # in errors
+
 
 def split(
-    x: Any,
-    split: Any = None,
+    x: A,
+    split: ArrayLike | None = None,
     *,
     axis: int = 0,
     num_outputs: int | None = None,
     output_count: int | None = None,
     opset: int = 18,
     device: Device | str | None = None,
-) -> list[Any]:
+) -> list[A]:
     """Run ONNX's Split on an array.
 
     Parameters
@@ -48,13 +45,14 @@ def split(
     axis
         The dimension to split; a negative one counts from the end.
     num_outputs
-        Since opset 18: so many pieces of ``ceil(d / num_outputs)``, the last one smaller.
+        Since opset 18: the number of pieces, each of ``ceil(d / num_outputs)`` but for a smaller
+        last one.
     output_count
         How many outputs the node has; needed where neither `split` nor `num_outputs` is given.
     opset
         The opset of the model: 18 means Split-18, 17 means Split-13, and so on.
     device
-        A `Device` or its name; None means where the array is.
+        A `Device` or its name; None takes the device that holds the array.
 
     Returns
     -------
@@ -73,7 +71,7 @@ def split(
     [array([0, 1]), array([2, 3]), array([4, 5]), array([6])]
     """
     arguments = read_arguments(
-        operator_version("Split", _opset("Split", opset)),
+        operator_version("Split", integer_argument("opset", opset, "Split")),
         axis=axis,
         split=split,
         num_outputs=num_outputs,
@@ -83,20 +81,20 @@ def split(
 
 
 def split_to_sequence(
-    x: Any,
-    split: Any = None,
+    x: A,
+    split: ArrayLike | None = None,
     *,
     axis: int = 0,
     keepdims: int = 1,
     opset: int = 11,
     device: Device | str | None = None,
-) -> list[Any]:
+) -> list[A]:
     """Run ONNX's SplitToSequence on an array.
 
     Parameters
     ----------
     x
-        As for `split`.
+        An array that `split` takes.
     split
         An integer is the size of every piece, with a smaller last one; a list is the size of
         each piece; None means pieces of size 1.
@@ -107,7 +105,7 @@ def split_to_sequence(
     opset
         11 to 23 means SplitToSequence-11; from 24, bfloat16 is allowed.
     device
-        A `Device` or its name; None means where the array is.
+        A `Device` or its name; None takes the device that holds the array.
 
     Returns
     -------
@@ -120,7 +118,7 @@ def split_to_sequence(
         If an argument breaks a rule of the operator version.
     """
     arguments = read_arguments(
-        operator_version("SplitToSequence", _opset("SplitToSequence", opset)),
+        operator_version("SplitToSequence", integer_argument("opset", opset, "SplitToSequence")),
         axis=axis,
         split=split,
         keepdims=keepdims,
@@ -128,43 +126,31 @@ def split_to_sequence(
     return run(arguments, x, device)
 
 
-def run(arguments: Arguments, x: Any, device: Device | str | None = None) -> list[Any]:
-    """Lower checked arguments for an array, dispatch, and hand the pieces back.
+def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[A]:
+    """Lower checked arguments for an array, dispatch, and return the pieces.
 
-    A choice that the operator's text leaves open is announced as a `UserWarning`.
+    A choice that the operator's specification leaves open is announced as a `UserWarning`.
     """
-    if isinstance(x, np.ndarray):
-        x = np.asarray(x)  # Subclasses, such as memmap, are arrays as well.
-    if type(x).__module__.partition(".")[0] not in ("numpy", "cupy", "torch"):
+    array: Any = x
+    if not is_native(array):
         allowed = "it must be an array of NumPy, CuPy or PyTorch"
-        refuse(arguments.operator, f"the input is a {type(x).__name__}", allowed)
-    kind = ElementType.of_dtype(x.dtype)
+        refuse(arguments.operator, f"the input is a {type(array).__name__}", allowed)
+    kind = ElementType.of_dtype(array.dtype)
     if kind is ElementType.UNDEFINED:
-        fix = "bytes in native order" if str(x.dtype)[:1] in "<>" else ""
-        found = f"the input has data type {x.dtype}"
+        fix = "bytes in native order" if str(array.dtype)[:1] in "<>" else ""
+        found = f"the input has data type {array.dtype}"
         refuse(arguments.operator, found, "ONNX has no such type", fix)
-    bits = x if kind is ElementType.STRING else _packed(x)
-    where = device if isinstance(device, Device) else _device(device, bits, kind)
-    lowering, compiled = _compiled(where, arguments, kind, tuple(x.shape))
+    # Packed before it is viewed: a lazily conjugated tensor of torch has no bytes of its own.
+    is_text = kind is ElementType.STRING
+    source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)
+    if not isinstance(device, Device):
+        device = Device(device or ("cpu" if source is None else source.device))
+    lowering, operator = _compiled(device, arguments, kind, tuple(array.shape))
     for message in lowering.assumed:
         warnings.warn(message, stacklevel=3)
-    if compiled is None:
-        return _on_host(lowering, x)
-    tensor = compiled.desc.input_tensor
-    filled = iter(compiled(_reinterpreted(bits, tensor.data_type, tensor.sizes)))
-    return [
-        _empty(lowering, x, shape) if 0 in shape else _reinterpreted(next(filled), x.dtype, shape)
-        for shape in lowering.output_shapes
-    ]
-
-
-def _device(device: str | None, bits: Any, kind: ElementType) -> Device:
-    if device is None and kind is ElementType.STRING:
-        device = "cpu"
-    elif device is None:
-        raw = _reinterpreted(bits, TensorDataType.UINT8, (-1,))
-        device = array_view.view(raw, "the input").device
-    return Device(device)
+    if source is None:
+        return split_strings(array, lowering.axis, lowering.sizes, lowering.output_shapes)
+    return run_on_bytes(operator, source, NAME, lowering.output_shapes)
 
 
 @lru_cache(maxsize=128)
@@ -176,40 +162,3 @@ def _compiled(
     if lowering.descriptor is None:
         return lowering, None
     return lowering, device.compile(legalize(lowering.descriptor, device.feature_level))
-
-
-def _packed(x: Any) -> Any:
-    if hasattr(x, "contiguous"):  # PyTorch, which conjugates and negates lazily.
-        return x.resolve_conj().resolve_neg().contiguous()
-    return x if x.flags.c_contiguous else x.copy()
-
-
-def _reinterpreted(x: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
-    """Return the bytes of a packed array as another type and shape, without a copy."""
-    if isinstance(dtype, TensorDataType):
-        library = sys.modules[type(x).__module__.partition(".")[0]]
-        dtype = getattr(library, dtype.name.lower())  # numpy.uint8, cupy.uint8, torch.uint8
-    return x.reshape(-1).view(dtype).reshape(shape)
-
-
-def _on_host(lowering: Lowering, x: Any) -> list[Any]:
-    """Split without a dispatch: strings, or nothing but empty pieces."""
-    ends = list(accumulate(lowering.sizes))
-    before = (slice(None),) * lowering.axis
-    rows = zip(ends, lowering.sizes, lowering.output_shapes, strict=True)
-    return [_own(x[(*before, slice(end - size, end))]).reshape(shape) for end, size, shape in rows]
-
-
-def _empty(lowering: Lowering, x: Any, shape: tuple[int, ...]) -> Any:
-    return _own(x[(*(slice(None),) * lowering.axis, slice(0, 0))]).reshape(shape)
-
-
-def _own(x: Any) -> Any:
-    return x.clone() if hasattr(x, "clone") else x.copy()  # PyTorch's name, and NumPy's
-
-
-def _opset(operator: str, opset: Any) -> int:
-    try:
-        return integer("opset", opset)
-    except TypeError as error:
-        raise InvalidArgumentError(f"{operator}: {error}") from None

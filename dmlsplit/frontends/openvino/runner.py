@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dmlsplit.arrays import allocation, array_view
-from dmlsplit.arrays.array_view import ArrayView
+from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.dlpack import give_back
+from dmlsplit.arrays.types import A
 from dmlsplit.device import Device
 from dmlsplit.directml.legalization import legalize
-from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.execution import run_on_bytes, split_strings
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
@@ -22,24 +23,27 @@ from dmlsplit.frontends.openvino.lowering import (
     lower_variadic_split,
 )
 
-Lower = Callable[[tuple[int, ...], TensorDataType, int], Lowering]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+_NAMED = {kind.numpy_name: kind for kind in TensorDataType if kind.numpy_name}
 
 
 def variadic_split(
-    data: Any, axis: Any, split_lengths: Any, *, device: Device | str | None = None
-) -> list[Any]:
-    """Split data into pieces of given lengths (VariadicSplit-1).
+    data: A, axis: ArrayLike, split_lengths: ArrayLike, *, device: Device | str | None = None
+) -> list[A]:
+    """Split data into pieces of the given lengths (VariadicSplit-1).
 
     Parameters
     ----------
     data
         An array of any library and data type, contiguous or not.
     axis
-        An integer, or an integer array of shape ``()`` or ``(1,)``; negative counts from
+        An integer, or an integer array of shape ``()`` or ``(1,)``; a negative one counts from
         the end.
     split_lengths
-        Integers, one-dimensional; one may be -1 and takes what the others leave. Lengths of
-        0 give empty pieces.
+        A list or 1-D array of integers; one may be -1 and takes what the others leave. A
+        length of 0 gives an empty piece.
     device
         A `Device` or its name; None takes the device that holds `data`.
 
@@ -51,7 +55,7 @@ def variadic_split(
     Raises
     ------
     InvalidArgumentError
-        If an argument is none, or the lengths do not fit.
+        If an argument has the wrong type or shape, or the lengths do not sum to the axis.
 
     Examples
     --------
@@ -64,17 +68,12 @@ def variadic_split(
         raise InvalidArgumentError(
             f"{VARIADIC_SPLIT}: split_lengths has shape {list(lengths.shape)}; it must be 1-D"
         )
-    sizes = lengths.tolist()
-    return _run(
-        data,
-        lambda shape, kind, lanes: lower_variadic_split(shape, at, sizes, kind, lanes),
-        device,
-    )
+    return _run(lower_variadic_split, data, at, lengths.tolist(), device)
 
 
 def split(
-    data: Any, axis: Any, num_splits: Any, *, device: Device | str | None = None
-) -> list[Any]:
+    data: A, axis: ArrayLike, num_splits: ArrayLike, *, device: Device | str | None = None
+) -> list[A]:
     """Split data into equal pieces (Split-1).
 
     Parameters
@@ -82,7 +81,7 @@ def split(
     data, device
         As in `variadic_split`.
     axis
-        An integer, or an integer array of shape ``()``; negative counts from the end.
+        An integer, or an integer array of shape ``()``; a negative one counts from the end.
     num_splits
         The number of pieces; it must divide the size of the axis.
 
@@ -94,7 +93,7 @@ def split(
     Raises
     ------
     InvalidArgumentError
-        If an argument is none, or the pieces cannot be equal.
+        If an argument has the wrong type or shape, or `num_splits` does not divide the axis.
     """
     at = _axis(SPLIT, axis, ((),))
     count = _integers(SPLIT, "num_splits", num_splits)
@@ -102,10 +101,7 @@ def split(
         raise InvalidArgumentError(
             f"{SPLIT}: num_splits has shape {list(count.shape)}; it must be one integer"
         )
-    number = int(count)
-    return _run(
-        data, lambda shape, kind, lanes: lower_split(shape, at, number, kind, lanes), device
-    )
+    return _run(lower_split, data, at, int(count), device)
 
 
 def _axis(operator: str, axis: Any, shapes: tuple[tuple[int, ...], ...]) -> int:
@@ -137,57 +133,27 @@ def _integers(operator: str, name: str, value: Any) -> np.ndarray:
     return found
 
 
-def _run(data: Any, lower: Lower, device: Device | str | None) -> list[Any]:
+def _run(
+    lower: Callable[..., Lowering], data: Any, axis: int, cut: Any, device: Device | str | None
+) -> list[Any]:
     if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
-        return _on_the_host(data, lower)
-    source = array_view.view(data, "data")
-    kind, lanes = _travels_as(source)
-    lowering = lower(source.shape, kind, lanes)
-    filled = iter(_dispatch(lowering, source, device or source.device))
-    pieces = [
-        allocation.packed(source, [shape])[0] if 0 in shape else next(filled).reshape(shape)
-        for shape in lowering.output_shapes
-    ]
-    return allocation.same_kind(pieces, data)
-
-
-def _dispatch(lowering: Lowering, source: ArrayView, device: Device | str) -> list[Any]:
-    """Return the outputs that have elements, flat."""
-    desc = lowering.descriptor
-    if desc is None:
-        return []
-    target = device if isinstance(device, Device) else Device(device)
-    legal = legalize(desc, target.feature_level)
-    tensor = legal.input_tensor
-    library, array = _packed(source)
-    # NumPy, CuPy and torch name their types alike.
-    own = getattr(library, tensor.data_type.name.lower())
-    carrier = array.reshape(-1).view(own).reshape(tensor.sizes)
-    return [out.reshape(-1).view(array.dtype) for out in target.compile(legal)(carrier)]
-
-
-def _packed(source: ArrayView) -> tuple[Any, Any]:
-    """Return the library of an array, and the array, copied where it is not contiguous."""
-    owner: Any = source.owner
-    if isinstance(owner, np.ndarray):
-        owner = np.asarray(owner)
-    name = type(owner).__module__.partition(".")[0]
-    if name not in ("numpy", "cupy", "torch"):
-        raise InvalidArgumentError(
-            f"data is a {type(owner).__qualname__} on {source.device}; there it must be an array "
-            "of CuPy or PyTorch. Fix: cupy.from_dlpack(data)"
-        )
-    if name == "torch":
-        return sys.modules[name], owner.detach().contiguous()
-    return sys.modules[name], owner if source.is_contiguous else owner.copy()
+        lowering = lower(data.shape, axis, cut, TensorDataType.UNKNOWN)
+        return split_strings(data, lowering.axis, lowering.sizes, lowering.output_shapes)
+    source = view(data, "data")
+    lowering = lower(source.shape, axis, cut, *_travels_as(source))
+    desc, operator = lowering.descriptor, None
+    if desc is not None:
+        target = device if isinstance(device, Device) else Device(device or source.device)
+        operator = target.compile(legalize(desc, target.feature_level))
+    outputs = run_on_bytes(operator, source, "data", lowering.output_shapes)
+    return give_back(outputs, data)
 
 
 def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
-    """Return the DirectML type of an array's elements, and how many of it make one."""
-    for kind, name in NUMPY_TYPES.items():
-        if source.type[1:] == name:
-            return kind, 1
-    width = source.item_bytes
+    """Return the DirectML type that carries an array's elements, and how many make up one."""
+    kind, width = _NAMED.get(source.type[1:]), source.item_bytes
+    if kind is not None:
+        return kind, 1
     if width in (1, 2, 4, 8):
         return TensorDataType.parse(f"UINT{8 * width}"), 1
     if width and width % 8 == 0:
@@ -196,12 +162,3 @@ def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
         f"data has type {source.type} of {width} bytes; "
         "it must be of 1, 2, 4 or a multiple of 8 bytes"
     )
-
-
-def _on_the_host(data: np.ndarray, lower: Lower) -> list[Any]:
-    # Strings are no bytes that a GPU could move.
-    lowering = lower(data.shape, TensorDataType.UNKNOWN, 1)
-    starts = np.cumsum(lowering.sizes)[:-1]
-    if not lowering.sizes:
-        return []
-    return [piece.copy() for piece in np.split(data, starts, lowering.axis)]

@@ -1,0 +1,89 @@
+"""What dmlsplit asks of a library of arrays, and the errors that its adapters share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import repeat
+from math import prod
+from typing import Any, Protocol, TypeAlias
+
+from dmlsplit.arrays.array_view import ArrayView, device_number
+from dmlsplit.arrays.types import Stream
+from dmlsplit.backends.cuda import driver
+from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
+
+Shape: TypeAlias = Sequence[int]
+Shapes: TypeAlias = Sequence[Shape]
+Context: TypeAlias = AbstractContextManager[object]
+
+
+class Adapter(Protocol):
+    """One library of arrays. Methods with a body are as NumPy and CuPy need them."""
+
+    def view(self, array: Any, name: str) -> ArrayView:
+        """Describe the memory of an array; see `dmlsplit.arrays.view`."""
+
+    def empty(self, like: ArrayView, shapes: Shapes, dtype: str | None = None) -> list[Any]:
+        """Make packed arrays on the device of `like`, of its type or of one that NumPy names.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is not that much memory; for CUDA it says how much is free.
+        """
+
+    def strided(self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int) -> Any:
+        """Make an array as `empty` does, with strides in bytes, in memory of `size` bytes."""
+
+    def addresses(self, made: list[Any]) -> list[int]:
+        """Return the address of the first element of each array that `empty` made."""
+
+    def current_stream(self, array: Any) -> Callable[[], int] | None:
+        """Return what tells the stream that the library would use now; None for CuPy's, or none."""
+        return None
+
+    def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
+        """Return a context in which `empty` makes arrays for work on a stream."""
+        return nullcontext()
+
+    def packed(self, array: Any, name: str) -> Any:
+        """Return an array with its elements in row-major order: itself, or a copy."""
+        return array if array.flags.c_contiguous else array.copy()
+
+    def reinterpreted(self, packed: Any, dtype: Any, shape: Shape) -> Any:
+        """Return the same bytes as another type, NumPy's name or the library's own, and shape."""
+        return packed.reshape(-1).view(dtype).reshape(shape)
+
+
+def allocate(
+    like: ArrayView, make: Callable[[Any, Any], Any], shapes: Shapes, dtype: Any
+) -> list[Any]:
+    """Return ``make(shape, dtype)`` for each shape; an error says which size was too much."""
+    rest = iter(shapes)
+    try:
+        return list(map(make, rest, repeat(dtype)))
+    except (MemoryError, RuntimeError) as error:
+        wanted = prod(shapes[-1 - len(list(rest))]) * int(dtype.itemsize)
+        if like.device == "cpu":
+            raise OutOfMemoryError(f"an output of {wanted} bytes does not fit in memory") from None
+        what = "an output cannot be allocated"
+        raise driver.load().translated(error, device_number(like.device), what, wanted) from None
+
+
+def package_of(value: object) -> str:
+    """Return the package that an object's type comes from."""
+    return type(value).__module__.partition(".")[0]
+
+
+def type_name(value: object) -> str:
+    """Return the name of an object's type with its package, such as ``torch.Tensor``."""
+    return f"{package_of(value)}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def not_shared(array: Any, name: str, error: Exception) -> InvalidArgumentError:
+    """Return the error for an array whose library does not show its memory."""
+    return InvalidArgumentError(
+        f"{name}, a {type_name(array)}, cannot be shared without a copy: {error}. "
+        "Fix: view its bytes as an integer type of the same size"
+    )

@@ -1,0 +1,96 @@
+"""Arrays of other libraries than NumPy, CuPy and PyTorch: DLPack and array interfaces."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from operator import methodcaller
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.arrays.adapter import not_shared, package_of, type_name
+from dmlsplit.arrays.array_view import ArrayView
+from dmlsplit.arrays.cupy import cuda_view
+from dmlsplit.arrays.numpy import NUMPY
+from dmlsplit.backends.cuda import driver
+from dmlsplit.errors import InvalidArgumentError
+
+# DLDeviceType of the DLPack standard.
+_CPU, _CUDA, _CUDA_MANAGED = 1, 2, 13
+
+# Their arrays never change, whatever their interface says.
+_IMMUTABLE = ("jax", "jaxlib")
+
+_device = methodcaller("__dlpack_device__")
+
+
+def view(array: Any, name: str) -> ArrayView:
+    """Describe an array of another library, or refuse what is not an array."""
+    if isinstance(array, ArrayView):
+        return array
+    if hasattr(array, "__dlpack_device__"):
+        kind, number = _asked(_device, array, name)
+        if kind in (_CUDA, _CUDA_MANAGED):
+            return _cuda_view(array, name, int(number))
+        if kind == _CPU:
+            return NUMPY.view(_asked(np.from_dlpack, array, name), name)
+        raise InvalidArgumentError(
+            f"{name} is a {type_name(array)} on DLPack device type {int(kind)}; it must be on the "
+            "CPU or a CUDA device"
+        )
+    if hasattr(array, "__cuda_array_interface__"):
+        return _cuda_view(array, name, None)
+    if hasattr(array, "__array_interface__"):
+        return NUMPY.view(np.asarray(array), name)
+    raise InvalidArgumentError(
+        f"{name} is a {type_name(array)}; it must be an array of NumPy, CuPy or any library "
+        "with DLPack. Fix: numpy.asarray(...)"
+    )
+
+
+def give_back(made: list[Any], model: Any) -> list[Any]:
+    """Return arrays made here as arrays of the library of `model`, without a copy."""
+    if not made or isinstance(model, type(made[0])):
+        return made
+    namespace = getattr(model, "__array_namespace__", None)
+    library = namespace() if namespace else sys.modules.get(package_of(model))
+    from_dlpack = getattr(library, "from_dlpack", None)
+    return [from_dlpack(array) for array in made] if from_dlpack else made
+
+
+def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
+    """Describe an array on a CUDA device by its array interface, else through DLPack."""
+    is_immutable = package_of(array) in _IMMUTABLE
+    try:
+        # JAX's interface names no stream, although its values may still be on their way.
+        interface = None if is_immutable else array.__cuda_array_interface__
+    except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
+        interface = None
+    if interface is None:
+        array = _asked(driver.load().from_dlpack, array, name)
+        interface = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise InvalidArgumentError(f"{name} is masked; only whole arrays can be split")
+    if number is None:
+        address, _ = interface["data"]
+        number = driver.load().device_of(address)
+        if number is None:
+            raise InvalidArgumentError(
+                f"{name} says that it is on a CUDA device, but its address {address:#x} is in no "
+                "memory of one"
+            )
+    # CuPy names the current stream, which is ours; others may have work under way.
+    if interface.get("stream") and package_of(array) != "cupy":
+        driver.load().wait_for(number, interface["stream"])
+    return cuda_view(array, interface, number, is_immutable)
+
+
+def _asked(question: Callable[[Any], Any], array: Any, name: str) -> Any:
+    """Return what an array's library answers; it may refuse, or have lost its device."""
+    try:
+        return question(array)
+    except (BufferError, TypeError, RuntimeError, ValueError) as error:
+        if hasattr(error, "status"):  # CUDA's
+            raise driver.load().translated(error, None, f"{name} cannot be shared") from None
+        raise not_shared(array, name, error) from None

@@ -1,0 +1,36 @@
+"""Types of what callers pass: arrays and streams of any library."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+
+class DlpackArray(Protocol):
+    """An array with DLPack: of NumPy, CuPy, PyTorch, JAX and others."""
+
+    def __dlpack__(self) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
+class CudaArray(Protocol):
+    """An array with the CUDA array interface, such as Numba's."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]: ...
+
+
+class DaskArray(Protocol):
+    """A dask.array, which `dmlsplit.split` splits lazily."""
+
+    def __dask_graph__(self) -> Any: ...
+
+
+class CudaStream(Protocol):
+    """A stream with CUDA Python's protocol, such as those of CuPy 14 and PyTorch 2.10."""
+
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+
+Array: TypeAlias = DlpackArray | CudaArray
+Stream: TypeAlias = CudaStream | int  # an int is a handle (cudaStream_t)
+A = TypeVar("A", bound=Array)

@@ -1,0 +1,67 @@
+"""The adapter of an array is chosen by its type, and nothing is imported for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.arrays import CUPY, NUMPY, TORCH, adapter_of, is_native, view
+from dmlsplit.arrays.adapter import allocate
+
+
+def test_each_library_has_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    class Tensor:
+        pass
+
+    class Parameter(Tensor):
+        pass
+
+    class Stream:
+        __module__ = "cupy.cuda"
+
+    class Array:
+        __module__ = "cupy"
+        __cuda_array_interface__ = None
+
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=Tensor))
+    assert adapter_of(np.zeros(1)) is NUMPY
+    assert adapter_of(np.memmap(tmp_path / "x", np.uint8, "w+", shape=(1,))) is NUMPY
+    assert adapter_of(Tensor()) is adapter_of(Parameter()) is TORCH
+    assert adapter_of(Array()) is CUPY
+    assert all(is_native(array) for array in (np.zeros(1), Tensor(), Parameter(), Array()))
+    assert not any(is_native(array) for array in (Stream(), np.float32(1), [1]))
+
+
+def test_a_view_is_not_viewed_again() -> None:
+    seen = view(np.zeros(4), "array")
+    assert view(seen, "array") is seen
+
+
+def test_no_library_of_arrays_is_imported_but_numpy() -> None:
+    code = """
+import sys, numpy, dmlsplit
+dmlsplit.split(numpy.arange(4), 2)
+print([name for name in ("cupy", "torch", "jax", "dask") if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_the_allocation_that_failed_is_the_one_that_is_named(failing: int) -> None:
+    shapes = [(3,), (5,), (7, 2)]
+
+    def make(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        if shape == shapes[failing]:
+            raise MemoryError
+        return np.empty(shape, dtype)
+
+    wanted = [12, 20, 56][failing]
+    with pytest.raises(dml.OutOfMemoryError, match=f"an output of {wanted} bytes does not fit"):
+        allocate(view(np.zeros(1), "array"), make, shapes, np.dtype("f4"))

@@ -1,0 +1,54 @@
+"""CuPy's arrays, of which only the attributes that are used are here; CuPy is not needed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.arrays import CUPY, view
+from dmlsplit.arrays.cupy import cuda_view
+from dmlsplit.frontends.openvino import variadic_split
+from fake_cuda import FakeArray, FakeDriver
+
+
+class Array(FakeArray):
+    """An array in fake device memory, as CuPy describes one."""
+
+    __module__ = "cupy"
+    # Its type tells that it has one.
+    __cuda_array_interface__: Any = None
+
+    def __init__(self, made: FakeArray, device: int) -> None:
+        super().__init__(made.host, device, stream=77)
+        self.device = SimpleNamespace(id=device)
+
+
+def test_an_array_is_described_without_a_call_of_the_driver(fake: FakeDriver) -> None:
+    array = Array(fake.array(np.zeros((3, 4), "i2")[:, ::2]), 1)
+    seen = view(array, "array")
+    assert seen.owner is array
+    assert seen.address == array.__cuda_array_interface__["data"][0]
+    assert (seen.shape, seen.strides, seen.type, seen.item_bytes) == ((3, 2), (8, 4), "<i2", 2)
+    assert (seen.device, seen.read_only) == ("cuda:1", False)
+    assert fake.calls == []
+
+
+def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
+    like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
+    (packed,) = CUPY.empty(like, [(2, 3)])
+    strided = CUPY.strided(like, (2, 3), (2, 4), "i2", 12)
+    (address,) = CUPY.addresses([packed])
+    seen = cuda_view(packed, packed.__cuda_array_interface__, 1)
+    assert (seen.address, seen.shape, seen.strides, seen.type) == (address, (2, 3), (12, 4), "<f4")
+    assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)
+    assert fake.calls == ["allocate"] * 2
+
+
+def test_only_cupy_s_own_arrays_can_be_viewed_as_another_type(fake: FakeDriver) -> None:
+    foreign = fake.array(np.zeros(3, "f4"))
+    with pytest.raises(dml.InvalidArgumentError, match=r"data is a fake_cuda\.FakeArray on a CUDA"):
+        variadic_split(foreign, 0, [1, 2])

@@ -1,0 +1,190 @@
+"""Arrays of libraries without an adapter of their own: DLPack and array interfaces."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.arrays import view
+from fake_cuda import FakeArray, FakeDriver
+
+
+def bare(array: FakeArray, **changes: Any) -> Any:
+    """Only the array interface, without a word on the device."""
+    return SimpleNamespace(__cuda_array_interface__={**array.__cuda_array_interface__, **changes})
+
+
+def test_a_cuda_array_is_seen_where_it_lies(fake: FakeDriver) -> None:
+    array = fake.array(np.zeros((3, 4), "i2")[:, ::2], device=1)
+    seen = view(array, "array")
+    assert (seen.shape, seen.strides, seen.type, seen.item_bytes) == ((3, 2), (8, 4), "<i2", 2)
+    assert seen.address == array.__cuda_array_interface__["data"][0]
+    assert (seen.device, seen.read_only) == ("cuda:1", False)
+
+
+def test_strides_of_none_are_packed(fake: FakeDriver) -> None:
+    seen = view(bare(fake.array(np.zeros((3, 4), "i2")), strides=None), "array")
+    assert seen.strides == (8, 2)
+    assert seen.device == "cuda:1"  # As the driver says of the address.
+
+
+def test_a_foreign_stream_is_waited_for(fake: FakeDriver) -> None:
+    view(bare(fake.array(np.zeros(4)), stream=77), "array")
+    assert "wait for 77" in fake.calls
+
+
+def test_an_array_without_an_interface_goes_through_dlpack(fake: FakeDriver) -> None:
+    alias = fake.array(np.zeros(4, "f4"))
+
+    class Foreign:
+        def __init__(self) -> None:
+            self.alias = alias
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+    seen = view(Foreign(), "array")
+    assert seen.owner is alias
+    assert fake.calls == ["from_dlpack"]
+
+
+def test_arrays_of_jax_are_waited_for_and_never_written(fake: FakeDriver) -> None:
+    alias = fake.array(np.zeros(4, "f4"))
+
+    class Array:
+        """It has an interface, which names no stream."""
+
+        __module__ = "jaxlib"
+        __cuda_array_interface__ = alias.__cuda_array_interface__
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 2, 0
+
+    Array.alias = alias  # type: ignore[attr-defined]
+    seen = view(Array(), "array")
+    assert fake.calls == ["from_dlpack"]
+    assert seen.read_only
+
+
+def test_a_masked_array_is_refused(fake: FakeDriver) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match="array is masked"):
+        view(bare(fake.array(np.zeros(4)), mask=object()), "array")
+
+
+def test_read_only_device_memory_is_no_output(fake: FakeDriver) -> None:
+    source, out = fake.array(np.zeros(4)), fake.array(np.zeros(4))
+    address, _ = out.__cuda_array_interface__["data"]
+    out.__cuda_array_interface__["data"] = (address, True)
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: read_only is True"):
+        dml.split(source, 1, out=[out])
+    assert not fake.launched
+
+
+def test_overlap_is_found_in_device_memory(fake: FakeDriver) -> None:
+    store = fake.array(np.zeros((4, 8), "f4"))
+    source = fake.array(np.zeros((4, 8), "f4"))
+    left, right = (FakeArray(store.host[:, s], 0) for s in (slice(0, 4), slice(3, 7)))
+    with pytest.raises(dml.InvalidArgumentError, match="share memory"):
+        dml.split(source, 2, 1, out=[left, right])
+    apart = FakeArray(store.host[:, 4:], 0)
+    dml.split(source, 2, 1, out=[left, apart])
+    assert len(fake.launched) == 1
+
+
+@pytest.mark.parametrize("kind", [3, 4, 10])
+def test_other_dlpack_devices_are_refused(kind: int) -> None:
+    class Elsewhere:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return kind, 0
+
+    with pytest.raises(dml.InvalidArgumentError, match=f"DLPack device type {kind}"):
+        view(Elsewhere(), "array")
+
+
+@pytest.mark.parametrize("is_binding", [False, True])
+def test_an_operator_waits_once_for_the_stream_of_its_input(
+    fake: FakeDriver, is_binding: bool
+) -> None:
+    x = dml.TensorDesc("FLOAT32", (4,))
+    op = dml.Device("cuda:1").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1, 3)))
+    source = bare(fake.array(np.zeros(4, "f4"), device=1), stream=77)
+    fake.calls.clear()
+    found = op(dml.BufferBinding(source) if is_binding else source, stream=5)
+    assert fake.calls.count("device_of") == fake.calls.count("wait for 77") == 1
+    assert fake.calls.index("enter 5") < fake.calls.index("wait for 77")
+    assert fake.calls.index("wait for 77") < fake.calls.index("leave 5")
+    assert [piece.shape for piece in found] == [(1,), (3,)]
+
+
+def test_pieces_go_back_through_the_library_s_own_from_dlpack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Array:
+        """The least that DLPack asks of an array, in a library called ``other``."""
+
+        __module__ = "other.arrays"
+
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+    class Standard(Array):
+        """An array of the array API standard, which names its namespace."""
+
+        def __array_namespace__(self) -> Any:
+            return SimpleNamespace(from_dlpack=Standard)
+
+    module = SimpleNamespace(from_dlpack=Array)
+    monkeypatch.setitem(sys.modules, "other", module)
+    for kind in (Array, Standard):
+        found = dml.split(kind(np.arange(5)), (2, 3))
+        assert [(type(piece), piece.array.tolist()) for piece in found] == [
+            (kind, [0, 1]),
+            (kind, [2, 3, 4]),
+        ]
+    del module.from_dlpack
+    assert [type(piece) for piece in dml.split(Array(np.arange(5)), (2, 3))] == [np.ndarray] * 2
+
+
+def test_an_array_that_its_library_does_not_share_is_refused() -> None:
+    class Kept:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            raise RuntimeError("not today")
+
+    with pytest.raises(
+        dml.InvalidArgumentError,
+        match=r"array, a .*\.Kept, cannot be shared without a copy: not today",
+    ):
+        dml.split(Kept(), 1)
+
+
+def test_a_lost_device_is_cuda_s_error(fake: FakeDriver) -> None:
+    class CudaError(RuntimeError):
+        status = 700
+
+    class Array:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            raise CudaError
+
+    with pytest.raises(dml.DmlError, match="array cannot be shared on cuda:None"):
+        dml.split(Array(), 1)
+
+
+def test_jax_arrays_on_the_cpu_come_back_as_jax_arrays() -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    source = jax.numpy.arange(12.0).reshape(3, 4)
+    one, two = dml.split(source, (1, 3), 1)
+    assert isinstance(one, jax.Array)
+    assert (one.tolist(), two.tolist()) == (source[:, :1].tolist(), source[:, 1:].tolist())
+    with pytest.raises(dml.InvalidArgumentError, match="read_only is True"):
+        dml.split(np.zeros(4, "f4"), 1, out=[jax.numpy.zeros(4)])

@@ -1,0 +1,114 @@
+"""PyTorch's tensors, on the CPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.arrays import adapter_of
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.mark.parametrize(
+    "kind", ["float32", "bool", "complex64", "uint16", "bfloat16", "float8_e4m3fn"]
+)
+def test_torch_tensors_keep_their_type(torch: Any, kind: str) -> None:
+    dtype = getattr(torch, kind)
+    raw = torch.randint(0, 2, (6, 10 * dtype.itemsize), dtype=torch.uint8)
+    source = raw.view(dtype)
+    for found, wanted in zip(dml.split(source, (3, 7), 1), source.split([3, 7], 1), strict=True):
+        assert isinstance(found, torch.Tensor)
+        assert found.dtype == dtype
+        assert found.is_contiguous()
+        assert torch.equal(found.view(torch.uint8), wanted.contiguous().view(torch.uint8))
+
+
+def test_torch_types_of_one_size_are_not_mixed_up(torch: Any) -> None:
+    source = torch.zeros(4, dtype=torch.float8_e4m3fn)
+    out = torch.zeros(4, dtype=torch.float8_e5m2)
+    with pytest.raises(dml.InvalidArgumentError, match=r"type is float8_e5m2.*float8_e4m3fn"):
+        dml.split(source, 1, out=[out])
+
+
+def test_gradients_are_read_and_never_overwritten(torch: Any) -> None:
+    source = torch.arange(6.0, requires_grad=True)
+    (found,) = dml.split(source, 1)
+    assert found.tolist() == source.tolist()
+    with pytest.raises(dml.InvalidArgumentError, match="read_only is True"):
+        dml.split(torch.zeros(6), 1, out=[source])
+
+
+@pytest.mark.parametrize("lazy", ["conj", "neg"])
+def test_lazy_tensors_are_refused(torch: Any, lazy: str) -> None:
+    source = torch.zeros(4, dtype=torch.complex64)
+    source = source.conj() if lazy == "conj" else torch._neg_view(source.real)
+    with pytest.raises(dml.InvalidArgumentError, match="resolve_conj"):
+        dml.split(source, 2)
+
+
+@pytest.mark.parametrize("kind", ["sparse", "meta", "quantized", "fake", "batched"])
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_tensors_without_plain_memory_are_refused(torch: Any, kind: str) -> None:
+    def refused(source: Any) -> Any:
+        with pytest.raises(dml.InvalidArgumentError, match=REFUSED_TENSORS[kind]):
+            dml.split(source, 2)
+        return source
+
+    if kind == "sparse":
+        refused(torch.eye(4).to_sparse())
+    elif kind == "meta":
+        refused(torch.empty(4, device="meta"))
+    elif kind == "quantized":
+        refused(torch.quantize_per_tensor(torch.ones(4), 0.1, 3, torch.quint8))
+    elif kind == "fake":
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        with FakeTensorMode():
+            refused(torch.ones(4))
+    else:
+        torch.func.vmap(refused)(torch.ones(2, 4))
+
+
+REFUSED_TENSORS = {
+    "sparse": r"it must be a torch\.strided one",
+    "meta": r"it must be a torch\.strided one",
+    "quantized": r"is quantized.*int_repr\(\)",
+    "fake": "is a torch.FakeTensor, which has no memory of its own",
+    "batched": "cannot be shared without a copy",
+}
+
+
+def test_subclasses_of_tensors_come_back_as_tensors(torch: Any) -> None:
+    class Image(torch.Tensor):  # type: ignore[misc, name-defined]
+        pass
+
+    for found in dml.split(torch.arange(6.0).as_subclass(Image), 2):
+        assert isinstance(found, torch.Tensor)
+
+
+def test_torchs_current_stream_is_asked_at_every_dispatch() -> None:
+    handles = iter([5, 6])
+    stream = SimpleNamespace(
+        current_stream=lambda device: SimpleNamespace(cuda_stream=next(handles))
+    )
+
+    class Tensor:
+        is_cuda, device = True, "cuda:0"
+
+    module = SimpleNamespace(Tensor=Tensor, cuda=stream)
+    with pytest.MonkeyPatch.context() as patch:
+        import sys
+
+        patch.setitem(sys.modules, "torch", module)
+        current = adapter_of(Tensor()).current_stream(Tensor())
+        assert current is not None
+        assert [current(), current()] == [5, 6]
+        assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
