@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.arrays.array_view import view
+from dmlsplit.arrays import view
 from dmlsplit.binding import BindingTable, BufferBinding
 
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
