@@ -110,6 +110,8 @@ def test_a_valid_descriptor_comes_back_as_it_is() -> None:
         (("UINT8", (3, 4)), 1, (2, 2), "1_0", "axis 3: UINT16[1,1,3,2]"),
         (("INT8", (4, 3, 2)), 0, (1, 3), "2_0", "axis 1: UINT16[1,4,3,1]"),
         (("UINT8", (2, 2, 3)), 0, (2,), "1_0", "axis 3: UINT16[1,1,1,6]"),
+        (("FLOAT32", (2,) * 5), 4, (2,), "1_0", "axis 3: FLOAT32[2,2,2,4]"),
+        (("FLOAT32", (2,) * 5), 4, (1, 1), "1_0", "axis 3: FLOAT32[2,2,4,2]"),
         (("FLOAT32", (2,) * 9), 4, (1, 1), "6_4", "axis 4: FLOAT32[2,2,2,2,2,2,2,4]"),
     ],
 )
@@ -282,6 +284,31 @@ def test_types_are_tried_from_the_nearest_size_on(kind: str, level: str, types: 
     row = capability_table()[FeatureLevel.parse(level)]
     found = legalization._candidates(dml.TensorDataType.parse(kind), row)
     assert [kind.name for kind in found] == types.split()
+
+
+def test_lanes_extend_the_innermost_loop_of_a_permuted_tensor() -> None:
+    x = TensorDesc("INT64", (2, 3), strides=(1, 2))
+    outputs = [TensorDesc("INT64", (2, size), strides=(1, 2)) for size in (1, 2)]
+    desc = SplitOperatorDesc(x, outputs, 1)
+    legal = dml.legalize(desc, "3_0")
+    assert str(legal.input_tensor) == "UINT32[4,3] strides [1,4]"
+    assert_equivalent(desc, legal, "3_0")
+
+
+def test_padded_bytes_are_taken_two_at_a_time() -> None:
+    x = TensorDesc("UINT8", (2, 4), strides=(6, 1))
+    outputs = [TensorDesc("UINT8", (2, 2), strides=(4, 1))] * 2
+    desc = SplitOperatorDesc(x, outputs, 1)
+    legal = dml.legalize(desc, "1_0")
+    assert str(legal.input_tensor) == "UINT16[1,1,2,2] strides [0,0,3,1]"
+    assert_equivalent(desc, legal, "1_0")
+
+
+def test_a_loop_of_size_one_steps_over_nothing() -> None:
+    loop = legalization._Loop
+    assert legalization._steps_over(loop(((1, 7), (3, 2))), 2)
+    assert not legalization._steps_over(loop(((1, 2), (3, 7))), 2)
+    assert not legalization._steps_over(loop(((2, 7), (1, 7))), 2)
 
 
 def test_what_outputs_take_counts_as_well() -> None:
