@@ -86,6 +86,32 @@ REFUSED_TENSORS = {
 }
 
 
+def test_tensors_whose_memory_torch_does_not_show_are_refused(torch: Any) -> None:
+    zero = torch._efficientzerotensor(4)
+    with pytest.raises(dml.InvalidArgumentError, match="without a copy: it has no memory"):
+        dml.split(zero, 2)
+    found = []
+
+    def differentiated(x: Any) -> Any:
+        with pytest.raises(dml.InvalidArgumentError, match="cannot be shared without a copy"):
+            dml.split(x, 2)
+        found.append(x.shape)
+        return x.sum()
+
+    torch.func.grad(differentiated)(torch.ones(4))
+    assert found == [(4,)]
+
+
+def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
+    x = dml.TensorDesc("FLOAT16", (4, 6))
+    out = dml.TensorDesc("FLOAT16", (4, 6), strides=(1, 4))
+    op = dml.Device("cpu").compile(dml.SplitOperatorDesc(x, [out], 1))
+    source = torch.arange(24).reshape(4, 6).half()
+    (found,) = op(source)
+    assert found.stride() == (1, 4)
+    assert torch.equal(found, source)
+
+
 def test_subclasses_of_tensors_come_back_as_tensors(torch: Any) -> None:
     class Image(torch.Tensor):  # type: ignore[misc, name-defined]
         pass
