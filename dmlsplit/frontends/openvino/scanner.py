@@ -53,17 +53,17 @@ class _Node:
     def refuse(self, what: str) -> NoReturn:
         raise InvalidArgumentError(f"{self.operator}: {what}")
 
-    def source(self, position: int) -> Layer | None:
+    def feeding(self, position: int) -> Layer | None:
         """Return the layer that feeds an input, found through the edges."""
         if position >= len(self.layer.inputs):
             return None
         port = self.layer.inputs[position].id
-        origin = self.graph.sources.get((self.layer.id, port))
+        origin = self.graph.edges.get((self.layer.id, port))
         return self.graph.layers.get(origin[0]) if origin else None
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
         """Return the Const that feeds an input, and its shape."""
-        layer = self.source(position)
+        layer = self.feeding(position)
         if layer is None:
             self.refuse(f"no edge leads to its input {name}")
         if layer.type != "Const":
@@ -161,8 +161,8 @@ def _shape(node: _Node) -> tuple[int, ...]:
     if dims:
         return dims
     # No <dim> at all means a scalar or a dynamic rank; only a Parameter or Const can tell.
-    source = node.source(0)
-    declared = source.data.get("shape") if source else None
+    layer = node.feeding(0)
+    declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
         node.refuse("data is a scalar; it must have a dimension")
     raise NotKnownError("the rank of the data is dynamic")
