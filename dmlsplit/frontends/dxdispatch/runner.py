@@ -274,14 +274,14 @@ def _check_dimensions(command: WriteFile, resource: Resource) -> None:
 def _write(command: WriteFile, buffer: _Buffer) -> None:
     """Write a file that appears whole: an interrupted run leaves the old one as it was."""
     values = buffer.elements(buffer.resource.size_in_bytes)
-    path = command.path
+    target = command.path
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft(path) as temporary, temporary.open("wb") as file:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with draft(target) as temporary, temporary.open("wb") as file:
             if command.is_npy:
                 shape = command.dimensions or (len(values),)
                 np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
             else:
                 buffer.host().tofile(file)
     except OSError as error:
-        raise InvalidArgumentError(f"{command.place}: {path} cannot be written: {error}") from None
+        raise InvalidArgumentError(f"{command.place}: {target} cannot be written: {error}") from None
