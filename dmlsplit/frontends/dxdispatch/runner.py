@@ -284,4 +284,6 @@ def _write(command: WriteFile, buffer: _Buffer) -> None:
             else:
                 buffer.host().tofile(file)
     except OSError as error:
-        raise InvalidArgumentError(f"{command.place}: {target} cannot be written: {error}") from None
+        raise InvalidArgumentError(
+            f"{command.place}: {target} cannot be written: {error}"
+        ) from None
