@@ -16,7 +16,7 @@ class SplitSite:
     file : str
         The file, as it was named to the scan.
     place : str
-        The way to the node through graphs, nested bodies and functions.
+        Path to the node through graphs, nested bodies and functions.
     node : str
         The node's own name; may be empty.
     index : int
@@ -24,22 +24,22 @@ class SplitSite:
     operator : str
         Operator with version, such as ``Split-13`` or ``VariadicSplit-1``.
     descriptors : tuple of SplitOperatorDesc
-        What the node becomes: one for a plain split, none if that is unknown, refused by
-        the operator's own rules, or if every piece is empty.
+        What the node becomes: one descriptor; none if it is unknown, if the operator's own
+        rules refuse the node, or if every output is empty.
     problem : str
         Why the node breaks its operator's own rules; empty if it does not.
     unknown : str
-        What keeps the descriptors from being known, such as a dynamic size; else empty.
+        Why the descriptors are unknown, such as a dynamic size; else empty.
     warnings : tuple of str
-        What is legal but will surprise.
+        What is legal but likely to be a mistake, or not portable.
     element_type : str
         The element type by its name in the file, such as ``BFLOAT16``; empty if unknown.
     shape : tuple of int
-        Of the input, as the file has it; empty if unknown.
+        Shape of the input, as in the file; empty if unknown.
     axis : int
         The axis in `shape`, counted from the front; -1 if unknown.
     pieces : tuple of int
-        Sizes of all pieces along the axis, the empty ones included; empty if unknown.
+        Sizes of all outputs along the axis, the empty ones included; empty if unknown.
     """
 
     file: str

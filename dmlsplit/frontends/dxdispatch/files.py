@@ -1,4 +1,4 @@
-"""Files beside a DxDispatch model: which may be touched, and what a source file holds."""
+"""Files next to a DxDispatch model: which paths are allowed, and the bytes of source files."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def read_file(
         if suffix == ".npy":
             found, values = _npy(field, path)
             if data_type not in (TensorDataType.UNKNOWN, found):
-                raise field.wrong(f"holds {found.name}; initialValuesDataType is {data_type.name}")
+                raise field.wrong(f"has {found.name}; initialValuesDataType is {data_type.name}")
             return found, values
         size = path.stat().st_size
     except OSError as error:
@@ -100,7 +100,7 @@ def _npy(field: Field, path: Path) -> tuple[TensorDataType, SourceFile]:
     dtype, wanted = header.dtype, header.size_in_bytes
     kind = _KINDS.get(dtype.newbyteorder("<"))
     if kind is None:
-        raise field.wrong(f"holds elements of type {str(dtype)[:40]}, which DirectML has not")
+        raise field.wrong(f"has elements of type {str(dtype)[:40]}, which DirectML does not have")
     if header.fortran_order and len(header.shape) > 1:
         raise field.wrong("is in Fortran order; save it in C order")
     found = path.stat().st_size - header.offset

@@ -100,13 +100,13 @@ class WriteFile:
 
     place: str
     resource: str
-    target: Path
+    path: Path
     dimensions: tuple[int, ...]
 
     @property
     def is_npy(self) -> bool:
         """Whether it is a .npy file, which states the type of its elements."""
-        return self.target.suffix.lower() == ".npy"
+        return self.path.suffix.lower() == ".npy"
 
 
 Command = Dispatch | Print | WriteFile
@@ -140,7 +140,7 @@ def load(path: str | PathLike[str]) -> Model:
     with about(path):
         model = read_model(read_json(file), file.parent)
         for command in model.commands:
-            if isinstance(command, WriteFile) and command.target.resolve() == file.resolve():
+            if isinstance(command, WriteFile) and command.path.resolve() == file.resolve():
                 raise InvalidArgumentError(f"{command.place}: would write over the model itself")
     return model
 
@@ -238,12 +238,12 @@ def _command(field: Field, folder: Path) -> Command:
 
 def _write_file(field: Field, folder: Path) -> WriteFile:
     name = field.get("targetPath")
-    target = inside(name, folder)
-    if target.suffix.lower() in (".png", ".jpg"):
+    path = inside(name, folder)
+    if path.suffix.lower() in (".png", ".jpg"):
         raise name.error("a .npy or raw file; images are not written here")
     dimensions = field.find("dimensions")
     shape = () if dimensions is None else tuple(d.integer(0, UINT_MAX) for d in dimensions.items())
-    return WriteFile(field.path, field.get("resource").text(), target, shape)
+    return WriteFile(field.path, field.get("resource").text(), path, shape)
 
 
 def _check_references(model: Model) -> None:

@@ -118,7 +118,7 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     owned = {entry.name: _owned_input(entry, compiled[entry.name], buffers) for entry in splits}
     lines: list[str] = []
 
-    def say(line: str) -> None:
+    def emit(line: str) -> None:
         lines.append(line)
         if output is not None:
             output(line)
@@ -131,10 +131,10 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
             case Print():
                 buffer = buffers[command.resource]
                 values = buffer.elements(buffer.resource.values.size_in_bytes)
-                say(printed(command.resource, values, command.verbose))
+                emit(printed(command.resource, values, command.verbose))
             case WriteFile():
                 _write(command, buffers[command.resource])
-                say(f"Resource '{command.resource}' written to '{command.target}'")
+                emit(f"Resource '{command.resource}' written to '{command.path}'")
     contents = {name: buffer.elements(_used(buffer.resource)) for name, buffer in buffers.items()}
     return Result(tuple(lines), contents)
 
@@ -274,7 +274,7 @@ def _check_dimensions(command: WriteFile, resource: Resource) -> None:
 def _write(command: WriteFile, buffer: _Buffer) -> None:
     """Write a file that appears whole: an interrupted run leaves the old one as it was."""
     values = buffer.elements(buffer.resource.size_in_bytes)
-    target = command.target
+    target = command.path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(target) as (temporary,), temporary.open("wb") as file:

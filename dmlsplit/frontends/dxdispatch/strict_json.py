@@ -85,19 +85,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int:
     if len(text) > 20 or not -(2**63) <= int(text) <= UINT64_MAX:
-        raise InvalidArgumentError(f"holds the number {text[:24]}, which does not fit 64 bits")
+        raise InvalidArgumentError(f"contains the number {text[:24]}, which does not fit 64 bits")
     return int(text)
 
 
 def _float(text: str) -> float:
     value = float(text[:1000])
     if len(text) > 1000 or value in (float("inf"), float("-inf")):
-        raise InvalidArgumentError(f"holds the number {text[:24]}, which does not fit 64 bits")
+        raise InvalidArgumentError(f"contains the number {text[:24]}, which does not fit 64 bits")
     return value
 
 
 def _constant(text: str) -> float:
-    raise InvalidArgumentError(f"holds {text}, which is not JSON; write it as a string, 'nan'")
+    raise InvalidArgumentError(f"contains {text}, which is not JSON; write it as a string, 'nan'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Field:
     path: str
 
     def error(self, allowed: str) -> InvalidArgumentError:
-        """Return the error of a value that is not what is allowed."""
+        """Return the error of a value that is not allowed."""
         shown = repr(self.value)
         kind = type(self.value)
         if kind in (dict, list):
@@ -168,7 +168,7 @@ class Field:
         return int(value)
 
     def optional(self, name: str, most: int) -> int:
-        """Return an unsigned member, or 0 where there is none."""
+        """Return an unsigned member, or 0 if it is missing."""
         found = self.find(name)
         return 0 if found is None else found.integer(0, most)
 

@@ -106,7 +106,7 @@ def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
     if not fields:
         return b""
     if data_type not in LITTLE_ENDIAN:
-        raise fields[0].wrong(f"has the type {data_type.name}, which resources cannot hold")
+        raise fields[0].wrong(f"has the type {data_type.name}, which resources cannot have")
     dtype = LITTLE_ENDIAN[data_type]
     if dtype.kind != "f":
         least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

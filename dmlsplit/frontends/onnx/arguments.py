@@ -1,4 +1,4 @@
-"""Arguments of Split and SplitToSequence, checked as far as that goes without a shape."""
+"""Arguments of Split and SplitToSequence, with every check that needs no shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lengths(Enum):
     AT_RUN_TIME = "lengths that are computed when the model runs"
 
 
-# A number is the chunk size of SplitToSequence; a tuple holds the size of each piece.
+# A number is the chunk size of SplitToSequence; a tuple is the size of each output.
 Split = tuple[int, ...] | int | Lengths | None
 
 
@@ -126,7 +126,7 @@ def read_arguments(
     keepdims: Any = None,
     output_count: Any = None,
 ) -> Arguments:
-    """Check the arguments of a split as far as that goes without a shape.
+    """Check the arguments of a split, except for what depends on the input's shape.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def read_arguments(
         The attributes of those names; None where they are not set.
     output_count
         Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
-        A SplitToSequence has one output, whatever it says.
+        Ignored for a SplitToSequence, which has one output.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def read_arguments(
     """
     assumed = []
     if axis is None and operator.since == 1:
-        assumed.append("Split-1 names no default axis; 0 is taken, as later versions say")
+        assumed.append("Split-1 names no default axis; 0 is assumed, as in later versions")
     lengths = _lengths(operator, split)
     if operator.makes_sequence:
         kept = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
@@ -163,7 +163,7 @@ def read_arguments(
         if operator.since >= 18 and lengths is None and num_outputs is None:
             assumed.append(
                 f"{operator} has neither sizes nor num_outputs, which ONNX forbids; {outputs} "
-                "equal pieces are taken, one per output. Fix: set num_outputs"
+                "equal pieces are assumed, one per output. Fix: set num_outputs"
             )
     return Arguments(
         operator,
@@ -200,7 +200,7 @@ def _output_count(
             refuse(operator, found, "both must be equal")
         count = len(lengths)
     if count is None:
-        allowed = "num_outputs, output_count or split must say it"
+        allowed = "give num_outputs, output_count or split"
         refuse(operator, "the number of pieces is not given", allowed)
     if count < 1:
         refuse(operator, f"there are {count} outputs", "there must be at least 1")

@@ -1,7 +1,7 @@
 """ONNX's Split and SplitToSequence lowered to DirectML splits: pure functions.
 
 Where ONNX's specification, its shape inference, its reference evaluator and ONNX Runtime
-disagree, the strictest reading counts: what is accepted here gives the same pieces everywhere.
+disagree, the strictest reading applies: what is accepted here gives the same pieces everywhere.
 """
 
 from __future__ import annotations

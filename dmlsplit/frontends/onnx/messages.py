@@ -1,4 +1,4 @@
-"""The messages of onnx.proto, as far as finding splits needs them.
+"""The parts of the messages of onnx.proto that finding splits needs.
 
 Each class is a message. Its fields have the names and the numbers of onnx.proto (ONNX project);
 `one` and `each` declare how a field is written, and `reader` decodes what they declare.
@@ -18,7 +18,7 @@ from dmlsplit.messages import printable
 MAXIMUM_RANK = 64
 MAXIMUM_VALUES = 65_536
 
-# A size is a number, or the name of a dynamic one; "?" where it has none.
+# A size is a number, or the name of a dynamic size, or "?" if that has no name.
 Shape = tuple[int | str, ...]
 
 # AttributeProto.AttributeType.

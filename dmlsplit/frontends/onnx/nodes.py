@@ -1,4 +1,4 @@
-"""One Split or SplitToSequence of a scanned model: what it becomes, or why that is not known."""
+"""Describes one split node of a scanned model: its descriptor, or why it is unknown."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def _lowered(
     try:
         sizes = _sizes(arguments, shape, axis, most_outputs)
     except NotKnownError as reason:
-        said = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
-        site = replace(site, unknown=str(reason), warnings=said)
+        warnings = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
+        site = replace(site, unknown=str(reason), warnings=warnings)
         return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
     values = _output_values(arguments, data, shape, axis, sizes)
     numbers = tuple(size for size in shape if isinstance(size, int))
@@ -111,10 +111,10 @@ def _lowered(
     if kind is None:
         return replace(site, unknown="the input's data type is not known"), values
     lowering = lower_sizes(arguments, kind, numbers, axis, sizes)
-    warnings = [*site.warnings, *lowering.warnings]
+    found = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
-        warnings.append("DirectML has no strings; they are split on the host")
-    return lowered_site(site, lowering, warnings), values
+        found.append("DirectML has no strings; they are split on the host")
+    return lowered_site(site, lowering, found), values
 
 
 def _sizes(arguments: Arguments, shape: Shape, axis: int, most_outputs: int) -> tuple[int, ...]:
@@ -158,16 +158,16 @@ def _lengths(
         return None
     if operator.split_types and value.data_type:
         check_split_type(operator, _element_type(value))
-    source = value.source
-    if source is None:
+    constant = value.constant
+    if constant is None:
         return Lengths.AT_RUN_TIME
-    if not isinstance(source, Tensor):
-        return np.array(source, np.int64)
-    if source.location is not None:
-        _refuse_escape(operator, source.location)
+    if not isinstance(constant, Tensor):
+        return np.array(constant, np.int64)
+    if constant.location is not None:
+        _refuse_escape(operator, constant.location)
         raise NotKnownError("split is in external data, which is not opened")
     try:
-        return read(source)
+        return read(constant)
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
 

@@ -115,7 +115,8 @@ class Reader:
         stored = self._stored(tensor, field, dtype.itemsize)
         if len(stored) != count * dtype.itemsize:
             raise WireError(
-                f"tensor {name!r} holds {len(stored)} bytes, which are not its {count} values"
+                f"tensor {name!r} has {len(stored)} bytes; its {count} values take "
+                f"{count * dtype.itemsize}"
             )
         return np.frombuffer(stored, dtype).reshape(tensor.shape)
 

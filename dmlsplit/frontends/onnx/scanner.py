@@ -243,13 +243,13 @@ class _Walk:
         return tuple(inner.values.get(name, UNKNOWN) for name in function.output)
 
     def _content(self, value: Value) -> np.ndarray | None:
-        source = value.source
-        if isinstance(source, (int, tuple)):
-            return np.array(source, np.int64)
-        if source is None or source.location is not None:
+        constant = value.constant
+        if isinstance(constant, (int, tuple)):
+            return np.array(constant, np.int64)
+        if constant is None or constant.location is not None:
             return None
         try:
-            return self._reader.values(source)
+            return self._reader.values(constant)
         except WireError:
             return None
 

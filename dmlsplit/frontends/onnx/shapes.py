@@ -1,4 +1,4 @@
-"""Shapes of an ONNX graph's values, as far as cheap rules reach.
+"""Infers the shapes of an ONNX graph's values with a few cheap rules.
 
 ONNX's own shape inference is not used: some malformed models make it end the process.
 Anything these rules cannot infer stays unknown and is reported as such. They check nothing:
@@ -31,13 +31,13 @@ class Value:
         TensorProto.DataType; 0 if unknown.
     shape : tuple of (int or str), or None
         None if the rank is unknown; a text names a dynamic size.
-    source : Tensor, tuple of int, int or None
-        Where its elements are, if they are constant.
+    constant : Tensor, tuple of int, int or None
+        Its elements or their tensor, if they are constant.
     """
 
     data_type: int = 0
     shape: Shape | None = None
-    source: Tensor | tuple[int, ...] | int | None = None
+    constant: Tensor | tuple[int, ...] | int | None = None
 
 
 UNKNOWN = Value()
@@ -58,7 +58,7 @@ def declared_value(declared: ValueInfo) -> Value:
 
 
 def merged(found: Value, declared: ValueInfo | None) -> Value:
-    """Fill what is not known of a value with what the model declares of it."""
+    """Complete what was inferred of a value with what the model declares."""
     if declared is None:
         return found
     shape = found.shape

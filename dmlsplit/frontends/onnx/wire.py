@@ -58,7 +58,7 @@ class Wire:
         """Walk a message, and yield those of its fields whose keys are known.
 
         Each comes as what `known` has for its key, its wire type, and its value (VARINT) or
-        the bytes that hold it.
+        the bytes of it.
 
         Raises
         ------
@@ -128,5 +128,5 @@ class Wire:
 
 
 def signed(value: int) -> int:
-    """Return the int64 that an unsigned 64-bit value stands for."""
+    """Return the int64 that an unsigned 64-bit value encodes."""
     return value - 2**64 if value >= 2**63 else value

@@ -1,4 +1,4 @@
-"""Reads OpenVINO IR (model.xml) into layers and edges, as far as splits are concerned.
+"""Reads the layers and edges of an OpenVINO IR (model.xml) that matter to splits.
 
 The file is not trusted: it is read in chunks, events are counted, and nothing is kept of
 layers that say nothing about a split. Format: OpenVINO documentation, "Intermediate
@@ -72,14 +72,14 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The layers of a model or of a body, by id, and where the inputs come from.
+    """The layers of a model or of a body, by id, and the edges to its splits.
 
-    `sources` maps (layer id, port id) of an input to the same of an output, for splits.
+    `edges` maps (layer id, port id) of an input to the same of the output that feeds it.
     """
 
     name: str
     layers: dict[str, Layer]
-    sources: dict[tuple[str, str], tuple[str, str]]
+    edges: dict[tuple[str, str], tuple[str, str]]
 
 
 def read_ir(path: Path) -> Graph:
@@ -108,7 +108,7 @@ def read_ir(path: Path) -> Graph:
     except (OSError, UnicodeError) as error:
         raise InvalidArgumentError(f"cannot be read: {error}") from None
     if reader.graph is None:
-        raise InvalidArgumentError("holds no <net>")
+        raise InvalidArgumentError("has no <net>")
     return reader.graph
 
 
@@ -132,7 +132,7 @@ def _chunks(path: Path) -> Iterator[bytes]:
             if file.tell() == len(chunk):
                 _check_encoding(chunk)
             if b"\0" in chunk:
-                raise InvalidArgumentError("holds a zero byte; it must be UTF-8 text")
+                raise InvalidArgumentError("contains a zero byte; it must be UTF-8 text")
             yield chunk
 
 
@@ -170,7 +170,7 @@ class _Reader:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.events += 1
         if self.events > MAX_EVENTS:
-            raise InvalidArgumentError(f"holds more than {MAX_EVENTS} tags and texts")
+            raise InvalidArgumentError(f"contains more than {MAX_EVENTS} tags and texts")
         if len(self._tags) + self._skipping >= MAX_DEPTH:
             raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
         if self._skipping or not self._matters(tag):
@@ -243,7 +243,7 @@ class _Reader:
     def _layer(self, attributes: dict[str, str]) -> Layer:
         self._layer_count += 1
         if self._layer_count > MAX_LAYERS:
-            raise InvalidArgumentError(f"holds more than {MAX_LAYERS} layers")
+            raise InvalidArgumentError(f"contains more than {MAX_LAYERS} layers")
         layers = self._graphs[-1].layers
         key, kind = (_required("layer", attributes, name) for name in ("id", "type"))
         if key in layers:
@@ -254,20 +254,21 @@ class _Reader:
 
     def _edge(self, attributes: dict[str, str]) -> None:
         names = ("to-layer", "to-port", "from-layer", "from-port")
-        to_layer, to_port, *source = (_required("edge", attributes, name) for name in names)
+        to_layer, to_port, from_layer, from_port = (
+            _required("edge", attributes, name) for name in names
+        )
         graph = self._graphs[-1]
-        target = graph.layers.get(to_layer)
-        if target is not None and target.type not in _SPLITS:
+        fed = graph.layers.get(to_layer)
+        if fed is not None and fed.type not in _SPLITS:
             return
         self._edge_count += 1
         if self._edge_count > MAX_EDGES:
-            raise InvalidArgumentError(f"holds more than {MAX_EDGES} edges to splits")
-        sources = graph.sources
-        if (to_layer, to_port) in sources:
+            raise InvalidArgumentError(f"contains more than {MAX_EDGES} edges to splits")
+        if (to_layer, to_port) in graph.edges:
             raise InvalidArgumentError(
                 f"two edges lead to port {to_port[:40]!r} of layer {to_layer[:40]!r}"
             )
-        sources[to_layer, to_port] = (source[0], source[1])
+        graph.edges[to_layer, to_port] = from_layer, from_port
 
 
 def _required(tag: str, attributes: Mapping[str, str], name: str) -> str:

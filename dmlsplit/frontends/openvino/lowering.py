@@ -2,7 +2,7 @@
 
 Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1. Where
 the implementation is laxer than the specification (floating-point axes, lengths that exceed
-the data), the specification holds.
+the data), the specification applies.
 """
 
 from __future__ import annotations

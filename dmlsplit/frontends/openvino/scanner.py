@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import NoReturn
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
@@ -50,28 +49,28 @@ class _Node:
     def operator(self) -> str:
         return _OPERATORS[self.layer.type]
 
-    def refuse(self, what: str) -> NoReturn:
-        raise InvalidArgumentError(f"{self.operator}: {what}")
+    def error(self, what: str) -> InvalidArgumentError:
+        return InvalidArgumentError(f"{self.operator}: {what}")
 
-    def source(self, position: int) -> Layer | None:
+    def feeding(self, position: int) -> Layer | None:
         """Return the layer that feeds an input, found through the edges."""
         if position >= len(self.layer.inputs):
             return None
         port = self.layer.inputs[position].id
-        origin = self.graph.sources.get((self.layer.id, port))
+        origin = self.graph.edges.get((self.layer.id, port))
         return self.graph.layers.get(origin[0]) if origin else None
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
         """Return the Const that feeds an input, and its shape."""
-        layer = self.source(position)
+        layer = self.feeding(position)
         if layer is None:
-            self.refuse(f"no edge leads to its input {name}")
+            raise self.error(f"no edge leads to its input {name}")
         if layer.type != "Const":
             raise NotKnownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
         try:
             return layer, constant_shape(layer)
         except InvalidArgumentError as error:
-            self.refuse(f"{name}: {error.message}")
+            raise self.error(f"{name}: {error.message}") from None
 
     def values(self, layer: Layer, name: str) -> list[int]:
         try:
@@ -79,7 +78,7 @@ class _Node:
         except NotKnownError as error:
             raise NotKnownError(f"{name} is unknown: {error}") from None
         except InvalidArgumentError as error:
-            self.refuse(f"{name}: {error.message}")
+            raise self.error(f"{name}: {error.message}") from None
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -150,21 +149,21 @@ def _data_type(node: _Node) -> TensorDataType:
     if not precision:
         raise NotKnownError("the data type is not in the file")
     if precision.upper() not in _CARRIERS:
-        node.refuse(f"data has type {precision[:20]!r}, whose elements DirectML cannot carry")
+        raise node.error(f"data has type {precision[:20]!r}, whose elements DirectML cannot carry")
     return _CARRIERS[precision.upper()]
 
 
 def _shape(node: _Node) -> tuple[int, ...]:
     if not node.layer.inputs:
-        node.refuse("has no inputs")
+        raise node.error("has no inputs")
     dims = node.layer.inputs[0].dims
     if dims:
         return dims
     # No <dim> at all means a scalar or a dynamic rank; only a Parameter or Const can tell.
-    source = node.source(0)
-    declared = source.data.get("shape") if source else None
+    layer = node.feeding(0)
+    declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
-        node.refuse("data is a scalar; it must have a dimension")
+        raise node.error("data is a scalar; it must have a dimension")
     raise NotKnownError("the rank of the data is dynamic")
 
 
@@ -173,7 +172,7 @@ def _axis(node: _Node, rank: int) -> int:
     shapes = [(), (1,)] if node.operator == VARIADIC_SPLIT else [()]
     if shape not in shapes:
         allowed = " or ".join("a scalar" if not s else "of shape [1]" for s in shapes)
-        node.refuse(f"axis has shape {list(shape)}; it must be {allowed}")
+        raise node.error(f"axis has shape {list(shape)}; it must be {allowed}")
     (axis,) = node.values(layer, "axis")
     return axis_from_front(axis, rank, node.operator)
 
@@ -183,7 +182,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     try:
         layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
-            node.refuse(f"split_lengths has shape {list(shape)}; it must be 1-D")
+            raise node.error(f"split_lengths has shape {list(shape)}; it must be 1-D")
         # Before the values are read: a file of a few lines may claim any number of them.
         _check_outputs(node, shape[0])
         lengths = node.values(layer, "split_lengths")
@@ -205,7 +204,7 @@ def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 def _check_outputs(node: _Node, pieces: int) -> None:
     outputs = len(node.layer.outputs)
     if pieces != outputs:
-        node.refuse(f"it makes {pieces} pieces; the layer has {outputs} outputs")
+        raise node.error(f"it makes {pieces} pieces; the layer has {outputs} outputs")
 
 
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:

@@ -21,7 +21,7 @@ MAX_CONSTANT_BYTES = 8 << 20
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
-    """Return the shape of a Const: its attribute, or its output's dimensions where it has none."""
+    """Return the shape of a Const: its attribute, or else the dimensions of its output."""
     text = layer.data.get("shape")
     if text is None:
         dims = layer.outputs[0].dims if layer.outputs else ()

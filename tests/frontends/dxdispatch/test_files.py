@@ -34,7 +34,7 @@ def test_npy_sources_bring_their_type(ran: Run, tmp_path: Path, kind: str) -> No
     assert found.dtype == (np.dtype("u1") if kind == "?" else data.dtype.newbyteorder("<"))
 
 
-def test_raw_sources_lie_in_folders_named_either_way(ran: Run, tmp_path: Path) -> None:
+def test_raw_sources_are_in_folders_named_either_way(ran: Run, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     np.arange(3, dtype="<i2").tofile(tmp_path / "sub" / "in.dat")
     for name in ("sub/in.dat", "sub\\in.dat"):
@@ -67,17 +67,17 @@ HEADER = b"{'descr': '%s', 'fortran_order': %s, 'shape': %s, }\n"
         (npy(HEADER % (b"<f4", b"True", b"(2, 1)"), b"12345678"), "Fortran order"),
         (
             npy(HEADER % (b"<c8", b"False", b"(1,)"), b"12345678"),
-            "complex64, which DirectML has not",
+            "complex64, which DirectML does not have",
         ),
         (
             npy(HEADER % (b"|O", b"False", b"(1,)"), b"12345678"),
             "has data type object; Python objects are never loaded",
         ),
-        (npy(HEADER % (b"<U2", b"False", b"(1,)"), b"12345678"), "which DirectML has not"),
+        (npy(HEADER % (b"<U2", b"False", b"(1,)"), b"12345678"), "which DirectML does not have"),
         (npy(HEADER % (b"<f4", b"False", b"(0,)")), "is empty"),
         (
             npy(HEADER % (b"<f8", b"False", b"(1,)"), b"12345678"),
-            "holds FLOAT64; initialValuesDataType is FLOAT32",
+            "has FLOAT64; initialValuesDataType is FLOAT32",
         ),
     ],
 )

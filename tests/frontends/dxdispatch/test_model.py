@@ -40,7 +40,7 @@ def test_a_model_is_a_value(tmp_path: Path) -> None:
         (values(F32, []), "initialValues: is empty"),
         (values("float32", [1]), "is 'float32'; it must be one of"),
         (values(1, [1]), "is 1; it must be a string"),
-        (values("UINT4", [1]), "has the type UINT4, which resources cannot hold"),
+        (values("UINT4", [1]), "has the type UINT4, which resources cannot have"),
         (values("INT8", [128]), "initialValues[0]: is 128; it must be an integer from -128 to 127"),
         (values("INT8", [1.0]), "is 1.0; it must be an integer"),
         (values("UINT8", [0, True]), "initialValues[1]: is True"),

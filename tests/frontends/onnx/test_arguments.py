@@ -162,7 +162,7 @@ REFUSED: list[tuple[str, int, dict[str, Any], str]] = [
         "Split",
         13,
         {},
-        "the number of pieces is not given; num_outputs, output_count or split must say it",
+        "the number of pieces is not given; give num_outputs, output_count or split",
     ),
     ("Split", 13, {"output_count": 0}, "there are 0 outputs; there must be at least 1"),
     ("Split", 13, {"split": 2}, "split has rank 0; it must be 1-D"),
@@ -260,10 +260,10 @@ def test_a_refused_node_is_told_what_its_version_takes(
 
 def test_what_is_assumed_is_said_in_full() -> None:
     (text,) = read_arguments(operator_version("Split", 1), split=[1]).assumed
-    assert text == "Split-1 names no default axis; 0 is taken, as later versions say"
+    assert text == "Split-1 names no default axis; 0 is assumed, as in later versions"
     (text,) = read_arguments(operator_version("Split", 19), output_count=3).assumed
     assert text == (
         "Split-18 has neither sizes nor num_outputs, which ONNX forbids; 3 equal pieces are "
-        "taken, one per output. Fix: set num_outputs"
+        "assumed, one per output. Fix: set num_outputs"
     )
     assert read_arguments(operator_version("Split", 17), output_count=3).assumed == ()

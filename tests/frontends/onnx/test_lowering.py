@@ -367,7 +367,7 @@ def test_what_a_lowering_carries() -> None:
         dml.TensorDataType.FLOAT16,
         dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT16", (2, 3)), axis=0, sizes=(1, 1)),
         squeeze=False,
-        assumed=("Split-1 names no default axis; 0 is taken, as later versions say",),
+        assumed=("Split-1 names no default axis; 0 is assumed, as in later versions",),
     )
     assert not lowered("SplitToSequence", 11, (2,), keepdims=1).squeeze
     assert not lowered("SplitToSequence", 11, (2,), keepdims=0, split=1).squeeze

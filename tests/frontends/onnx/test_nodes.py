@@ -167,9 +167,17 @@ def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
 
 PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
     ("negative dimension", {"shape": [-7]}, "the input's dimension 0 is -7"),
-    ("short lengths", {"s": lengths_of(INT64, [3], int64_data=[1])}, "holds 8 bytes"),
-    ("torn lengths", {"s": lengths_of(INT64, [2], raw_data=b"123")}, "holds 3 bytes"),
-    ("no lengths", {"s": lengths_of(INT64, [2])}, "holds 0 bytes"),
+    (
+        "short lengths",
+        {"s": lengths_of(INT64, [3], int64_data=[1])},
+        "has 8 bytes; its 3 values take 24",
+    ),
+    (
+        "torn lengths",
+        {"s": lengths_of(INT64, [2], raw_data=b"123")},
+        "has 3 bytes; its 2 values take 16",
+    ),
+    ("no lengths", {"s": lengths_of(INT64, [2])}, "has 0 bytes; its 2 values take 16"),
     ("many lengths", {"s": lengths_of(INT64, [2**62, 2**62])}, "at most 65536 values are read"),
     ("negative size", {"s": lengths_of(INT64, [-2], int64_data=[2, 4])}, "at most 65536 values"),
     ("negative length", {"s": sizes("s", -(2**63), 6)}, "split[0] is -9223372036854775808"),
@@ -199,7 +207,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("case", "given", "message"), PROBLEMS, ids=[p[0] for p in PROBLEMS])
-def test_a_hostile_node_is_a_finding_with_a_problem(
+def test_a_hostile_node_is_a_site_with_a_problem(
     scanned: Scanned, case: str, given: dict[str, Any], message: str
 ) -> None:
     given = dict(given)

@@ -130,7 +130,7 @@ def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -
     assert shapes == [(4, 4), (2, 4), (1, 4)]
 
 
-def test_a_function_that_nobody_calls_is_scanned_without_its_arguments(scanned: Scanned) -> None:
+def test_a_function_that_nothing_calls_is_scanned_without_its_arguments(scanned: Scanned) -> None:
     (found,) = scanned(model([], [], functions=(halve(),)))
     assert found.place == "function own.Halve"
     assert found.unknown == "attribute 'axis' is dynamic: the function's caller gives it"

@@ -109,7 +109,7 @@ def test_a_dynamic_model_that_openvino_saved(tmp_path: Path) -> None:
 # Files written by hand.
 
 
-def test_a_finding_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
+def test_a_site_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
     (found,) = scanned(variadic(), weights())
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
     file = str(tmp_path / "model.xml")
@@ -284,7 +284,7 @@ VALID = variadic().encode()
     ),
     cut=st.integers(0, 24),
 )
-def test_a_mutated_file_gives_findings_or_one_error(
+def test_a_mutated_file_gives_sites_or_one_error(
     tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, bytes]], cut: int
 ) -> None:
     content = VALID

@@ -24,7 +24,7 @@ def test_a_constant_may_be_described_by_its_output_alone(scanned: Scan) -> None:
     assert found.descriptors
 
 
-def test_constants_share_bytes_and_lie_anywhere(scanned: Scan) -> None:
+def test_constants_share_bytes_and_may_be_anywhere(scanned: Scan) -> None:
     raw = b"\1" + np.array([0, 2, 4], "<i2").tobytes()
     axis = const(1, "1", 1, 2, "i16")
     lengths = const(2, "2", 3, 4, "i16")
