@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import cupy
 import numpy as np
 import pytest
+from cupy.cuda.compiler import compile_using_nvrtc
+from cupy_backends.cuda.api import driver as api
 
 from simulated_card import card
 
@@ -36,6 +39,7 @@ def launch(source: int, target: int, text: str = COPY, stream: Any = None) -> No
 
 
 def ones() -> tuple[Any, Any]:
+    gc.collect()  # What earlier tests left is freed now, not while a device is broken.
     source = cupy.asarray(np.full(SIZE, 1, "u1"))
     target = cupy.asarray(np.full(SIZE, 2, "u1"))
     cupy.cuda.Device().synchronize()
@@ -117,6 +121,20 @@ def test_a_wrong_access_breaks_the_device(case: str, capfd: pytest.CaptureFixtur
         assert failure.value.status == status
     assert "kernel copy:" in capfd.readouterr().err
     card.break_device(0, 0)
+
+
+def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
+    source, target = ones()
+    table = np.array([source.data.ptr, target.data.ptr], np.uint64)
+    parameters = np.array([table.ctypes.data], np.uint64)
+    shift = COPY.replace("uint4*>(pointers.outputs[0]", "uint4*>(pointers.outputs[0] + 1024")
+    for text, changed in ((COPY, slice(0, 1024)), (shift, slice(1024, 2048))):
+        module = api.moduleLoadData(compile_using_nvrtc(text, ("-std=c++17",))[0])
+        function = api.moduleGetFunction(module, "copy")
+        target.set(np.full(SIZE, 2, "u1"))
+        api.launchKernel(function, 1, 1, 1, 64, 1, 1, 0, 0, parameters.ctypes.data, 0)
+        assert set(target.get()[changed].tolist()) == {1}
+        api.moduleUnload(module)
 
 
 def test_freed_memory_and_host_memory_are_no_device_memory() -> None:

@@ -43,7 +43,7 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
     """The first says that the thread has no context; it gets one, and the launch is repeated."""
     source, outs = problem()
     operator = bound(source, outs)
-    card.fail("cuLaunchKernel", driver.INVALID_CONTEXT)
+    card.fail("cuLaunchKernel", 201)  # CUDA_ERROR_INVALID_CONTEXT
     card.fail("cuLaunchKernel", 719)
     with pytest.raises(dml.DeviceRemovedError, match="LAUNCH_FAILED"):
         operator.dispatch()

@@ -42,7 +42,8 @@ Function* function_of(CUfunction handle) {
     return nullptr;
 }
 
-// Each image gets a file of its own for as long as it is loaded, so that no two share a name.
+// Each image gets a file of its own, which stays open like the library: dlopen takes a name that it
+// knows, such as that of a file number used again, for the library that it opened by it.
 Status open(const void* image, Module& module) {
     const auto* header = static_cast<const ImageHeader*>(image);
     if (std::memcmp(header->magic, kImageMagic, sizeof kImageMagic)) return {CUDA_ERROR_INVALID_IMAGE};
@@ -118,7 +119,6 @@ EXPORT CUresult cuModuleUnload(CUmodule handle) {
     run_device(module->device);
     modules().erase(module);
     // The library stays open: graphs may still name it, as they may not on a card.
-    close(module->file);
     return kOk;
 }
 
