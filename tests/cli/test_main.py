@@ -156,9 +156,9 @@ def test_an_interrupt_is_quiet(here: Path) -> None:
 MEASURE = """
 import sys, time
 from dmlsplit.cli import main
-start = time.perf_counter()
+start = time.process_time()
 status = main(sys.argv[1:])
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(status, seconds, int(peak) * 1024, file=sys.stderr)
 """

@@ -80,10 +80,10 @@ def test_a_large_model_costs_its_graph_and_not_its_weights(tmp_path: Path) -> No
         "import resource, sys, time\n"
         "from dmlsplit.frontends.onnx import scan\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "start = time.perf_counter()\n"
+        "start = time.process_time()\n"
         "(found,) = scan(sys.argv[1])\n"
         "print(found.descriptors[0])\n"
-        "print(time.perf_counter() - start)\n"
+        "print(time.process_time() - start)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)\n"
     )
     result = subprocess.run(

@@ -167,9 +167,9 @@ def test_types_declared_inside_a_function_count(scanned: Scanned) -> None:
 
 def test_functions_that_call_each_other_twice_do_not_double_the_work(scanned: Scanned) -> None:
     calls = [(f"f{i}", [f"f{i + 1}"] * 2) for i in range(40)] + [("f40", [])]
-    start = time.perf_counter()
+    start = time.process_time()
     assert scanned(chained(calls)) == []
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "pipe", "NUL"])
