@@ -116,10 +116,11 @@ FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
 
 def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
     """Return the member with a value or name, with or without the prefix of DirectML.h."""
-    # Not `enum(value)`: a Flag makes new members of unknown bits.
     members = enum.__members__
     if isinstance(value, int) and not isinstance(value, bool):
-        return next((member for member in members.values() if member.value == value), None)
+        # This map also keeps what a Flag has once made of unknown bits: without a known name.
+        member = enum._value2member_map_.get(value)
+        return None if member is None else members.get(member._name_)
     return members.get(str(value).upper().removeprefix(prefix))
 
 
