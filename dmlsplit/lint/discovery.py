@@ -28,18 +28,10 @@ _IN_FOLDERS = (".onnx", ".xml")
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The result of scanning some files.
+    """The result of scanning some files."""
 
-    Attributes
-    ----------
-    sites : tuple of SplitSite
-        In the order of the files.
-    unreadable : tuple of (str, str)
-        Files that could not be read, and why in one line.
-    """
-
-    sites: tuple[SplitSite, ...]
-    unreadable: tuple[tuple[str, str], ...]
+    sites: tuple[SplitSite, ...]  # in the order of the files
+    unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why in one line
 
 
 def scan_paths(

@@ -22,21 +22,11 @@ from dmlsplit.lint.verdict import Assessment, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """The result of rewriting a model.
-
-    Attributes
-    ----------
-    replaced : tuple of SplitSite
-        The replaced splits.
-    left : tuple of (SplitSite, str)
-        Refused splits that were left as they are, and why.
-    engine : str
-        The runtime that ran both models; empty if nothing was replaced, so nothing written.
-    """
+    """The result of rewriting a model."""
 
     replaced: tuple[SplitSite, ...]
-    left: tuple[tuple[SplitSite, str], ...]
-    engine: str
+    left: tuple[tuple[SplitSite, str], ...]  # refused, but left as they are, and why
+    engine: str  # that ran both models; empty if nothing was replaced, so nothing written
 
 
 def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting:
