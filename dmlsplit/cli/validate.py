@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, scanned
-from dmlsplit.cli.status import status_of
-from dmlsplit.cli.terminal import show, tell, wants_colour
+from dmlsplit.cli.terminal import show, status_of, tell, wants_colour
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
