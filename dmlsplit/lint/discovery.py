@@ -41,15 +41,7 @@ def scan_paths(
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
-    Parameters
-    ----------
-    paths
-        Files by name; folders, searched for .onnx and OpenVINO .xml models; patterns such as
-        ``models/**/*.onnx``.
-    endings
-        The kinds of files to take.
-    progress
-        Called with the bytes done and the bytes in all after each file.
+    After each file, `progress` is called with the bytes done and the bytes in all.
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}

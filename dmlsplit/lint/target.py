@@ -63,16 +63,7 @@ def resolve_target(
 ) -> Target:
     """Return the target that was asked for; by default the newest feature level.
 
-    Parameters
-    ----------
-    feature_level
-        Anything that `FeatureLevel.parse` reads.
-    directml
-        A DirectML version, such as ``1.8.0``.
-    windows
-        A Windows build, ``22621`` or ``10.0.22621``, for the DirectML.dll that it contains.
-    via
-        What passes descriptors to DirectML.
+    A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
 
     Raises
     ------

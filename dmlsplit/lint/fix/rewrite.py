@@ -30,16 +30,9 @@ class Rewriting:
 
 
 def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting:
-    """Write a model with its refused splits replaced, if it computes the same outputs.
+    """Write the model `source`, which was assessed, with its refused splits replaced.
 
-    Parameters
-    ----------
-    source
-        The model that was assessed.
-    output
-        The file to write; it appears only if both models agree bit for bit on random inputs.
-    assessment
-        The verdicts of `source`.
+    The output appears only if both models agree bit for bit on random inputs.
 
     Raises
     ------
