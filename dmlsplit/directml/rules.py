@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias
 
+from dmlsplit.messages import counted
+
 Basis = Literal["documented", "debug-layer", "policy"]
 
 
@@ -268,7 +270,7 @@ class ValidationReport:
         if self.ok:
             return f"{self.subject}{at}: ok"
         count = len(self.violations)
-        lines = [f"{self.subject}{at}: {count} rule{'s' if count > 1 else ''} broken"]
+        lines = [f"{self.subject}{at}: {counted(count, 'rule')} broken"]
         lines += [f"  {violation}" for violation in self.violations[: self.SHOWN]]
         if count > self.SHOWN:
             lines.append(f"  ... and {count - self.SHOWN} more")

@@ -174,13 +174,12 @@ class TensorDesc:
         put("sizes", integers("sizes", sizes))
         put("strides", None if strides is None else integers("strides", strides))
         put("flags", TensorFlags.parse(flags))
-        total, alignment = total_tensor_size_in_bytes, guaranteed_base_offset_alignment
-        if total is None:
-            total = self.minimum_size_in_bytes
-        for name, value in [
-            ("total_tensor_size_in_bytes", total),
-            ("guaranteed_base_offset_alignment", alignment),
-        ]:
+        if total_tensor_size_in_bytes is None:
+            total_tensor_size_in_bytes = self.minimum_size_in_bytes
+        for name, value in (
+            ("total_tensor_size_in_bytes", total_tensor_size_in_bytes),
+            ("guaranteed_base_offset_alignment", guaranteed_base_offset_alignment),
+        ):
             put(name, integer(name, value))
 
     @property
@@ -210,7 +209,7 @@ class TensorDesc:
         DMLCalcBufferTensorSize (Microsoft, "DirectML helper functions") computes this value in
         a 32-bit UINT when strides are given; here it is exact.
         """
-        if any(size <= 0 for size in self.sizes):
+        if min(self.sizes, default=1) <= 0:
             return -1
         if self.strides is None:
             return self.element_count - 1
