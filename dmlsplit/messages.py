@@ -25,6 +25,11 @@ def shown(values: Sequence[object]) -> str:
     return f"[{text}]" if count <= MOST_SHOWN else f"[{text}, ...] ({count} values)"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: ``1 split``, ``2 splits``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def wrapped(text: str, indent: str) -> str:
     """Return text in lines of at most `WIDTH` columns, the second and later ones indented."""
     lines = textwrap.wrap(

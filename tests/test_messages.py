@@ -2,7 +2,7 @@
 
 import pytest
 
-from dmlsplit.messages import printable, shown, wrapped
+from dmlsplit.messages import counted, printable, shown, wrapped
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,11 @@ from dmlsplit.messages import printable, shown, wrapped
 )
 def test_what_a_terminal_would_act_on_is_escaped(text: str, safe: str) -> None:
     assert printable(text) == safe
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 splits"), (1, "1 split"), (2, "2 splits")])
+def test_a_number_of_things_is_one_or_many(number: int, text: str) -> None:
+    assert counted(number, "split") == text
 
 
 @pytest.mark.parametrize(

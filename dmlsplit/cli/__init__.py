@@ -10,8 +10,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from dmlsplit.cli import completion, devices, explain, levels, run, validate
-from dmlsplit.cli.status import ACCEPTED, INTERRUPTED, UNUSABLE
-from dmlsplit.cli.terminal import forget_stdout, tell
+from dmlsplit.cli.terminal import ACCEPTED, INTERRUPTED, UNUSABLE, forget_stdout, tell
 from dmlsplit.errors import DmlError, one_line
 
 

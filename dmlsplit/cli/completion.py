@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.status import ACCEPTED
-from dmlsplit.cli.terminal import show
+from dmlsplit.cli.terminal import ACCEPTED, show
 from dmlsplit.errors import UnsupportedError
 
 _DESCRIPTION = """\

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.status import ACCEPTED
-from dmlsplit.cli.terminal import show, tell
+from dmlsplit.cli.terminal import ACCEPTED, show, tell
 from dmlsplit.messages import printable
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, scanned
-from dmlsplit.cli.status import status_of
-from dmlsplit.cli.terminal import show, tell
+from dmlsplit.cli.terminal import show, status_of, tell
 from dmlsplit.errors import InvalidArgumentError
 
 _DESCRIPTION = """\

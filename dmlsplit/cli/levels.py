@@ -8,8 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.status import ACCEPTED
-from dmlsplit.cli.terminal import show
+from dmlsplit.cli.terminal import ACCEPTED, show
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import LevelSupport, TensorSupport
 

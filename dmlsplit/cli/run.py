@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command, integers
-from dmlsplit.cli.status import ACCEPTED
-from dmlsplit.cli.terminal import Progress, progress_bar, show, tell
+from dmlsplit.cli.terminal import ACCEPTED, Progress, progress_bar, show, tell
 from dmlsplit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:

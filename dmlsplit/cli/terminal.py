@@ -1,4 +1,4 @@
-"""Where output goes: results to standard output, everything else to standard error."""
+"""What a shell sees: standard output for results, standard error for the rest, exit statuses."""
 
 from __future__ import annotations
 
@@ -7,10 +7,26 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from dmlsplit.messages import printable
 
+if TYPE_CHECKING:
+    from dmlsplit.lint.verdict import Assessment
+
+ACCEPTED = 0
+REFUSED = 1
+UNUSABLE = 2  # wrong usage, or a file that cannot be read
+INTERRUPTED = 130  # as a shell has it: 128 + SIGINT
+
 Progress = Callable[[int, int], None]
+
+
+def status_of(assessment: Assessment) -> int:
+    """Return the exit status of a command that has judged splits."""
+    if assessment.unreadable:
+        return UNUSABLE
+    return ACCEPTED if assessment.accepted else REFUSED
 
 
 def show(text: str) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, scanned
-from dmlsplit.cli.status import status_of
-from dmlsplit.cli.terminal import show, tell, wants_colour
+from dmlsplit.cli.terminal import show, status_of, tell, wants_colour
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.messages import counted
 
 if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
@@ -152,8 +152,7 @@ def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
     if not done.replaced:
         tell(f"nothing to replace; {arguments.write_fixed} is not written")
         return
-    splits = "1 split" if len(done.replaced) == 1 else f"{len(done.replaced)} splits"
     tell(
-        f"{arguments.write_fixed}: written with {splits} replaced; both models agree bit for bit "
-        f"on random inputs ({done.engine})"
+        f"{arguments.write_fixed}: written with {counted(len(done.replaced), 'split')} replaced; "
+        f"both models agree bit for bit on random inputs ({done.engine})"
     )

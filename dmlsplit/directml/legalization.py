@@ -14,9 +14,8 @@ from itertools import permutations
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.rules import report
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.directml.validation import violations
+from dmlsplit.directml.validation import validate, violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.geometry import StridedCopy, packed_byte_strides
 
@@ -70,14 +69,14 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     SPLIT axis 3: UINT32[1,1,1,12] -> UINT32[1,1,1,4], UINT32[1,1,1,8]
     """
     level = FeatureLevel.parse(feature_level)
-    row = capability_table()[level]
-    refused = report(desc, level, violations(desc, row))
+    refused = validate(desc, level)
     if refused.ok:
         return desc
     for violation in refused.violations:
         if violation.rule.id not in _CURABLE:
             message = f"{desc}: wrong at every feature level: {violation}"
             raise InvalidArgumentError(message, refused)
+    row = capability_table()[level]
     reasons = []
     for kind in _candidates(desc.input_tensor.data_type, row):
         try:

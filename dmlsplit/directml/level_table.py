@@ -32,34 +32,21 @@ def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
 def level_for_directml(version: str) -> FeatureLevel:
     """Return the highest level that a DirectML version, such as ``"1.8.0"``, supports."""
     wanted = directml_version(version)
-    rows = capability_table().values()
-    levels = [row.level for row in rows if directml_version(row.directml) <= wanted]
-    return _highest(levels, f"DirectML version is {version!r}; the first release is 1.0.0")
+    refusal = f"DirectML version is {version!r}; the first release is 1.0.0"
+    return _highest(lambda row: directml_version(row.directml) <= wanted, refusal)
 
 
 def level_for_windows(build: int) -> FeatureLevel:
     """Return the highest level documented for the DirectML.dll inside a Windows build."""
-    rows = capability_table().values()
-    levels = [row.level for row in rows if row.windows and row.windows.build <= build]
-    return _highest(levels, f"Windows build is {build}; the first with DirectML is 18362")
+    refusal = f"Windows build is {build}; the first with DirectML is 18362"
+    return _highest(lambda row: bool(row.windows and row.windows.build <= build), refusal)
 
 
-def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:
+def _highest(has_level: Callable[[LevelSupport], bool], refusal: str) -> FeatureLevel:
+    levels = [row.level for row in capability_table().values() if has_level(row)]
     if not levels:
         raise InvalidArgumentError(refusal)
     return max(levels)
-
-
-def first_directml_with(level: FeatureLevel) -> str:
-    """Return the first widely available DirectML version with at least this level."""
-    rows = capability_table().values()
-    return next(row.directml for row in rows if row.level >= level and row.public)
-
-
-def first_windows_with(level: FeatureLevel) -> WindowsBuild | None:
-    """Return the first Windows build whose own DirectML.dll has at least this level."""
-    rows = capability_table().values()
-    return next((row.windows for row in rows if row.level >= level and row.windows), None)
 
 
 def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:

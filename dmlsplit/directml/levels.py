@@ -76,29 +76,15 @@ class WindowsBuild:
 
 @dataclass(frozen=True, slots=True)
 class LevelSupport:
-    """One row of the table.
-
-    Attributes
-    ----------
-    level : FeatureLevel
-    directml : str
-        First DirectML version with the level, such as ``"1.8.0"``.
-    public : bool
-        Whether that version was made widely available.
-    windows : WindowsBuild or None
-        First Windows build with that version; None if none is documented.
-    input_tensor, output_tensors : TensorSupport
-    source : str
-        Where the row is documented.
-    """
+    """One row of the table."""
 
     level: FeatureLevel
-    directml: str
-    public: bool
-    windows: WindowsBuild | None
+    directml: str  # first DirectML version with the level, such as "1.8.0"
+    public: bool  # whether that version was made widely available
+    windows: WindowsBuild | None  # None if no build with that version is documented
     input_tensor: TensorSupport
     output_tensors: TensorSupport
-    source: str
+    source: str  # where the row is documented
 
 
 def directml_version(text: str) -> tuple[int, ...]:

@@ -15,21 +15,12 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     ``sum(d[i] * strides[i]) == 0``. The search goes through the dimensions from the largest
     stride down and keeps only remainders that the smaller strides can still cancel, so that
     nested layouts (packed, padded, permuted) are decided at once. A search that grows too
-    large answers True.
-
-    Parameters
-    ----------
-    sizes
-        Elements per dimension; a tensor without elements never overlaps.
-    strides
-        Non-negative strides.
+    large answers True. Strides are not negative; a tensor without elements never overlaps.
     """
-    loops = sorted(
-        ((stride, size - 1) for size, stride in zip(sizes, strides, strict=True) if size > 1),
-        reverse=True,
-    )
     if 0 in sizes:
         return False
+    dims = zip(sizes, strides, strict=True)
+    loops = sorted(((stride, size - 1) for size, stride in dims if size > 1), reverse=True)
     if any(stride == 0 for stride, _ in loops):
         return True
     # What the strides not yet visited can add to or take from a remainder.

@@ -8,9 +8,11 @@ choice of this library where the documents are silent (``policy``).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias
+
+from dmlsplit.messages import counted
 
 Basis = Literal["documented", "debug-layer", "policy"]
 
@@ -26,9 +28,15 @@ class Rule:
     hint: str  # how to comply
 
 
-# Where rules are written down. Each takes an id, a sentence and a hint.
+def by_id(rules: dict[str, Rule]) -> dict[str, Rule]:
+    """Give every rule its key as its id."""
+    return {key: replace(rule, id=key) for key, rule in rules.items()}
+
+
+# Where rules are written down. Each takes a sentence and a hint; `by_id` adds the id.
+_rule = partial(Rule, "")
 _API = "https://learn.microsoft.com/windows/win32/api/directml/"
-_documented = partial(Rule, basis="documented")
+_documented = partial(_rule, basis="documented")
 _tensor = partial(_documented, source=_API + "ns-directml-dml_buffer_tensor_desc")
 _data_type = partial(_documented, source=_API + "ne-directml-dml_tensor_data_type")
 _flags = partial(_documented, source=_API + "ne-directml-dml_tensor_flags")
@@ -39,176 +47,143 @@ _split = partial(_documented, source=_API + "ns-directml-dml_split_operator_desc
 _bind_inputs = partial(_documented, source=_API + "nf-directml-idmlbindingtable-bindinputs")
 _bind_outputs = partial(_documented, source=_API + "nf-directml-idmlbindingtable-bindoutputs")
 _buffer_binding = partial(_documented, source=_API + "ns-directml-dml_buffer_binding")
-_policy = partial(Rule, basis="policy")
+_policy = partial(_rule, basis="policy")
 _silent = partial(_policy, source="dmlsplit; DirectML's documents are silent")
 _access = partial(_policy, source="dmlsplit; a D3D12 buffer needs unordered access")
 _untyped = partial(_policy, source="dmlsplit; DirectML buffers are untyped")
 
-RULES = {
-    rule.id: rule
-    for rule in (
-        _tensor(
-            "DML-UINT-RANGE",
+RULES = by_id(
+    {
+        "DML-UINT-RANGE": _tensor(
             "Descriptor fields are unsigned: 32 bits, TotalTensorSizeInBytes 64 bits.",
             hint="use a value that fits; count an axis from the front",
         ),
-        _data_type(
-            "DML-TENSOR-DATA-TYPE",
+        "DML-TENSOR-DATA-TYPE": _data_type(
             "DML_TENSOR_DATA_TYPE_UNKNOWN is never valid.",
             hint="name the tensor's data type",
         ),
-        _tensor(
-            "DML-TENSOR-DIMENSION-COUNT",
+        "DML-TENSOR-DIMENSION-COUNT": _tensor(
             "A tensor has 1 to 8 dimensions.",
             hint="merge or drop dimensions; a scalar becomes one dimension of size 1",
         ),
-        _tensor(
-            "DML-TENSOR-ZERO-SIZE",
+        "DML-TENSOR-ZERO-SIZE": _tensor(
             "A dimension of size 0 is invalid.",
             hint="leave empty tensors out of the operator",
         ),
-        _tensor(
-            "DML-TENSOR-ELEMENT-COUNT",
+        "DML-TENSOR-ELEMENT-COUNT": _tensor(
             "A buffer tensor has at most 2^32-1 elements.",
             hint="split the tensor along an outer dimension first",
         ),
-        _tensor(
-            "DML-TENSOR-STRIDE-COUNT",
+        "DML-TENSOR-STRIDE-COUNT": _tensor(
             "Strides, if given, has one entry for each dimension.",
             hint="give one stride per dimension, or none at all",
         ),
-        _tensor(
-            "DML-TENSOR-SIZE-SMALL",
+        "DML-TENSOR-SIZE-SMALL": _tensor(
             "TotalTensorSizeInBytes is at least what DMLCalcBufferTensorSize returns.",
             hint="raise TotalTensorSizeInBytes",
         ),
-        _helpers(
-            "DML-TENSOR-SIZE-DWORD",
+        "DML-TENSOR-SIZE-DWORD": _helpers(
             "TotalTensorSizeInBytes is a multiple of 4.",
             hint="round TotalTensorSizeInBytes up to a multiple of 4",
         ),
-        _helpers(
-            "DML-TENSOR-SIZE-WRAP",
+        "DML-TENSOR-SIZE-WRAP": _helpers(
             "The last element index fits 32 bits; DMLCalcBufferTensorSize wraps around.",
             hint="use smaller strides, or split the tensor along an outer dimension first",
         ),
-        _tensor(
-            "DML-TENSOR-ALIGNMENT",
+        "DML-TENSOR-ALIGNMENT": _tensor(
             "GuaranteedBaseOffsetAlignment is 0, or a power of two not below the element size.",
             hint="use 0, or a power of two such as 16 or 32",
         ),
-        _flags(
-            "DML-TENSOR-OWNED-OUTPUT",
+        "DML-TENSOR-OWNED-OUTPUT": _flags(
             "DML_TENSOR_FLAG_OWNED_BY_DML is for inputs only.",
             hint="clear the flag on outputs",
         ),
-        _silent(
-            "DML-TENSOR-OUTPUT-OVERLAP",
+        "DML-TENSOR-OUTPUT-OVERLAP": _silent(
             "No two elements of an output share an address.",
             hint="give outputs strides that keep elements apart",
         ),
-        _split(
-            "DML-SPLIT-OUTPUT-COUNT",
+        "DML-SPLIT-OUTPUT-COUNT": _split(
             "OutputCount is greater than 0.",
             hint="give at least one output",
         ),
-        _split(
-            "DML-SPLIT-AXIS-RANGE",
+        "DML-SPLIT-AXIS-RANGE": _split(
             "Axis is below the input's DimensionCount.",
             hint="count the axis from 0 at the outermost dimension",
         ),
-        _split(
-            "DML-SPLIT-DATA-TYPE-MATCH",
+        "DML-SPLIT-DATA-TYPE-MATCH": _split(
             "Every output has the data type of the input.",
             hint="give the output the input's data type",
         ),
-        _split(
-            "DML-SPLIT-DIMENSION-COUNT-MATCH",
+        "DML-SPLIT-DIMENSION-COUNT-MATCH": _split(
             "Every output has as many dimensions as the input.",
             hint="give the output the input's number of dimensions",
         ),
-        _split(
-            "DML-SPLIT-SIZE-MATCH",
+        "DML-SPLIT-SIZE-MATCH": _split(
             "Outputs have the input's sizes, except along Axis.",
             hint="give the output the input's size",
         ),
-        _split(
-            "DML-SPLIT-AXIS-SUM",
+        "DML-SPLIT-AXIS-SUM": _split(
             "The outputs' sizes along Axis add up to the input's.",
             hint="change the sizes along the axis so that they add up",
         ),
-        _split(
-            "DML-LEVEL-DATA-TYPE",
+        "DML-LEVEL-DATA-TYPE": _split(
             "The feature level supports the tensor's data type for Split.",
             hint="raise the feature level, or carry the bits in a supported type of another width",
         ),
-        _split(
-            "DML-LEVEL-DIMENSION-COUNT",
+        "DML-LEVEL-DIMENSION-COUNT": _split(
             "The feature level supports the tensor's dimension count for Split.",
             hint="raise the feature level, or pad with size-1 dimensions, or merge dimensions",
         ),
-        _bind_outputs(
-            "DML-BIND-COUNT",
+        "DML-BIND-COUNT": _bind_outputs(
             "One buffer is bound for each tensor of the operator.",
             hint="bind exactly one buffer per tensor",
         ),
-        _bind_inputs(
-            "DML-BIND-KIND",
+        "DML-BIND-KIND": _bind_inputs(
             "A binding is an array on the operator's device, or a BufferBinding of one.",
             hint="pass an array that lives on the device of the operator",
         ),
-        _buffer_binding(
-            "DML-BIND-OFFSET-ALIGNMENT",
+        "DML-BIND-OFFSET-ALIGNMENT": _buffer_binding(
             "Offset is a multiple of DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT (16).",
             hint="move the tensor to an offset that is a multiple of 16",
         ),
-        _tensor(
-            "DML-BIND-GUARANTEED-ALIGNMENT",
+        "DML-BIND-GUARANTEED-ALIGNMENT": _tensor(
             "Offset is a multiple of the tensor's GuaranteedBaseOffsetAlignment.",
             hint="move the tensor, or lower GuaranteedBaseOffsetAlignment",
         ),
-        _buffer_binding(
-            "DML-BIND-RANGE",
+        "DML-BIND-RANGE": _buffer_binding(
             "The bound range is inside the buffer.",
             hint="use a larger buffer, a lower offset or a smaller range",
         ),
-        _tensor(
-            "DML-BIND-SIZE",
+        "DML-BIND-SIZE": _tensor(
             "SizeInBytes is at least the tensor's TotalTensorSizeInBytes.",
             hint="bind a larger range",
         ),
-        _access(
-            "DML-BIND-READ-ONLY",
+        "DML-BIND-READ-ONLY": _access(
             "An output can be written.",
             hint="pass a writable array",
         ),
-        _bind_outputs(
-            "DML-BIND-OUTPUT-OVERLAP",
+        "DML-BIND-OUTPUT-OVERLAP": _bind_outputs(
             "The writeable areas of two outputs do not overlap.",
             hint="give every output memory of its own",
         ),
-        _bind_outputs(
-            "DML-BIND-IN-PLACE",
+        "DML-BIND-IN-PLACE": _bind_outputs(
             "No output overlaps the input: Split has no in-place execution.",
             hint="give the output memory of its own",
         ),
-        _untyped(
-            "DML-ARRAY-DATA-TYPE",
+        "DML-ARRAY-DATA-TYPE": _untyped(
             "A bound array has the tensor's data type, in native byte order.",
             hint="convert the array, or view the same bytes as the tensor's type",
         ),
-        _untyped(
-            "DML-ARRAY-SHAPE",
+        "DML-ARRAY-SHAPE": _untyped(
             "A bound array has the tensor's sizes.",
             hint="reshape the array, or bind it as a BufferBinding",
         ),
-        _untyped(
-            "DML-ARRAY-STRIDES",
+        "DML-ARRAY-STRIDES": _untyped(
             "A bound array has the tensor's strides.",
             hint="copy the array to the tensor's layout, or describe the array's strides",
         ),
-    )
-}
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +270,7 @@ class ValidationReport:
         if self.ok:
             return f"{self.subject}{at}: ok"
         count = len(self.violations)
-        lines = [f"{self.subject}{at}: {count} rule{'s' if count > 1 else ''} broken"]
+        lines = [f"{self.subject}{at}: {counted(count, 'rule')} broken"]
         lines += [f"  {violation}" for violation in self.violations[: self.SHOWN]]
         if count > self.SHOWN:
             lines.append(f"  ... and {count - self.SHOWN} more")

@@ -116,10 +116,11 @@ FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
 
 def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
     """Return the member with a value or name, with or without the prefix of DirectML.h."""
-    # Not `enum(value)`: a Flag makes new members of unknown bits.
     members = enum.__members__
     if isinstance(value, int) and not isinstance(value, bool):
-        return next((member for member in members.values() if member.value == value), None)
+        # This map also keeps what a Flag has once made of unknown bits: without a known name.
+        member = enum._value2member_map_.get(value)
+        return None if member is None else members.get(member._name_)
     return members.get(str(value).upper().removeprefix(prefix))
 
 
@@ -173,13 +174,12 @@ class TensorDesc:
         put("sizes", integers("sizes", sizes))
         put("strides", None if strides is None else integers("strides", strides))
         put("flags", TensorFlags.parse(flags))
-        total, alignment = total_tensor_size_in_bytes, guaranteed_base_offset_alignment
-        if total is None:
-            total = self.minimum_size_in_bytes
-        for name, value in [
-            ("total_tensor_size_in_bytes", total),
-            ("guaranteed_base_offset_alignment", alignment),
-        ]:
+        if total_tensor_size_in_bytes is None:
+            total_tensor_size_in_bytes = self.minimum_size_in_bytes
+        for name, value in (
+            ("total_tensor_size_in_bytes", total_tensor_size_in_bytes),
+            ("guaranteed_base_offset_alignment", guaranteed_base_offset_alignment),
+        ):
             put(name, integer(name, value))
 
     @property
@@ -209,7 +209,7 @@ class TensorDesc:
         DMLCalcBufferTensorSize (Microsoft, "DirectML helper functions") computes this value in
         a 32-bit UINT when strides are given; here it is exact.
         """
-        if any(size <= 0 for size in self.sizes):
+        if min(self.sizes, default=1) <= 0:
             return -1
         if self.strides is None:
             return self.element_count - 1

@@ -13,37 +13,18 @@ from dmlsplit.geometry import SplitGeometry
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The geometry, kernels and expected time of one split.
-
-    Attributes
-    ----------
-    place : str
-        Where the split is.
-    desc : SplitOperatorDesc
-        Its descriptor, which is valid.
-    geometry : SplitGeometry
-        The bytes that it copies.
-    plan : LaunchPlan
-        The kernel launches, for buffers whose addresses are multiples of 16.
-    gpu : Gpu
-        The GPU that the time is for.
-    """
+    """The geometry, kernels and expected time of one split."""
 
     place: str
-    desc: SplitOperatorDesc
+    desc: SplitOperatorDesc  # valid
     geometry: SplitGeometry
-    plan: LaunchPlan
-    gpu: Gpu
-
-    @property
-    def bytes_moved(self) -> int:
-        """Bytes read plus bytes written."""
-        return 2 * self.geometry.total_bytes
+    plan: LaunchPlan  # for buffers whose addresses are multiples of 16
+    gpu: Gpu  # that the time is for
 
     @property
     def seconds(self) -> float:
-        """Seconds to move the bytes at the GPU's peak bandwidth: a lower bound."""
-        return self.bytes_moved / self.gpu.bandwidth
+        """Seconds to read and write the bytes at the GPU's peak bandwidth: a lower bound."""
+        return 2 * self.geometry.total_bytes / self.gpu.bandwidth
 
 
 def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:

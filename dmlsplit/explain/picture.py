@@ -40,15 +40,7 @@ class _Run:
 
 
 def svg_picture(geometry: SplitGeometry, title: str) -> str:
-    """Return an SVG document that shows a split.
-
-    Parameters
-    ----------
-    geometry
-        The bytes of the split.
-    title
-        One line above the picture, such as the descriptor.
-    """
+    """Return an SVG document that shows a split below a title of one line."""
     runs = list(_runs(geometry))
     line_bytes = _line_bytes(geometry)
     scale = (PAGE_WIDTH - 2 * _MARGIN) / line_bytes

@@ -28,18 +28,10 @@ _IN_FOLDERS = (".onnx", ".xml")
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The result of scanning some files.
+    """The result of scanning some files."""
 
-    Attributes
-    ----------
-    sites : tuple of SplitSite
-        In the order of the files.
-    unreadable : tuple of (str, str)
-        Files that could not be read, and why in one line.
-    """
-
-    sites: tuple[SplitSite, ...]
-    unreadable: tuple[tuple[str, str], ...]
+    sites: tuple[SplitSite, ...]  # in the order of the files
+    unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why in one line
 
 
 def scan_paths(
@@ -49,15 +41,7 @@ def scan_paths(
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
-    Parameters
-    ----------
-    paths
-        Files by name; folders, searched for .onnx and OpenVINO .xml models; patterns such as
-        ``models/**/*.onnx``.
-    endings
-        The kinds of files to take.
-    progress
-        Called with the bytes done and the bytes in all after each file.
+    After each file, `progress` is called with the bytes done and the bytes in all.
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}

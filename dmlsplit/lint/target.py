@@ -7,33 +7,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dmlsplit.directml.level_table import (
-    first_directml_with,
-    first_windows_with,
+    capability_table,
     level_for_directml,
     level_for_windows,
 )
 from dmlsplit.directml.levels import FeatureLevel, WindowsBuild
 from dmlsplit.errors import InvalidArgumentError
 
+# What passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
 Via = Literal["directml", "ort"]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What splits are judged for.
+    """What splits are judged for."""
 
-    Attributes
-    ----------
-    level : FeatureLevel
-        The feature level that has to accept the descriptors.
-    asked : str
-        The target in the words of the user, such as ``Windows build 19041``.
-    via : {"directml", "ort"}
-        What passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
-    """
-
-    level: FeatureLevel
-    asked: str
+    level: FeatureLevel  # that has to accept the descriptors
+    asked: str  # in the words of the user, such as "Windows build 19041"
     via: Via = "directml"
 
     def __str__(self) -> str:
@@ -44,20 +34,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """The lowest level that accepts a split, and the first releases that have it.
-
-    Attributes
-    ----------
-    level : FeatureLevel
-    directml : str
-        First DirectML version with the level.
-    windows : WindowsBuild or None
-        First Windows whose own DirectML.dll has it; None if no build is documented.
-    """
+    """The lowest level that accepts a split, and the first releases that have it."""
 
     level: FeatureLevel
-    directml: str
-    windows: WindowsBuild | None
+    directml: str  # first widely available version
+    windows: WindowsBuild | None  # first whose own DirectML.dll has it; None if not documented
 
     def __str__(self) -> str:
         build = (
@@ -68,7 +49,9 @@ class Requirement:
 
 def requirement(level: FeatureLevel) -> Requirement:
     """Return what a level requires, from the capability table."""
-    return Requirement(level, first_directml_with(level), first_windows_with(level))
+    rows = [row for row in capability_table().values() if row.level >= level]
+    windows = next((row.windows for row in rows if row.windows), None)
+    return Requirement(level, next(row.directml for row in rows if row.public), windows)
 
 
 def resolve_target(
@@ -80,16 +63,7 @@ def resolve_target(
 ) -> Target:
     """Return the target that was asked for; by default the newest feature level.
 
-    Parameters
-    ----------
-    feature_level
-        Anything that `FeatureLevel.parse` reads.
-    directml
-        A DirectML version, such as ``1.8.0``.
-    windows
-        A Windows build, ``22621`` or ``10.0.22621``, for the DirectML.dll that it contains.
-    via
-        What passes descriptors to DirectML.
+    A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
 
     Raises
     ------

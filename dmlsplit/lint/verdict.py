@@ -12,7 +12,7 @@ from dmlsplit.directml.rules import Rule
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.target import Requirement, Target
 
-Severity = Literal["error", "warning", "note"]
+Severity = Literal["error", "warning", "note"]  # an error is a broken rule
 
 
 class Outcome(StrEnum):
@@ -26,23 +26,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing to say about a split.
-
-    Attributes
-    ----------
-    rule : Rule
-        The rule that it is about.
-    severity : {"error", "warning", "note"}
-        An error is a broken rule.
-    message : str
-        The whole diagnostic in one sentence.
-    tensor, field, found, allowed : str
-        The parts of a broken rule, as in `Violation`; empty for a rule of the node.
-    """
+    """One thing to say about a split."""
 
     rule: Rule
     severity: Severity
-    message: str
+    message: str  # the whole diagnostic in one sentence
+    # The parts of a broken rule, as in `Violation`; empty for a rule of the node.
     tensor: str = ""
     field: str = ""
     found: str = ""
@@ -51,56 +40,27 @@ class Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a target accepts one split.
-
-    Attributes
-    ----------
-    site : SplitSite
-        Where the split is.
-    descriptors : tuple of SplitOperatorDesc
-        The descriptors that it becomes at the target.
-    outcome : Outcome
-    diagnostics : tuple of Diagnostic
-        Every broken rule, then warnings and notes.
-    legalized : tuple of SplitOperatorDesc
-        Equivalent descriptors that the target accepts; empty unless the outcome is
-        `Outcome.LEGALIZED`.
-    minimum : Requirement or None
-        The lowest level that accepts the split unchanged; None if none does, or if it is
-        unknown.
-    fix : str
-        What to change; empty if nothing has to be.
-    """
+    """Whether a target accepts one split."""
 
     site: SplitSite
-    descriptors: tuple[SplitOperatorDesc, ...]
+    descriptors: tuple[SplitOperatorDesc, ...]  # that it becomes at the target
     outcome: Outcome
-    diagnostics: tuple[Diagnostic, ...]
+    diagnostics: tuple[Diagnostic, ...]  # every broken rule, then warnings and notes
+    # Equivalent descriptors that the target accepts; empty unless the outcome is LEGALIZED.
     legalized: tuple[SplitOperatorDesc, ...]
+    # The lowest level that accepts the split unchanged; None if none does, or if it is unknown.
     minimum: Requirement | None
-    fix: str
+    fix: str  # what to change; empty if nothing has to be
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """All verdicts of a run.
-
-    Attributes
-    ----------
-    target : Target
-        What the splits were judged for.
-    verdicts : tuple of Verdict
-        In the order of the files, and of the nodes in each.
-    unreadable : tuple of (str, str)
-        Files that could not be read, and why.
-    failing : frozenset of Outcome
-        The outcomes that count as refused.
-    """
+    """All verdicts of a run."""
 
     target: Target
-    verdicts: tuple[Verdict, ...]
-    unreadable: tuple[tuple[str, str], ...]
-    failing: frozenset[Outcome]
+    verdicts: tuple[Verdict, ...]  # in the order of the files, and of the nodes in each
+    unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why
+    failing: frozenset[Outcome]  # the outcomes that count as refused
 
     @property
     def counts(self) -> dict[Outcome, int]:

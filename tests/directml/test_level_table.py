@@ -10,8 +10,6 @@ import dmlsplit as dml
 from dmlsplit.directml.level_table import (
     TableError,
     capability_table,
-    first_directml_with,
-    first_windows_with,
     level_for_directml,
     level_for_windows,
     parse_table,
@@ -59,20 +57,6 @@ def test_versions_before_the_first_are_refused() -> None:
     message = "^Windows build is 17763; the first with DirectML is 18362$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         level_for_windows(17763)
-
-
-def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> None:
-    build = first_windows_with(dml.FeatureLevel.LEVEL_2_1)
-    assert build is not None
-    assert build.build == 22000
-    assert first_windows_with(dml.FeatureLevel.LEVEL_2_0) == WindowsBuild(19041, "Windows 10 2004")
-    assert first_windows_with(dml.FeatureLevel.LEVEL_6_0) is None
-
-
-def test_a_version_that_was_never_public_is_passed_over() -> None:
-    assert capability_table()[dml.FeatureLevel.LEVEL_2_1].directml == "1.2.0"
-    assert first_directml_with(dml.FeatureLevel.LEVEL_2_1) == "1.4.0"
-    assert first_directml_with(dml.FeatureLevel.LEVEL_5_0) == "1.8.0"
 
 
 def test_levels_are_supersets_of_the_ones_before() -> None:

@@ -142,6 +142,13 @@ def test_flags_are_read_from_names() -> None:
     assert type(parse([1])) is dml.TensorFlags
 
 
+def test_flags_of_unknown_bits_stay_unknown_once_they_were_made() -> None:
+    made = dml.TensorFlags(4)
+    for value in (made, 4):
+        with pytest.raises(dml.InvalidArgumentError, match="tensor flags are"):
+            dml.TensorFlags.parse(value)
+
+
 @pytest.mark.parametrize("value", ["SHARED", 2, -1, True, 1.0, ["NONE", "SHARED"]])
 def test_unknown_flags_are_refused(value: object) -> None:
     dml.TensorFlags(2)  # makes a member that DirectML does not have

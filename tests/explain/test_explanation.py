@@ -22,7 +22,7 @@ def explained(
 
 def test_time_is_bytes_by_bandwidth() -> None:
     shown = explained("FLOAT32", (1024, 1024, 256), 0, (512, 512))
-    assert shown.bytes_moved == 2 << 30
+    assert shown.geometry.total_bytes == 1 << 30
     assert shown.seconds == pytest.approx((2 << 30) / 4.8e12)
     slow = explained("FLOAT32", (1024, 1024, 256), 0, (512, 512), "T4")
     assert slow.seconds == pytest.approx(15 * shown.seconds)

@@ -3,6 +3,8 @@
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import WindowsBuild
 from dmlsplit.lint.target import requirement, resolve_target
 
 
@@ -57,3 +59,18 @@ def test_a_requirement_names_the_first_releases() -> None:
     assert str(requirement(dml.FeatureLevel.LEVEL_6_4)) == (
         "level 6_4, DirectML 1.15.0, no Windows build of its own"
     )
+
+
+def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> None:
+    build = requirement(dml.FeatureLevel.LEVEL_2_1).windows
+    assert build is not None
+    assert build.build == 22000
+    level = dml.FeatureLevel.LEVEL_2_0
+    assert requirement(level).windows == WindowsBuild(19041, "Windows 10 2004")
+    assert requirement(dml.FeatureLevel.LEVEL_6_0).windows is None
+
+
+def test_a_version_that_was_never_public_is_passed_over() -> None:
+    assert capability_table()[dml.FeatureLevel.LEVEL_2_1].directml == "1.2.0"
+    assert requirement(dml.FeatureLevel.LEVEL_2_1).directml == "1.4.0"
+    assert requirement(dml.FeatureLevel.LEVEL_5_0).directml == "1.8.0"

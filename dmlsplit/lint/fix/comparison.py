@@ -26,12 +26,7 @@ _Run = Callable[[Mapping[str, np.ndarray]], list[Any]]
 
 
 def compare_models(first: Path, second: Path) -> str:
-    """Run both models on the same inputs and compare all outputs bit for bit.
-
-    Returns
-    -------
-    str
-        The runtime that ran them, such as ``onnxruntime``.
+    """Compare all outputs of both models, bit for bit, and return the runtime that ran them.
 
     Raises
     ------

@@ -22,34 +22,17 @@ from dmlsplit.lint.verdict import Assessment, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """The result of rewriting a model.
-
-    Attributes
-    ----------
-    replaced : tuple of SplitSite
-        The replaced splits.
-    left : tuple of (SplitSite, str)
-        Refused splits that were left as they are, and why.
-    engine : str
-        The runtime that ran both models; empty if nothing was replaced, so nothing written.
-    """
+    """The result of rewriting a model."""
 
     replaced: tuple[SplitSite, ...]
-    left: tuple[tuple[SplitSite, str], ...]
-    engine: str
+    left: tuple[tuple[SplitSite, str], ...]  # refused, but left as they are, and why
+    engine: str  # that ran both models; empty if nothing was replaced, so nothing written
 
 
 def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting:
-    """Write a model with its refused splits replaced, if it computes the same outputs.
+    """Write the model `source`, which was assessed, with its refused splits replaced.
 
-    Parameters
-    ----------
-    source
-        The model that was assessed.
-    output
-        The file to write; it appears only if both models agree bit for bit on random inputs.
-    assessment
-        The verdicts of `source`.
+    The output appears only if both models agree bit for bit on random inputs.
 
     Raises
     ------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from dmlsplit.lint.report.phrases import grouped, location
 from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
-from dmlsplit.messages import printable, wrapped
+from dmlsplit.messages import counted, printable, wrapped
 
 _NAME_WIDTH = 33
 
@@ -64,10 +64,10 @@ def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
     counts = ", ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
     total = len(assessment.verdicts)
     files = len({verdict.site.file for verdict in assessment.verdicts})
-    found = f"{_count(total, 'split')} in {_count(files, 'file')}" if total else "no splits"
+    found = f"{counted(total, 'split')} in {counted(files, 'file')}" if total else "no splits"
     yield wrapped(f"{found} at {assessment.target}: {counts or 'nothing to judge'}", "")
     if assessment.unreadable:
-        yield f"{_count(len(assessment.unreadable), 'file')} could not be read"
+        yield f"{counted(len(assessment.unreadable), 'file')} could not be read"
 
 
 def _row(verdict: Verdict, paint: _Paint) -> str:
@@ -78,7 +78,3 @@ def _row(verdict: Verdict, paint: _Paint) -> str:
     level, directml = (str(least.level), least.directml) if least else ("-", "-")
     windows = str(least.windows.build) if least and least.windows else "-"
     return f"{name:<{_NAME_WIDTH}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

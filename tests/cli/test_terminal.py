@@ -3,7 +3,7 @@
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.cli.status import ACCEPTED, REFUSED, UNUSABLE, status_of
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, UNUSABLE, status_of
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.judge import assess
 from dmlsplit.lint.target import resolve_target
