@@ -85,9 +85,8 @@ class Dimension:
     @property
     def size(self) -> int | str:
         """The size, or the name of a dynamic one."""
-        if self.dim_value in (None, -1):  # -1 is how some exporters write a dynamic size.
-            return self.dim_param or "?"
-        return self.dim_param or self.dim_value
+        # -1 is how some exporters write a dynamic size.
+        return self.dim_param or ("?" if self.dim_value in (None, -1) else self.dim_value)
 
 
 @dataclass(frozen=True, slots=True)

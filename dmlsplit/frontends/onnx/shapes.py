@@ -8,10 +8,9 @@ a node that breaks its operator's rules has outputs of unknown shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,21 +26,12 @@ Read = Callable[[Constant], np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is known of a value.
+    """What is known of a value."""
 
-    Attributes
-    ----------
-    data_type : int
-        TensorProto.DataType; 0 if unknown.
-    shape : tuple of (int or str), or None
-        None if the rank is unknown; a text names a dynamic size.
-    constant : Constant or None
-        None if the elements are not constant.
-    """
-
-    data_type: int = 0
+    data_type: int = 0  # TensorProto.DataType; 0 if unknown
+    # None if the rank is unknown; a text names a dynamic size.
     shape: Shape | None = None
-    constant: Constant | None = None
+    constant: Constant | None = None  # None if the elements are not constant
 
 
 UNKNOWN = Value()
@@ -63,8 +53,7 @@ def merged(found: Value, declared: ValueInfo | None) -> Value:
     return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     """A node with what is known of its inputs. What it lacks is a ValueError or IndexError."""
 
     node: Node
@@ -105,10 +94,10 @@ def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
     if rule is None or not inputs:
         return []
     call = _Call(node, inputs, read)
-    shape: Shape | None = None
-    # A node that breaks its operator's rules makes Python raise any of these.
-    with suppress(ValueError, IndexError, TypeError, ZeroDivisionError):
+    try:
         shape = _plausible(rule(call))
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):
+        shape = None
     if node.op_type == "Cast":
         return [Value(call.number("to", 0), shape)]
     typed = inputs[1 if node.op_type == "Where" and len(inputs) > 1 else 0]
