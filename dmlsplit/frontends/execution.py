@@ -17,14 +17,8 @@ def run_on_bytes(
 ) -> list[Any]:
     """Split the bytes of an array into new arrays of its owner's library and type.
 
-    Parameters
-    ----------
-    operator
-        Splits the packed array into the outputs that have elements; None if none has.
-    source
-        The array, with any strides, which errors call `name`.
-    shapes
-        Elements per dimension of each output, also of those without elements.
+    `operator` splits the packed array into those outputs that have elements, and is None if
+    none has; `shapes` has them all. The array may have any strides; errors call it `name`.
     """
     array, library = source.owner, adapter_of(source.owner)
     filled: list[Any] = []

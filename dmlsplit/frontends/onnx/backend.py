@@ -50,11 +50,10 @@ class DmlSplitBackend(Backend):
     ) -> tuple[Any, ...]:
         """Run one node of opset `opset_version`, a keyword; by default onnx's newest."""
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
-        names = [name for name in node.input if name]
         graph = onnx.helper.make_graph(
             [node],
             "node",
-            [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(names)],
+            [onnx.ValueInfoProto(name=name) for name in dict.fromkeys(filter(None, node.input))],
             [onnx.ValueInfoProto(name=name) for name in node.output if name],
         )
         imports = [onnx.helper.make_opsetid(node.domain, opset)]

@@ -6,7 +6,7 @@ disagree, the strictest reading applies: what is accepted here gives the same pi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from dmlsplit.checks import axis_from_front
@@ -36,11 +36,9 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
         If the operator does not take the type, or the shape does not fit.
     """
     check_type(arguments.operator, data_type)
-    sizes_in = tuple(shape)
-    axis = axis_from_front(arguments.axis, len(sizes_in), arguments.operator)
-    return lower_sizes(
-        arguments, data_type, sizes_in, axis, output_sizes(arguments, sizes_in[axis])
-    )
+    axis = axis_from_front(arguments.axis, len(shape), arguments.operator)
+    sizes = output_sizes(arguments, shape[axis])
+    return lower_sizes(arguments, data_type, tuple(shape), axis, sizes)
 
 
 def lower_sizes(
@@ -80,20 +78,18 @@ def _descriptor(
 
 def _warnings(
     arguments: Arguments, sizes: tuple[int, ...], descriptor: SplitOperatorDesc | None
-) -> list[str]:
-    found = []
+) -> Iterator[str]:
     if arguments.operator.makes_sequence:
         if arguments.split is not None and not arguments.keepdims:
-            found.append(
+            yield (
                 "keepdims=0 is ignored, as ONNX says for a given split; ONNX Runtime squeezes "
                 "the pieces of chunk size 1, and refuses other chunk sizes"
             )
     elif descriptor is not None and 0 in sizes:
-        found.append(
+        yield (
             f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "
             "such a node whole, and leaves the other pieces unwritten"
         )
-    return found
 
 
 def check_type(operator: OperatorVersion, data_type: ElementType) -> None:
@@ -115,13 +111,7 @@ def output_count(arguments: Arguments, dimension: int) -> int:
 
 
 def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
-    """Return the size of each output along an axis.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `arguments` do not fit an axis of this size.
-    """
+    """Return the size of each output along an axis, or refuse what does not fit its size."""
     operator, split = arguments.operator, arguments.split
     count = output_count(arguments, dimension)
     if count > MOST_OUTPUTS:

@@ -1,18 +1,15 @@
 """The parts of the messages of onnx.proto that finding splits needs.
 
-Each class is a message. Its fields have the names and the numbers of onnx.proto (ONNX project);
-`one` and `each` declare how a field is written, and `reader` decodes what they declare.
+Each class is a message. Its fields have the names and the numbers of onnx.proto (ONNX project).
 """
 # ruff: noqa: RUF009 - the calls make dataclass fields
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from dmlsplit.frontends.onnx.wire import I32, I64, LEN, NOWHERE, VARINT, Span, WireError
+from dmlsplit.frontends.onnx.reader import I32, I64, LEN, Located, Span, WireError, each, one
 from dmlsplit.messages import printable
 
 MAXIMUM_RANK = 64
@@ -25,47 +22,9 @@ Shape = tuple[int | str, ...]
 _INT, _INTS = 2, 7
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """How a field of a message is written, and what it is read as."""
-
-    number: int
-    # `int`; `Span` for bytes that are left unread; a class of this module for a message;
-    # otherwise a function of the field's text, such as `str`.
-    kind: Callable[..., Any]
-    repeated: bool = False
-    # How many entries are allowed. One more is read, so that an excess is noticed.
-    most: int = sys.maxsize
-    # A repeated number may be packed or not.
-    wire_types: tuple[int, ...] = (LEN,)
-
-
-def one(number: int, kind: Callable[..., Any], default: Any = None) -> Any:
-    """Declare a field that occurs at most once."""
-    wire_types = (VARINT,) if kind is int else (LEN,)
-    encoding = Encoding(number, kind, wire_types=wire_types)
-    return field(default=default, metadata={"encoding": encoding})
-
-
-def each(
-    number: int, kind: Callable[..., Any], most: int = sys.maxsize, wire_types: tuple[int, ...] = ()
-) -> Any:
-    """Declare a repeated field."""
-    usual = (VARINT, LEN) if kind is int else (LEN,)
-    encoding = Encoding(number, kind, True, most, wire_types or usual)
-    return field(default=(), metadata={"encoding": encoding})
-
-
 def domain(name: str) -> str:
     """Return the domain of an operator; the default one has two names."""
     return "" if name == "ai.onnx" else name
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A message that knows where in the file it is."""
-
-    span: Span = NOWHERE
 
 
 def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
@@ -126,9 +85,8 @@ class Dimension:
     @property
     def size(self) -> int | str:
         """The size, or the name of a dynamic one."""
-        if self.dim_value in (None, -1):  # -1 is how some exporters write a dynamic size.
-            return self.dim_param or "?"
-        return self.dim_param or self.dim_value
+        # -1 is how some exporters write a dynamic size.
+        return self.dim_param or ("?" if self.dim_value in (None, -1) else self.dim_value)
 
 
 @dataclass(frozen=True, slots=True)

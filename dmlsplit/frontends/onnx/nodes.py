@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PureWindowsPath
 
@@ -28,56 +28,34 @@ from dmlsplit.frontends.onnx.messages import (
     shown_name,
 )
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
-from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value
-from dmlsplit.frontends.onnx.wire import WireError
+from dmlsplit.frontends.onnx.reader import WireError
+from dmlsplit.frontends.onnx.shapes import Read, Value
 from dmlsplit.frontends.site import NotKnownError, SplitSite
 
 
 def describe(
-    blank: SplitSite,
+    site: SplitSite,
     node: Node,
-    inputs: Sequence[Value | None],
+    inputs: Sequence[Value],
     attributes: Mapping[str, Attribute | None],
     opset: int | None,
-    read: Callable[[Tensor], np.ndarray],
+    read: Read,
     most_outputs: int,
 ) -> tuple[SplitSite, tuple[Value, ...]]:
-    """Describe a split node.
+    """Complete a site with what its node becomes, and say what is known of the node's outputs.
 
-    Parameters
-    ----------
-    blank
-        The site with its place, but nothing known of the split.
-    node
-        The node.
-    inputs
-        What is known of its inputs; None for an omitted one.
-    attributes
-        Its attributes; None for one that the caller of a function gives.
-    opset
-        Version of the default domain; None if the model imports none.
-    read
-        Reads the values of a small tensor.
-    most_outputs
-        How many outputs a sequence may have to be described.
-
-    Returns
-    -------
-    site : SplitSite
-        `blank` with what the node becomes.
-    outputs : tuple of Value
-        What is known of the node's outputs; empty for a sequence.
+    An attribute is None if the caller of a function gives it; `opset` is None if the model
+    imports none of the default domain. A sequence of more than `most_outputs` is not described.
     """
-    site = blank
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
         operator = operator_version(node.op_type, opset)
         site = replace(site, operator=str(operator))
         arguments = _arguments(operator, node, inputs, attributes, read)
-        warnings = (*arguments.assumed, *_portability(node, inputs, arguments))
+        warnings = (*arguments.assumed, *_portability(node, arguments))
         site = replace(site, warnings=warnings)
-        return _lowered(site, arguments, inputs[0] or UNKNOWN, len(node.output), most_outputs)
+        return _lowered(site, arguments, inputs[0], len(node.output), most_outputs)
     except InvalidArgumentError as error:
         return replace(site, problem=error.message), ()
     except NotKnownError as reason:
@@ -132,11 +110,11 @@ def _sizes(arguments: Arguments, shape: Shape, axis: int, most_outputs: int) -> 
 def _arguments(
     operator: OperatorVersion,
     node: Node,
-    inputs: Sequence[Value | None],
+    inputs: Sequence[Value],
     attributes: Mapping[str, Attribute | None],
-    read: Callable[[Tensor], np.ndarray],
+    read: Read,
 ) -> Arguments:
-    if not inputs or inputs[0] is None:
+    if not any(node.input[:1]):
         refuse(operator, "the node has no input", "it must have one")
     values = {}
     for key, attribute in attributes.items():
@@ -147,36 +125,29 @@ def _arguments(
             allowed = f"it must be an integer or a list of at most {MAXIMUM_VALUES}"
             refuse(operator, f"attribute {key!r} has another kind of value", allowed)
         values[key] = value
-    lengths = [_lengths(operator, value, read) for value in inputs[1:]]
+    lengths = [
+        _lengths(operator, value, read) if name else None
+        for name, value in zip(node.input[1:], inputs[1:], strict=True)
+    ]
     return node_arguments(operator, values, lengths, len(node.output))
 
 
-def _lengths(
-    operator: OperatorVersion, value: Value | None, read: Callable[[Tensor], np.ndarray]
-) -> np.ndarray | Lengths | None:
-    if value is None:
-        return None
+def _lengths(operator: OperatorVersion, value: Value, read: Read) -> np.ndarray | Lengths:
     if operator.split_types and value.data_type:
         check_split_type(operator, _element_type(value))
     constant = value.constant
     if constant is None:
         return Lengths.AT_RUN_TIME
-    if not isinstance(constant, Tensor):
-        return np.array(constant, np.int64)
-    if constant.location is not None:
-        _refuse_escape(operator, constant.location)
+    if isinstance(constant, Tensor) and constant.location is not None:
+        path = PureWindowsPath(constant.location)  # It knows both kinds of slashes, and drives.
+        if path.anchor or ".." in path.parts:
+            found = f"split is in external data at {shown_name(constant.location)!r}"
+            refuse(operator, found, "the path must stay inside the model's folder")
         raise NotKnownError("split is in external data, which is not opened")
     try:
         return read(constant)
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
-
-
-def _refuse_escape(operator: OperatorVersion, location: str) -> None:
-    path = PureWindowsPath(location)  # It knows both kinds of slashes, and drives.
-    if path.anchor or ".." in path.parts:
-        found = f"split is in external data at {shown_name(location)!r}"
-        refuse(operator, found, "the path must stay inside the model's folder")
 
 
 def _element_type(value: Value) -> ElementType:
@@ -204,33 +175,27 @@ def _output_values(
     return tuple(Value(data.data_type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes)
 
 
-def _portability(node: Node, inputs: Sequence[Value | None], arguments: Arguments) -> list[str]:
-    found = []
+def _portability(node: Node, arguments: Arguments) -> Iterator[str]:
     if arguments.operator.makes_sequence:
-        found.append(
-            "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
-        )
-        return found
-    omitted = [index for index, name in enumerate(node.output) if not name]
+        yield "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
+        return
     sized = arguments.split is not None or arguments.num_outputs is not None
-    if omitted and sized and arguments.operator.since >= 13:
-        found.append(
-            f"output {omitted[0]} has no name; ONNX Runtime 1.31 crashes on such a node. "
-            "Fix: name every output"
+    if "" in node.output and sized and arguments.operator.since >= 13:
+        yield (
+            f"output {node.output.index('')} has no name; ONNX Runtime 1.31 crashes on such a "
+            "node. Fix: name every output"
         )
-    if len(inputs) > 1 and inputs[1] is None and arguments.num_outputs is not None:
-        found.append(
+    if "" in node.input[1:2] and arguments.num_outputs is not None:
+        yield (
             "split is omitted by an empty name beside num_outputs; ONNX Runtime refuses that. "
             "Fix: drop the input"
         )
-    return found
 
 
-def _dynamic_num_outputs(arguments: Arguments, dimension: int | str) -> list[str]:
+def _dynamic_num_outputs(arguments: Arguments, dimension: int | str) -> Iterator[str]:
     count = arguments.num_outputs
-    if isinstance(dimension, int) or count is None or count < 3:
-        return []
-    return [
-        f"num_outputs={count} on a dynamic axis works only for sizes d with "
-        f"ceil(d / {count}) * {count - 1} < d; elsewhere implementations disagree"
-    ]
+    if isinstance(dimension, str) and count is not None and count > 2:
+        yield (
+            f"num_outputs={count} on a dynamic axis works only for sizes d with "
+            f"ceil(d / {count}) * {count - 1} < d; elsewhere implementations disagree"
+        )

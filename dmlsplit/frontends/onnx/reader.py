@@ -1,155 +1,207 @@
-"""Reads an ONNX model's structure from its bytes, and leaves its weights where they are.
+"""A bounded reader of protobuf messages that copies nothing unasked.
 
-Only what `messages` declares is read; every other field is skipped. Large tensors are never
-copied, external data is never opened.
+Source: Protocol Buffers, "Encoding". A message is a sequence of fields, each a varint key
+(number and wire type) and a value. Values of variable length are skipped in one step, so
+that a message costs as much as its structure, not its payload.
+
+A message is declared as a frozen dataclass whose fields `one` and `each` make. Only what is
+declared is read; every other field is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
-from math import prod
-from typing import Any, TypeVar
+from mmap import mmap
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
-from dmlsplit.frontends.onnx.messages import (
-    MAXIMUM_VALUES,
-    NODES,
-    Encoding,
-    Function,
-    Graph,
-    Located,
-    Model,
-    Node,
-    Tensor,
-    TensorValues,
-    shown_name,
-)
-from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.wire import LEN, Span, Wire, WireError, field_key, signed
-
+VARINT, I64, LEN, I32 = 0, 1, 2, 5
+_FIXED_BYTES = {I64: 8, I32: 4}
+_VARINT_BYTES = 10
 MAXIMUM_NAME_BYTES = 16_384
 
-Message = TypeVar("Message")
+
+class WireError(ValueError):
+    """The bytes are not a protobuf message, or exceed a limit of the reader."""
+
+
+class Span(NamedTuple):
+    """A range of bytes of the file."""
+
+    start: int
+    end: int
+
+
+NOWHERE = Span(0, 0)
+_Known = TypeVar("_Known")
+_Message = TypeVar("_Message")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a field of a message is written, and what it is read as."""
+
+    number: int
+    # `int`; `Span` for bytes that are left unread; a dataclass for a message; otherwise a
+    # function of the field's text, such as `str`.
+    kind: Callable[..., Any]
+    repeated: bool = False
+    # How many entries are allowed. One more is read, so that an excess is noticed.
+    most: int = sys.maxsize
+    # A repeated number may be packed or not.
+    wire_types: tuple[int, ...] = (LEN,)
+
+
+def one(number: int, kind: Callable[..., Any], default: Any = None) -> Any:
+    """Declare a field that occurs at most once."""
+    wire_types = (VARINT,) if kind is int else (LEN,)
+    encoding = Encoding(number, kind, wire_types=wire_types)
+    return field(default=default, metadata={"encoding": encoding})
+
+
+def each(
+    number: int, kind: Callable[..., Any], most: int = sys.maxsize, wire_types: tuple[int, ...] = ()
+) -> Any:
+    """Declare a repeated field."""
+    usual = (VARINT, LEN) if kind is int else (LEN,)
+    encoding = Encoding(number, kind, True, most, wire_types or usual)
+    return field(default=(), metadata={"encoding": encoding})
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A message that knows where in the file it is."""
+
+    span: Span = NOWHERE
 
 
 class Reader:
-    """Reads the messages of a model.
+    """A file with a budget of fields that may be walked in all.
 
-    Parameters
-    ----------
-    wire
-        The bytes of the file.
-
-    Raises
-    ------
-    WireError
-        From every method, where the bytes are not what they should be.
+    Every method raises a `WireError` where the bytes are not what they should be, or the
+    budget is spent.
     """
 
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
+    def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
+        self._data = data
+        self._limit = maximum_fields
+        self._left = maximum_fields
 
-    def model(self) -> Model:
-        """Read the top of the file."""
-        model = self.read(Model, Span(0, len(self._wire.data)))
-        if len(model.graph) != 1:
-            raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
-        return model
-
-    def nodes(self, body: Graph | Function) -> Iterator[Node]:
-        """Read the nodes of a graph or a function, one by one."""
-        key = field_key(NODES[type(body)], LEN)
-        for _, _, _, inside in self._wire.fields(body.span, {key: "node"}):
-            yield self.read(Node, inside)
-
-    def read(self, message: type[Message], span: Span) -> Message:
+    def read(self, message: type[_Message], span: Span) -> _Message:
         """Read the fields that a message declares."""
         found: dict[str, Any] = {}
         layout = _layout(message)  # type: ignore[arg-type]
-        for (name, encoding), wire_type, value, inside in self._wire.fields(span, layout):
+        for (name, encoding), wire_type, value, inside in self._fields(span, layout):
             if not encoding.repeated:
                 found[name] = self._value(encoding.kind, value, inside)
                 continue
             entries = found.setdefault(name, [])
             left = encoding.most + 1 - len(entries)
             if encoding.kind is int and wire_type == LEN:
-                entries += map(signed, self._wire.varints(inside, left))
+                entries += self._varints(inside, left)
             elif left:
                 entries.append(self._value(encoding.kind, value, inside))
         if issubclass(message, Located):
             found["span"] = span
         return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
 
+    def entries(self, span: Span, number: int) -> Iterator[Span]:
+        """Walk a message for the entries of one repeated field, which are read one by one."""
+        return (inside for *_, inside in self._fields(span, {number << 3 | LEN: None}))
+
+    def copy(self, span: Span, most: int) -> bytes:
+        """Return a copy of a range of at most `most` bytes."""
+        size = span.end - span.start
+        if size > most:
+            raise WireError(f"byte {span.start}: {size} bytes where at most {most} are read")
+        return self._data[span.start : span.end]
+
     def _value(self, kind: Callable[..., Any], value: int, inside: Span) -> Any:
         if kind is int:
-            return signed(value)
+            return _signed(value)
         if kind is Span:
             return inside
         if is_dataclass(kind):
             return self.read(kind, inside)
-        text = self._wire.copy(inside, MAXIMUM_NAME_BYTES)
+        text = self.copy(inside, MAXIMUM_NAME_BYTES)
         return kind(text.decode("utf-8", "backslashreplace"))
 
-    def values(self, tensor: Tensor) -> np.ndarray:
-        """Return the values of a small tensor of integers or floats.
+    def _fields(
+        self, span: Span, known: Mapping[int, _Known]
+    ) -> Iterator[tuple[_Known, int, int, Span]]:
+        """Walk a message, and yield those of its fields whose keys are known.
 
-        Raises
-        ------
-        WireError
-            If it is external, too large, of another type, or its bytes do not fill its shape.
+        Each comes as what `known` has for its key, its wire type, and its value (VARINT) or
+        the bytes of it.
         """
-        name = shown_name(tensor.name)
-        if tensor.data_type not in _STORAGE or tensor.location is not None:
-            raise WireError(f"tensor {name!r} cannot be read as numbers")
-        kind, field = _STORAGE[ElementType(tensor.data_type)]
-        dtype = np.dtype(kind)
-        count = prod(tensor.shape) if min(tensor.shape, default=0) >= 0 else -1
-        if not 0 <= count <= MAXIMUM_VALUES:
-            raise WireError(
-                f"tensor {name!r} has sizes {list(tensor.shape)}; at most {MAXIMUM_VALUES} "
-                "values are read"
-            )
-        stored = self._stored(tensor, field, dtype.itemsize)
-        if len(stored) != count * dtype.itemsize:
-            raise WireError(
-                f"tensor {name!r} has {len(stored)} bytes; its {count} values take "
-                f"{count * dtype.itemsize}"
-            )
-        return np.frombuffer(stored, dtype).reshape(tensor.shape)
+        data = self._data
+        position, end = span
+        while position < end:
+            self._left -= 1
+            if self._left < 0:
+                raise WireError(f"the graph has more than {self._limit} fields")
+            start = position
+            key = data[position]
+            position += 1
+            if key >= 0x80:  # Most numbers are one byte; the others are worth a call.
+                key, position = self._varint(start, end)
+            number, wire_type = key >> 3, key & 7
+            if not 0 < number < 2**29:
+                raise WireError(f"byte {start}: field number {number} does not exist")
+            value, begin = 0, position
+            if wire_type == VARINT:
+                value, position = self._varint(position, end)
+            elif wire_type == LEN:
+                size, begin = self._varint(position, end)
+                position = begin + size
+            elif wire_type in _FIXED_BYTES:
+                position += _FIXED_BYTES[wire_type]
+            else:
+                raise WireError(f"byte {start}: wire type {wire_type} is not in use")
+            if position > end:
+                raise WireError(
+                    f"byte {start}: field {number} ends at byte {position}, after the end of its "
+                    f"message at byte {end}"
+                )
+            if key in known:
+                inside = NOWHERE if wire_type == VARINT else Span(begin, position)
+                yield known[key], wire_type, value, inside
 
-    def _stored(self, tensor: Tensor, field: str, item_bytes: int) -> bytes:
-        """Return a tensor's values as raw bytes, from `raw_data` or the field of its type."""
-        most = MAXIMUM_VALUES * item_bytes
-        values = self.read(TensorValues, tensor.span)
-        if values.raw_data is not None:
-            return self._wire.copy(values.raw_data, most)
-        entries = getattr(values, field)
-        if len(entries) > MAXIMUM_VALUES:
-            raise WireError(f"byte {tensor.span.start}: more than {MAXIMUM_VALUES} values")
-        if field in ("float_data", "double_data"):
-            return b"".join(self._wire.copy(inside, most) for inside in entries)
-        return np.array(entries, np.int64).astype(f"<i{item_bytes}").tobytes()
+    def _varints(self, span: Span, most: int) -> list[int]:
+        """Return the first `most` numbers of a packed field."""
+        position, end = span
+        values: list[int] = []
+        while position < end and len(values) < most:
+            value, position = self._varint(position, end)
+            values.append(_signed(value))
+        return values
+
+    def _varint(self, position: int, end: int) -> tuple[int, int]:
+        if position < end and (value := self._data[position]) < 0x80:
+            return value, position + 1
+        value = 0
+        chunk = self._data[position : min(position + _VARINT_BYTES, end)]
+        for index, byte in enumerate(chunk):
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return value & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
+        what = "is cut off" if len(chunk) < _VARINT_BYTES else "has more than 10 bytes"
+        raise WireError(f"byte {position}: a number {what}")
+
+
+def _signed(value: int) -> int:
+    """Return the int64 that an unsigned 64-bit value encodes."""
+    return value - 2**64 if value >= 2**63 else value
 
 
 @cache
 def _layout(message: type) -> dict[int, tuple[str, Encoding]]:
     """Return name and encoding of each declared field, by the key that it begins with."""
     return {
-        field_key(encoding.number, wire_type): (each.name, encoding)
+        encoding.number << 3 | wire_type: (each.name, encoding)
         for each in fields(message)
         if (encoding := each.metadata.get("encoding"))
         for wire_type in encoding.wire_types
     }
-
-
-# Type and field of a tensor's values. The bits of a FLOAT16 are a number in int32_data.
-_STORAGE = {
-    ElementType.INT64: ("<i8", "int64_data"),
-    ElementType.INT32: ("<i4", "int32_data"),
-    ElementType.FLOAT: ("<f4", "float_data"),
-    ElementType.DOUBLE: ("<f8", "double_data"),
-    ElementType.FLOAT16: ("<f2", "int32_data"),
-}

@@ -1,6 +1,6 @@
 """Finds every Split and SplitToSequence of an ONNX file, without running or loading it.
 
-The file is mapped and walked by `reader`, so that memory stays near the size of the graph.
+The file is mapped and walked by a `Reader`, so that memory stays near the size of the graph.
 ONNX's own shape inference, checker and runtimes are never called: small malformed models
 make them end the process.
 """
@@ -14,11 +14,13 @@ from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-
-import numpy as np
+from functools import partial
+from itertools import chain, repeat
 
 from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.frontends.onnx.constants import elements
 from dmlsplit.frontends.onnx.messages import (
+    NODES,
     Attribute,
     Function,
     Graph,
@@ -29,16 +31,8 @@ from dmlsplit.frontends.onnx.messages import (
 )
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
-from dmlsplit.frontends.onnx.reader import Reader
-from dmlsplit.frontends.onnx.shapes import (
-    UNKNOWN,
-    Value,
-    declared_value,
-    merged,
-    outputs,
-    tensor_value,
-)
-from dmlsplit.frontends.onnx.wire import Span, Wire, WireError
+from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
+from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value, merged, outputs
 from dmlsplit.frontends.site import SplitSite
 
 # Bodies in bodies and functions in functions; real models stay below 20.
@@ -50,7 +44,7 @@ SCAN_OUTPUT_BUDGET = 32_768
 _DEFAULTS_SINCE_IR = 4
 
 _FunctionKey = tuple[str, str, str]
-_Call = tuple[_FunctionKey, tuple[Value, ...], tuple[tuple[str, Attribute], ...]]
+_Call = tuple[_FunctionKey, tuple[Value, ...], frozenset[tuple[str, Attribute]]]
 
 
 def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
@@ -75,9 +69,12 @@ def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
     name = os.fsdecode(path)
     with about(name), _mapped(name) as data:
         # A second walk, of calls and constants, may cost as much as a small model again.
-        reader = Reader(Wire(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data))))
+        reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
         try:
-            return _Walk(name, reader, reader.model()).sites()
+            model = reader.read(Model, Span(0, len(data)))
+            if len(model.graph) != 1:
+                raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
+            return _Walk(name, reader, model).sites()
         except WireError as error:
             raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
 
@@ -121,6 +118,7 @@ class _Walk:
     def __init__(self, file: str, reader: Reader, model: Model) -> None:
         self._file = file
         self._reader = reader
+        self._elements = partial(elements, reader)
         self._model = model
         self._functions = {function.key: function for function in model.functions}
         self._called: dict[_Call, tuple[Value, ...]] = {}
@@ -143,28 +141,27 @@ class _Walk:
         _check_depth(scope)
         graph = self._reader.read(Graph, span)
         declared = (*graph.output, *graph.value_info, *graph.input)
-        values = scope.values.new_child({e.name: declared_value(e) for e in graph.input})
-        values.update({tensor.name: tensor_value(tensor) for tensor in graph.initializer})
-        defaults = {e.name for e in graph.input} & {tensor.name for tensor in graph.initializer}
+        inputs = {entry.name: merged(UNKNOWN, entry) for entry in graph.input}
+        constants = {t.name: Value(t.data_type, t.shape, t) for t in graph.initializer}
+        defaults = inputs.keys() & constants.keys()
         if self._model.ir_version < _DEFAULTS_SINCE_IR:
             defaults = set()
         inner = replace(
             scope,
             place=place or shown_name(graph.name or "main graph"),
-            values=values,
+            values=scope.values.new_child(inputs | constants),
             declared={entry.name: entry for entry in declared},
             defaults=frozenset(defaults),
         )
         self._nodes(graph, inner)
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
-        for index, node in enumerate(self._reader.nodes(body)):
-            found = self._node(node, index, scope)
-            for at, name in enumerate(node.output):
-                if not name:
-                    continue
-                value = found[at] if at < len(found) else UNKNOWN
-                scope.values[name] = merged(value, scope.declared.get(name))
+        for index, span in enumerate(self._reader.entries(body.span, NODES[type(body)])):
+            node = self._reader.read(Node, span)
+            found = chain(self._node(node, index, scope), repeat(UNKNOWN))
+            for name, value in zip(node.output, found, strict=False):
+                if name:
+                    scope.values[name] = merged(value, scope.declared.get(name))
 
     def _node(self, node: Node, index: int, scope: _Scope) -> Sequence[Value]:
         inputs = [scope.values.get(name, UNKNOWN) for name in node.input]
@@ -176,20 +173,20 @@ class _Walk:
                 inner = replace(scope, depth=scope.depth + 1, conditional=conditional)
                 self._graph(span, inner, place)
         if not node.domain and node.op_type in OPERATORS:
-            return self._split(node, index, scope)
+            return self._split(node, index, inputs, scope)
         key = (node.domain, node.op_type, node.overload)
         if key in self._functions:
             return self._call(node, index, self._functions[key], inputs, scope)
-        return outputs(node, inputs, self._content) if not node.domain else ()
+        return outputs(node, inputs, self._elements) if not node.domain else ()
 
-    def _split(self, node: Node, index: int, scope: _Scope) -> Sequence[Value]:
+    def _split(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
         site, values = describe(
             SplitSite(self._file, scope.place, shown_name(node.name), index, node.op_type),
             node,
-            [scope.values.get(name, UNKNOWN) if name else None for name in node.input],
+            inputs,
             _attributes(node, scope),
             scope.opsets.get(""),
-            self._reader.values,
+            self._elements,
             self._outputs_left,
         )
         self._outputs_left -= sum(desc.output_count for desc in site.descriptors)
@@ -208,11 +205,7 @@ class _Walk:
         given = _attributes(node, scope)
         attributes.update({name: value for name, value in given.items() if value is not None})
         caller_knows = all(value is not None for value in given.values())
-        call = (
-            function.key,
-            tuple(inputs),
-            tuple(sorted(attributes.items(), key=lambda item: item[0])),
-        )
+        call = function.key, tuple(inputs), frozenset(attributes.items())
         if call not in self._called:
             place = f"{scope.place}/{_label(node, index)}"
             inner = replace(scope, place=place, attributes=attributes if caller_knows else None)
@@ -241,17 +234,6 @@ class _Walk:
         )
         self._nodes(function, inner)
         return tuple(inner.values.get(name, UNKNOWN) for name in function.output)
-
-    def _content(self, value: Value) -> np.ndarray | None:
-        constant = value.constant
-        if isinstance(constant, (int, tuple)):
-            return np.array(constant, np.int64)
-        if constant is None or constant.location is not None:
-            return None
-        try:
-            return self._reader.values(constant)
-        except WireError:
-            return None
 
 
 def _check_depth(scope: _Scope) -> None:

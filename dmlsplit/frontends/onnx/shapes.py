@@ -7,54 +7,35 @@ a node that breaks its operator's rules has outputs of unknown shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
-from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape, Tensor, ValueInfo
+from dmlsplit.frontends.onnx.constants import Constant
+from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape, ValueInfo
 from dmlsplit.frontends.onnx.operators import ElementType
 
 INT64_MAX = 2**63 - 1
+# Returns the elements of a small constant, or raises a WireError.
+Read = Callable[[Constant], np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is known of a value.
+    """What is known of a value."""
 
-    Attributes
-    ----------
-    data_type : int
-        TensorProto.DataType; 0 if unknown.
-    shape : tuple of (int or str), or None
-        None if the rank is unknown; a text names a dynamic size.
-    constant : Tensor, tuple of int, int or None
-        Its elements or their tensor, if they are constant.
-    """
-
-    data_type: int = 0
+    data_type: int = 0  # TensorProto.DataType; 0 if unknown
+    # None if the rank is unknown; a text names a dynamic size.
     shape: Shape | None = None
-    constant: Tensor | tuple[int, ...] | int | None = None
+    constant: Constant | None = None  # None if the elements are not constant
 
 
 UNKNOWN = Value()
-# Reads the elements of a value; None if they are not constant, or not readable.
-Content = Callable[[Value], np.ndarray | None]
 _Number = TypeVar("_Number", int, tuple[int, ...])
-_Rule = Callable[[Node, Sequence[Value], Content], Shape | None]
-
-
-def tensor_value(tensor: Tensor) -> Value:
-    """Return what is known of the value of a tensor in the model."""
-    return Value(tensor.data_type, tensor.shape, tensor)
-
-
-def declared_value(declared: ValueInfo) -> Value:
-    """Return what is known of a value from its declaration."""
-    return Value(declared.data_type, declared.shape)
 
 
 def merged(found: Value, declared: ValueInfo | None) -> Value:
@@ -72,74 +53,87 @@ def merged(found: Value, declared: ValueInfo | None) -> Value:
     return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
 
 
-def outputs(node: Node, inputs: Sequence[Value], content: Content) -> list[Value]:
+class _Call(NamedTuple):
+    """A node with what is known of its inputs. What it lacks is a ValueError or IndexError."""
+
+    node: Node
+    inputs: Sequence[Value]
+    read: Read
+
+    def shape(self, at: int) -> Shape:
+        shape = self.inputs[at].shape
+        if shape is None:
+            raise ValueError("unknown rank")
+        return shape
+
+    def number(self, name: str, default: _Number) -> _Number:
+        """Return an attribute that is an integer or a tuple of integers, as its default is."""
+        value = self.node.attributes.get(name, Attribute()).value
+        return value if isinstance(value, type(default)) else default
+
+    def integers(self, name: str) -> Sequence[int]:
+        """Return integers that are an attribute in old opsets and the second input in new ones."""
+        if name in self.node.attributes:
+            return self.number(name, ())
+        constant = self.inputs[1].constant
+        if constant is None:
+            raise ValueError(name)
+        values = self.read(constant)
+        if values.dtype.kind != "i":
+            raise ValueError(name)
+        return [int(value) for value in values.reshape(-1)]
+
+
+def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
     """Return what is known of the outputs of a node of the default domain."""
     if node.op_type == "Constant":
         return [_constant(node)]
-    if node.op_type == "Identity" and inputs:
-        return [inputs[0]]
+    if node.op_type == "Identity":
+        return list(inputs[:1])
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
+    call = _Call(node, inputs, read)
     try:
-        shape = rule(node, inputs, content)
+        shape = _plausible(rule(call))
     except (ValueError, IndexError, TypeError, ZeroDivisionError):
         shape = None
-    if shape is not None and not _plausible(shape):
-        shape = None
     if node.op_type == "Cast":
-        kind = _number(node, "to", 0)
-    else:
-        kind = inputs[1 if node.op_type == "Where" and len(inputs) > 1 else 0].data_type
-    return [Value(kind, shape)]
+        return [Value(call.number("to", 0), shape)]
+    typed = inputs[1 if node.op_type == "Where" and len(inputs) > 1 else 0]
+    return [Value(typed.data_type, shape)]
 
 
-def _plausible(shape: Shape) -> bool:
-    """Whether a shape stays within what ONNX can write, so that hostile ones do not grow."""
+def _plausible(shape: Shape) -> Shape | None:
+    """Return a shape that ONNX can write, and None for others, so that hostile ones do not grow."""
     sizes = [size for size in shape if isinstance(size, int)]
-    return len(shape) <= MAXIMUM_RANK and all(0 <= size <= INT64_MAX for size in sizes)
+    within = len(shape) <= MAXIMUM_RANK and all(0 <= size <= INT64_MAX for size in sizes)
+    return shape if within else None
 
 
 def _constant(node: Node) -> Value:
     attributes = node.attributes
-    if "value" in attributes and attributes["value"].t is not None:
-        return tensor_value(attributes["value"].t)
+    tensor = attributes.get("value", Attribute()).t
+    if tensor is not None:
+        return Value(tensor.data_type, tensor.shape, tensor)
     for name in ("value_int", "value_ints"):
-        number = attributes[name].value if name in attributes else None
+        number = attributes.get(name, Attribute()).value
         if number is not None:
-            shape = () if isinstance(number, int) else (len(number),)
-            return Value(ElementType.INT64, shape, number)
+            return Value(ElementType.INT64, np.shape(number), number)
     return UNKNOWN
 
 
-def _number(node: Node, name: str, default: _Number) -> _Number:
-    """Return an attribute that is an integer or a tuple of integers, as its default is."""
-    value = node.attributes.get(name, Attribute(name)).value
-    return value if isinstance(value, type(default)) else default
+def _total(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
+    """Return the sum or the product of sizes; "?" if one of them is dynamic."""
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return combine(numbers) if len(numbers) == len(sizes) else "?"
 
 
-def _given(node: Node, name: str, inputs: Sequence[Value], at: int, content: Content) -> list[int]:
-    """Return integers that are an attribute in old opsets and an input in new ones."""
-    if name in node.attributes:
-        return list(_number(node, name, ()))
-    found = content(inputs[at]) if len(inputs) > at else None
-    if found is None or found.dtype.kind != "i":
-        raise ValueError(name)
-    return [int(value) for value in found.reshape(-1)]
+def _broadcast(call: _Call) -> Shape:
+    return _broadcast_shape(*(call.shape(at) for at in range(len(call.inputs))))
 
 
-def _known(value: Value) -> Shape:
-    if value.shape is None:
-        raise ValueError("unknown rank")
-    return value.shape
-
-
-def _same(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    return inputs[0].shape
-
-
-def _broadcast(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    shapes = [_known(value) for value in inputs]
+def _broadcast_shape(*shapes: Shape) -> Shape:
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(map(_broadcast_size, zip(*padded, strict=True)))
@@ -156,15 +150,13 @@ def _broadcast_size(sizes: tuple[int | str, ...]) -> int | str:
     return "?" if len(wide) > 1 else next(iter(wide), 1)
 
 
-def _reshape(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    wanted = _given(node, "shape", inputs, 1, content)
-    shape = _known(inputs[0]) if 0 in wanted or -1 in wanted else ()
-    keeps_zero = _number(node, "allowzero", 0) == 1
+def _reshape(call: _Call) -> Shape:
+    wanted = call.integers("shape")
+    shape = call.shape(0) if 0 in wanted or -1 in wanted else ()
+    keeps_zero = call.number("allowzero", 0) == 1
     sizes = [shape[i] if n == 0 and not keeps_zero else n for i, n in enumerate(wanted)]
     if -1 in sizes:
-        at = sizes.index(-1)
-        rest = [n for n in sizes if n != -1]
-        sizes[at] = _rest(list(shape), rest)
+        sizes[sizes.index(-1)] = _rest(list(shape), [n for n in sizes if n != -1])
     return tuple(sizes)
 
 
@@ -174,105 +166,91 @@ def _rest(before: list[int | str], after: list[int | str]) -> int | str:
         if isinstance(size, str) and size != "?" and size in before:
             before.remove(size)
             after.remove(size)
-    total = [n for n in before if isinstance(n, int)]
-    parts = [n for n in after if isinstance(n, int)]
-    if len(total) < len(before) or len(parts) < len(after):
+    total, parts = _total(prod, before), _total(prod, after)
+    if isinstance(total, str) or isinstance(parts, str):
         return "?"
-    size, rest = divmod(prod(total), prod(parts))
+    size, rest = divmod(total, parts)
     if rest:
         raise ValueError("sizes do not divide")
     return size
 
 
-def _transpose(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    shape = _known(inputs[0])
-    order = _number(node, "perm", tuple(reversed(range(len(shape)))))
+def _transpose(call: _Call) -> Shape:
+    shape = call.shape(0)
+    order = call.number("perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
         raise ValueError("perm")
     return tuple(shape[i] for i in order)
 
 
-def _flatten(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    shape = _known(inputs[0])
-    axis = _number(node, "axis", 1)
+def _flatten(call: _Call) -> Shape:
+    shape, axis = call.shape(0), call.number("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ValueError("axis")
-    return tuple(
-        prod(n for n in side if isinstance(n, int)) if _all_known(side) else "?"
-        for side in (shape[:axis], shape[axis:])
-    )
+    return _total(prod, shape[:axis]), _total(prod, shape[axis:])
 
 
-def _all_known(sizes: Shape) -> bool:
-    return all(isinstance(size, int) for size in sizes)
-
-
-def _unsqueeze(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    axes = _given(node, "axes", inputs, 1, content)
-    shape = list(_known(inputs[0]))
+def _unsqueeze(call: _Call) -> Shape:
+    axes, shape = call.integers("axes"), list(call.shape(0))
     rank = len(shape) + len(axes)
     for axis in sorted(axis_from_front(axis, rank) for axis in axes):
         shape.insert(axis, 1)
     return tuple(shape)
 
 
-def _squeeze(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    shape = _known(inputs[0])
-    axes = {axis_from_front(axis, len(shape)) for axis in _given(node, "axes", inputs, 1, content)}
+def _squeeze(call: _Call) -> Shape:
+    shape = call.shape(0)
+    axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
-def _concat(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    shapes = [_known(value) for value in inputs]
-    axis = axis_from_front(_number(node, "axis", 0), len(shapes[0]))
-    along = [shape[axis] for shape in shapes]
-    total = sum(n for n in along if isinstance(n, int)) if _all_known(tuple(along)) else "?"
+def _concat(call: _Call) -> Shape:
+    shapes = [call.shape(at) for at in range(len(call.inputs))]
+    axis = axis_from_front(call.number("axis", 0), len(shapes[0]))
+    total = _total(sum, [shape[axis] for shape in shapes])
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
 
 
-def _matmul(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    left, right = (_known(value) for value in inputs[:2])
+def _matmul(call: _Call) -> Shape:
+    left, right = call.shape(0), call.shape(1)
     if len(left) < 2 or len(right) < 2:
         raise ValueError("vectors")
-    batch = _broadcast(node, [Value(0, left[:-2]), Value(0, right[:-2])], content)
-    return (*(batch or ()), left[-2], right[-1])
+    return (*_broadcast_shape(left[:-2], right[:-2]), left[-2], right[-1])
 
 
-def _gemm(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    left, right = (_known(value) for value in inputs[:2])
-    rows = left[1 if _number(node, "transA", 0) else 0]
-    return (rows, right[0 if _number(node, "transB", 0) else 1])
+def _gemm(call: _Call) -> Shape:
+    rows = call.shape(0)[1 if call.number("transA", 0) else 0]
+    return (rows, call.shape(1)[0 if call.number("transB", 0) else 1])
 
 
-def _conv(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    weights = _known(inputs[1])
-    batch, _, *spatial = _known(inputs[0])
-    return (batch, weights[0], *_windows(node, tuple(spatial), weights[2:]))
+def _conv(call: _Call) -> Shape:
+    channels, _, *kernel = call.shape(1)
+    return _windowed(call, channels, kernel)
 
 
-def _pool(node: Node, inputs: Sequence[Value], content: Content) -> Shape | None:
-    batch, channels, *spatial = _known(inputs[0])
-    kernel = _number(node, "kernel_shape", ())
-    if _number(node, "ceil_mode", 0):
+def _pool(call: _Call) -> Shape:
+    if call.number("ceil_mode", 0):
         raise ValueError("ceil_mode")
-    return (batch, channels, *_windows(node, tuple(spatial), kernel))
+    return _windowed(call, call.shape(0)[1], call.number("kernel_shape", ()))
 
 
-def _windows(node: Node, spatial: Shape, kernel: Shape) -> list[int | str]:
-    """Return the sizes after sliding a window with explicit padding (ONNX, Conv)."""
+def _windowed(call: _Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
+    """Return the shape after a window slides with explicit padding (ONNX, Conv)."""
+    batch, _, *spatial = call.shape(0)
     rank = len(spatial)
-    strides = _number(node, "strides", (1,) * rank)
-    dilations = _number(node, "dilations", (1,) * rank)
-    pads = _number(node, "pads", (0,) * (2 * rank))
-    if "auto_pad" in node.attributes and "pads" not in node.attributes:
+    strides = call.number("strides", (1,) * rank)
+    dilations = call.number("dilations", (1,) * rank)
+    pads = call.number("pads", (0,) * (2 * rank))
+    if "auto_pad" in call.node.attributes and "pads" not in call.node.attributes:
         raise ValueError("auto_pad")
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    return [
+    sizes = [
         (size + low + high - dilation * (window - 1) - 1) // stride + 1
         if isinstance(size, int) and isinstance(window, int)
         else "?"
         for size, window, stride, dilation, low, high in rows
     ]
+    return (batch, channels, *sizes)
 
 
 _SAME = (
@@ -286,8 +264,8 @@ _BROADCAST = (
     "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
 ).split()
 
-_RULES: dict[str, _Rule] = {
-    **dict.fromkeys(_SAME, _same),
+_RULES: dict[str, Callable[[_Call], Shape]] = {
+    **dict.fromkeys(_SAME, lambda call: call.shape(0)),
     **dict.fromkeys(_BROADCAST, _broadcast),
     "AveragePool": _pool,
     "Concat": _concat,

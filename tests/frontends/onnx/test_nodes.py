@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,50 +17,8 @@ from onnx_graphs import (  # noqa: E402
     model,
     node,
     sizes,
-    typed,
     value,
 )
-
-
-@pytest.mark.parametrize(
-    ("source", "initializers", "nodes"),
-    [
-        ("raw initializer", (sizes("s", 2, 4),), []),
-        ("int64_data", (typed("s", [2, 4], int64_data=[2, 4]),), []),
-        ("Constant", (), [node("Constant", "", "s", value=sizes("", 2, 4))]),
-        ("Constant value_ints", (), [node("Constant", "", "s", value_ints=[2, 4])]),
-        ("Identity", (sizes("r", 2, 4),), [node("Identity", "r", "s")]),
-    ],
-    ids=lambda v: v if isinstance(v, str) else "",
-)
-def test_lengths_are_found(
-    scanned: Scanned, source: str, initializers: tuple[Any, ...], nodes: list[Any]
-) -> None:
-    for each in nodes:
-        if each.op_type == "Constant":
-            del each.input[:]
-    content = model(
-        [*nodes, node("Split", "x s", "a b")], [value("x", [6])], initializers=initializers
-    )
-    (found,) = scanned(content)
-    assert found.descriptors[0].split_sizes == (2, 4)
-
-
-def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
-    for kind in (np.float16, np.float32, np.float64):
-        array = np.array([2, 4], kind)
-        data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
-        raw = numpy_helper.from_array(array, "s")
-        plain = helper.make_tensor("s", data_type, [2], array.tolist())
-        for tensor in (raw, plain):
-            content = model(
-                [node("Split", "x s", "a b", axis=0)],
-                [value("x", [6])],
-                initializers=(tensor,),
-                opsets={"": 1},
-            )
-            (found,) = scanned(content)
-            assert found.descriptors[0].split_sizes == (2, 4)
 
 
 def test_what_is_dynamic_is_said(scanned: Scanned) -> None:
@@ -88,39 +44,6 @@ def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", axis=1)
     (found,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
     assert "split is [2, 4], 6 in sum; it must add up to the axis, of size 7" in found.problem
-
-
-@pytest.mark.parametrize(
-    ("location", "escapes"),
-    [
-        ("weights.bin", False),
-        ("sub/weights.bin", False),
-        ("/etc/passwd", True),
-        ("../w", True),
-        ("a/../../w", True),
-        ("C:\\w", True),
-        ("..\\w", True),
-    ],
-)
-def test_external_lengths_are_never_opened(
-    scanned: Scanned, monkeypatch: pytest.MonkeyPatch, location: str, escapes: bool
-) -> None:
-    tensor = TensorProto(name="s", data_type=INT64, dims=[2], data_location=TensorProto.EXTERNAL)
-    tensor.external_data.add(key="location", value=location)
-    tensor.external_data.add(key="offset", value="-1")
-    tensor.external_data.add(key="length", value=str(2**70))
-    opened: list[str] = []
-    original = os.open
-    monkeypatch.setattr(
-        os, "open", lambda path, *a, **k: (opened.append(path), original(path, *a))[1]
-    )
-    content = model([node("Split", "x s", "a b")], [value("x", [6])], initializers=(tensor,))
-    (found,) = scanned(content)
-    assert [Path(path).name for path in opened if "pytest" in str(path)] == ["model.onnx"]
-    if escapes:
-        assert "the path must stay inside the model's folder" in found.problem
-    else:
-        assert found.unknown == "split is in external data, which is not opened"
 
 
 # --- warnings -----------------------------------------------------------------------------------
