@@ -44,13 +44,7 @@ class SourceFile:
 
 
 def inside(field: Field, folder: Path) -> Path:
-    """Return the path that a field names, which must be inside the folder.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is absolute, climbs with ``..``, or a link leads out.
-    """
+    """Return the path that a field names; one that leads out of the folder is refused."""
     # Files written on Windows separate folders with backslashes.
     name = field.text().replace("\\", "/")
     parts = PurePosixPath(name)

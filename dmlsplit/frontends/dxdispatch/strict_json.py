@@ -29,14 +29,7 @@ _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
 
 
 def read_json(path: Path) -> Field:
-    """Read a JSON file.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a file, too large, not JSON, has a key twice in an object, NaN, a number
-        beyond 64 bits, or nests too deeply.
-    """
+    """Read a JSON file; NaN and numbers beyond 64 bits are refused as well."""
     try:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")

@@ -84,14 +84,7 @@ class Graph:
 
 
 def read_ir(path: Path) -> Graph:
-    """Read a model.xml.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not an IR of version 10 or 11, is not well formed, declares a DOCTYPE or an
-        encoding other than UTF-8, or is larger than any real model.
-    """
+    """Read a model.xml: UTF-8 without a DOCTYPE, and no larger than any real model."""
     reader = _Reader()
     # The given encoding wins over the declared one: no other alphabet can hide a DOCTYPE.
     parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - no DOCTYPE

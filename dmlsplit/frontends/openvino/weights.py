@@ -35,12 +35,7 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 def integers(layer: Layer, xml: Path) -> list[int]:
     """Return the values of an integer Const, flat.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If its type is not integer, or its range does not fit its shape or the file.
-    NotKnownError
-        If the file is missing, or a link out of its folder.
+    Raises NotKnownError if the .bin file is missing or links out of its folder.
     """
     name = f"Const {layer.name[:80]!r}"
     precision = layer.outputs[0].precision if layer.outputs else ""
