@@ -196,15 +196,15 @@ def _owned_input(
     entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
 ) -> BufferBinding | None:
     """Return a copy of an input that DirectML is to own; None if the caller binds the input."""
-    with within(f"dispatchables.{entry.name}.bindings"):
-        if compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
-            (source,) = _bound(entry.bindings, ["InputTensor"], buffers)["InputTensor"]
-            return replace(source, buffer=source.buffer.copy())
-        if entry.bindings:
-            raise InvalidArgumentError(
-                "only an InputTensor with the flag OWNED_BY_DML is bound here; "
-                "bind the others in the dispatch command"
-            )
+    place = f"dispatchables.{entry.name}.bindings"
+    if compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
+        (source,) = _bound(place, entry.bindings, ["InputTensor"], buffers)["InputTensor"]
+        return replace(source, buffer=source.buffer.copy())
+    if entry.bindings:
+        raise InvalidArgumentError(
+            f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
+            "bind the others in the dispatch command"
+        )
     return None
 
 
@@ -214,14 +214,15 @@ def _dispatch(
     owned: BufferBinding | None,
     buffers: Mapping[str, _Buffer],
 ) -> None:
+    place = f"{command.place}.bindings"
     points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
-    with within(f"{command.place}.bindings"):
-        bound = _bound(command.bindings, points, buffers)
+    bound = _bound(place, command.bindings, points, buffers)
+    with within(place):
         compiled.dispatch(owned or bound["InputTensor"][0], bound["OutputTensors"])
 
 
 def _bound(
-    bindings: Bindings, points: list[str], buffers: Mapping[str, _Buffer]
+    place: str, bindings: Bindings, points: list[str], buffers: Mapping[str, _Buffer]
 ) -> dict[str, list[BufferBinding]]:
     """Return what is bound to each of the points, which must be all that are bound."""
     given = dict(bindings)
@@ -229,14 +230,15 @@ def _bound(
     missing = [point for point in points if point not in given]
     if unknown or missing:
         what = f"binds {unknown[0][:80]!r}" if unknown else f"lacks {missing[0]!r}"
-        raise InvalidArgumentError(f"{what}; it must bind {' and '.join(points)}")
+        raise InvalidArgumentError(f"{place}: {what}; it must bind {' and '.join(points)}")
     count = len(given.get("InputTensor", ("one",)))
     if count != 1:
-        raise InvalidArgumentError(f"InputTensor: binds {count} resources; it must bind 1")
-    return {
-        point: [_buffer_binding(binding, buffers[binding.resource]) for binding in bound]
-        for point, bound in given.items()
-    }
+        raise InvalidArgumentError(f"{place}.InputTensor: binds {count} resources; it must bind 1")
+    with within(place):
+        return {
+            point: [_buffer_binding(binding, buffers[binding.resource]) for binding in bound]
+            for point, bound in given.items()
+        }
 
 
 def _buffer_binding(binding: Binding, buffer: _Buffer) -> BufferBinding:
