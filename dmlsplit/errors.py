@@ -45,6 +45,15 @@ def about(path: str | PathLike[str]) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def within(place: str) -> Iterator[None]:
+    """Begin the message of a refusal in the block with the place in the file or the arguments."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{place}: {error.message}", error.report) from None
+
+
 class InvalidArgumentError(DmlError, ValueError):
     """An argument breaks a rule (E_INVALIDARG).
 

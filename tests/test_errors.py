@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.errors import NoEquivalentError, about, one_line
+from dmlsplit.errors import NoEquivalentError, about, one_line, within
 
 
 # Microsoft, "Common HRESULT values" and "DXGI_ERROR".
@@ -47,6 +47,16 @@ def test_about_leaves_other_errors_alone() -> None:
         raise KeyError("x")
     with about("m.onnx"):
         pass
+
+
+def test_within_begins_the_message_with_the_place_and_keeps_the_report() -> None:
+    report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
+    with pytest.raises(dml.InvalidArgumentError) as caught, within("commands[0]"), within("Axis"):
+        raise dml.InvalidArgumentError("is 7", report)
+    assert caught.value.message == "commands[0]: Axis: is 7"
+    assert caught.value.report is report
+    with pytest.raises(dml.UnsupportedError, match=r"^no GPU$"), within("commands[0]"):
+        raise dml.UnsupportedError("no GPU")
 
 
 def test_no_equivalent_says_why_in_a_field() -> None:

@@ -53,30 +53,15 @@ class Block:
 
 @dataclass(frozen=True)
 class BlockGrid:
-    """A split, block by block.
-
-    Parameters
-    ----------
-    shape, axis, sizes
-        A split that is known to be valid.
-    chunk
-        Elements per dimension of the smallest box of the input that is read and written
-        whole: a chunk, or a shard.
-    inner
-        Elements per dimension of a chunk inside a shard; ones where there are no shards.
-    item_bytes
-        Bytes of one element.
-    block_bytes
-        Wanted size of a block.
-    """
+    """A split that is known to be valid, block by block."""
 
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
-    chunk: tuple[int, ...]
-    inner: tuple[int, ...]
+    chunk: tuple[int, ...]  # in elements: a shard, or where there are none, a chunk of the input
+    inner: tuple[int, ...]  # in elements: a chunk inside a shard; ones where there are no shards
     item_bytes: int
-    block_bytes: int
+    block_bytes: int  # wanted size of a block
 
     def to_json(self) -> dict[str, Any]:
         """Return the grid as JSON has it, for `from_json`."""

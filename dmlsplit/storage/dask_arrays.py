@@ -27,20 +27,9 @@ def split_dask(
 ) -> list[Any]:
     """Split a dask.array lazily. `dmlsplit.split` calls this.
 
-    Returns
-    -------
-    list of dask.array.Array
-        The pieces. Chunks along other axes are those of `array`; along the axis they end
-        where a chunk of `array` or the piece ends. Compute or store the pieces together
-        (``dask.compute(*pieces)``): each block is then read and dispatched once.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If chunk sizes are unknown, the sizes do not fit, or the blocks are masked, contain
-        Python objects or are not arrays of NumPy, CuPy or a library with DLPack.
-    UnsupportedError
-        If the array belongs to dask's array query planning.
+    Chunks of the pieces along other axes are those of `array`; along the axis they end where
+    a chunk of `array` or the piece ends. Pieces that are computed or stored together
+    (``dask.compute(*pieces)``) read and dispatch each block once.
     """
     import dask.array as da
     from dask.base import tokenize

@@ -19,18 +19,13 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 class RunHeader(TypedDict):
-    """What a run does.
+    """What a run does."""
 
-    `input` is the absolute path of the array to split, `state` what changes when that is
-    written anew, `data_type` a NumPy type string, `grid` a `BlockGrid` as JSON, and `run` a
-    name that no other run has.
-    """
-
-    input: str
-    state: list[list[Any]]
-    data_type: str
-    grid: dict[str, Any]
-    run: str
+    input: str  # absolute path of the array to split
+    state: list[list[Any]]  # what changes when the input is written anew
+    data_type: str  # a NumPy type string
+    grid: dict[str, Any]  # a `BlockGrid` as JSON
+    run: str  # a name that no other run has
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +56,7 @@ def read_header(path: Path) -> RunHeader:
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:
-    """Open a journal that `create_journal` made, to read and to continue it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is damaged.
-    """
+    """Open a journal of `create_journal`, to read and continue it; a damaged one is refused."""
     with path.open("r+b") as file:
         text = file.read()
         # A line that was cut short is written anew.

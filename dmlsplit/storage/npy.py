@@ -13,14 +13,15 @@ from typing import Any, Literal
 import numpy as np
 
 from dmlsplit.arrays.npy_header import read_npy_header
+from dmlsplit.arrays.transfer import to_device, to_host
 from dmlsplit.atomic import atomic_write
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
+from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.geometry import split_geometry
 from dmlsplit.storage.blocks import BlockGrid, packed_chunk
-from dmlsplit.storage.transfer import split_on
 
 BLOCK_BYTES = 32 << 20
 
@@ -29,19 +30,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """What a run wrote: `paths` and `shapes` of the pieces, in order.
-
-    `input` is what was split, `dtype` and `shape` are its own, `axis` counts from the front,
-    and `notes` are what the user should know about the input.
-    """
+    """What a run wrote: the paths and shapes of the pieces, in order."""
 
     input: Path
     dtype: str
-    shape: tuple[int, ...]
-    axis: int
+    shape: tuple[int, ...]  # of the input
+    axis: int  # counted from the front
     paths: tuple[Path, ...]
     shapes: tuple[tuple[int, ...], ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what the user should know about the input
 
 
 def split_file(
@@ -94,16 +91,7 @@ def split_file(
 
 
 def open_npy(path: Path) -> np.ndarray:
-    """Map a .npy file for reading.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a .npy file, is cut short, or holds Python objects (which are never
-        unpickled).
-    OSError
-        If it cannot be opened.
-    """
+    """Map a .npy file for reading; one that is damaged or holds Python objects is refused."""
     with about(path):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise InvalidArgumentError("is not a regular file; it must be a .npy file")
@@ -175,6 +163,16 @@ def _split_block(block: np.ndarray, parts: list[np.ndarray], axis: int, device: 
         return
     for part, piece in zip(parts, split_on(device, block, sizes, axis), strict=True):
         part[...] = piece
+
+
+def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]:
+    """Split an array of the host on a device into new arrays of the host."""
+    if device == "cpu":
+        return split(array, sizes, axis)
+    # As bytes, since CuPy lacks some of NumPy's data types.
+    flat = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.itemsize)
+    parts = [to_host(part) for part in split(to_device(flat, device), sizes, axis)]
+    return [part.reshape(-1).view(array.dtype).reshape(part.shape[:-1]) for part in parts]
 
 
 @lru_cache(maxsize=4)

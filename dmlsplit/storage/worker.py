@@ -15,7 +15,7 @@ import numpy as np
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.storage.blocks import Block, BlockGrid
 from dmlsplit.storage.journal import read_header
-from dmlsplit.storage.transfer import split_on
+from dmlsplit.storage.npy import split_on
 from dmlsplit.storage.zarr_arrays import describe, needed, open_stored
 
 

@@ -39,15 +39,7 @@ def is_store(path: Path) -> bool:
 
 
 def open_stored(path: Path) -> Any:
-    """Open a zarr array or map a .npy file, for reading.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is neither, is damaged, is a group of arrays, or contains Python objects.
-    OSError
-        If it cannot be read.
-    """
+    """Open a zarr array or map a .npy file, for reading; groups and Python objects are refused."""
     with about(path):
         return _open_store(path) if is_store(path) else open_npy(path)
 

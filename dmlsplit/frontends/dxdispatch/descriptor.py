@@ -11,6 +11,7 @@ from dmlsplit.frontends.dxdispatch.strict_json import Field
 from dmlsplit.frontends.dxdispatch.values import data_type_of
 
 SPLIT_NAMES = {"SPLIT", "DML_OPERATOR_SPLIT"}
+_FLAGS = {"NONE": TensorFlags.NONE, "OWNED_BY_DML": TensorFlags.OWNED_BY_DML}
 
 
 def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
@@ -34,43 +35,40 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
 
 def read_split(field: Field) -> SplitOperatorDesc:
     """Read a descriptor from a field; see `read_descriptor`."""
-    kind = field.find("Type", "type")
-    if kind is not None and kind.text() not in SPLIT_NAMES:
+    kind = field.optional("Type", "type", default="SPLIT")
+    if kind.text() not in SPLIT_NAMES:
         raise kind.error("DML_OPERATOR_SPLIT")
     desc = field.find("Desc", "desc") or field
     input_tensor = _tensor(desc.get("InputTensor"))
     outputs = [_tensor(entry) for entry in desc.get("OutputTensors").items()]
-    count = desc.find("OutputCount")
-    if count is not None and count.integer(0, UINT_MAX) != len(outputs):
-        raise count.error(f"{len(outputs)}, the number of OutputTensors")
+    _check_count(desc, "OutputCount", len(outputs), "OutputTensors")
     return SplitOperatorDesc(input_tensor, outputs, desc.get("Axis").integer())
 
 
 def _tensor(field: Field) -> TensorDesc:
-    kind = field.find("Type")
-    if kind is not None:
-        kind.one_of({"BUFFER": None}, "DML_TENSOR_TYPE_")
+    field.optional("Type", default="BUFFER").one_of({"BUFFER": None}, "DML_TENSOR_TYPE_")
     field = field.find("Desc") or field
     sizes = [entry.integer() for entry in field.get("Sizes").items()]
-    dimensions = field.find("DimensionCount")
-    if dimensions is not None and dimensions.integer(0, UINT_MAX) != len(sizes):
-        raise dimensions.error(f"{len(sizes)}, the number of Sizes")
-    strides = field.find("Strides")
-    total = field.optional("TotalTensorSizeInBytes", UINT64_MAX)
+    _check_count(field, "DimensionCount", len(sizes), "Sizes")
+    total = field.optional("TotalTensorSizeInBytes", default=0).integer(0, UINT64_MAX)
+    data_type = data_type_of(field.get("DataType"))
+    strides = [entry.integer() for entry in field.optional("Strides", default=[]).items()]
+    flags = TensorFlags.NONE
+    for entry in field.optional("Flags", default=[]).one_or_many():
+        flags |= entry.one_of(_FLAGS, "DML_TENSOR_FLAG_")
+    alignment = field.optional("GuaranteedBaseOffsetAlignment", default=0).integer(0, UINT_MAX)
+    # As in DxDispatch, an empty list of strides and a size of 0 mean those of a packed tensor.
     return TensorDesc(
-        data_type_of(field.get("DataType")),
+        data_type,
         sizes,
-        # As in DxDispatch, an empty list of strides and a size of 0 mean those of a packed tensor.
-        strides=([entry.integer() for entry in strides.items()] or None) if strides else None,
-        flags=_flags(field.find("Flags")),
+        strides=strides or None,
+        flags=flags,
         total_tensor_size_in_bytes=total or None,
-        guaranteed_base_offset_alignment=field.optional("GuaranteedBaseOffsetAlignment", UINT_MAX),
+        guaranteed_base_offset_alignment=alignment,
     )
 
 
-def _flags(field: Field | None) -> TensorFlags:
-    flags = TensorFlags.NONE
-    names = {"NONE": TensorFlags.NONE, "OWNED_BY_DML": TensorFlags.OWNED_BY_DML}
-    for entry in field.one_or_many() if field else []:
-        flags |= entry.one_of(names, "DML_TENSOR_FLAG_")
-    return flags
+def _check_count(field: Field, name: str, count: int, counted: str) -> None:
+    given = field.optional(name, default=count)
+    if given.integer(0, UINT_MAX) != count:
+        raise given.error(f"{count}, the number of {counted}")

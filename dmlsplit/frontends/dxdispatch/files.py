@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlsplit.arrays.npy_header import read_npy_header
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.dxdispatch.strict_json import Field
 
 LITTLE_ENDIAN = {kind: np.dtype(f"<{name}") for kind, name in NUMPY_TYPES.items()}
@@ -44,13 +44,7 @@ class SourceFile:
 
 
 def inside(field: Field, folder: Path) -> Path:
-    """Return the path that a field names, which must be inside the folder.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is absolute, climbs with ``..``, or a link leads out.
-    """
+    """Return the path that a field names; one that leads out of the folder is refused."""
     # Files written on Windows separate folders with backslashes.
     name = field.text().replace("\\", "/")
     parts = PurePosixPath(name)
@@ -92,11 +86,8 @@ def read_file(
 
 
 def _npy(field: Field, path: Path) -> tuple[TensorDataType, SourceFile]:
-    try:
-        with path.open("rb") as file:
-            header = read_npy_header(file)
-    except InvalidArgumentError as error:
-        raise field.wrong(error.message) from None
+    with within(field.path), path.open("rb") as file:
+        header = read_npy_header(file)
     dtype, wanted = header.dtype, header.size_in_bytes
     kind = _KINDS.get(dtype.newbyteorder("<"))
     if kind is None:

@@ -6,7 +6,7 @@ as there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
-from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.errors import InvalidArgumentError, about, within
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
 from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
@@ -25,9 +25,10 @@ from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, re
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
 
-_EXECUTION_FLAGS = (
+_EXECUTION_FLAGS = dict.fromkeys(
     "NONE ALLOW_HALF_PRECISION_COMPUTATION DISABLE_META_COMMANDS DESCRIPTORS_VOLATILE".split()
 )
+_COMPILE_TYPES = dict.fromkeys(("DmlCompileOp", "DmlCompileGraph"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +169,11 @@ def read_dispatchable(name: str, field: Field) -> Dispatchable:
     kind = read_type(field)
     if kind not in SPLIT_NAMES:
         return Dispatchable(name, kind, None)
-    flags = field.find("executionFlags")
-    for flag in flags.one_or_many() if flags else []:
-        flag.one_of(dict.fromkeys(_EXECUTION_FLAGS), "DML_EXECUTION_FLAG_")
-    compile_type = field.find("dmlCompileType")
-    if compile_type is not None:
-        compile_type.one_of({"DmlCompileOp": None, "DmlCompileGraph": None}, "")
-    bindings = field.find("bindings")
-    return Dispatchable(name, kind, read_split(field), _bindings(bindings) if bindings else ())
+    for flag in field.optional("executionFlags", default=[]).one_or_many():
+        flag.one_of(_EXECUTION_FLAGS, "DML_EXECUTION_FLAG_")
+    field.optional("dmlCompileType", default="DmlCompileOp").one_of(_COMPILE_TYPES, "")
+    desc = read_split(field)
+    return Dispatchable(name, kind, desc, _bindings(field.optional("bindings", default={})))
 
 
 def read_type(field: Field) -> str:
@@ -184,16 +182,13 @@ def read_type(field: Field) -> str:
 
 
 def _resource(name: str, field: Field, folder: Path) -> Resource:
-    declared = field.find("initialValuesDataType")
-    data_type = TensorDataType.UNKNOWN if declared is None else data_type_of(declared)
+    data_type = data_type_of(field.optional("initialValuesDataType", default="UNKNOWN"))
     data_type, values = read_values(field.get("initialValues"), data_type, folder)
     if values.size_in_bytes == 0:
         raise field.get("initialValues").wrong("is empty")
-    offset = field.optional("initialValuesOffsetInBytes", UINT64_MAX)
-    explicit = field.find("sizeInBytes")
-    size = (values.size_in_bytes + 3) // 4 * 4
-    if explicit is not None:
-        size = explicit.integer(0, UINT64_MAX)
+    offset = field.optional("initialValuesOffsetInBytes", default=0).integer(0, UINT64_MAX)
+    rounded = (values.size_in_bytes + 3) // 4 * 4
+    size = field.optional("sizeInBytes", default=rounded).integer(0, UINT64_MAX)
     if size > MAX_RESOURCE_BYTES:
         raise field.wrong(f"is a buffer of {size} bytes; at most {MAX_RESOURCE_BYTES} are allowed")
     if values.size_in_bytes + offset > size:
@@ -215,7 +210,7 @@ def _binding(field: Field) -> Binding:
     if isinstance(field.value, str):
         return Binding(field.value)
     names = ("elementCount", "elementSizeInBytes", "elementOffset")
-    count, size, offset = (field.optional(name, UINT64_MAX) for name in names)
+    count, size, offset = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
     return Binding(field.get("name").text(), count, size, offset)
 
 
@@ -226,11 +221,10 @@ def _command(field: Field, folder: Path) -> Command:
             name = field.get("dispatchable").text()
             return Dispatch(field.path, name, _bindings(field.get("bindings")))
         case "print":
-            verbose = field.find("verbose")
-            if verbose is not None and not isinstance(verbose.value, bool):
+            verbose = field.optional("verbose", default=False)
+            if not isinstance(verbose.value, bool):
                 raise verbose.error("true or false")
-            is_verbose = verbose is not None and verbose.value
-            return Print(field.path, field.get("resource").text(), is_verbose)
+            return Print(field.path, field.get("resource").text(), verbose.value)
         case "writefile":
             return _write_file(field, folder)
     raise kind.error("'dispatch', 'print' or 'writeFile'")
@@ -241,8 +235,8 @@ def _write_file(field: Field, folder: Path) -> WriteFile:
     path = inside(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
         raise name.error("a .npy or raw file; images are not written here")
-    dimensions = field.find("dimensions")
-    shape = () if dimensions is None else tuple(d.integer(0, UINT_MAX) for d in dimensions.items())
+    dimensions = field.optional("dimensions", default=[]).items()
+    shape = tuple(dimension.integer(0, UINT_MAX) for dimension in dimensions)
     return WriteFile(field.path, field.get("resource").text(), path, shape)
 
 
@@ -250,29 +244,28 @@ def _check_references(model: Model) -> None:
     resources = {resource.name: resource for resource in model.resources}
     dispatchables = {dispatchable.name for dispatchable in model.dispatchables}
     for dispatchable in model.dispatchables:
-        _check_bindings(f"dispatchables.{dispatchable.name}", dispatchable.bindings, resources)
+        with within(f"dispatchables.{dispatchable.name}"):
+            _check_known("resource", _bound(dispatchable.bindings), resources)
     for command in model.commands:
-        if isinstance(command, Dispatch):
-            if command.dispatchable not in dispatchables:
-                raise _unknown(command.place, "dispatchable", command.dispatchable)
-            _check_bindings(command.place, command.bindings, resources)
-        elif command.resource not in resources:
-            raise _unknown(command.place, "resource", command.resource)
-        elif (isinstance(command, Print) or command.is_npy) and (
-            resources[command.resource].data_type not in LITTLE_ENDIAN
-        ):
-            raise InvalidArgumentError(
-                f"{command.place}: resource {command.resource[:80]!r} has no data type; "
-                "it can only be written as raw bytes"
-            )
+        with within(command.place):
+            if isinstance(command, Dispatch):
+                _check_known("dispatchable", [command.dispatchable], dispatchables)
+                _check_known("resource", _bound(command.bindings), resources)
+                continue
+            _check_known("resource", [command.resource], resources)
+            typed = resources[command.resource].data_type in LITTLE_ENDIAN
+            if not typed and (isinstance(command, Print) or command.is_npy):
+                raise InvalidArgumentError(
+                    f"resource {command.resource[:80]!r} has no data type; "
+                    "it can only be written as raw bytes"
+                )
 
 
-def _check_bindings(place: str, bindings: Bindings, resources: Mapping[str, Resource]) -> None:
-    for _, bound in bindings:
-        for binding in bound:
-            if binding.resource not in resources:
-                raise _unknown(place, "resource", binding.resource)
+def _bound(bindings: Bindings) -> list[str]:
+    return [binding.resource for _, bound in bindings for binding in bound]
 
 
-def _unknown(place: str, what: str, name: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{place}: there is no {what} {name[:80]!r}")
+def _check_known(what: str, names: list[str], known: Container[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise InvalidArgumentError(f"there is no {what} {name[:80]!r}")

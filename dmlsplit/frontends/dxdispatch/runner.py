@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from os import PathLike
 from typing import Any
@@ -16,7 +16,7 @@ from dmlsplit.atomic import atomic_write
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
-from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError, about
+from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError, about, within
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
@@ -60,14 +60,10 @@ class _Buffer:
     resource: Resource
     memory: Any
 
-    def host(self) -> np.ndarray:
-        return to_host(self.memory)
-
     def elements(self, size_in_bytes: int) -> np.ndarray:
         """Return the first bytes as elements of the resource's data type."""
         dtype = self.resource.dtype
-        count = size_in_bytes // dtype.itemsize
-        return self.host()[: count * dtype.itemsize].view(dtype)
+        return to_host(self.memory)[: size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 def run(
@@ -140,17 +136,12 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
 
 
 def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
-    if entry.desc is None:
-        raise InvalidArgumentError(
-            f"dispatchables.{entry.name}: is a {entry.type[:80]!r}; "
-            "only DML_OPERATOR_SPLIT runs here"
-        )
-    try:
+    with within(f"dispatchables.{entry.name}"):
+        if entry.desc is None:
+            raise InvalidArgumentError(
+                f"is a {entry.type[:80]!r}; only DML_OPERATOR_SPLIT runs here"
+            )
         return device.compile(entry.desc)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"dispatchables.{entry.name}: {error.message}", error.report
-        ) from None
 
 
 def _check_commands(model: Model) -> None:
@@ -158,7 +149,8 @@ def _check_commands(model: Model) -> None:
     to_print = 0
     for command in model.commands:
         if isinstance(command, WriteFile):
-            _check_dimensions(command, resources[command.resource])
+            with within(f"{command.place}.dimensions"):
+                _check_dimensions(command.dimensions, resources[command.resource])
         elif isinstance(command, Print):
             to_print += resources[command.resource].values.size_in_bytes
             if to_print > MAX_PRINTED_BYTES:
@@ -166,6 +158,18 @@ def _check_commands(model: Model) -> None:
                     f"{command.place}: more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. "
                     "Fix: use writeFile"
                 )
+
+
+def _check_dimensions(dimensions: tuple[int, ...], resource: Resource) -> None:
+    most = resource.size_in_bytes // resource.dtype.itemsize
+    if dimensions and prod(dimensions) > most:
+        raise InvalidArgumentError(
+            f"{shown(dimensions)} have {prod(dimensions)} elements; the resource has {most}"
+        )
+    if len(dimensions) > MAX_NUMPY_DIMENSIONS:
+        raise InvalidArgumentError(
+            f"are {len(dimensions)}; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
+        )
 
 
 def _check_memory(model: Model) -> None:
@@ -193,17 +197,15 @@ def _owned_input(
 ) -> BufferBinding | None:
     """Return a copy of an input that DirectML is to own; None if the caller binds the input."""
     place = f"dispatchables.{entry.name}.bindings"
-    if not compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
-        if entry.bindings:
-            raise InvalidArgumentError(
-                f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
-                "bind the others in the dispatch command"
-            )
-        return None
-    (binding,) = _bound(place, entry.bindings, ["InputTensor"])["InputTensor"]
-    buffer = buffers[binding.resource]
-    copy = {binding.resource: _Buffer(buffer.resource, buffer.memory.copy())}
-    return _buffer_binding(place, binding, copy)
+    if compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
+        (source,) = _bound(place, entry.bindings, ["InputTensor"], buffers)["InputTensor"]
+        return replace(source, buffer=source.buffer.copy())
+    if entry.bindings:
+        raise InvalidArgumentError(
+            f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
+            "bind the others in the dispatch command"
+        )
+    return None
 
 
 def _dispatch(
@@ -214,38 +216,39 @@ def _dispatch(
 ) -> None:
     place = f"{command.place}.bindings"
     points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
-    bound = {
-        point: [_buffer_binding(place, binding, buffers) for binding in bindings]
-        for point, bindings in _bound(place, command.bindings, points).items()
-    }
-    try:
+    bound = _bound(place, command.bindings, points, buffers)
+    with within(place):
         compiled.dispatch(owned or bound["InputTensor"][0], bound["OutputTensors"])
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{place}: {error.message}", error.report) from None
 
 
-def _bound(place: str, bindings: Bindings, points: list[str]) -> dict[str, tuple[Binding, ...]]:
+def _bound(
+    place: str, bindings: Bindings, points: list[str], buffers: Mapping[str, _Buffer]
+) -> dict[str, list[BufferBinding]]:
+    """Return what is bound to each of the points, which must be all that are bound."""
     given = dict(bindings)
     unknown = [point for point in given if point not in points]
     missing = [point for point in points if point not in given]
     if unknown or missing:
         what = f"binds {unknown[0][:80]!r}" if unknown else f"lacks {missing[0]!r}"
         raise InvalidArgumentError(f"{place}: {what}; it must bind {' and '.join(points)}")
-    if len(given.get("InputTensor", ("one",))) != 1:
-        count = len(given["InputTensor"])
+    count = len(given.get("InputTensor", ("one",)))
+    if count != 1:
         raise InvalidArgumentError(f"{place}.InputTensor: binds {count} resources; it must bind 1")
-    return given
+    with within(place):
+        return {
+            point: [_buffer_binding(binding, buffers[binding.resource]) for binding in bound]
+            for point, bound in given.items()
+        }
 
 
-def _buffer_binding(place: str, binding: Binding, buffers: Mapping[str, _Buffer]) -> BufferBinding:
-    buffer = buffers[binding.resource]
+def _buffer_binding(binding: Binding, buffer: _Buffer) -> BufferBinding:
     resource = buffer.resource
     known = resource.data_type in LITTLE_ENDIAN
     width = binding.element_size_in_bytes or (resource.dtype.itemsize if known else 0)
     offset = binding.element_offset * width
     if offset > resource.size_in_bytes:
         raise InvalidArgumentError(
-            f"{place}: elementOffset {binding.element_offset} of {resource.name[:80]!r} is byte "
+            f"elementOffset {binding.element_offset} of {resource.name[:80]!r} is byte "
             f"{offset}; the resource has {resource.size_in_bytes} bytes"
         )
     return BufferBinding(buffer.memory, offset, resource.size_in_bytes - offset)
@@ -257,32 +260,18 @@ def _used(resource: Resource) -> int:
     return resource.size_in_bytes - (padding if padding < 4 else 0)
 
 
-def _check_dimensions(command: WriteFile, resource: Resource) -> None:
-    most = resource.size_in_bytes // resource.dtype.itemsize
-    if prod(command.dimensions) > most and command.dimensions:
-        raise InvalidArgumentError(
-            f"{command.place}.dimensions: {shown(command.dimensions)} have "
-            f"{prod(command.dimensions)} elements; the resource has {most}"
-        )
-    if len(command.dimensions) > MAX_NUMPY_DIMENSIONS:
-        raise InvalidArgumentError(
-            f"{command.place}.dimensions: are {len(command.dimensions)}; "
-            f"a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
-        )
-
-
 def _write(command: WriteFile, buffer: _Buffer) -> None:
     """Write a file that appears whole: an interrupted run leaves the old one as it was."""
-    values = buffer.elements(buffer.resource.size_in_bytes)
     target = command.path
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(target) as (temporary,), temporary.open("wb") as file:
             if command.is_npy:
+                values = buffer.elements(buffer.resource.size_in_bytes)
                 shape = command.dimensions or (len(values),)
                 np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
             else:
-                buffer.host().tofile(file)
+                to_host(buffer.memory).tofile(file)
     except OSError as error:
         raise InvalidArgumentError(
             f"{command.place}: {target} cannot be written: {error}"

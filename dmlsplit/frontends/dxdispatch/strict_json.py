@@ -7,6 +7,7 @@ duplicate keys, which hide half of a file.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -28,14 +29,7 @@ _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
 
 
 def read_json(path: Path) -> Field:
-    """Read a JSON file.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a file, too large, not JSON, has a key twice in an object, NaN, a number
-        beyond 64 bits, or nests too deeply.
-    """
+    """Read a JSON file; NaN and numbers beyond 64 bits are refused as well."""
     try:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
@@ -85,15 +79,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _integer(text: str) -> int:
     if len(text) > 20 or not -(2**63) <= int(text) <= UINT64_MAX:
-        raise InvalidArgumentError(f"contains the number {text[:24]}, which does not fit 64 bits")
+        raise _too_large(text)
     return int(text)
 
 
 def _float(text: str) -> float:
     value = float(text[:1000])
-    if len(text) > 1000 or value in (float("inf"), float("-inf")):
-        raise InvalidArgumentError(f"contains the number {text[:24]}, which does not fit 64 bits")
+    if len(text) > 1000 or math.isinf(value):
+        raise _too_large(text)
     return value
+
+
+def _too_large(text: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"contains the number {text[:24]}, which does not fit 64 bits")
 
 
 def _constant(text: str) -> float:
@@ -136,6 +134,10 @@ class Field:
             raise self.wrong(f"lacks {names[0]!r}")
         return found
 
+    def optional(self, *names: str, default: Any) -> Field:
+        """Return the first member that has one of these names, or else one of a default value."""
+        return self.find(*names) or Field(default, self.path)
+
     def members(self) -> list[tuple[str, Field]]:
         """Return the members of an object, in order."""
         if not isinstance(self.value, Mapping):
@@ -166,11 +168,6 @@ class Field:
             bounds = "" if low is None else f" from {low} to {high}"
             raise self.error(f"an integer{bounds}")
         return int(value)
-
-    def optional(self, name: str, most: int) -> int:
-        """Return an unsigned member, or 0 if it is missing."""
-        found = self.find(name)
-        return 0 if found is None else found.integer(0, most)
 
     def one_of(self, names: Mapping[str, Any], prefix: str) -> Any:
         """Return what an enum name stands for; its prefix may be left out."""

@@ -9,16 +9,9 @@ import numpy as np
 
 
 def printed(name: str, values: np.ndarray, verbose: bool) -> str:
-    """Return the text of a ``print`` command, without the line end.
+    """Return the text of a ``print`` command for a flat array, without the line end.
 
-    Parameters
-    ----------
-    name
-        Name of the resource.
-    values
-        One-dimensional array of the resource's data type.
-    verbose
-        Print one element per line with its index and its bits.
+    `verbose` prints one element per line with its index and its bits.
     """
     # Six significant digits: a C++ stream's default.
     form = "{:g}" if values.dtype.kind == "f" else "{}"

@@ -33,8 +33,9 @@ _SPLITS = {"Split", "VariadicSplit"}
 _KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
 _OF_KEPT_LAYERS = {"data", "input", "output"}
 _BODIES = {"body", "then_body", "else_body"}
+_ROOT, _SKIPPED = "", "skipped"
 _CHILDREN = {
-    "": {"net"},
+    _ROOT: {"net"},
     "net": {"layers", "edges"},
     **{body: {"layers", "edges"} for body in _BODIES},
     "layers": {"layer"},
@@ -52,7 +53,7 @@ class Port:
 
     id: str
     precision: str
-    dims: tuple[int, ...]
+    dims: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +84,7 @@ class Graph:
 
 
 def read_ir(path: Path) -> Graph:
-    """Read a model.xml.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not an IR of version 10 or 11, is not well formed, declares a DOCTYPE or an
-        encoding other than UTF-8, or is larger than any real model.
-    """
+    """Read a model.xml: UTF-8 without a DOCTYPE, and no larger than any real model."""
     reader = _Reader()
     # The given encoding wins over the declared one: no other alphabet can hide a DOCTYPE.
     parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - no DOCTYPE
@@ -148,13 +142,11 @@ class _Reader:
 
     def __init__(self) -> None:
         self.events = 0
-        self._layer_count = 0
-        self._edge_count = 0
-        self._tags: list[str] = []
-        self._skipping = 0
+        self._counts = {"layers": 0, "edges to splits": 0}
+        # The open elements; one that does not matter, and all inside it, is _SKIPPED.
+        self._tags = [_ROOT]
         self._graphs: list[Graph] = []
         self._layers: list[Layer] = []
-        self._port: tuple[dict[str, str], list[int]] | None = None
         self._text = ""
         self.graph: Graph | None = None
 
@@ -164,37 +156,33 @@ class _Reader:
 
     def data(self, text: str) -> None:
         self.events += 1
-        if self._tags and self._tags[-1] == "dim" and not self._skipping:
+        if self._tags[-1] == "dim":
             self._text = (self._text + text)[:64]
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self.events += 1
         if self.events > MAX_EVENTS:
             raise InvalidArgumentError(f"contains more than {MAX_EVENTS} tags and texts")
-        if len(self._tags) + self._skipping >= MAX_DEPTH:
+        if len(self._tags) > MAX_DEPTH:
             raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
-        if self._skipping or not self._matters(tag):
-            self._skipping += 1
-            return
-        self._tags.append(tag)
-        self._open(tag, attributes)
+        matters = self._matters(tag)
+        self._tags.append(tag if matters else _SKIPPED)
+        if matters:
+            self._open(tag, attributes)
 
     def _matters(self, tag: str) -> bool:
-        parent = self._tags[-1] if self._tags else ""
+        parent = self._tags[-1]
         if tag in _CHILDREN.get(parent, ()):
             # Most of a file is ports of layers that say nothing about a split.
             return tag not in _OF_KEPT_LAYERS or self._layers[-1].type in _KEPT_TYPES
-        if not parent:
+        if parent == _ROOT:
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
         return False
 
     def end(self, tag: str) -> None:
         self.events += 1
-        if self._skipping:
-            self._skipping -= 1
-            return
-        self._tags.pop()
-        self._close(tag)
+        if self._tags.pop() != _SKIPPED:
+            self._close(tag)
 
     def _open(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "net":
@@ -212,7 +200,8 @@ class _Reader:
         elif tag == "data":
             self._layers[-1].data.update(attributes)
         elif tag == "port":
-            self._port = (attributes, [])
+            key = _required("port", attributes, "id")
+            self._ports().append(Port(key, attributes.get("precision", "")))
         elif tag == "dim":
             self._text = ""
         elif tag == "edge":
@@ -225,25 +214,24 @@ class _Reader:
             self._layers[-1].bodies.append((tag, self._graphs.pop()))
         elif tag == "layer":
             self._layers.pop()
-        elif tag == "port":
-            self._finish_port()
-        elif tag == "dim" and self._port is not None:
-            self._port[1].append(checked_integer("a port's <dim>", self._text, -1))
-            if len(self._port[1]) > MAX_RANK:
+        elif tag == "dim":
+            dims = self._ports()[-1].dims
+            dims.append(checked_integer("a port's <dim>", self._text, -1))
+            if len(dims) > MAX_RANK:
                 raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
 
-    def _finish_port(self) -> None:
-        assert self._port is not None
-        (attributes, dims), self._port = self._port, None
+    def _ports(self) -> list[Port]:
+        """Return the list that the open <port> belongs to."""
         layer = self._layers[-1]
-        key = _required("port", attributes, "id")
-        port = Port(key, attributes.get("precision", ""), tuple(dims))
-        (layer.inputs if self._tags[-1] == "input" else layer.outputs).append(port)
+        return layer.inputs if self._tags[-2] == "input" else layer.outputs
+
+    def _count(self, what: str, most: int) -> None:
+        self._counts[what] += 1
+        if self._counts[what] > most:
+            raise InvalidArgumentError(f"contains more than {most} {what}")
 
     def _layer(self, attributes: dict[str, str]) -> Layer:
-        self._layer_count += 1
-        if self._layer_count > MAX_LAYERS:
-            raise InvalidArgumentError(f"contains more than {MAX_LAYERS} layers")
+        self._count("layers", MAX_LAYERS)
         layers = self._graphs[-1].layers
         key, kind = (_required("layer", attributes, name) for name in ("id", "type"))
         if key in layers:
@@ -261,9 +249,7 @@ class _Reader:
         fed = graph.layers.get(to_layer)
         if fed is not None and fed.type not in _SPLITS:
             return
-        self._edge_count += 1
-        if self._edge_count > MAX_EDGES:
-            raise InvalidArgumentError(f"contains more than {MAX_EDGES} edges to splits")
+        self._count("edges to splits", MAX_EDGES)
         if (to_layer, to_port) in graph.edges:
             raise InvalidArgumentError(
                 f"two edges lead to port {to_port[:40]!r} of layer {to_layer[:40]!r}"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.lowering import Lowering, split_descriptor
 from dmlsplit.messages import shown
 
@@ -19,6 +19,7 @@ __all__ = ["Lowering", "lower_sizes", "lower_split", "lower_variadic_split"]
 
 VARIADIC_SPLIT = "VariadicSplit-1"
 SPLIT = "Split-1"
+_AXIS_SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {VARIADIC_SPLIT: ((), (1,)), SPLIT: ((),)}
 
 
 def lower_variadic_split(
@@ -49,8 +50,9 @@ def lower_variadic_split(
         If the data is a scalar, the axis is out of range, a length is below -1, two lengths
         are -1, or the lengths do not add up.
     """
-    at = axis_from_front(axis, len(shape), VARIADIC_SPLIT)
-    sizes = resolve_lengths(split_lengths, at, shape[at])
+    with within(VARIADIC_SPLIT):
+        at = axis_from_front(axis, len(shape))
+        sizes = resolve_lengths(split_lengths, at, shape[at])
     return lower_sizes(VARIADIC_SPLIT, shape, at, sizes, data_type, lanes)
 
 
@@ -64,8 +66,10 @@ def lower_split(
     InvalidArgumentError
         If the data is a scalar, the axis is out of range, or `num_splits` does not divide it.
     """
-    at = axis_from_front(axis, len(shape), SPLIT)
-    return lower_sizes(SPLIT, shape, at, resolve_count(num_splits, at, shape[at]), data_type, lanes)
+    with within(SPLIT):
+        at = axis_from_front(axis, len(shape))
+        sizes = resolve_count(num_splits, at, shape[at])
+    return lower_sizes(SPLIT, shape, at, sizes, data_type, lanes)
 
 
 def lower_sizes(
@@ -83,25 +87,32 @@ def lower_sizes(
     return Lowering(operator, data_type, tuple(shape), axis, sizes, carrier, desc)
 
 
+def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
+    """Refuse an axis of a shape that the operator does not take."""
+    allowed = _AXIS_SHAPES[operator]
+    if shape not in allowed:
+        words = " or ".join(f"of shape {list(each)}" if each else "a scalar" for each in allowed)
+        raise InvalidArgumentError(f"axis has shape {list(shape)}; it must be {words}")
+
+
 def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:
     """Return the lengths with -1 replaced; `whole` None, a dynamic size, leaves -1 as it is."""
     low = next((i for i, length in enumerate(lengths) if length < -1), None)
     if low is not None:
         raise InvalidArgumentError(
-            f"{VARIADIC_SPLIT}: split_lengths[{low}] is {lengths[low]}; it must be at least -1"
+            f"split_lengths[{low}] is {lengths[low]}; it must be at least -1"
         )
     rest = [i for i, length in enumerate(lengths) if length == -1]
     if len(rest) > 1:
         raise InvalidArgumentError(
-            f"{VARIADIC_SPLIT}: split_lengths is -1 at {rest[0]} and {rest[1]}; "
-            "at most one length may be -1"
+            f"split_lengths is -1 at {rest[0]} and {rest[1]}; at most one length may be -1"
         )
     if whole is None:
         return tuple(lengths)
     given = sum(length for length in lengths if length != -1)
     if given > whole or (given < whole and not rest):
         raise InvalidArgumentError(
-            f"{VARIADIC_SPLIT}: split_lengths {shown(lengths)} add up to {given}; they must "
+            f"split_lengths {shown(lengths)} add up to {given}; they must "
             f"{'not exceed' if rest else 'add up to'} {whole}, the size of axis {axis}"
         )
     return tuple(whole - given if length == -1 else length for length in lengths)
@@ -110,12 +121,12 @@ def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tup
 def resolve_count(num_splits: int, axis: int, whole: int | None) -> tuple[int, ...]:
     """Return equal lengths; `whole` None, a dynamic size, gives lengths of -1."""
     if num_splits < 1:
-        raise InvalidArgumentError(f"{SPLIT}: num_splits is {num_splits}; it must be at least 1")
+        raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
     if whole is None:
         return (-1,) * num_splits
     if whole % num_splits:
         raise InvalidArgumentError(
-            f"{SPLIT}: num_splits is {num_splits}; it must divide {whole}, the size of axis {axis}."
-            " Fix: use VariadicSplit"
+            f"num_splits is {num_splits}; it must divide {whole}, the size of axis {axis}. "
+            "Fix: use VariadicSplit"
         )
     return (whole // num_splits,) * num_splits

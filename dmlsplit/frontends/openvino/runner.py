@@ -13,12 +13,13 @@ from dmlsplit.arrays.types import A
 from dmlsplit.device import Device
 from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.execution import run_on_bytes, split_strings
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
     Lowering,
+    check_axis_shape,
     lower_split,
     lower_variadic_split,
 )
@@ -62,12 +63,13 @@ def variadic_split(
     >>> variadic_split(np.arange(6), 0, [1, -1, 2])
     [array([0]), array([1, 2, 3]), array([4, 5])]
     """
-    at = _axis(VARIADIC_SPLIT, axis, ((), (1,)))
-    lengths = _integers(VARIADIC_SPLIT, "split_lengths", split_lengths)
-    if lengths.ndim != 1:
-        raise InvalidArgumentError(
-            f"{VARIADIC_SPLIT}: split_lengths has shape {list(lengths.shape)}; it must be 1-D"
-        )
+    with within(VARIADIC_SPLIT):
+        at = _axis(VARIADIC_SPLIT, axis)
+        lengths = _integers("split_lengths", split_lengths)
+        if lengths.ndim != 1:
+            raise InvalidArgumentError(
+                f"split_lengths has shape {list(lengths.shape)}; it must be 1-D"
+            )
     return _run(lower_variadic_split, data, at, lengths.tolist(), device)
 
 
@@ -95,40 +97,33 @@ def split(
     InvalidArgumentError
         If an argument has the wrong type or shape, or `num_splits` does not divide the axis.
     """
-    at = _axis(SPLIT, axis, ((),))
-    count = _integers(SPLIT, "num_splits", num_splits)
-    if count.ndim:
-        raise InvalidArgumentError(
-            f"{SPLIT}: num_splits has shape {list(count.shape)}; it must be one integer"
-        )
+    with within(SPLIT):
+        at = _axis(SPLIT, axis)
+        count = _integers("num_splits", num_splits)
+        if count.ndim:
+            raise InvalidArgumentError(
+                f"num_splits has shape {list(count.shape)}; it must be one integer"
+            )
     return _run(lower_split, data, at, int(count), device)
 
 
-def _axis(operator: str, axis: Any, shapes: tuple[tuple[int, ...], ...]) -> int:
-    found = _integers(operator, "axis", axis)
-    if found.shape not in shapes:
-        allowed = " or ".join(
-            "a scalar" if not shape else f"of shape {list(shape)}" for shape in shapes
-        )
-        raise InvalidArgumentError(
-            f"{operator}: axis has shape {list(found.shape)}; it must be {allowed}"
-        )
+def _axis(operator: str, axis: Any) -> int:
+    found = _integers("axis", axis)
+    check_axis_shape(operator, found.shape)
     return int(found.reshape(()))
 
 
-def _integers(operator: str, name: str, value: Any) -> np.ndarray:
+def _integers(name: str, value: Any) -> np.ndarray:
     try:
         found = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
-        raise InvalidArgumentError(
-            f"{operator}: {name} is {value!r}; it must be integers"
-        ) from None
+        raise InvalidArgumentError(f"{name} is {value!r}; it must be integers") from None
     if found.size == 0 and isinstance(value, (list, tuple)):
         return found.astype(np.int64)
     if found.dtype.kind not in "iu":
         what = f"of type {found.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
         raise InvalidArgumentError(
-            f"{operator}: {name} is {what[:80]}; it must be of a 64-bit integer type or smaller"
+            f"{name} is {what[:80]}; it must be of a 64-bit integer type or smaller"
         )
     return found
 

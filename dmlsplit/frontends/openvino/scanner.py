@@ -9,12 +9,13 @@ from pathlib import Path
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.errors import InvalidArgumentError, about, within
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
+    check_axis_shape,
     lower_sizes,
     resolve_count,
     resolve_lengths,
@@ -49,9 +50,6 @@ class _Node:
     def operator(self) -> str:
         return _OPERATORS[self.layer.type]
 
-    def error(self, what: str) -> InvalidArgumentError:
-        return InvalidArgumentError(f"{self.operator}: {what}")
-
     def feeding(self, position: int) -> Layer | None:
         """Return the layer that feeds an input, found through the edges."""
         if position >= len(self.layer.inputs):
@@ -64,21 +62,18 @@ class _Node:
         """Return the Const that feeds an input, and its shape."""
         layer = self.feeding(position)
         if layer is None:
-            raise self.error(f"no edge leads to its input {name}")
+            raise InvalidArgumentError(f"no edge leads to its input {name}")
         if layer.type != "Const":
             raise NotKnownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
-        try:
+        with within(name):
             return layer, constant_shape(layer)
-        except InvalidArgumentError as error:
-            raise self.error(f"{name}: {error.message}") from None
 
     def values(self, layer: Layer, name: str) -> list[int]:
         try:
-            return integers(layer, self.xml)
+            with within(name):
+                return integers(layer, self.xml)
         except NotKnownError as error:
             raise NotKnownError(f"{name} is unknown: {error}") from None
-        except InvalidArgumentError as error:
-            raise self.error(f"{name}: {error.message}") from None
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -131,11 +126,12 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
 
 
 def _lowered(node: _Node) -> Lowering:
-    data_type = _data_type(node)
-    shape = _shape(node)
-    axis = _axis(node, len(shape))
-    whole = None if shape[axis] < 0 else shape[axis]
-    sizes = (_lengths if node.operator == VARIADIC_SPLIT else _count)(node, axis, whole)
+    with within(node.operator):
+        data_type = _data_type(node)
+        shape = _shape(node)
+        axis = _axis(node, len(shape))
+        whole = None if shape[axis] < 0 else shape[axis]
+        sizes = (_lengths if node.operator == VARIADIC_SPLIT else _count)(node, axis, whole)
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
         raise NotKnownError(f"dimension {dynamic} of the data is dynamic")
@@ -149,32 +145,31 @@ def _data_type(node: _Node) -> TensorDataType:
     if not precision:
         raise NotKnownError("the data type is not in the file")
     if precision.upper() not in _CARRIERS:
-        raise node.error(f"data has type {precision[:20]!r}, whose elements DirectML cannot carry")
+        raise InvalidArgumentError(
+            f"data has type {precision[:20]!r}, whose elements DirectML cannot carry"
+        )
     return _CARRIERS[precision.upper()]
 
 
 def _shape(node: _Node) -> tuple[int, ...]:
     if not node.layer.inputs:
-        raise node.error("has no inputs")
+        raise InvalidArgumentError("has no inputs")
     dims = node.layer.inputs[0].dims
     if dims:
-        return dims
+        return tuple(dims)
     # No <dim> at all means a scalar or a dynamic rank; only a Parameter or Const can tell.
     layer = node.feeding(0)
     declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
-        raise node.error("data is a scalar; it must have a dimension")
+        raise InvalidArgumentError("data is a scalar; it must have a dimension")
     raise NotKnownError("the rank of the data is dynamic")
 
 
 def _axis(node: _Node, rank: int) -> int:
     layer, shape = node.constant(1, "axis")
-    shapes = [(), (1,)] if node.operator == VARIADIC_SPLIT else [()]
-    if shape not in shapes:
-        allowed = " or ".join("a scalar" if not s else "of shape [1]" for s in shapes)
-        raise node.error(f"axis has shape {list(shape)}; it must be {allowed}")
+    check_axis_shape(node.operator, shape)
     (axis,) = node.values(layer, "axis")
-    return axis_from_front(axis, rank, node.operator)
+    return axis_from_front(axis, rank)
 
 
 def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
@@ -182,7 +177,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     try:
         layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
-            raise node.error(f"split_lengths has shape {list(shape)}; it must be 1-D")
+            raise InvalidArgumentError(f"split_lengths has shape {list(shape)}; it must be 1-D")
         # Before the values are read: a file of a few lines may claim any number of them.
         _check_outputs(node, shape[0])
         lengths = node.values(layer, "split_lengths")
@@ -196,7 +191,7 @@ def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 
 def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
     text = node.layer.data.get("num_splits", "")
-    count = checked_integer(f"{node.operator}: num_splits", text, 1, MOST_OUTPUTS)
+    count = checked_integer("num_splits", text, 1, MOST_OUTPUTS)
     _check_outputs(node, count)
     return resolve_count(count, axis, whole)
 
@@ -204,7 +199,7 @@ def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 def _check_outputs(node: _Node, pieces: int) -> None:
     outputs = len(node.layer.outputs)
     if pieces != outputs:
-        raise node.error(f"it makes {pieces} pieces; the layer has {outputs} outputs")
+        raise InvalidArgumentError(f"it makes {pieces} pieces; the layer has {outputs} outputs")
 
 
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
@@ -213,7 +208,5 @@ def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
         yield f"outputs {empty} are empty; DirectML takes no empty tensor, so drop them"
     ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)
     for index, (port, shape) in enumerate(ports):
-        if port.dims and -1 not in port.dims and port.dims != shape:
-            yield (
-                f"output {index} is declared as {list(port.dims)}; the split makes {list(shape)}"
-            )
+        if port.dims and -1 not in port.dims and port.dims != list(shape):
+            yield f"output {index} is declared as {port.dims}; the split makes {list(shape)}"

@@ -24,10 +24,10 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
     """Return the shape of a Const: its attribute, or else the dimensions of its output."""
     text = layer.data.get("shape")
     if text is None:
-        dims = layer.outputs[0].dims if layer.outputs else ()
+        dims = layer.outputs[0].dims if layer.outputs else []
         if any(dim < 0 for dim in dims):
             raise InvalidArgumentError(f"Const {layer.name[:80]!r}: its shape is dynamic")
-        return dims
+        return tuple(dims)
     parts = text.split(",", MAX_RANK) if text.strip() else []
     return tuple(checked_integer(f"Const {layer.name[:80]!r}: shape", part, 0) for part in parts)
 
@@ -35,12 +35,7 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 def integers(layer: Layer, xml: Path) -> list[int]:
     """Return the values of an integer Const, flat.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If its type is not integer, or its range does not fit its shape or the file.
-    NotKnownError
-        If the file is missing, or a link out of its folder.
+    Raises NotKnownError if the .bin file is missing or links out of its folder.
     """
     name = f"Const {layer.name[:80]!r}"
     precision = layer.outputs[0].precision if layer.outputs else ""

@@ -7,7 +7,12 @@ import pytest
 from dmlsplit import SplitOperatorDesc, TensorDataType, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import Lowering, lower_split, lower_variadic_split
-from dmlsplit.frontends.openvino.lowering import lower_sizes, resolve_count, resolve_lengths
+from dmlsplit.frontends.openvino.lowering import (
+    check_axis_shape,
+    lower_sizes,
+    resolve_count,
+    resolve_lengths,
+)
 
 F32 = TensorDataType.FLOAT32
 
@@ -98,6 +103,21 @@ def test_dynamic_sizes_stay_dynamic_and_are_checked_all_the_same() -> None:
         resolve_lengths([-2], 0, None)
     with pytest.raises(InvalidArgumentError, match="at least 1"):
         resolve_count(0, 0, None)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "allowed"),
+    [
+        ("VariadicSplit-1", (2,), "a scalar or of shape [1]"),
+        ("Split-1", (1,), "a scalar"),
+    ],
+)
+def test_an_axis_is_one_integer(operator: str, shape: tuple[int, ...], allowed: str) -> None:
+    check_axis_shape(operator, ())
+    check_axis_shape("VariadicSplit-1", (1,))
+    with pytest.raises(InvalidArgumentError) as error:
+        check_axis_shape(operator, shape)
+    assert str(error.value) == f"axis has shape {list(shape)}; it must be {allowed}"
 
 
 def test_what_the_lowering_says() -> None:
