@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlsplit.arrays.transfer import to_device, to_host
+from dmlsplit.arrays import to_device, to_host
 from dmlsplit.eager import split
 
 
