@@ -38,17 +38,6 @@ class PackedLaunch:
         The kernel's only parameter: a struct of pointers, by value.
     """
 
-    __slots__ = (
-        "_address",
-        "_alive",
-        "_cuda",
-        "_current_device",
-        "_current_stream",
-        "_device",
-        "_launch",
-        "_translated",
-    )
-
     def __init__(
         self,
         cuda: Any,
