@@ -44,7 +44,7 @@ class CudaProgram:
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
 
-        The alignment of the addresses chooses the kernels; a new one compiles them here.
+        The alignment of the addresses, up to 16, chooses the kernels; a new one compiles them here.
         """
         device, bind_launch = self.device, self.driver.bind_launch
         pieces = zip(dsts, self.geometry.pieces, strict=True)
