@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import driver, failures
+from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
 from gpu_arrays import bound, problem, same
 from simulated_card import card
@@ -43,7 +43,7 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
     """The first says that the thread has no context; it gets one, and the launch is repeated."""
     source, outs = problem()
     operator = bound(source, outs)
-    card.fail("cuLaunchKernel", failures.INVALID_CONTEXT)
+    card.fail("cuLaunchKernel", 201)  # CUDA_ERROR_INVALID_CONTEXT
     card.fail("cuLaunchKernel", 719)
     with pytest.raises(dml.DeviceRemovedError, match="LAUNCH_FAILED"):
         operator.dispatch()
