@@ -46,21 +46,11 @@ class BufferBinding:
 
 
 class BoundTensor(NamedTuple):
-    """One checked entry of the table. A tuple, because one is made at every call.
+    """One checked entry of the table. A tuple, because one is made at every call."""
 
-    Attributes
-    ----------
-    owner : object
-        Keeps the memory alive.
-    address : int
-        Of the tensor's first element.
-    area : tuple of int
-        Addresses of the first byte of the tensor's memory and of the byte after its last.
-    """
-
-    owner: Any
-    address: int
-    area: tuple[int, int]
+    owner: Any  # keeps the memory alive
+    address: int  # of the tensor's first element
+    area: tuple[int, int]  # first byte of the tensor's memory, and the one after its last
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,33 +73,17 @@ class _Expected:
         return cls(name, tensor, (strides, tensor.sizes, kind), reach)
 
 
-@dataclass(frozen=True, slots=True)
 class BindingTable:
-    """What an operator expects of its bindings.
+    """What an operator on a device, ``cpu`` or ``cuda:N``, expects of its bindings."""
 
-    Attributes
-    ----------
-    desc : SplitOperatorDesc
-        The operator.
-    device : str
-        ``cpu`` or ``cuda:N``.
-    """
-
-    desc: SplitOperatorDesc
-    device: str
-    _input: _Expected
-    _outputs: tuple[_Expected, ...]
-
-    @classmethod
-    def of(cls, desc: SplitOperatorDesc, device: str) -> BindingTable:
-        """Return the table of an operator on a device."""
-        outputs = enumerate(desc.output_tensors)
-        return cls(
-            desc,
-            device,
-            _Expected.of("InputTensor", desc.input_tensor),
-            tuple(_Expected.of(f"OutputTensors[{index}]", tensor) for index, tensor in outputs),
-        )
+    def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
+        self.desc = desc
+        self.device = device
+        self._input = _Expected.of("InputTensor", desc.input_tensor)
+        self._outputs = [
+            _Expected.of(f"OutputTensors[{index}]", tensor)
+            for index, tensor in enumerate(desc.output_tensors)
+        ]
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[BoundTensor, list[BoundTensor]]:
         """Check what is bound and return the entries: input, outputs.
@@ -144,33 +118,31 @@ def _bind(
     expected: _Expected, given: Any, device: str, found: list[Violation], is_output: bool = False
 ) -> BoundTensor | None:
     """Return the entry of one tensor, None if it has no memory, and add to what was found."""
-    name, tensor = expected.name, expected.tensor
     is_buffer = isinstance(given, BufferBinding)
     try:
-        array = view(given.buffer if is_buffer else given, name)
+        array = view(given.buffer if is_buffer else given, expected.name)
     except InvalidArgumentError as error:
-        broken = ("DML-BIND-KIND", "", str(error), f"an array on {device}")
-        found += violations_of(name, [broken])
+        unseen = ("DML-BIND-KIND", "", str(error), f"an array on {device}")
+        found += violations_of(expected.name, [unseen])
         return None
-    found += violations_of(name, _unusable(array, device, is_output))
+    broken: list[Broken] = []
+    if array.device != device:
+        broken.append(("DML-BIND-KIND", "", f"an array on {array.device}", f"on {device}"))
+    if is_output and array.read_only:
+        broken.append(("DML-BIND-READ-ONLY", "", "read-only", "writable"))
     if is_buffer:
-        found += violations_of(name, _buffer(tensor, given, array))
+        broken += _buffer(expected.tensor, given, array)
         address = array.address + given.offset
-        area = (address, address + tensor.total_tensor_size_in_bytes)
+        area = (address, address + expected.tensor.total_tensor_size_in_bytes)
     elif (array.strides, array.shape, array.type) == expected.layout:
         address = array.address
         area = (address, address + expected.reach)
     else:
-        found += violations_of(name, _array(expected, array))
+        broken += _array(expected, array)
         address, area = array.address, array.span
+    if broken:
+        found += violations_of(expected.name, broken)
     return BoundTensor(array.owner, address, area)
-
-
-def _unusable(array: ArrayView, device: str, is_output: bool) -> Iterator[Broken]:
-    if array.device != device:
-        yield "DML-BIND-KIND", "", f"an array on {array.device}", f"on {device}"
-    if is_output and array.read_only:
-        yield "DML-BIND-READ-ONLY", "", "read-only", "writable"
 
 
 def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[Broken]:
@@ -187,11 +159,8 @@ def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Ite
     if guaranteed and offset % guaranteed:
         yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {guaranteed}"
     if offset < 0 or size > rest:
-        found, allowed = (
-            f"bytes {offset} to {offset + size}",
-            f"inside the buffer's {high - low} bytes",
-        )
-        yield "DML-BIND-RANGE", "SizeInBytes", found, allowed
+        found = f"bytes {offset} to {offset + size}"
+        yield "DML-BIND-RANGE", "SizeInBytes", found, f"inside the buffer's {high - low} bytes"
     if size < total:
         yield "DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}"
 
@@ -221,10 +190,8 @@ def _overlaps(
     for (low, high), index in areas:
         if low < furthest:
             other = f"OutputTensors[{owner}]"
-            yield (
-                index,
-                ("DML-BIND-OUTPUT-OVERLAP", "", f"overlapping {other}", f"apart from {other}"),
-            )
+            found, allowed = f"overlapping {other}", f"apart from {other}"
+            yield index, ("DML-BIND-OUTPUT-OVERLAP", "", found, allowed)
         if high > furthest:
             furthest, owner = high, index
         if bound_input and low < bound_input.area[1] and bound_input.area[0] < high:

@@ -119,7 +119,7 @@ class CompiledOperator:
         self.device = device
         self.desc = desc
         self._program = program
-        self._table = BindingTable.of(desc, device.name)
+        self._table = BindingTable(desc, device.name)
 
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...

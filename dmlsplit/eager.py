@@ -66,7 +66,8 @@ def split(
     source = view(array, "array")
     library = adapter_of(source.owner)
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
-    shapes = _piece_shapes(source.shape, at, sizes)
+    before, after = source.shape[:at], source.shape[at + 1 :]
+    shapes = [(*before, size, *after) for size in sizes]
     if out is None:
         strides = None
         made = library.empty(source, shapes)
@@ -81,14 +82,6 @@ def split(
     current = library.current_stream(source.owner)
     program.bind(source.address, addresses)(None if current is None else current())
     return give_back(made, array) if out is None else list(out)
-
-
-def _piece_shapes(
-    shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
-) -> list[tuple[int, ...]]:
-    before, after = shape[:axis], shape[axis + 1 :]
-    shapes = {size: (*before, size, *after) for size in set(sizes)}
-    return [shapes[size] for size in sizes]
 
 
 def _split_lazily(

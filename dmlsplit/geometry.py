@@ -64,13 +64,7 @@ class RowSplit:
 
 @dataclass(frozen=True)
 class SplitGeometry:
-    """A split as byte copies.
-
-    Attributes
-    ----------
-    pieces : tuple of StridedCopy
-        One copy per output, in output order.
-    """
+    """A split as byte copies, one per output, in output order."""
 
     pieces: tuple[StridedCopy, ...]
 

@@ -14,7 +14,7 @@ from dmlsplit.binding import BindingTable, BufferBinding
 
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
 DESC = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 3))
-TABLE = BindingTable.of(DESC, "cpu")
+TABLE = BindingTable(DESC, "cpu")
 NATIVE, OTHER = "<>" if sys.byteorder == "little" else "><"
 
 
@@ -183,7 +183,7 @@ def test_an_output_is_writable() -> None:
 
 
 def test_arrays_are_on_the_device() -> None:
-    table = BindingTable.of(DESC, "cuda:1")
+    table = BindingTable(DESC, "cuda:1")
     wanted = [
         f"BIND-KIND {name}: an array on cpu | on cuda:1"
         for name in ("InputTensor", *(f"OutputTensors[{index}]" for index in range(3)))
@@ -198,7 +198,7 @@ def test_arrays_are_on_the_device() -> None:
 
 def test_a_guaranteed_alignment_is_demanded_of_the_offset() -> None:
     x = dml.TensorDesc("FLOAT32", (4,), guaranteed_base_offset_alignment=64)
-    table = BindingTable.of(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
+    table = BindingTable(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
     output = [np.zeros(4, np.float32)]
     wanted = "BIND-GUARANTEED-ALIGNMENT InputTensor.Offset: 32 | a multiple of 64"
     assert broken(table, BufferBinding(BUFFER, 32), output) == [wanted]
@@ -208,7 +208,7 @@ def test_a_guaranteed_alignment_is_demanded_of_the_offset() -> None:
 
 def test_bytes_have_no_byte_order() -> None:
     x = dml.TensorDesc("UINT8", (4,))
-    table = BindingTable.of(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
+    table = BindingTable(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
     table.bind(np.zeros(4, np.uint8), [np.zeros(4, np.uint8)])
     found = broken(table, np.zeros(4, np.int8), [np.zeros(4, np.uint8)])
     assert found == ["ARRAY-DATA-TYPE InputTensor.DataType: |i1 | |u1 (UINT8)"]
@@ -220,13 +220,13 @@ def test_a_broadcast_input_reaches_as_far_as_its_strides() -> None:
     store = np.zeros(8, np.uint16)
     source = np.lib.stride_tricks.as_strided(store, (3, 4), (0, 4))
     output = [np.zeros((3, 4), np.uint16)]
-    entry, _ = BindingTable.of(desc, "cpu").bind(source, output)
+    entry, _ = BindingTable(desc, "cpu").bind(source, output)
     assert entry.area == (address(store), address(store) + 14)
 
 
 # Overlaps: ranges of one store, in units of 16 bytes, for an input of three and two outputs.
 PAIR = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("UINT8", (48,)), axis=0, sizes=(16, 32))
-PAIR_TABLE = BindingTable.of(PAIR, "cpu")
+PAIR_TABLE = BindingTable(PAIR, "cpu")
 
 
 def ranges(source: int, one: int, two: int) -> tuple[BufferBinding, list[BufferBinding]]:
@@ -267,7 +267,7 @@ def test_an_output_within_a_longer_earlier_one_is_found_after_others() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(96, 16, 32))
     store = np.zeros(512, np.uint8)
     bindings = [BufferBinding(store, offset) for offset in (0, 16, 64)]
-    found = broken(BindingTable.of(desc, "cpu"), np.zeros(144, np.uint8), bindings)
+    found = broken(BindingTable(desc, "cpu"), np.zeros(144, np.uint8), bindings)
     assert found == [
         f"BIND-OUTPUT-OVERLAP OutputTensors[{index}]: overlapping OutputTensors[0] | "
         "apart from OutputTensors[0]"
@@ -280,7 +280,7 @@ def test_of_outputs_that_end_together_the_first_is_named() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(32, 16, 32))
     store = np.zeros(512, np.uint8)
     bindings = [BufferBinding(store, offset) for offset in (0, 16, 16)]
-    found = broken(BindingTable.of(desc, "cpu"), np.zeros(80, np.uint8), bindings)
+    found = broken(BindingTable(desc, "cpu"), np.zeros(80, np.uint8), bindings)
     assert [line.split(": ")[1] for line in found] == [
         "overlapping OutputTensors[0] | apart from OutputTensors[0]"
     ] * 2

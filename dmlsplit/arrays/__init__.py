@@ -15,12 +15,13 @@ import numpy as np
 
 from dmlsplit.arrays import dlpack
 from dmlsplit.arrays.adapter import Adapter
-from dmlsplit.arrays.array_view import ArrayView
+from dmlsplit.arrays.array_view import ArrayView, device_number
 from dmlsplit.arrays.cupy import CUPY
 from dmlsplit.arrays.numpy import NUMPY
 from dmlsplit.arrays.torch import TORCH
+from dmlsplit.backends.cuda import driver
 
-__all__ = ["CUPY", "NUMPY", "TORCH", "Adapter", "ArrayView", "adapter_of", "is_native", "view"]
+__all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view"]
 
 
 def view(array: Any, name: str) -> ArrayView:
@@ -42,6 +43,18 @@ def adapter_of(owner: Any) -> Adapter:
 def is_native(array: Any) -> bool:
     """Whether an array is one of NumPy, CuPy or PyTorch."""
     return _adapter(type(array)) is not None
+
+
+def to_device(array: np.ndarray, device: str) -> Any:
+    """Copy an array to a device: a CuPy array on ``cuda:N``, the array itself on ``cpu``."""
+    return array if device == "cpu" else driver.load().upload(device_number(device), array)
+
+
+def to_host(array: Any) -> np.ndarray:
+    """Copy a CuPy array to the host; return an array of NumPy as it is."""
+    if isinstance(array, np.ndarray):
+        return array
+    return driver.load().download(device_number(view(array, "array").device), array)
 
 
 def _chosen(kind: type) -> Adapter | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,36 +15,16 @@ _EXTENSION = 2
 
 
 class ArrayView(NamedTuple):
-    """The memory of one array. A tuple, because one is made at every call.
+    """The memory of one array. A tuple, because one is made at every call."""
 
-    Attributes
-    ----------
-    owner : object
-        Keeps the memory alive.
-    address : int
-        Address of the first element.
-    shape : tuple of int
-        Elements per dimension.
-    strides : tuple of int
-        Bytes per dimension.
-    type : str
-        NumPy type string, such as ``<f4``; the name of a type that NumPy does not know.
-    item_bytes : int
-        Bytes of one element.
-    read_only : bool
-        Whether writing is forbidden.
-    device : str
-        ``cpu`` or ``cuda:N``.
-    """
-
-    owner: Any
-    address: int
+    owner: Any  # keeps the memory alive
+    address: int  # of the first element
     shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    type: str
+    strides: tuple[int, ...]  # in bytes
+    type: str  # NumPy's type string, such as "<f4"; the name of a type that NumPy does not know
     item_bytes: int
     read_only: bool
-    device: str
+    device: str  # "cpu" or "cuda:N"
 
     @property
     def span(self) -> tuple[int, int]:
@@ -63,7 +44,7 @@ class ArrayView(NamedTuple):
         """The same memory as an array of opaque elements, for overlap tests only."""
         interface = {"shape": self.shape, "strides": self.strides, "version": 3}
         interface |= {"data": (self.address, True), "typestr": f"|V{self.item_bytes}"}
-        return np.asarray(_Interface(interface))
+        return np.asarray(SimpleNamespace(__array_interface__=interface))
 
 
 @lru_cache(maxsize=1024)
@@ -73,11 +54,6 @@ def _reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) ->
         return 0, 0
     reaches = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + item_bytes
-
-
-class _Interface:
-    def __init__(self, interface: dict[str, Any]) -> None:
-        self.__array_interface__ = interface
 
 
 def device_number(device: str) -> int:

@@ -11,12 +11,9 @@ from dmlsplit.geometry import SplitGeometry
 
 
 def find_backend(device: str | None) -> Backend:
-    """Return the backend of a device.
+    """Return the backend of ``cpu``, ``cuda`` or ``cuda:N``.
 
-    Parameters
-    ----------
-    device
-        ``cpu``, ``cuda`` or ``cuda:N``; None is ``cuda:0`` if there is one, else ``cpu``.
+    None is ``cuda:0`` if there is one, else ``cpu``.
 
     Raises
     ------

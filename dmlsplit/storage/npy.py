@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dmlsplit.arrays import to_device, to_host
 from dmlsplit.arrays.npy_header import read_npy_header
-from dmlsplit.arrays.transfer import to_device, to_host
 from dmlsplit.atomic import atomic_write
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend

@@ -23,29 +23,15 @@ _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 
 @dataclass(frozen=True, slots=True)
 class EqualNests:
-    """Equal loop nests of consecutive outputs, `step` bytes apart in the input.
+    """Equal loop nests of consecutive outputs: loops over items, row first."""
 
-    Attributes
-    ----------
-    outputs
-        Indices of the outputs.
-    item
-        One contiguous run.
-    shape, input_strides, output_strides
-        Loops over items, row first; strides in bytes.
-    input_offset
-        Bytes from the first element of the input to the first nest.
-    step
-        Bytes from one nest to the next in the input.
-    """
-
-    outputs: tuple[int, ...]
-    item: np.dtype
+    outputs: tuple[int, ...]  # by index
+    item: np.dtype  # one contiguous run
     shape: tuple[int, ...]
-    input_strides: tuple[int, ...]
+    input_strides: tuple[int, ...]  # in bytes
     output_strides: tuple[int, ...]
-    input_offset: int
-    step: int = 0
+    input_offset: int  # bytes from the first element of the input to the first nest
+    step: int = 0  # bytes from one nest to the next in the input
 
     @property
     def items(self) -> int:

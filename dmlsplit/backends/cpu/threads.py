@@ -120,10 +120,10 @@ def _hand_out(shares: Sequence[_Share]) -> None:
     """Give each share to a helper on another processor, starting after the caller's."""
     if not shares:
         return
+    current_processor = _sched_getcpu()
+    helpers = cycle(_others(os.getpid(), current_processor()))
     try:
-        for share, helper in zip(
-            shares, cycle(_others(os.getpid(), _current_processor())), strict=False
-        ):
+        for share, helper in zip(shares, helpers, strict=False):
             helper.put(share)
     except RuntimeError:  # no more threads, or the interpreter is shutting down: work alone
         return
@@ -149,7 +149,10 @@ class _Helper:
         self._shares.put(share)
 
     def _serve(self) -> None:
-        _stay_on(self.processor)
+        # The processors allowed may have changed since: then the thread runs wherever it may.
+        if hasattr(os, "sched_setaffinity"):
+            with suppress(OSError):
+                os.sched_setaffinity(0, {self.processor})
         while True:
             # A variable that held the share would keep arrays alive until the next split.
             self._shares.get()()
@@ -170,23 +173,11 @@ def _others(process: int, here: int) -> list[_Helper]:
     return [helper for helper in rotated if helper.processor != here] or helpers
 
 
-def _stay_on(processor: int) -> None:
-    # The processors allowed may have changed since: then the thread runs wherever it may.
-    if hasattr(os, "sched_setaffinity"):
-        with suppress(OSError):
-            os.sched_setaffinity(0, {processor})
-
-
 @lru_cache(maxsize=1)
-def _sched_getcpu() -> Callable[[], int] | None:
-    found: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None)
+def _sched_getcpu() -> Callable[[], int]:
+    """Return what tells the processor of the calling thread, or -1 if the system does not."""
+    found: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
     return found
-
-
-def _current_processor() -> int:
-    """Return the processor of the calling thread, or -1 if the system does not tell."""
-    getcpu = _sched_getcpu()
-    return -1 if getcpu is None else getcpu()
 
 
 def _allowed() -> set[int]:

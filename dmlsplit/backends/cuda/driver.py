@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from dmlsplit.backends.cuda.failures import translated
 from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.nvml import gpu_memory
 from dmlsplit.backends.cuda.packed_launch import BoundLaunch, PackedLaunch
-from dmlsplit.backends.cuda.streams import ExternalStream
 from dmlsplit.errors import DmlError, UnsupportedError
 
 # Bytes of kernel parameters, and the CUDA version that raised them (CUDA 12.1 release notes).
@@ -64,13 +64,7 @@ def is_available() -> bool:
 
 
 class Driver:
-    """The part of CuPy that dmlsplit uses. Devices are identified by ordinal.
-
-    Attributes
-    ----------
-    device_count : int
-        Devices that CUDA shows to this process.
-    """
+    """The part of CuPy that dmlsplit uses. Devices are ordinals, below `device_count`."""
 
     def __init__(self, cupy: Any, device_count: int) -> None:
         self.device_count = device_count
@@ -81,7 +75,7 @@ class Driver:
         """Return what the planner must know of a device; CUDA is asked once."""
         if device not in self._limits:
             runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
-            with self._reporting(device, "its limits cannot be read"):
+            with self._on(device, "its limits cannot be read"):
                 properties = runtime.getDeviceProperties(device)
                 major, minor = cuda.nvrtc.getVersion()
                 version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
@@ -126,7 +120,7 @@ class Driver:
             launch_kernel = driver.launchKernel
             # A kernel's handle belongs to the device that is current when it is asked for.
             what = "the kernel's handle is not available"
-            with self._reporting(device, what), self._cupy.cuda.Device(device):
+            with self._on(device, what):
                 function = kernel.kernel.ptr
         except (ImportError, AttributeError):
             # CuPy does not document these two names.
@@ -144,8 +138,7 @@ class Driver:
 
         def launch(handle: int | None) -> None:
             with (
-                self._reporting(device, "the launch failed"),
-                cuda.Device(device),
+                self._on(device, "the launch failed"),
                 cuda.get_current_stream() if handle is None else self._stream(handle),
             ):
                 kernel((grid,), (block,), arguments)
@@ -169,14 +162,12 @@ class Driver:
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""
-        what = "a copy to the device cannot be made"
-        with self._reporting(device, what, array.nbytes), self._cupy.cuda.Device(device):
+        with self._on(device, "a copy to the device cannot be made", array.nbytes):
             return self._cupy.asarray(array)
 
     def download(self, device: int, array: Any) -> np.ndarray:
         """Copy a CuPy array to the host, once the current stream is done with it."""
-        what = "a copy to the host cannot be made"
-        with self._reporting(device, what), self._cupy.cuda.Device(device):
+        with self._on(device, "a copy to the host cannot be made"):
             host: np.ndarray = self._cupy.asnumpy(array)
         return host
 
@@ -190,7 +181,7 @@ class Driver:
         Empty arrays have address 0 and count as being on CuPy's current device.
         """
         runtime = self._cupy.cuda.runtime
-        with self._reporting(None, "an address cannot be looked up"):
+        with self._on(None, "an address cannot be looked up"):
             owner = runtime.pointerGetAttributes(address).device if address else runtime.getDevice()
         return int(owner) if owner >= 0 else None
 
@@ -213,10 +204,7 @@ class Driver:
     def wait_for(self, device: int, handle: int) -> None:
         """Make CuPy's current stream wait for the work queued on another stream."""
         cuda = self._cupy.cuda
-        with (
-            self._reporting(device, "the array's stream cannot be waited for"),
-            cuda.Device(device),
-        ):
+        with self._on(device, "the array's stream cannot be waited for"):
             current = cuda.get_current_stream()
             if current.ptr != handle:
                 event = cuda.Event(disable_timing=True)
@@ -234,12 +222,11 @@ class Driver:
         return found
 
     @contextmanager
-    def _reporting(
-        self, device: int | None, what: str, needed: int | None = None
-    ) -> Iterator[None]:
-        """Turn CUDA's errors into the library's, as `translated` does."""
+    def _on(self, device: int | None, what: str, needed: int | None = None) -> Iterator[None]:
+        """Make a device CuPy's current one, and turn CUDA's errors into the library's."""
         try:
-            yield
+            with self._cupy.cuda.Device(device):
+                yield
         except (RuntimeError, MemoryError) as error:
             raise self.translated(error, device, what, needed) from None
 
@@ -250,4 +237,6 @@ class Driver:
         return translated(error, device, what, needed, self.memory)
 
     def _stream(self, handle: int) -> Any:
-        return self._cupy.cuda.Stream.from_external(ExternalStream(handle))
+        return self._cupy.cuda.Stream.from_external(
+            SimpleNamespace(__cuda_stream__=lambda: (0, handle))
+        )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
+from math import gcd
 from typing import Any
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.codegen import source as kernel_source
 from dmlsplit.backends.cuda.driver import Driver
-from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch, power_of_two
-from dmlsplit.backends.cuda.packed_launch import BoundLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
@@ -46,21 +44,22 @@ class CudaProgram:
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
 
-        The alignment of the addresses chooses the kernels; a new one compiles them here.
+        The alignment of the addresses, up to 16, chooses the kernels; a new one compiles them here.
         """
+        device, bind_launch = self.device, self.driver.bind_launch
         pieces = zip(dsts, self.geometry.pieces, strict=True)
         written = [dst for dst, piece in pieces if piece.run_bytes]
-        launches = [
-            self.driver.bind_launch(
-                self.device,
-                kernel,
-                launch.grid,
-                launch.block,
-                [src, *(dsts[output] for output in launch.outputs)],
-            )
-            for launch, kernel in self.variant(_alignment([src]), _alignment(written))
-        ]
-        return _bound_copy(launches, self.device)
+        launches = []
+        for launch, kernel in self.variant(gcd(VECTOR, src), gcd(VECTOR, *written)):
+            addresses = [src, *(dsts[output] for output in launch.outputs)]
+            launches.append(bind_launch(device, kernel, launch.grid, launch.block, addresses))
+
+        def copy(stream: Any = None) -> None:
+            handle = None if stream is None else stream_handle(stream, device)
+            for start in launches:
+                start(handle)
+
+        return copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +93,3 @@ class CudaBackend:
         program = CudaProgram(found, self.number, found.limits(self.number), geometry)
         program.variant(VECTOR, VECTOR)
         return program
-
-
-def _alignment(addresses: Sequence[int]) -> int:
-    """Return the largest power of two, up to 16, that divides every address."""
-    return power_of_two(VECTOR, reduce(or_, addresses, 0))
-
-
-def _bound_copy(launches: list[BoundLaunch], device: int) -> BoundCopy:
-    def copy(stream: Any = None) -> None:
-        handle = None if stream is None else stream_handle(stream, device)
-        for launch in launches:
-            launch(handle)
-
-    return copy

@@ -22,20 +22,10 @@ def translated(
     needed: int | None,
     memory: Callable[[int], tuple[int, int]],
 ) -> DmlError:
-    """Return the library's error for one of CUDA's, CuPy's or torch's.
+    """Return the library's error for one of CUDA's, which have a ``status``, CuPy's or torch's.
 
-    Parameters
-    ----------
-    error
-        What was raised. CUDA's errors have a ``status``.
-    device
-        The device's ordinal, if it is known.
-    what
-        What could not be done, as a clause.
-    needed
-        Bytes that were asked for, if any.
-    memory
-        Returns free and total bytes of a device.
+    `what` could not be done, on a device if it is known; `needed` bytes were asked for, if any;
+    and `memory` returns free and total bytes of a device.
     """
     status = getattr(error, "status", None)
     name = "the CUDA device" if device is None else f"cuda:{device}"

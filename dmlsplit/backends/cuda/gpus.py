@@ -15,19 +15,10 @@ from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU product.
-
-    Attributes
-    ----------
-    name : str
-    bandwidth : int
-        Peak memory bandwidth in bytes per second.
-    limits : DeviceLimits
-        What the planner needs to know of it.
-    """
+    """One GPU product."""
 
     name: str
-    bandwidth: int
+    bandwidth: int  # of its memory at its peak, in bytes per second
     limits: DeviceLimits
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from math import gcd
 
 # Bytes of the widest load and store; threads of a block; loads that a thread has under way before
@@ -33,26 +32,14 @@ SLOW_RESIDENT_BLOCKS = 3
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What the planner needs to know of a CUDA device.
+    """What the planner needs to know of a CUDA device."""
 
-    Attributes
-    ----------
-    sm_count, threads_per_sm : int
-        Streaming multiprocessors, and resident threads of each.
-    shared_per_sm, shared_per_block : int
-        Shared memory in bytes, of an SM, and of a block that does not opt in to more.
-    l2_bytes : int
-        Size of the L2 cache.
-    parameter_bytes : int
-        Kernel parameters that the driver takes: 32764 since CUDA 12.1, 4096 before.
-    """
-
-    sm_count: int
-    threads_per_sm: int
-    shared_per_sm: int
-    shared_per_block: int
+    sm_count: int  # streaming multiprocessors
+    threads_per_sm: int  # resident at the same time
+    shared_per_sm: int  # bytes of shared memory
+    shared_per_block: int  # the same, without opting in to more
     l2_bytes: int
-    parameter_bytes: int
+    parameter_bytes: int  # of a kernel: 32764 since CUDA 12.1, 4096 before
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +53,13 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What every launch of a plan may rely on.
+    """What every launch of a plan may rely on."""
 
-    Attributes
-    ----------
-    input_alignment, output_alignment : int
-        The largest power of two, 1 to 16, that divides the input's address, and all outputs'.
-    most_outputs : int
-        Outputs whose pointers fit one launch's parameters, beside the input's.
-    bypasses_cache : bool
-        Whether outputs are too large for the L2 cache, and should not push out the input.
-    """
-
+    # The largest power of two, 1 to 16, that divides the input's address, and all outputs'.
     input_alignment: int
     output_alignment: int
-    most_outputs: int
-    bypasses_cache: bool
+    most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
+    bypasses_cache: bool  # outputs are too large for the L2 cache, and must not push out the input
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,38 +68,17 @@ class KernelLaunch:
 
     The kernel's only parameter is a struct by value of 64-bit pointers: the first element of
     the input, then the first element of each output in `outputs`, in that order.
-
-    Attributes
-    ----------
-    kernel : str
-        Its name, and that of its file in ``cuda/``.
-    outputs : tuple of int
-        The outputs it writes, as indices into the geometry's pieces.
-    total_bytes : int
-        Bytes read, which is also the number of bytes written.
-    assumed : Assumptions
-        What the plan relies on.
-    own_constants : tuple of Constant
-        What is baked into the source by `codegen`, beside the constants that every kernel has.
-    grid : int
-        Blocks, in one dimension.
-    bytes_in_flight : int
-        Bytes that one thread has requested before it waits for the first.
-    reason : str
-        Why this kernel, in one line.
-    shared_bytes : int
-        Static shared memory of a block.
     """
 
-    kernel: str
-    outputs: tuple[int, ...]
-    total_bytes: int
+    kernel: str  # its name, and that of its file in cuda/
+    outputs: tuple[int, ...]  # that it writes, as indices into the geometry's pieces
+    total_bytes: int  # read, which is also the number of bytes written
     assumed: Assumptions
-    own_constants: tuple[Constant, ...]
-    grid: int
-    bytes_in_flight: int
-    reason: str
-    shared_bytes: int = 0
+    own_constants: tuple[Constant, ...]  # beside those that every kernel has
+    grid: int  # blocks, in one dimension
+    bytes_in_flight: int  # that one thread has requested before it waits for the first
+    reason: str  # why this kernel, in one line
+    shared_bytes: int = 0  # of a block
 
     @property
     def block(self) -> int:
@@ -165,7 +122,7 @@ class LaunchPlan:
 
 def power_of_two(limit: int, *values: int) -> int:
     """Return the largest power of two up to `limit` that divides every value."""
-    return reduce(gcd, values, limit)
+    return gcd(limit, *values)
 
 
 def index_type(largest: int) -> str:

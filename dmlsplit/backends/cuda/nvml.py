@@ -15,33 +15,16 @@ from dmlsplit.errors import UnsupportedError
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """One GPU. What the driver does not report is None.
+    """One GPU. What the driver does not report is None."""
 
-    Attributes
-    ----------
-    index : int
-        NVML's index, in the order of PCI buses, as CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID.
-    name : str
-    memory_bytes : int or None
-        Total memory.
-    compute_capability : str or None
-        Such as ``9.0``.
-    sm_clock_mhz, memory_clock_mhz : int or None
-        The highest clock of the multiprocessors, and of the memory.
-    bus_width_bits : int or None
-        Width of the memory bus.
-    driver : str or None
-        Version of the driver.
-    """
-
-    index: int
+    index: int  # NVML's, in the order of PCI buses: CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID
     name: str
-    memory_bytes: int | None
-    compute_capability: str | None
-    sm_clock_mhz: int | None
-    memory_clock_mhz: int | None
-    bus_width_bits: int | None
-    driver: str | None
+    memory_bytes: int | None  # in total
+    compute_capability: str | None  # such as "9.0"
+    sm_clock_mhz: int | None  # the highest clock of the multiprocessors
+    memory_clock_mhz: int | None  # the highest
+    bus_width_bits: int | None  # of the memory
+    driver: str | None  # its version
 
     @property
     def peak_bandwidth(self) -> int | None:

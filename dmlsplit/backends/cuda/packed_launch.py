@@ -25,41 +25,19 @@ class PackedLaunch:
     The driver reads the parameters at every launch, through raw pointers: cuLaunchKernel gets the
     address of an array that holds the address of the table of `addresses`. This object keeps both
     and the kernel alive, and a bound method keeps this object.
-
-    Parameters
-    ----------
-    cuda, launch_kernel, translated
-        ``cupy.cuda``, cuLaunchKernel, and `Driver.translated`.
-    kernel, function
-        The kernel, and its handle on the device, which the kernel owns.
-    device, grid, block
-        The device's ordinal, the number of blocks, and threads per block.
-    addresses
-        The kernel's only parameter: a struct of pointers, by value.
     """
-
-    __slots__ = (
-        "_address",
-        "_alive",
-        "_cuda",
-        "_current_device",
-        "_current_stream",
-        "_device",
-        "_launch",
-        "_translated",
-    )
 
     def __init__(
         self,
-        cuda: Any,
-        launch_kernel: Callable[..., None],
-        translated: Callable[[Exception, int, str], DmlError],
+        cuda: Any,  # cupy.cuda
+        launch_kernel: Callable[..., None],  # cuLaunchKernel
+        translated: Callable[[Exception, int, str], DmlError],  # Driver's
         kernel: Any,
-        function: int,
+        function: int,  # the kernel's handle on the device; the kernel owns it
         device: int,
         grid: int,
         block: int,
-        addresses: Sequence[int],
+        addresses: Sequence[int],  # the only parameter: a struct of pointers, by value
     ) -> None:
         table = np.array(addresses, np.uint64)
         parameters = np.array([table.ctypes.data], np.uint64)

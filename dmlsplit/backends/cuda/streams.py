@@ -1,4 +1,4 @@
-"""CUDA streams of any library as handles (cudaStream_t), and handles as streams."""
+"""CUDA streams of any library as handles (cudaStream_t)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 def stream_handle(stream: Any, device: int) -> int:
-    """Return the handle (cudaStream_t) of a stream.
+    """Return the handle of a stream, which must belong to a device if it reports one.
 
-    Parameters
-    ----------
-    stream
-        A handle, an object with ``__cuda_stream__`` (CUDA Python's stream protocol), or a
-        stream of CuPy or torch.
-    device
-        The ordinal of the device that the stream must belong to, if the stream reports its device.
+    A stream is a handle itself, an object with ``__cuda_stream__`` (CUDA Python's stream
+    protocol), or a stream of CuPy or torch.
 
     Raises
     ------
@@ -42,13 +37,3 @@ def stream_handle(stream: Any, device: int) -> int:
             f"stream belongs to cuda:{owner}; it must belong to cuda:{device}, like the operator"
         )
     return handle
-
-
-class ExternalStream:
-    """A stream's handle in the form of CUDA Python's stream protocol."""
-
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        return 0, self._handle

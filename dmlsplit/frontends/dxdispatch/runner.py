@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.transfer import to_device, to_host
+from dmlsplit.arrays import to_device, to_host
 from dmlsplit.atomic import atomic_write
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device

@@ -16,7 +16,7 @@ from onnx.backend.base import Backend, BackendRep
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
-from dmlsplit.arrays.transfer import to_device, to_host
+from dmlsplit.arrays import to_device, to_host
 from dmlsplit.device import Device
 from dmlsplit.errors import DmlError, InvalidArgumentError
 from dmlsplit.frontends.onnx.arguments import Arguments, node_arguments, refuse

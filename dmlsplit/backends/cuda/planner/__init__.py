@@ -37,17 +37,10 @@ def plan(
     output_alignment: int,
     limits: DeviceLimits = H200,
 ) -> LaunchPlan:
-    """Choose the launches of a geometry.
+    """Choose the launches of a geometry for a device.
 
-    Parameters
-    ----------
-    geometry
-        What to copy.
-    input_alignment, output_alignment
-        The largest power of two, 1 to 16, that divides the address of the input's first
-        element, and those of all outputs.
-    limits
-        The device.
+    Alignments are the largest power of two, 1 to 16, that divides the address of the input's
+    first element, and those of all outputs.
     """
     assumed = Assumptions(
         input_alignment,

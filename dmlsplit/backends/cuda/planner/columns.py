@@ -8,23 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Outputs of a row split, in order.
+    """Outputs of a row split, in order."""
 
-    Attributes
-    ----------
-    rows, pitch : int
-        Rows of the input, and their length in bytes.
-    outputs : tuple of int
-        The outputs, as indices into the geometry's pieces.
-    offsets, widths : tuple of int
-        Where the columns of each output begin, and how many there are, in bytes.
-    """
-
-    rows: int
-    pitch: int
-    outputs: tuple[int, ...]
-    offsets: tuple[int, ...]
-    widths: tuple[int, ...]
+    rows: int  # of the input
+    pitch: int  # bytes from one row to the next
+    outputs: tuple[int, ...]  # as indices into the geometry's pieces
+    offsets: tuple[int, ...]  # where the columns of each output begin, in bytes
+    widths: tuple[int, ...]  # columns of each output, in bytes
 
     @property
     def first_byte(self) -> int:

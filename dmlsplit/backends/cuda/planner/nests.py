@@ -33,25 +33,13 @@ SMALL_ELEMENT, LONG_SIDE, SHORT_SIDE = 4, 64, 32
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Outputs of one launch.
+    """Outputs of one launch."""
 
-    Attributes
-    ----------
-    unit : int
-        Bytes that a thread loads at once.
-    outputs, offsets : tuple of int
-        Indices of the outputs, and where each begins in the input, in bytes.
-    nests : tuple of StridedCopy
-        Their distinct loop nests, with offset 0.
-    nest_of : tuple of int
-        For each output, the index of its nest.
-    """
-
-    unit: int
-    outputs: tuple[int, ...]
-    offsets: tuple[int, ...]
-    nests: tuple[StridedCopy, ...]
-    nest_of: tuple[int, ...]
+    unit: int  # bytes that a thread loads at once
+    outputs: tuple[int, ...]  # by index
+    offsets: tuple[int, ...]  # where each output begins in the input, in bytes
+    nests: tuple[StridedCopy, ...]  # the distinct ones, with offset 0
+    nest_of: tuple[int, ...]  # for each output, the index of its nest
 
     @property
     def total_bytes(self) -> int:

@@ -111,29 +111,15 @@ def _groups(columns: Columns, most: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """How a tile is laid out in shared memory.
+    """How a tile is laid out in shared memory."""
 
-    Attributes
-    ----------
-    item : int
-        What every width, offset, pitch and address is a multiple of: 1, 2, 4 or 16.
-    runs, run_bytes : int
-        Runs of consecutive bytes of the input, and the length of each: one of whole rows, or one
-        for each row.
-    pad, pad_rows : int
-        Bytes of padding against bank conflicts, and the number of rows after which they are
-        repeated.
-    loaded_vectors, vectors : int
-        Vectors that are read, and those that the tile takes with its padding.
-    """
-
-    item: int
-    runs: int
-    run_bytes: int
-    pad: int
-    pad_rows: int
-    loaded_vectors: int
-    vectors: int
+    item: int  # what every width, offset, pitch and address is a multiple of: 1, 2, 4 or 16
+    runs: int  # of consecutive bytes of the input: one of whole rows, or one for each row
+    run_bytes: int  # length of each run
+    pad: int  # bytes of padding against bank conflicts
+    pad_rows: int  # rows after which the padding is repeated
+    loaded_vectors: int  # that are read
+    vectors: int  # that the tile takes, with its padding
 
 
 def _item(columns: Columns, assumed: Assumptions) -> int:
