@@ -31,13 +31,24 @@ def assert_one_line_and_2(capsys: pytest.CaptureFixture[str], name: str) -> None
     assert time.process_time() - start < 10
 
 
-@pytest.mark.parametrize("case", HOSTILE_ONNX)
+def heaviest(content: bytes) -> tuple[pytest.MarkDecorator, ...]:
+    """Files that take a second each; the front ends' own tests always read them."""
+    return (pytest.mark.slow,) if len(content) > 500_000 else ()
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=heaviest(HOSTILE_ONNX[name][0])) for name in HOSTILE_ONNX]
+)
 def test_hostile_onnx(case: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.onnx").write_bytes(HOSTILE_ONNX[case][0])
     assert_one_line_and_2(capsys, "m.onnx")
 
 
-@pytest.mark.parametrize("content", HOSTILE_XML, ids=range(len(HOSTILE_XML)))
+@pytest.mark.parametrize(
+    "content",
+    [pytest.param(content, marks=heaviest(content)) for content in HOSTILE_XML],
+    ids=range(len(HOSTILE_XML)),
+)
 def test_hostile_xml(content: bytes, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("m.xml").write_bytes(content)
     assert_one_line_and_2(capsys, "m.xml")
