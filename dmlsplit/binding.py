@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Broken, Violation, report, violations_of
@@ -35,7 +36,7 @@ class BufferBinding:
         Bytes of the range; None means up to the end of the buffer.
     """
 
-    buffer: Any  # Buffer
+    buffer: Array  # Buffer
     offset: int = 0  # Offset
     size_in_bytes: int | None = None  # SizeInBytes
 

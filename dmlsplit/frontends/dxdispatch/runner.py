@@ -199,7 +199,8 @@ def _owned_input(
     place = f"dispatchables.{entry.name}.bindings"
     if compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         (source,) = _bound(place, entry.bindings, ["InputTensor"], buffers)["InputTensor"]
-        return replace(source, buffer=source.buffer.copy())
+        buffer: Any = source.buffer  # made here, by NumPy or CuPy
+        return replace(source, buffer=buffer.copy())
     if entry.bindings:
         raise InvalidArgumentError(
             f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
