@@ -3,7 +3,7 @@
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.directml.rules import RULES, report, violations_of
+from dmlsplit.directml.rules import RULES, Rule, by_id, report, violations_of
 
 X = dml.TensorDesc("FLOAT32", (1, 2, 6, 2))
 FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
@@ -90,3 +90,11 @@ def test_a_long_report_is_cut_and_says_so() -> None:
     x = dml.TensorDesc("INT4", (64,))
     whole = dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 64))
     assert str(whole).endswith("... and 45 more")
+
+
+def test_a_rule_has_the_id_that_it_is_listed_under() -> None:
+    rule = Rule("", "A sentence.", "policy", "a source", "a hint")
+    assert by_id({"A-RULE": rule, "ANOTHER": rule}) == {
+        "A-RULE": Rule("A-RULE", "A sentence.", "policy", "a source", "a hint"),
+        "ANOTHER": Rule("ANOTHER", "A sentence.", "policy", "a source", "a hint"),
+    }
