@@ -307,3 +307,30 @@ def test_everything_is_reported_at_once() -> None:
         f"ARRAY-DATA-TYPE OutputTensors[2].DataType: {NATIVE}i4 | {NATIVE}f4 (FLOAT32)",
         "ARRAY-SHAPE OutputTensors[2].Sizes: [1, 1, 6, 2] | [1, 1, 3, 2]",
     ]
+
+
+def test_a_refused_binding_names_its_operator() -> None:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        TABLE.bind(ramp(1, 1, 6, 2), [])
+    assert error.value.report is not None
+    assert error.value.report.subject == f"binding of {DESC}"
+
+
+@pytest.mark.parametrize(
+    ("output", "rules"),
+    [
+        (np.zeros((1, 1, 2, 3), np.float32), ("DML-BIND-READ-ONLY", "DML-ARRAY-SHAPE")),
+        (
+            dml.BufferBinding(np.zeros(64, np.uint8), offset=4),
+            ("DML-BIND-READ-ONLY", "DML-BIND-OFFSET-ALIGNMENT"),
+        ),
+    ],
+    ids=["array", "buffer"],
+)
+def test_an_output_that_is_read_only_is_checked_on(output: Any, rules: tuple[str, ...]) -> None:
+    buffer = output.buffer if isinstance(output, BufferBinding) else output
+    buffer.flags.writeable = False
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        TABLE.bind(ramp(1, 1, 6, 2), [output, *outputs()[1:]])
+    assert error.value.report is not None
+    assert error.value.report.rule_ids == rules

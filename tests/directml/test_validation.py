@@ -307,3 +307,21 @@ def test_an_unknown_level_is_an_error_not_a_report() -> None:
 def test_well_formed_descriptors_are_accepted(desc: dml.SplitOperatorDesc) -> None:
     report = dml.validate(desc)
     assert report.ok, str(report)
+
+
+def test_a_report_names_its_descriptor_and_the_level() -> None:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
+    report = dml.validate(desc, "4.0")
+    assert (report.subject, report.level) == (str(desc), "4_0")
+
+
+def test_what_is_wrong_with_the_operator_itself_names_no_tensor() -> None:
+    x = dml.TensorDesc("FLOAT32", (6,))
+    found = dml.validate(dml.SplitOperatorDesc(x, [], axis=0)).violations
+    assert ("DML-SPLIT-OUTPUT-COUNT", "") in [(each.rule.id, each.tensor) for each in found]
+
+
+def test_a_size_beside_the_outermost_axis_must_match() -> None:
+    x = dml.TensorDesc("FLOAT32", (6, 4))
+    desc = dml.SplitOperatorDesc(x, [dml.TensorDesc("FLOAT32", (6, 5))], axis=0)
+    assert dml.validate(desc).rule_ids == ("DML-SPLIT-SIZE-MATCH",)
