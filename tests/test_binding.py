@@ -311,7 +311,7 @@ def test_everything_is_reported_at_once() -> None:
 
 def test_a_refused_binding_names_its_operator() -> None:
     with pytest.raises(dml.InvalidArgumentError) as error:
-        TABLE.bind(ramp(1, 1, 6, 2), [])
+        BindingTable(DESC, "cpu").bind(ramp(1, 1, 6, 2), [])
     assert error.value.report is not None
     assert error.value.report.subject == f"binding of {DESC}"
 

@@ -169,3 +169,8 @@ def test_descriptors_are_values() -> None:
 def test_a_descriptor_prints_in_one_line() -> None:
     assert str(dml.TensorDesc("INT8", (2, 3), strides=(4, 1))) == "INT8[2,3] strides [4,1]"
     assert str(dml.TensorDesc("INT8", (2, 3))) == "INT8[2,3]"
+
+
+def test_a_size_that_is_not_an_integer_is_named() -> None:
+    with pytest.raises(TypeError, match=r"^sizes\[1\] is 2\.5"):
+        dml.TensorDesc("FLOAT32", (1, 2.5))  # type: ignore[arg-type]

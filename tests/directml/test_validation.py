@@ -325,3 +325,15 @@ def test_a_size_beside_the_outermost_axis_must_match() -> None:
     x = dml.TensorDesc("FLOAT32", (6, 4))
     desc = dml.SplitOperatorDesc(x, [dml.TensorDesc("FLOAT32", (6, 5))], axis=0)
     assert dml.validate(desc).rule_ids == ("DML-SPLIT-SIZE-MATCH",)
+
+
+def test_sizes_along_the_outermost_axis_must_add_up() -> None:
+    x = dml.TensorDesc("FLOAT32", (6,))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 3))
+    assert dml.validate(desc).rule_ids == ("DML-SPLIT-AXIS-SUM",)
+
+
+def test_a_guaranteed_alignment_below_the_element_is_refused() -> None:
+    x = dml.TensorDesc("FLOAT32", (6,), guaranteed_base_offset_alignment=1)
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4))
+    assert dml.validate(desc).rule_ids == ("DML-TENSOR-ALIGNMENT",)
