@@ -50,7 +50,7 @@ class NullDriver(driver.Driver):
         return None
 
     def bind_launch(
-        self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
+        self, device: int, kernel: Any, grid: int, block: int, parameters: bytes
     ) -> BoundLaunch:
         """Pack a launch as the real driver does."""
         stream = SimpleNamespace(ptr=0)
@@ -58,7 +58,7 @@ class NullDriver(driver.Driver):
             runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
         )
         return PackedLaunch(
-            cuda, self._launch_kernel, self.translated, None, 1, device, grid, block, addresses
+            cuda, self._launch_kernel, self.translated, None, 1, device, grid, block, parameters
         ).launch
 
 

@@ -146,7 +146,9 @@ def launch_figures(
     buffers = [harness.Buffer(geometry.total_bytes)]
     buffers += [harness.Buffer(geometry.pieces[output].total_bytes) for output in launch.outputs]
     chosen = sampled(launch.grid)
-    counts = program.run(launch.grid, launch.block, buffers, chosen, counting=True).counts
+    counts = program.run(
+        launch.grid, launch.block, buffers, chosen, True, launch.argument_bytes
+    ).counts
     folder = program.path.parent
     cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, folder)
     used = nvrtc.resources(cubin, folder)

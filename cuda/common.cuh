@@ -1,19 +1,14 @@
-// What every kernel shares: the pointers, global memory access, and searching small tables.
+// What every kernel shares: global memory access, and searching small tables.
 //
-// The constants (kOutputs, kThreads, kResident, kStream, ...) are generated in front of this text, one
-// set for each launch of a compiled operator. A launch passes pointers only.
+// The constants (kOutputs, kThreads, kResident, kStream, ...) and the parameters of a launch are generated
+// in front of this text. Every launch passes one struct by value: the pointers, and the sizes that
+// splits with the same kernel differ in, such as the number of rows.
 //
 // All global memory is read and written through load() and store(). Reads may fetch a whole aligned
 // word or vector that holds at least one byte of the input; writes touch bytes of outputs only.
 
 using Byte = unsigned char;
 using Wide = unsigned long long;  // counts and offsets that may exceed 2^32
-
-// The kernel's only parameter, passed by value: no table of pointers is copied to the device.
-struct Pointers {
-    const Byte* input;
-    Byte* outputs[kOutputs];
-};
 
 template <int kBytes> struct Unsigned;
 template <> struct Unsigned<1> { using Type = unsigned char; };

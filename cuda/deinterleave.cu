@@ -29,35 +29,35 @@ template <int kOutput, int kByte> __device__ inline unsigned sorted_word(const u
     }
 }
 
-template <int kOutput> __device__ inline void store_outputs(const Pointers& pointers, Wide group, const unsigned (&words)[kWords]) {
+template <int kOutput> __device__ inline void store_outputs(const Parameters& launch, Wide group, const unsigned (&words)[kWords]) {
     if constexpr (kOutput < kOutputs) {
         const uint4 sorted = make_uint4(sorted_word<kOutput, 0>(words), sorted_word<kOutput, 4>(words),
                                         sorted_word<kOutput, 8>(words), sorted_word<kOutput, 12>(words));
-        store(pointers.outputs[kOutput] + group * kVector, sorted);
-        store_outputs<kOutput + 1>(pointers, group, words);
+        store(launch.outputs[kOutput] + group * kVector, sorted);
+        store_outputs<kOutput + 1>(launch, group, words);
     }
 }
 
-__device__ inline void copy_last_rows(const Pointers& pointers) {
+__device__ inline void copy_last_rows(const Parameters& launch) {
     using Element = typename Unsigned<kWidth>::Type;
-    constexpr Wide first = kRows / kGroupRows * kGroupRows;
-    for (int i = threadIdx.x; i < static_cast<int>(kRows - first) * kOutputs; i += kThreads) {
+    const Wide first = launch.rows / kGroupRows * kGroupRows;
+    for (int i = threadIdx.x; i < static_cast<int>(launch.rows - first) * kOutputs; i += kThreads) {
         const Wide row = first + i / kOutputs;
         const int output = i % kOutputs;
-        store(pointers.outputs[output] + row * kWidth, load<Element>(pointers.input + (row * kOutputs + output) * kWidth));
+        store(launch.outputs[output] + row * kWidth, load<Element>(launch.input + (row * kOutputs + output) * kWidth));
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kResident) deinterleave(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) deinterleave(const __grid_constant__ Parameters launch) {
     const Wide group = static_cast<Wide>(blockIdx.x) * kThreads + threadIdx.x;
-    if (group < kRows / kGroupRows) {
+    if (group < launch.rows / kGroupRows) {
         unsigned words[kWords];
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) {
-            const uint4 held = load<uint4>(pointers.input + (group * kOutputs + i) * kVector);
+            const uint4 held = load<uint4>(launch.input + (group * kOutputs + i) * kVector);
             words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
         }
-        store_outputs<0>(pointers, group, words);
+        store_outputs<0>(launch, group, words);
     }
-    if (blockIdx.x == gridDim.x - 1) copy_last_rows(pointers);
+    if (blockIdx.x == gridDim.x - 1) copy_last_rows(launch);
 }

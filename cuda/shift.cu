@@ -41,17 +41,17 @@ __device__ inline void store_bytes(const Piece& piece, long long at) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kResident) shift(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) shift(const __grid_constant__ Parameters launch) {
     const Wide chunk = blockIdx.x / kChunkTiles;
     const unsigned tile = blockIdx.x % kChunkTiles;
     const int output = find<kOutputs>(kTileStarts, tile);
 
     Piece piece;
     piece.width = kWidths[output];
-    piece.src = pointers.input + chunk * kChunkRows * kPitch + kOffsets[output];
-    piece.dst = pointers.outputs[output];
+    piece.src = launch.input + chunk * kChunkRows * kPitch + kOffsets[output];
+    piece.dst = launch.outputs[output];
     piece.before = chunk * kChunkRows * piece.width;
-    piece.bytes = static_cast<Wide>(piece.width) * kRows;
+    piece.bytes = static_cast<Wide>(piece.width) * launch.rows;
 
     // Vectors are numbered from the aligned address at or before the output's first byte. A vector
     // belongs to the chunk in which it starts; the first chunk also has the one before that.

@@ -42,8 +42,8 @@ template <int kNest> __device__ inline void copy_nest(unsigned nest, const Byte*
     copy_units<kNest>(src, dst, tile);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Parameters launch) {
     const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
-    copy_nest<0>(kOutputNests[output], pointers.input + kOffsets[output], pointers.outputs[output],
+    copy_nest<0>(kOutputNests[output], launch.input + kOffsets[output], launch.outputs[output],
                 blockIdx.x - kTileStarts[output]);
 }

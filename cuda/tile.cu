@@ -117,17 +117,17 @@ __device__ inline void store_items(const unsigned* shared, Layout layout, unsign
 
 constexpr unsigned kDivisor = kEqualVectors ? kEqualVectors : 1;
 
-extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Parameters launch) {
     __shared__ uint4 memory[kSharedVectors];
     unsigned* shared = reinterpret_cast<unsigned*>(memory);
 
     const Wide first_row = static_cast<Wide>(blockIdx.x / kGroups) * kTileRows;
     const unsigned group = blockIdx.x % kGroups;
-    const unsigned rows = static_cast<unsigned>(min(static_cast<Wide>(kTileRows), kRows - first_row));
+    const unsigned rows = static_cast<unsigned>(min(static_cast<Wide>(kTileRows), launch.rows - first_row));
     const unsigned first_output = kGroupOutputs[group], last_output = kGroupOutputs[group + 1];
     const Wide column = kOffsets[first_output];
     const unsigned columns = static_cast<unsigned>(kOffsets[last_output - 1] + kWidths[last_output - 1] - column);
-    const Byte* corner = pointers.input + first_row * kPitch + column;
+    const Byte* corner = launch.input + first_row * kPitch + column;
 
     if constexpr (kRuns == 1)
         load_tile(shared, corner, 1, kTileRows > 1 ? rows * static_cast<unsigned>(kPitch) : columns);
@@ -143,7 +143,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
                                          : find<kOutputs>(kVectorStarts, first_vector + i);
         const unsigned width = kEqualVectors ? kWidest : kWidths[output];
         const unsigned bytes = rows * width;
-        Byte* dst = pointers.outputs[output] + first_row * width;
+        Byte* dst = launch.outputs[output] + first_row * width;
         const int at = static_cast<int>((first_vector + i - kVectorStarts[output]) * kVector) - static_cast<int>(phase(dst, kVector));
         const unsigned offset = static_cast<unsigned>(kOffsets[output] - column);
         if (at >= 0 && static_cast<unsigned>(at) + kVector <= bytes)

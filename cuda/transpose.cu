@@ -56,10 +56,10 @@ __device__ inline void transpose_nest(unsigned nest, Element (&elements)[kSide][
     transpose_square<kNest>(elements, src, dst, square);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Parameters launch) {
     // Declared once: the code of each nest would add an array of its own.
     __shared__ Element elements[kSide][kSide + 1];
     const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
-    transpose_nest<0>(kOutputNests[output], elements, pointers.input + kOffsets[output], pointers.outputs[output],
+    transpose_nest<0>(kOutputNests[output], elements, launch.input + kOffsets[output], launch.outputs[output],
                 blockIdx.x - kTileStarts[output]);
 }

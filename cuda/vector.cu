@@ -4,7 +4,7 @@
 // kLoads of them, kThreads apart, so that a warp reads 512 contiguous bytes. All loads are under way
 // before the first store. One block covers kThreads * kLoads vectors.
 //
-// Assumes 16-byte aligned pointers. Row numbers have 64 bits, columns 32 if that is enough.
+// Assumes 16-byte aligned launch. Row numbers have 64 bits, columns 32 if that is enough.
 
 constexpr Column kDivisor = kEqualVectors ? kEqualVectors : 1;
 
@@ -12,7 +12,7 @@ __device__ inline int output_of(Column column) {
     return kEqualVectors ? static_cast<int>(column / kDivisor) : find<kOutputs>(kStarts, column);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kResident) vector(const __grid_constant__ Pointers pointers) {
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) vector(const __grid_constant__ Parameters launch) {
     const Wide first = static_cast<Wide>(blockIdx.x) * (kThreads * kLoads);
     const Wide first_row = first / kRowVectors;
     const Column first_column = static_cast<Column>(first % kRowVectors) + threadIdx.x;
@@ -25,16 +25,16 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) vector(const _
         const Column column = first_column + i * kThreads;
         rows[i] = first_row + column / kRowVectors;
         columns[i] = column % kRowVectors;
-        if (rows[i] < kRows)
-            held[i] = load<uint4>(pointers.input + rows[i] * kPitch + kFirstByte + static_cast<Wide>(columns[i]) * kVector);
+        if (rows[i] < launch.rows)
+            held[i] = load<uint4>(launch.input + rows[i] * kPitch + kFirstByte + static_cast<Wide>(columns[i]) * kVector);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-        if (rows[i] >= kRows) continue;
+        if (rows[i] >= launch.rows) continue;
         const int output = output_of(columns[i]);
         const Column start = kEqualVectors ? output * kEqualVectors : kStarts[output];
         const Column width = kEqualVectors ? kEqualVectors : kStarts[output + 1] - start;
         const Wide to = rows[i] * width + (columns[i] - start);
-        store(pointers.outputs[output] + to * kVector, held[i]);
+        store(launch.outputs[output] + to * kVector, held[i]);
     }
 }

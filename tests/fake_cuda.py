@@ -6,6 +6,8 @@ and a launch moves nothing: what comes out is compared on the simulated card, an
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -30,7 +32,8 @@ class Launched:
     kernel: str
     grid: int
     block: int
-    addresses: tuple[int, ...]
+    addresses: tuple[int, ...]  # of the input and of each output
+    arguments: bytes
     stream: int
 
 
@@ -95,11 +98,15 @@ class FakeDriver:
         kernel: tuple[str, str],
         grid: int,
         block: int,
-        addresses: Sequence[int],
+        parameters: bytes,
     ) -> Callable[[int | None], None]:
         self.calls.append("pack")
-        _, name = kernel
-        launch = Launched(device, name, grid, block, tuple(addresses), CURRENT_STREAM)
+        source, name = kernel
+        ((outputs,),) = [re.findall(r"kOutputs = (\d+);", source)]
+        layout = f"<{1 + int(outputs)}Q"
+        addresses, size = struct.unpack_from(layout, parameters), struct.calcsize(layout)
+        arguments = parameters[size:]
+        launch = Launched(device, name, grid, block, addresses, arguments, CURRENT_STREAM)
 
         def start(handle: int | None) -> None:
             self.calls.append("launch")

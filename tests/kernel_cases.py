@@ -156,7 +156,13 @@ def run(
         for launch, text in zip(case.launches, texts, strict=True):
             buffers = case.buffers(data, launch.outputs)
             try:
-                outcome = programs[text].run(launch.grid, launch.block, buffers, counting=True)
+                outcome = programs[text].run(
+                    launch.grid,
+                    launch.block,
+                    buffers,
+                    counting=True,
+                    arguments=launch.argument_bytes,
+                )
             except harness.KernelFaultError as fault:
                 fault.add_note(f"{launch.kernel} in {case}")
                 return fault

@@ -41,8 +41,8 @@ void barrier();
 const void* access(const void* address, unsigned bytes, bool is_store);
 
 struct Kernel {
-    void (*run)(const void* pointers);
-    unsigned long pointers_bytes;
+    void (*run)(const void* parameters);
+    unsigned long parameter_bytes;
 };
 
 template <class T>

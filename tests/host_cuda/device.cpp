@@ -34,7 +34,7 @@ std::vector<Record> records;  // of the block's threads
 Buffers* buffers;
 SharedHazards* hazards;
 const Kernel* kernel;
-std::vector<unsigned char> pointers;
+std::vector<unsigned char> parameters;
 
 [[noreturn]] void fault(const char* what, const void* address, unsigned bytes) {
     std::fprintf(stderr, "fault: %s: %u bytes at %p, block %u, thread %u\n", what, bytes, address,
@@ -84,21 +84,24 @@ void write_windows() {
     }
 }
 
-void pack_pointers() {
-    if (kernel->pointers_bytes != 8 * buffers->all().size())
-        fault("the kernel's pointers do not match its buffers", nullptr, kernel->pointers_bytes);
-    pointers.reserve(kernel->pointers_bytes);
+void pack_parameters() {
+    parameters.reserve(kernel->parameter_bytes);
     for (const Buffer& buffer : buffers->all()) {
         const unsigned char* pointer = buffer.pointer();
         const auto* bytes = reinterpret_cast<const unsigned char*>(&pointer);
-        pointers.insert(pointers.end(), bytes, bytes + sizeof pointer);
+        parameters.insert(parameters.end(), bytes, bytes + sizeof pointer);
     }
+    const std::int64_t arguments = read_int();
+    parameters.resize(parameters.size() + arguments);
+    read_bytes(parameters.data() + parameters.size() - arguments, arguments);
+    if (kernel->parameter_bytes != parameters.size())
+        fault("the kernel's parameters are not its buffers and arguments", nullptr, kernel->parameter_bytes);
 }
 
 void run_blocks(const std::vector<std::int64_t>& blocks, bool counting) {
     records.resize(blockDim.x);
     hazards = new SharedHazards(&__bss_start, &_end);
-    Fibers fibers(blockDim.x, [] { kernel->run(pointers.data()); });
+    Fibers fibers(blockDim.x, [] { kernel->run(parameters.data()); });
     for (const std::int64_t block : blocks) {
         for (Record& record : records) record.clear();
         hazards->begin_block(blockDim.x);
@@ -115,7 +118,7 @@ void run_job() {
     std::vector<std::int64_t> blocks(read_int());
     for (std::int64_t& block : blocks) block = read_int();
     buffers = read_buffers();
-    pack_pointers();
+    pack_parameters();
     run_blocks(blocks, counting);
     for (const Buffer& buffer : buffers->all())
         if (const unsigned char* changed = buffer.changed_guard()) fault("guard changed", changed, 1);

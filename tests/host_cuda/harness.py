@@ -137,8 +137,11 @@ class Program:
         buffers: Sequence[Buffer],
         blocks: Iterable[int] | None = None,
         counting: bool = False,
+        arguments: bytes = b"",
     ) -> Outcome:
         """Run `blocks` (by default all) of a launch over the source and target `buffers`.
+
+        `arguments` are the bytes of the kernel's parameters after the pointers.
 
         Raises
         ------
@@ -151,7 +154,7 @@ class Program:
         with tempfile.TemporaryDirectory() as folder:
             job, result = Path(folder, "job"), Path(folder, "result")
             with job.open("wb") as file:
-                for part in _job(grid, block, buffers, blocks, counting):
+                for part in _job(grid, block, buffers, blocks, counting, arguments):
                     file.write(part)
             done = subprocess.run(
                 [self.path, str(self.index), job, result],
@@ -208,10 +211,10 @@ def _unit(sources: Sequence[str]) -> str:
             "}",
             f"#undef {entry}",
         ]
-        pointers = f"unit_{i}::Pointers"
+        struct_ = f"unit_{i}::Parameters"
         table.append(
-            f"{{[](const void* p) {{ unit_{i}::{entry}_{i}(*static_cast<const {pointers}*>(p)); }},"
-            f" sizeof({pointers})}},"
+            f"{{[](const void* p) {{ unit_{i}::{entry}_{i}(*static_cast<const {struct_}*>(p)); }},"
+            f" sizeof({struct_})}},"
         )
     parts += ["namespace host_cuda { extern const Kernel kernels[] = {", *table, "}; }"]
     return "\n".join(parts)
@@ -245,6 +248,7 @@ def _job(
     buffers: Sequence[Buffer],
     blocks: Iterable[int] | None,
     counting: bool,
+    arguments: bytes,
 ) -> Iterable[bytes]:
     chosen = list(range(grid) if blocks is None else blocks)
     yield _ints(grid, block, counting, len(chosen), *chosen, len(buffers))
@@ -253,6 +257,8 @@ def _job(
         for offset, data in buffer.patches:
             yield _ints(offset, data.nbytes)
             yield data.tobytes()
+    yield _ints(len(arguments))
+    yield arguments
     for buffer in buffers:
         yield _ints(len(buffer.windows))
         for window in buffer.windows:

@@ -105,7 +105,12 @@ def test_the_last_blocks_reach_the_end(name: str, programs: dict[str, harness.Pr
         ]
         blocks = range(max(0, launch.grid - BLOCKS), launch.grid)
         outcome = programs[codegen.source(launch)].run(
-            launch.grid, launch.block, [source, *targets], blocks, counting=True
+            launch.grid,
+            launch.block,
+            [source, *targets],
+            blocks,
+            counting=True,
+            arguments=launch.argument_bytes,
         )
         arrived = 0
         for output, windows in zip(launch.outputs, outcome.windows[1:], strict=True):

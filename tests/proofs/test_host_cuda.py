@@ -12,10 +12,10 @@ ROWS, THREADS = 48, 64
 # Every thread loads 16 bytes for its left neighbour, who finds them in shared memory.
 KERNEL = """
 constexpr int kThreads = 64;
-struct Pointers { const unsigned char* input; unsigned char* outputs[1]; };
+struct Parameters { const unsigned char* input; unsigned char* outputs[1]; };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-turn(const __grid_constant__ Pointers pointers) {
+turn(const __grid_constant__ Parameters pointers) {
     __shared__ uint4 tile[kThreads];
     const unsigned first = blockIdx.x * kThreads;
     const unsigned at = first + threadIdx.x;
@@ -49,10 +49,10 @@ WRONG = {
 # Threads clear, fill, fetch and refill slots of each other; every barrier keeps two of them apart.
 PHASES = """
 constexpr int kThreads = 64;
-struct Pointers { const unsigned char* input; unsigned char* outputs[1]; };
+struct Parameters { const unsigned char* input; unsigned char* outputs[1]; };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-phases(const __grid_constant__ Pointers pointers) {
+phases(const __grid_constant__ Parameters pointers) {
     __shared__ uint4 tile[kThreads];
     const unsigned first = blockIdx.x * kThreads, own = threadIdx.x, right = (own + 1) % kThreads;
     tile[right] = make_uint4(0, 0, 0, 0);

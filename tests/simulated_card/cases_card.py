@@ -19,10 +19,10 @@ RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
 
 COPY = """
 constexpr int kThreads = 64;
-struct Pointers { const unsigned char* input; unsigned char* outputs[1]; };
+struct Parameters { const unsigned char* input; unsigned char* outputs[1]; };
 
 extern "C" __global__ void __launch_bounds__(kThreads)
-copy(const __grid_constant__ Pointers pointers) {
+copy(const __grid_constant__ Parameters pointers) {
     const unsigned at = 16 * (blockIdx.x * kThreads + threadIdx.x);
     __stcs(reinterpret_cast<uint4*>(pointers.outputs[0] + at),
            __ldg(reinterpret_cast<const uint4*>(pointers.input + at)));

@@ -1,4 +1,4 @@
-"""The CUDA source of a launch: its constants, then the texts from ``cuda/``.
+"""The CUDA source of a launch: its constants and parameters, then the texts from ``cuda/``.
 
 The texts are joined here, never included by the compiler: CuPy's cache of compiled kernels
 knows the source it was given, and nothing of included files.
@@ -12,13 +12,22 @@ from dmlsplit.backends.cuda.launch import Constant, KernelLaunch
 from dmlsplit.resources import kernel_source
 
 COMMON = "common.cuh"
+# The kernel's only parameter, passed by value: no table of pointers is copied to the device.
+PARAMETERS = """struct Parameters {
+    const unsigned char* input;
+    unsigned char* outputs[kOutputs];
+"""
 
 
 def source(launch: KernelLaunch) -> str:
     """Return a complete translation unit with one entry, named `launch.kernel`."""
     constants = "\n".join(map(_declaration, launch.constants))
+    arguments = "".join(map(_member, launch.arguments))
     kernel = f"{launch.kernel}.cu"
-    return f'{constants}\n#line 1 "{COMMON}"\n{_text(COMMON)}#line 1 "{kernel}"\n{_text(kernel)}'
+    return (
+        f"{constants}\n{PARAMETERS}{arguments}}};\n"
+        f'#line 1 "{COMMON}"\n{_text(COMMON)}#line 1 "{kernel}"\n{_text(kernel)}'
+    )
 
 
 _text = cache(kernel_source)
@@ -32,6 +41,11 @@ def _declaration(constant: Constant) -> str:
         return f"__constant__ constexpr {constant.type} {constant.name}[] = {{{values}}};"
     assert isinstance(constant.value, int)
     return f"constexpr {constant.type} {constant.name} = {_literal(constant.value)};"
+
+
+def _member(argument: Constant) -> str:
+    count = f"[{len(argument.value)}]" if isinstance(argument.value, tuple) else ""
+    return f"    {argument.type} {argument.name}{count};\n"
 
 
 def _literal(value: int) -> str:

@@ -111,9 +111,9 @@ class Driver:
         return kernel
 
     def bind_launch(
-        self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
+        self, device: int, kernel: Any, grid: int, block: int, parameters: bytes
     ) -> BoundLaunch:
-        """Bind a kernel's launch to memory; its only parameter is a struct of `addresses`."""
+        """Bind a kernel's launch to memory; its only parameter is a struct by value."""
         try:
             from cupy_backends.cuda.api import driver
 
@@ -124,17 +124,16 @@ class Driver:
                 function = kernel.kernel.ptr
         except (ImportError, AttributeError):
             # CuPy does not document these two names.
-            return self._public_launch(device, kernel, grid, block, addresses)
+            return self._public_launch(device, kernel, grid, block, parameters)
         api = self._cupy.cuda, launch_kernel, self.translated
-        return PackedLaunch(*api, kernel, function, device, grid, block, addresses).launch
+        return PackedLaunch(*api, kernel, function, device, grid, block, parameters).launch
 
     def _public_launch(
-        self, device: int, kernel: Any, grid: int, block: int, addresses: Sequence[int]
+        self, device: int, kernel: Any, grid: int, block: int, parameters: bytes
     ) -> BoundLaunch:
         """Bind a launch through RawKernel, which passes an array of one item by value."""
         cuda = self._cupy.cuda
-        table = np.array(addresses, np.uint64)
-        arguments = (table.view(f"V{table.nbytes}"),)
+        arguments = (np.frombuffer(parameters, f"V{len(parameters)}"),)
 
         def launch(handle: int | None) -> None:
             with (

@@ -1,4 +1,4 @@
-"""The CUDA engine: a plan's kernels, compiled once, launched with pointers only."""
+"""The CUDA engine: a plan's kernels, compiled once, launched with pointers and sizes by value."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class CudaProgram:
         launches = []
         for launch, kernel in self.variant(gcd(VECTOR, src), gcd(VECTOR, *written)):
             addresses = [src, *(dsts[output] for output in launch.outputs)]
-            launches.append(bind_launch(device, kernel, launch.grid, launch.block, addresses))
+            parameters = launch.parameters(addresses)
+            launches.append(bind_launch(device, kernel, launch.grid, launch.block, parameters))
 
         def copy(stream: Any = None) -> None:
             handle = None if stream is None else stream_handle(stream, device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -16,6 +18,9 @@ LOADS = 4
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 _TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_64: 8}
+# The same types in `struct`.
+_FORMATS = {"unsigned char": "B", "int": "i", "unsigned": "I", COUNT_64: "Q", OFFSET_64: "q"}
+POINTER_BYTES = 8
 
 # Constant memory that the tables of one kernel may take. Source: CUDA C++ Programming Guide,
 # "Technical specifications per compute capability".
@@ -60,14 +65,16 @@ class Assumptions:
     output_alignment: int
     most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
     bypasses_cache: bool  # outputs are too large for the L2 cache, and must not push out the input
+    bakes: bool  # kernels may be compiled for these columns; else only for what many splits share
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
     """One launch of one kernel.
 
-    The kernel's only parameter is a struct by value of 64-bit pointers: the first element of
-    the input, then the first element of each output in `outputs`, in that order.
+    The kernel's only parameter is a struct by value: the address of the first element of the
+    input, then that of each output in `outputs`, then `arguments`. What differs between splits
+    that share a kernel is an argument; what the kernel is compiled for is a constant.
     """
 
     kernel: str  # its name, and that of its file in cuda/
@@ -79,6 +86,8 @@ class KernelLaunch:
     bytes_in_flight: int  # that one thread has requested before it waits for the first
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
+    # Passed by value; those of eight bytes come first, so that there is no padding between.
+    arguments: tuple[Constant, ...] = ()
 
     @property
     def block(self) -> int:
@@ -101,6 +110,21 @@ class KernelLaunch:
             Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
             *self.own_constants,
         )
+
+    @property
+    def argument_bytes(self) -> bytes:
+        """The arguments as they are in memory, filled up to a multiple of 8 bytes."""
+        layout = "<"
+        values: list[int] = []
+        for argument in self.arguments:
+            table = argument.value if isinstance(argument.value, tuple) else (argument.value,)
+            layout += f"{len(table)}{_FORMATS[argument.type]}"
+            values += map(int, table)
+        return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
+
+    def parameters(self, addresses: Sequence[int]) -> bytes:
+        """Return the struct by value for the addresses of the input and of each output."""
+        return struct.pack(f"<{len(addresses)}Q", *addresses) + self.argument_bytes
 
     @property
     def constant_bytes(self) -> int:

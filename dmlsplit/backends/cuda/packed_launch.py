@@ -6,7 +6,7 @@ the stream changes from one dispatch to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,8 +23,8 @@ class PackedLaunch:
     """A kernel's launch on memory that it was bound to. Its method `launch` is a `BoundLaunch`.
 
     The driver reads the parameters at every launch, through raw pointers: cuLaunchKernel gets the
-    address of an array that holds the address of the table of `addresses`. This object keeps both
-    and the kernel alive, and a bound method keeps this object.
+    address of an array that holds the address of the `parameters`. This object keeps both and the
+    kernel alive, and a bound method keeps this object.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class PackedLaunch:
         device: int,
         grid: int,
         block: int,
-        addresses: Sequence[int],  # the only parameter: a struct of pointers, by value
+        parameters: bytes,  # the only one: a struct by value
     ) -> None:
-        table = np.array(addresses, np.uint64)
-        parameters = np.array([table.ctypes.data], np.uint64)
-        self._alive = kernel, table, parameters
-        self._address = parameters.ctypes.data
+        block_bytes = np.frombuffer(parameters, np.uint64)
+        pointers = np.array([block_bytes.ctypes.data], np.uint64)
+        self._alive = kernel, block_bytes, pointers
+        self._address = pointers.ctypes.data
         self._cuda, self._translated, self._device = cuda, translated, device
         # Looked up once: a dispatch takes less than half a microsecond.
         self._current_device = cuda.runtime.getDevice

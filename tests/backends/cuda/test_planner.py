@@ -13,7 +13,7 @@ from dmlsplit.geometry import SplitGeometry, split_geometry
 
 
 def constants(launch: KernelLaunch) -> dict[str, object]:
-    return {constant.name: constant.value for constant in launch.constants}
+    return {known.name: known.value for known in (*launch.constants, *launch.arguments)}
 
 
 QKV = packed((8192, 10240), 1, (8192, 1024, 1024), 2)
@@ -65,7 +65,7 @@ def test_the_kernel_follows_from_geometry_and_alignment(
 def test_the_launch_of_a_wide_aligned_split() -> None:
     (launch,) = plan(QKV, 16, 16).launches
     found = constants(launch)
-    assert (found["kRows"], found["kPitch"], found["kRowVectors"]) == (8192, 20480, 1280)
+    assert (found["rows"], found["kPitch"], found["kRowVectors"]) == (8192, 20480, 1280)
     assert found["kStarts"] == (0, 1024, 1152, 1280)
     assert found["kEqualVectors"] == 0
     assert found["kStream"] == 1

@@ -1,6 +1,6 @@
 """Which kernels carry out a geometry, and how they are launched. Pure, and GPU-free.
 
-A plan bakes every size and offset into constants; a launch passes pointers only. The choice:
+A plan bakes columns into constants; a launch passes pointers and the number of rows. The choice:
 
 ==============  ===============================================================================
 `vector`        all rows of all outputs are multiples of 16 bytes, at aligned addresses
@@ -15,6 +15,7 @@ A plan bakes every size and offset into constants; a launch passes pointers only
 from __future__ import annotations
 
 from dmlsplit.backends.cuda.launch import (
+    POINTER_BYTES,
     Assumptions,
     Constant,
     DeviceLimits,
@@ -28,7 +29,8 @@ from dmlsplit.geometry import SplitGeometry
 __all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "LaunchPlan", "plan"]
 
 H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764)
-POINTER_BYTES = 8
+# Of a launch's parameters, what is not the addresses of outputs: the input's, and arguments.
+OTHER_PARAMETER_BYTES = 2 * POINTER_BYTES
 
 
 def plan(
@@ -36,18 +38,21 @@ def plan(
     input_alignment: int,
     output_alignment: int,
     limits: DeviceLimits = H200,
+    bakes: bool = True,
 ) -> LaunchPlan:
     """Choose the launches of a geometry for a device.
 
     Alignments are the largest power of two, 1 to 16, that divides the address of the input's
-    first element, and those of all outputs.
+    first element, and those of all outputs. Unless it `bakes`, a packed split gets kernels
+    that are not compiled for its columns.
     """
     assumed = Assumptions(
         input_alignment,
         output_alignment,
-        most_outputs=limits.parameter_bytes // POINTER_BYTES - 1,
+        most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would take half of the cache or more are not worth caching.
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
+        bakes=bakes,
     )
     rows = geometry.row_split
     launches = nest_launches(geometry, assumed) if rows is None else row_launches(rows, assumed)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmlsplit.backends.cuda.launch import COUNT_64, Constant
+
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -15,6 +17,11 @@ class Columns:
     outputs: tuple[int, ...]  # as indices into the geometry's pieces
     offsets: tuple[int, ...]  # where the columns of each output begin, in bytes
     widths: tuple[int, ...]  # columns of each output, in bytes
+
+    @property
+    def row_count(self) -> Constant:
+        """The argument that says how many rows there are: no kernel is compiled for a number."""
+        return Constant(COUNT_64, "rows", self.rows)
 
     @property
     def first_byte(self) -> int:

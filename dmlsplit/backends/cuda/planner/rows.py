@@ -102,7 +102,6 @@ def _vector(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         (
             Constant("int", "kLoads", LOADS),
             Constant("using", "Column", index),
-            Constant(COUNT_64, "kRows", columns.rows),
             Constant(COUNT_64, "kPitch", columns.pitch),
             Constant(COUNT_64, "kFirstByte", columns.first_byte),
             Constant("Column", "kRowVectors", row_vectors),
@@ -112,6 +111,7 @@ def _vector(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         blocks(columns.rows * row_vectors, THREADS * LOADS),
         bytes_in_flight=LOADS * VECTOR,
         reason="every width, offset and address is a multiple of 16 bytes",
+        arguments=(columns.row_count,),
     )
 
 
@@ -134,10 +134,11 @@ def _deinterleave(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         columns.outputs,
         columns.total_bytes,
         assumed,
-        (Constant(COUNT_64, "kRows", columns.rows), Constant("int", "kWidth", width)),
+        (Constant("int", "kWidth", width),),
         max(1, blocks(groups, THREADS)),
         bytes_in_flight=len(columns.outputs) * VECTOR,
         reason=f"rows of {len(columns.outputs)} elements of {width} bytes fit in registers",
+        arguments=(columns.row_count,),
     )
 
 
@@ -161,7 +162,6 @@ def _shift(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         (
             Constant("int", "kLoads", LOADS),
             Constant("using", "Span", span),
-            Constant(COUNT_64, "kRows", columns.rows),
             Constant(COUNT_64, "kPitch", columns.pitch),
             Constant(COUNT_64, "kChunkRows", rows),
             Constant("unsigned", "kChunkTiles", chunk_tiles),
@@ -173,4 +173,5 @@ def _shift(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         blocks(columns.rows, rows) * chunk_tiles,
         bytes_in_flight=LOADS * VECTOR,
         reason="wide outputs, at any alignment",
+        arguments=(columns.row_count,),
     )

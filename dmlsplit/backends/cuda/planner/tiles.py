@@ -46,7 +46,6 @@ def tile(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         columns.total_bytes,
         assumed,
         (
-            Constant(COUNT_64, "kRows", columns.rows),
             Constant(COUNT_64, "kPitch", columns.pitch),
             Constant("int", "kTileRows", rows),
             Constant("int", "kRuns", layout.runs),
@@ -72,6 +71,7 @@ def tile(columns: Columns, assumed: Assumptions) -> KernelLaunch:
             else f"outputs up to {max(columns.widths)} bytes wide, {rows} rows at a time, through "
             "shared memory"
         ),
+        arguments=(columns.row_count,),
     )
 
 
