@@ -28,12 +28,27 @@ template <class T> __device__ inline T load(const Byte* pointer) {
     return __ldg(reinterpret_cast<const T*>(pointer));
 }
 
+// Not __stwb, whose store is ordered among those of its multiprocessor. Tests that run kernels on the host
+// have a function of this name, which sees every access.
+#ifndef CUDA_ON_HOST
+template <class T> __device__ inline void store_cached(T* pointer, T value) { *pointer = value; }
+#endif
+
 // Outputs too large for the cache bypass it, so that they do not push out the input.
 template <class T> __device__ inline void store(Byte* pointer, T value) {
     if constexpr (kStream)
         __stcs(reinterpret_cast<T*>(pointer), value);
     else
-        __stwb(reinterpret_cast<T*>(pointer), value);
+        store_cached(reinterpret_cast<T*>(pointer), value);
+}
+
+// Division of numbers below 2^31 by one that is known at the launch: a multiplication and a shift.
+struct Divisor {
+    unsigned magic, shift;
+};
+
+__device__ inline unsigned quotient(unsigned number, Divisor by) {
+    return __umulhi(2 * number, by.magic) >> by.shift;
 }
 
 // The index of the last entry of an ascending table, among the first kCount, that is not above `value`.

@@ -1,11 +1,13 @@
 // The words of CUDA C++ that the kernels in cuda/ use, for an ordinary C++ compiler.
 //
-// Global memory is reached only through __ldg, __ldcs, __stcs and __stwb, so those report every
+// Global memory is reached only through __ldg, __ldcs, __stcs and store_cached, so those report every
 // access to the runner: device.cpp, which checks its bounds and alignment and counts it, or
 // simulated_card/kernel_module.cpp, which also finds the bytes of device memory.
 // Threads of a block are fibers that change over at __syncthreads, blocks run one after the
 // other; so shared memory is an ordinary static array, whose ends the sanitizers guard.
 #pragma once
+
+#define CUDA_ON_HOST
 
 #define __global__
 #define __device__ __attribute__((always_inline))
@@ -71,8 +73,12 @@ __attribute__((always_inline)) inline void __stcs(T* address, T value) {
     host_cuda::store(address, value);
 }
 template <class T>
-__attribute__((always_inline)) inline void __stwb(T* address, T value) {
+__attribute__((always_inline)) inline void store_cached(T* address, T value) {
     host_cuda::store(address, value);
+}
+
+inline unsigned __umulhi(unsigned a, unsigned b) {
+    return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
 
 // The low word of (high:low) >> (shift mod 32).

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from dmlsplit.backends.cuda.launch import Constant, KernelLaunch
+from dmlsplit.backends.cuda.launch import DIVISOR, Constant, KernelLaunch
 from dmlsplit.resources import kernel_source
 
 COMMON = "common.cuh"
@@ -25,8 +25,8 @@ def source(launch: KernelLaunch) -> str:
     arguments = "".join(map(_member, launch.arguments))
     kernel = f"{launch.kernel}.cu"
     return (
-        f"{constants}\n{PARAMETERS}{arguments}}};\n"
-        f'#line 1 "{COMMON}"\n{_text(COMMON)}#line 1 "{kernel}"\n{_text(kernel)}'
+        f'{constants}\n#line 1 "{COMMON}"\n{_text(COMMON)}'
+        f'{PARAMETERS}{arguments}}};\n#line 1 "{kernel}"\n{_text(kernel)}'
     )
 
 
@@ -44,8 +44,10 @@ def _declaration(constant: Constant) -> str:
 
 
 def _member(argument: Constant) -> str:
-    count = f"[{len(argument.value)}]" if isinstance(argument.value, tuple) else ""
-    return f"    {argument.type} {argument.name}{count};\n"
+    size = len(argument.value) if isinstance(argument.value, tuple) else 1
+    count = size // 2 if argument.type == DIVISOR else size
+    is_table = isinstance(argument.value, tuple) and (count > 1 or argument.type != DIVISOR)
+    return f"    {argument.type} {argument.name}{f'[{count}]' if is_table else ''};\n"
 
 
 def _literal(value: int) -> str:

@@ -17,9 +17,18 @@ LOADS = 4
 # offset in bytes, which may be negative.
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
+# A table of these has two numbers for each entry; see `divisor`.
+DIVISOR = "Divisor"
 _TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_64: 8}
 # The same types in `struct`.
-_FORMATS = {"unsigned char": "B", "int": "i", "unsigned": "I", COUNT_64: "Q", OFFSET_64: "q"}
+_FORMATS = {
+    "unsigned char": "B",
+    "int": "i",
+    "unsigned": "I",
+    COUNT_64: "Q",
+    OFFSET_64: "q",
+    DIVISOR: "I",
+}
 POINTER_BYTES = 8
 
 # Constant memory that the tables of one kernel may take. Source: CUDA C++ Programming Guide,
@@ -63,6 +72,8 @@ class Assumptions:
     # The largest power of two, 1 to 16, that divides the input's address, and all outputs'.
     input_alignment: int
     output_alignment: int
+    parameter_bytes: int  # of a launch, at most
+    sm_count: int  # multiprocessors
     most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
     bypasses_cache: bool  # outputs are too large for the L2 cache, and must not push out the input
     bakes: bool  # kernels may be compiled for these columns; else only for what many splits share
@@ -86,6 +97,7 @@ class KernelLaunch:
     bytes_in_flight: int  # that one thread has requested before it waits for the first
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
+    capacity: int = 0  # outputs that the kernel has room for; 0: as many as it has
     # Passed by value; those of eight bytes come first, so that there is no padding between.
     arguments: tuple[Constant, ...] = ()
 
@@ -93,6 +105,11 @@ class KernelLaunch:
     def block(self) -> int:
         """Threads per block."""
         return THREADS
+
+    @property
+    def slots(self) -> int:
+        """Outputs that the parameters have room for."""
+        return self.capacity or len(self.outputs)
 
     @property
     def resident(self) -> int:
@@ -104,7 +121,7 @@ class KernelLaunch:
     def constants(self) -> tuple[Constant, ...]:
         """All constants of the source."""
         return (
-            Constant("int", "kOutputs", len(self.outputs)),
+            Constant("int", "kOutputs", self.slots),
             Constant("int", "kThreads", THREADS),
             Constant("int", "kResident", self.resident),
             Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
@@ -124,7 +141,8 @@ class KernelLaunch:
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """Return the struct by value for the addresses of the input and of each output."""
-        return struct.pack(f"<{len(addresses)}Q", *addresses) + self.argument_bytes
+        unused = (1 + self.slots - len(addresses)) * POINTER_BYTES
+        return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
 
     @property
     def constant_bytes(self) -> int:
@@ -147,6 +165,16 @@ class LaunchPlan:
 def power_of_two(limit: int, *values: int) -> int:
     """Return the largest power of two up to `limit` that divides every value."""
     return gcd(limit, *values)
+
+
+def divisor(number: int) -> tuple[int, int]:
+    """Return what kernels divide integers below 2^31 by `number` with, a `Divisor` of common.cuh.
+
+    Both are below 2^32 for numbers up to 2^31. Source of the method: Granlund and Montgomery,
+    "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
+    """
+    shift = (number - 1).bit_length()
+    return blocks(1 << (31 + shift), number), shift
 
 
 def index_type(largest: int) -> str:

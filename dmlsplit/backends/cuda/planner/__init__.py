@@ -49,6 +49,8 @@ def plan(
     assumed = Assumptions(
         input_alignment,
         output_alignment,
+        parameter_bytes=limits.parameter_bytes,
+        sm_count=limits.sm_count,
         most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would take half of the cache or more are not worth caching.
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
