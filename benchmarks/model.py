@@ -200,7 +200,6 @@ def launch_figures(
 
 def predicted(launches: Sequence[LaunchFigures]) -> dict[str, float]:
     """Return the fraction of a copy's speed that the formula predicts for each GPU."""
-
     return {
         gpu.name: gpu.copy_clocks / _mean(launches, partial(_clocks, gpu))
         for gpu in prediction.GPUS
