@@ -11,10 +11,19 @@ full-size launch, and are compiled by NVRTC for one architecture. What is counte
 - *banks*: wavefronts of shared memory per 128 bytes copied. An SM of an H200 has about 15 cycles
   for 128 bytes, and a wavefront takes one.
 - *outs*: outputs that a warp's store goes to. Constant memory serves their addresses one by one.
-- *in flight*: bytes that one SM has requested from memory when as many blocks are resident
+- *KiB*: bytes in flight, which one SM has requested from memory when as many blocks are resident
   as threads, registers and shared memory allow.
 
-They limit what a GPU can reach; they are not times.
+The machine code then runs in an interpreter (tests/sass), again over blocks drawn at random, and
+every byte that it stores is compared. What it executes, for 512 bytes that a warp copies, which are
+16 of each thread:
+
+- *issue*: instructions; of them *ALU* (sums, logic, shifts, comparisons) and *IMAD*.
+- *L1*, *shared*: wavefronts of global and of shared memory.
+- *const*: wavefronts of the cache of constants, for loads that are indexed.
+- *H100*, *H200*, *B200*: the predicted fraction of a plain copy's speed (benchmarks/prediction.py).
+
+All of these limit what a GPU can reach; none is a time.
 """
 
 from __future__ import annotations
@@ -24,13 +33,15 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
+from benchmarks import prediction
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends.cuda import codegen, planner
@@ -40,6 +51,7 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 import nvrtc  # type: ignore[import-not-found]
 from host_cuda import harness  # type: ignore[import-not-found]
+from sass import launch as sass  # type: ignore[import-untyped]
 
 ARCH = "sm_90"
 SECTOR, LINE = 32, 128
@@ -83,6 +95,8 @@ class LaunchFigures:
         Blocks per SM.
     in_flight : int
         Bytes per SM.
+    executed : sass.Counts
+        What the machine code takes.
     """
 
     kernel: str
@@ -98,26 +112,39 @@ class LaunchFigures:
     registers: int
     resident: int
     in_flight: int
+    executed: sass.Counts
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of one workload: its launches, and their sum weighted by bytes."""
+    """Figures of one workload: its launches, and their sum weighted by bytes.
+
+    `predicted` has the fraction of a plain copy's speed for each GPU by name.
+    """
 
     number: int
     name: str
     total_bytes: int
     launches: tuple[LaunchFigures, ...]
+    predicted: dict[str, float]
 
     def mean(self, field: str) -> float:
         """Return a ratio or share of all launches together."""
-        parts = sum(getattr(launch, field) * launch.total_bytes for launch in self.launches)
-        return float(parts / self.total_bytes)
+        return _mean(self.launches, lambda launch: getattr(launch, field))
+
+    def executed(self, field: str) -> float:
+        """Return what all launches together execute, per warp and 512 bytes."""
+        return _mean(self.launches, lambda launch: getattr(launch.executed, field))
 
     @property
     def largest(self) -> LaunchFigures:
         """The launch that carries the most bytes."""
         return max(self.launches, key=lambda launch: launch.total_bytes)
+
+
+def _mean(launches: Sequence[LaunchFigures], figure: Callable[[LaunchFigures], float]) -> float:
+    parts = sum(figure(launch) * launch.total_bytes for launch in launches)
+    return parts / sum(launch.total_bytes for launch in launches)
 
 
 def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
@@ -132,8 +159,8 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
             launch_figures(geometries[of], launch, programs[codegen.source(launch)])
             for launch in plans[of]
         )
-        workload = workloads[of]
-        return Figures(workload.number, workload.name, geometries[of].total_bytes, launches)
+        workload, total = workloads[of], geometries[of].total_bytes
+        return Figures(workload.number, workload.name, total, launches, predicted(launches))
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
         yield from pool.map(figures, range(len(workloads)))
@@ -152,6 +179,7 @@ def launch_figures(
     folder = program.path.parent
     cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, folder)
     used = nvrtc.resources(cubin, folder)
+    code = sass.code(nvrtc.disassembly(cubin, folder), cubin, used.shared_bytes)
     resident = resident_blocks(launch, used)
     copied = counts.store_bytes
     return LaunchFigures(
@@ -168,7 +196,22 @@ def launch_figures(
         registers=used.registers,
         resident=resident,
         in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin, folder)) * launch.block * resident,
+        executed=sass.run(geometry, launch, code, sass.sampled(launch.grid)),
     )
+
+
+def predicted(launches: Sequence[LaunchFigures]) -> dict[str, float]:
+    """Return the fraction of a copy's speed that the formula predicts for each GPU."""
+    return {
+        gpu.name: gpu.copy_clocks / _mean(launches, partial(_clocks, gpu))
+        for gpu in prediction.GPUS
+    }
+
+
+def _clocks(gpu: prediction.Gpu, launch: LaunchFigures) -> float:
+    executed = launch.executed
+    wavefronts = executed.global_wavefronts + executed.shared_wavefronts
+    return prediction.clocks(gpu, executed.issue, executed.alu, executed.imad, wavefronts)
 
 
 def sampled(grid: int) -> list[int]:
@@ -194,37 +237,46 @@ def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
 
 
 HEADER = (
-    f"{'#':>2} {'workload':<24}{'MB':>7} {'kernels':<22}{'read':>7}{'written':>8}{'lines':>6}"
-    f"{'16 B':>7}{'instr':>7}{'banks':>6}{'outs':>6}{'regs':>5}{'KiB in flight':>14}"
-)
+    f"{'#':>2} {'workload':<24}{'MB':>6} {'kernels':<16}{'read':>6}{'written':>8}{'lines':>6}"
+    f"{'16 B':>7}{'instr':>6}{'banks':>6}{'outs':>5}{'regs':>5}{'KiB':>5}"
+    f"{'issue':>7}{'ALU':>6}{'IMAD':>6}{'L1':>6}{'shared':>7}{'const':>6}"
+) + "".join(f"{gpu.name:>6}" for gpu in prediction.GPUS)
 
 
 def line(figures: Figures) -> str:
     """Return one line of the table; registers and bytes in flight are the largest launch's."""
     kernels = sorted({launch.kernel for launch in figures.launches})
     names = f"{'+'.join(kernels)} x{len(figures.launches)}"
+    mean, executed = figures.mean, figures.executed
     return (
-        f"{figures.number:>2} {figures.name:<24}{figures.total_bytes / 1e6:>7.0f} {names:<22}"
-        f"{figures.mean('read_ratio'):>7.3f}{figures.mean('write_ratio'):>8.3f}"
-        f"{figures.mean('write_line_ratio'):>6.2f}{figures.mean('vector_share'):>7.1%}{figures.mean('instructions'):>7.2f}"
-        f"{figures.mean('wavefronts'):>6.2f}{figures.mean('warp_outputs'):>6.2f}"
-        f"{figures.largest.registers:>5}{figures.largest.in_flight / 1024:>14.0f}"
-    )
+        f"{figures.number:>2} {figures.name:<24}{figures.total_bytes / 1e6:>6.0f} {names:<16}"
+        f"{mean('read_ratio'):>6.3f}{mean('write_ratio'):>8.3f}{mean('write_line_ratio'):>6.2f}"
+        f"{mean('vector_share'):>7.1%}{mean('instructions'):>6.2f}{mean('wavefronts'):>6.2f}"
+        f"{mean('warp_outputs'):>5.2f}{figures.largest.registers:>5}"
+        f"{figures.largest.in_flight / 1024:>5.0f}"
+        f"{executed('issue'):>7.1f}{executed('alu'):>6.1f}{executed('imad'):>6.1f}"
+        f"{executed('global_wavefronts'):>6.1f}{executed('shared_wavefronts'):>7.1f}"
+        f"{executed('constant_wavefronts'):>6.1f}"
+    ) + "".join(f"{fraction:>6.2f}" for fraction in figures.predicted.values())
 
 
 def main(argv: Sequence[str]) -> int:
     """Print the table; with ``--json FILE``, write the figures as well."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks model", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    parser.add_argument("--only", default="", help="only cases whose name contains this text")
     options = parser.parse_args(argv)
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         parser.error(lacking)
+    chosen = [workload for workload in WORKLOADS if options.only in workload.case.name]
+    if not chosen:
+        parser.error(f"no case's name contains {options.only!r}")
     found = []
     print(HEADER)
     with tempfile.TemporaryDirectory() as folder:
         for figures in tqdm(
-            rows(WORKLOADS, Path(folder)), total=len(WORKLOADS), leave=False, disable=None
+            rows(chosen, Path(folder)), total=len(chosen), leave=False, disable=None
         ):
             tqdm.write(line(figures))
             found.append(asdict(figures))

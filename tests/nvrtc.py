@@ -106,8 +106,12 @@ def resources(cubin: bytes, folder: Path) -> Resources:
 @cache
 def sass(cubin: bytes, folder: Path) -> tuple[Instruction, ...]:
     """Return the instructions of a cubin's kernel, in order."""
-    text = _said("nvdisasm", "--print-code", cubin, folder)
-    return tuple(Instruction(*found) for found in _LINE.findall(text))
+    return tuple(Instruction(*found) for found in _LINE.findall(disassembly(cubin, folder)))
+
+
+def disassembly(cubin: bytes, folder: Path) -> str:
+    """Return what nvdisasm prints of a cubin, with labels."""
+    return _said("nvdisasm", "--print-code", cubin, folder)
 
 
 def bytes_in_flight(instructions: tuple[Instruction, ...]) -> int:

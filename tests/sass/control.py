@@ -1,0 +1,193 @@
+"""Jumps, and threads that wait for each other.
+
+A control instruction is run with the threads that reached it and those of them whose predicate
+holds. The threads that reached it are already past it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from sass.listing import BYTES, Instruction, Listing
+from sass.operands import Operands
+from sass.threads import Array, SassError, Threads, Waits, lane_bits
+
+Control = Callable[[Array, Array], None]  # threads that reached it; those that take it
+
+
+def exit_(i: Instruction, t: Threads, listing: Listing) -> Control:
+    i.allow()
+    i.take(0)
+
+    def run(reached: Array, mask: Array) -> None:
+        t.alive &= ~mask
+        release_branches(t)
+        release_warps(t)
+
+    return run
+
+
+def bra(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``BRA [P,] target``; .U with a uniform predicate, .DIV if lanes of a set are elsewhere."""
+    modifiers = i.allow("U", "DIV", "CONV")
+    o = Operands(i, t)
+    *condition, _ = i.take(1, 2)
+    target = listing.target(i)
+    if modifiers & {"DIV", "CONV"}:
+        lanes = o.value(condition[0])
+
+        def apart(reached: Array, mask: Array) -> None:
+            are_apart = lane_bits(mask) != lanes()
+            t.pc[mask & (are_apart if "DIV" in modifiers else ~are_apart)] = target
+
+        return apart
+    holds = o.predicate(condition[0] if condition else "PT")
+
+    def run(reached: Array, mask: Array) -> None:
+        np.copyto(t.pc, target, where=mask & holds())
+
+    return run
+
+
+def call(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``CALL.REL.NOINC target``; the code before it has put the return address in a register."""
+    if i.allow("REL", "NOINC") != {"REL", "NOINC"}:
+        raise i.unknown("this form")
+    target = listing.target(i)
+    return lambda reached, mask: np.copyto(t.pc, target, where=mask)
+
+
+def ret(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``RET.REL.NODEC Ra, kernel``: to the address in a register, counted from the kernel."""
+    if i.allow("REL", "NODEC") != {"REL", "NODEC"}:
+        raise i.unknown("this form")
+    register, _ = i.take(2)
+    address_of, start = Operands(i, t).wide(register), listing.target(i)
+
+    def run(reached: Array, mask: Array) -> None:
+        np.copyto(t.pc, address_of() // BYTES + start, where=mask, casting="unsafe")
+
+    return run
+
+
+def bssy(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``BSSY Bn, target``: the threads of a warp that are here together will meet at BSYNC Bn."""
+    i.allow("RECONVERGENT")
+    name, _ = i.take(2)
+    parties = t.parties[_barrier(i, name)]
+
+    def run(reached: Array, mask: Array) -> None:
+        t.counts["parties"] += 1
+        np.copyto(parties, t.counts["parties"], where=mask)
+
+    return run
+
+
+def bsync(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``BSYNC Bn``: wait until all that met at BSSY Bn, and are still there, are here."""
+    i.allow("RECONVERGENT")
+    (name,) = i.take(1)
+    number = _barrier(i, name)
+
+    def run(reached: Array, mask: Array) -> None:
+        taking = mask & (t.parties[number] != 0)
+        if _others_are_out(t, number, taking):
+            t.parties[number][taking] = 0
+            return
+        t.waits[taking] = Waits.BRANCH
+        t.barrier[taking] = number
+        release_branches(t)
+
+    return run
+
+
+def _others_are_out(t: Threads, number: int, taking: Array) -> bool:
+    """Whether no thread of these warps takes part in a barrier but those that are at it."""
+    others = t.alive & (t.parties[number] != 0) & ~taking
+    return not others[taking.any(axis=1)].any()
+
+
+def break_(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``BREAK [P,] Bn``: these threads do not come to BSYNC Bn."""
+    i.allow("RELIABLE")
+    o = Operands(i, t)
+    *condition, name = i.take(1, 2)
+    number, holds = _barrier(i, name), o.predicate(condition[0] if condition else "PT")
+
+    def run(reached: Array, mask: Array) -> None:
+        np.copyto(t.parties[number], 0, where=mask & holds())
+        release_branches(t)
+
+    return run
+
+
+def _barrier(i: Instruction, name: str) -> int:
+    found = re.fullmatch(r"B(\d+)", name)
+    if not found:
+        raise i.unknown(f"the barrier {name}")
+    return int(found[1])
+
+
+def release_branches(t: Threads) -> None:
+    """Let threads go on that wait at a BSYNC for nobody any more."""
+    waiting = t.waits == Waits.BRANCH
+    for number in np.unique(t.barrier[waiting]):
+        held = waiting & (t.barrier == number)
+        for party in np.unique(t.parties[number][held]):
+            members = t.alive & (t.parties[number] == party)
+            is_whole = ~(members & ~held).any(axis=1, keepdims=True)
+            free = held & members & is_whole
+            t.waits[free] = Waits.NOTHING
+            t.parties[number][free] = 0
+
+
+def warpsync(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``WARPSYNC lanes``: wait for these lanes of the warp."""
+    modifiers = i.allow("ALL")
+    o = Operands(i, t)
+    (lanes,) = ("0xffffffff",) if "ALL" in modifiers else i.take(1)
+    lanes_of = o.value(lanes)
+
+    def run(reached: Array, mask: Array) -> None:
+        np.copyto(t.wanted_lanes, lanes_of(), where=mask)
+        t.waits[mask] = Waits.WARP
+        release_warps(t)
+
+    return run
+
+
+def release_warps(t: Threads) -> None:
+    """Let threads go on whose wanted lanes wait at the same WARPSYNC, or have ended."""
+    waiting = t.waits == Waits.WARP
+    for at in np.unique(t.pc[waiting]):
+        held = waiting & (t.pc == at)
+        missing = lane_bits(t.alive & ~held)
+        t.waits[held & ((t.wanted_lanes & missing) == 0)] = Waits.NOTHING
+
+
+def bar(i: Instruction, t: Threads, listing: Listing) -> Control:
+    """``BAR.SYNC 0x0``: wait for all threads of the block."""
+    if "SYNC" not in i.allow("SYNC", "DEFER_BLOCKING") or i.take(1) != ("0x0",):
+        raise i.unknown("a barrier of some threads")
+
+    def run(reached: Array, mask: Array) -> None:
+        t.waits[mask] = Waits.BLOCK
+
+    return run
+
+
+def release_blocks(t: Threads) -> bool:
+    """Let the blocks go on of which all threads wait; return whether there were any."""
+    shape = (len(t.blocks), -1)
+    alive, waits = t.alive.reshape(shape), t.waits.reshape(shape)
+    waiting = alive & (waits == Waits.BLOCK)
+    is_whole = (waiting.any(axis=1) & (waiting == alive).all(axis=1))[:, None]
+    pc = t.pc.reshape(shape)
+    least = np.where(waiting, pc, pc.max()).min(axis=1, keepdims=True)
+    if (is_whole & waiting & (pc != least)).any():
+        raise SassError("threads of a block wait at different barriers")
+    waits[waiting & is_whole] = Waits.NOTHING
+    return bool(is_whole.any())

@@ -1,0 +1,159 @@
+"""Run a launch of a split, or some of its blocks, and count what it takes."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.geometry import SplitGeometry
+from sass import listing, opcodes
+from sass.listing import Listing
+from sass.machine import Machine
+from sass.opcodes import Pipe
+from sass.split_memory import SplitMemory
+from sass.threads import SassError, Threads
+
+PARAMETERS_AT = 0x210  # in constant bank 0, from sm_90 on
+WARPS_AT_ONCE = 64  # as many as fit a CPU's cache
+SAMPLED = 30
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a launch runs: its instructions, constants, and shared memory of a block."""
+
+    listing: Listing
+    banks: dict[int, bytes]
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What counted blocks took; each figure is per warp and 512 bytes stored, or 16 of a thread.
+
+    Attributes
+    ----------
+    issue : float
+        Instructions issued.
+    alu, imad, lsu, uniform, other : float
+        The same, by the pipe that executes them.
+    loads, stores : float
+        Of global memory.
+    load_bytes : float
+        Loaded for each byte stored.
+    global_wavefronts, shared_wavefronts, constant_wavefronts : float
+        Passes through the L1 cache's data, shared memory, and the cache of constants.
+    stored_bytes : int
+    """
+
+    issue: float
+    alu: float
+    imad: float
+    lsu: float
+    uniform: float
+    other: float
+    loads: float
+    stores: float
+    load_bytes: float
+    global_wavefronts: float
+    shared_wavefronts: float
+    constant_wavefronts: float
+    stored_bytes: int
+
+
+def code(text: str, cubin: bytes, shared_bytes: int) -> Code:
+    """Return what is to run, from what nvdisasm prints of a cubin."""
+    return Code(listing.parse(text), listing.constant_banks(cubin), shared_bytes)
+
+
+def parameters(launch: KernelLaunch, addresses: Sequence[int]) -> bytes:
+    """Return a launch's parameters, for the addresses of its input and outputs."""
+    return struct.pack(f"<{len(addresses)}Q", *addresses)
+
+
+def sampled(grid: int, between: int = SAMPLED) -> list[int]:
+    """Return the first and last block and some between, the same ones every time."""
+    if grid <= between + 2:
+        return list(range(grid))
+    draw = random.Random(grid).sample(range(1, grid - 1), between)
+    return [0, *sorted(draw), grid - 1]
+
+
+def run(
+    geometry: SplitGeometry,
+    launch: KernelLaunch,
+    code: Code,
+    blocks: Sequence[int],
+    input_phase: int = 0,
+    output_phase: int = 0,
+) -> Counts:
+    """Run blocks of a launch, check every byte that they store, and return what they took.
+
+    The first and last block run, but are not counted where there are others: they may be cut off.
+    Where `blocks` are all blocks, every byte of the outputs must have been stored.
+
+    Raises
+    ------
+    UnknownCodeError
+        The code has an instruction that is not known.
+    SassError
+        A byte is wrong, stored twice, or outside its output; or a load is outside the input.
+    """
+    memory = SplitMemory(geometry, launch.outputs, input_phase, output_phase)
+    banks = dict(code.banks)
+    banks[0] = _with_parameters(banks.get(0, b""), parameters(launch, memory.addresses), launch)
+    totals: Counter[str] = Counter()
+    issued = np.zeros(len(code.listing.instructions), np.int64)
+    edges = {0, launch.grid - 1} if len(blocks) > 2 else set()
+    for chunk in _chunks(blocks, max(1, WARPS_AT_ONCE * 32 // launch.block)):
+        counted = [block not in edges for block in chunk]
+        threads = Threads(
+            chunk, launch.block, launch.grid, banks, code.shared_bytes, memory, counted
+        )
+        machine = Machine(code.listing, threads)
+        machine.run()
+        totals += threads.counts
+        issued += machine.issued
+    stored = memory.check()
+    if len(blocks) == launch.grid and stored != memory.total_bytes:
+        raise SassError(f"stored {stored} of {memory.total_bytes} bytes")
+    return _counts(code.listing, issued, totals)
+
+
+def _with_parameters(bank: bytes, parameters: bytes, launch: KernelLaunch) -> bytes:
+    """Return constant bank 0: the shape of the launch, then its parameters."""
+    filled = bytearray(bank.ljust(PARAMETERS_AT + len(parameters), b"\0"))
+    struct.pack_into("<6I", filled, 0, launch.block, 1, 1, launch.grid, 1, 1)
+    filled[PARAMETERS_AT : PARAMETERS_AT + len(parameters)] = parameters
+    return bytes(filled)
+
+
+def _chunks(blocks: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+    for start in range(0, len(blocks), size):
+        yield blocks[start : start + size]
+
+
+def _counts(listing: Listing, issued: np.ndarray, totals: Counter[str]) -> Counts:
+    by_pipe: Counter[Pipe] = Counter()
+    for instruction, times in zip(listing.instructions, issued, strict=True):
+        by_pipe[opcodes.pipe(instruction.opcode)] += int(times)
+    unit = totals["global_store_bytes"] / 512
+    return Counts(
+        issue=by_pipe.total() / unit,
+        **{pipe.value: by_pipe[pipe] / unit for pipe in Pipe},
+        loads=totals["global_loads"] / unit,
+        stores=totals["global_stores"] / unit,
+        load_bytes=totals["global_load_bytes"] / totals["global_store_bytes"],
+        global_wavefronts=(totals["global_load_wavefronts"] + totals["global_store_wavefronts"])
+        / unit,
+        shared_wavefronts=(totals["shared_load_wavefronts"] + totals["shared_store_wavefronts"])
+        / unit,
+        constant_wavefronts=totals["constant_wavefronts"] / unit,
+        stored_bytes=totals["global_store_bytes"],
+    )

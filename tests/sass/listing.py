@@ -1,0 +1,122 @@
+"""What nvdisasm prints of a cubin, as instructions, and the constants that the cubin holds."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+BYTES = 16  # of an instruction
+
+_LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)(?:\s+(.*?))?\s*;")
+_LABEL = re.compile(r"^([.$\w]+):$")
+_TARGET = re.compile(r"^`\((\S+)\)$")
+_CONSTANT = re.compile(r"\.nv\.constant(\d+)")
+
+
+class UnknownCodeError(Exception):
+    """An opcode, modifier or operand that the interpreter does not know."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: `index` counts from the first; `predicate` is like "!P0" or empty."""
+
+    index: int
+    predicate: str
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[str, ...]
+
+    def __str__(self) -> str:
+        guard = f"@{self.predicate} " if self.predicate else ""
+        name = ".".join((self.opcode, *self.modifiers))
+        return f"/*{self.index * BYTES:04x}*/ {guard}{name} {', '.join(self.operands)}".rstrip()
+
+    def unknown(self, what: str) -> UnknownCodeError:
+        """Return the error that refuses this instruction."""
+        return UnknownCodeError(
+            f"{self}: {what} is not known. Add it to tests/sass, with a test that runs it."
+        )
+
+    def allow(self, *modifiers: str) -> frozenset[str]:
+        """Return its modifiers, if all are among these."""
+        for modifier in self.modifiers:
+            if modifier not in modifiers:
+                raise self.unknown(f"the modifier .{modifier}")
+        return frozenset(self.modifiers)
+
+    def take(self, least: int, most: int | None = None) -> tuple[str, ...]:
+        """Return its operands, if there are as many as that."""
+        if not least <= len(self.operands) <= (most or least):
+            raise self.unknown(f"a form with {len(self.operands)} operands")
+        return self.operands
+
+    @property
+    def results(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The predicates behind the first operand that it writes as well, and the operands after.
+
+        ``IADD3 R0, P1, R2, R3, R4`` and ``LEA R0, P1, R2, R3, 0x4`` write P1, the carry.
+        """
+        count = 1
+        while count < len(self.operands) and re.fullmatch(r"U?P[0-6T]", self.operands[count]):
+            count += 1
+        return self.operands[1:count], self.operands[count:]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The code of a kernel and of what it calls, and the index of each label."""
+
+    instructions: tuple[Instruction, ...]
+    labels: dict[str, int]
+
+    def target(self, instruction: Instruction) -> int:
+        """Return the index that a jump goes to."""
+        found = _TARGET.match(instruction.operands[-1])
+        if not found or found[1] not in self.labels:
+            raise instruction.unknown(f"the target {instruction.operands[-1]}")
+        return self.labels[found[1]]
+
+
+def parse(text: str) -> Listing:
+    """Return the instructions of a cubin with one kernel."""
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    for line in text.splitlines():
+        label = _LABEL.match(line.strip())
+        if label:
+            labels[label[1]] = len(instructions)
+        found = _LINE.search(line)
+        if found:
+            address, predicate, name, operands = found.groups()
+            if int(address, 16) != len(instructions) * BYTES:
+                raise UnknownCodeError(f"{line.strip()}: code of more than one kernel")
+            opcode, *modifiers = name.split(".")
+            instructions.append(
+                Instruction(
+                    len(instructions), predicate or "", opcode, tuple(modifiers), _split(operands)
+                )
+            )
+    return Listing(tuple(instructions), labels)
+
+
+def _split(operands: str | None) -> tuple[str, ...]:
+    """Cut operands at commas; those of sm_90 have none inside brackets."""
+    text = (operands or "").replace(".reuse", "")
+    return tuple(part.strip() for part in text.split(",")) if text else ()
+
+
+def constant_banks(cubin: bytes) -> dict[int, bytes]:
+    """Return the constant banks of a cubin with one kernel, by number, from its ELF sections."""
+    (table,) = struct.unpack_from("<Q", cubin, 0x28)
+    entry, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry) for i in range(count)]
+    names = sections[names_at][4]
+    banks = {}
+    for name, _, _, _, at, size in sections:
+        start = names + name
+        found = _CONSTANT.match(cubin[start : cubin.index(b"\0", start)].decode())
+        if found:
+            banks[int(found[1])] = cubin[at : at + size]
+    return banks

@@ -1,0 +1,120 @@
+"""Run the code of some blocks to its end, all their warps side by side.
+
+The threads that are furthest behind run first, all of them that are at the same instruction, of
+whatever warp. Warps do not see each other but at barriers and through shared memory between
+them, so the order of warps changes nothing; threads of a warp that parted go on together where the
+code says so (BSYNC, WARPSYNC).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sass import control, opcodes
+from sass.arithmetic import Run
+from sass.listing import Instruction, Listing, UnknownCodeError
+from sass.operands import Operands, Reader
+from sass.threads import Array, SassError, Threads
+
+MOST_STEPS = 1_000_000
+FAR = np.int32(2**31 - 1)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One decoded instruction."""
+
+    instruction: Instruction
+    holds: Reader | None  # its predicate
+    run: Run | None
+    control: control.Control | None
+    is_uniform: bool
+
+
+class Machine:
+    """A kernel's code, decoded for some threads.
+
+    Attributes
+    ----------
+    issued : array of int
+        For each instruction, how many warps of counted blocks issued it.
+    """
+
+    def __init__(self, listing: Listing, threads: Threads) -> None:
+        self.threads = threads
+        self.listing = listing
+        self.steps: list[Step | None] = [None] * len(listing.instructions)
+        self.issued = np.zeros(len(listing.instructions), np.int64)
+
+    def run(self) -> None:
+        """Run all threads to their end.
+
+        Raises
+        ------
+        UnknownCodeError
+            The code has an instruction that is not known.
+        SassError
+            The code did what it must not.
+        """
+        t = self.threads
+        taken = 0
+        while t.alive.any():
+            ready = t.alive & (t.waits == 0)
+            if ready.any():
+                taken += self._run_together(ready)
+            elif not control.release_blocks(t):
+                raise SassError("threads wait for each other for ever")
+            if taken > MOST_STEPS:
+                raise SassError(f"not at an end after {MOST_STEPS} steps")
+
+    def _run_together(self, ready: Array) -> int:
+        """Run the threads that are furthest behind until they part or meet others."""
+        t = self.threads
+        at = int(np.where(ready, t.pc, FAR).min())
+        group = ready & (t.pc == at)
+        others_at = int(np.where(ready & ~group, t.pc, FAR).min())
+        warps = group.any(axis=1, keepdims=True)
+        counted = int((warps & t.counted).sum())
+        start = at
+        while True:
+            step = self._step(at)
+            self.issued[at] += counted
+            at += 1
+            if step.control:
+                np.copyto(t.pc, at, where=group)
+                step.control(group, group & step.holds() if step.holds else group)
+                break
+            mask = warps if step.is_uniform else group
+            if step.holds:
+                mask = mask & step.holds()
+            assert step.run
+            if not step.holds or mask.any():
+                step.run(mask)
+            if at == others_at:
+                np.copyto(t.pc, at, where=group)
+                break
+        return at - start
+
+    def _step(self, at: int) -> Step:
+        """Decode an instruction when it is first reached."""
+        if at >= len(self.steps):
+            raise SassError("a thread ran past the end of the code")
+        step = self.steps[at]
+        if step is None:
+            step = self.steps[at] = self._decoded(self.listing.instructions[at])
+        return step
+
+    def _decoded(self, i: Instruction) -> Step:
+        t = self.threads
+        holds = Operands(i, t).predicate(i.predicate) if i.predicate else None
+        is_uniform = i.opcode in opcodes.UNIFORM
+        try:
+            if i.opcode in opcodes.CONTROL:
+                return Step(i, holds, None, opcodes.CONTROL[i.opcode](i, t, self.listing), False)
+            if i.opcode in opcodes.PLAIN:
+                return Step(i, holds, opcodes.PLAIN[i.opcode][0](i, t), None, is_uniform)
+        except (ValueError, KeyError, IndexError) as error:
+            raise i.unknown("this form") from error
+        raise UnknownCodeError(str(i.unknown(f"the opcode {i.opcode}")))

@@ -1,0 +1,51 @@
+"""Global memory as arrays, for kernels that are not splits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sass.threads import Access, Array
+
+FIRST_ADDRESS = 1 << 40
+GAP = 1 << 20  # between two arrays
+
+
+class Arrays:
+    """Some arrays in global memory, which kernels load from and store to.
+
+    Attributes
+    ----------
+    addresses : list of int
+        Where each array begins.
+    """
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.bytes = [array.reshape(-1).view(np.uint8) for array in arrays]
+        self.addresses = [FIRST_ADDRESS + GAP * i for i in range(len(arrays))]
+
+    def load(self, access: Access) -> list[Array]:
+        """Return the words that threads get."""
+        found = np.zeros((*access.mask.shape, max(4, access.size)), np.uint8)
+        for memory, mask, at in self._places(access):
+            found[mask, : access.size] = memory[at[:, None] + np.arange(access.size)]
+        words = found.view(np.uint32)
+        return [words[..., n] for n in range(words.shape[-1])]
+
+    def store(self, access: Access, words: list[Array]) -> None:
+        """Take the words of those threads that store."""
+        data = np.stack(words, axis=-1).astype(np.uint32).view(np.uint8)
+        for memory, mask, at in self._places(access):
+            memory[at[:, None] + np.arange(access.size)] = data[mask, : access.size]
+
+    def _places(self, access: Access):  # noqa: ANN202
+        """Yield each array that is touched, the threads that do so, and where in it."""
+        left = access.mask
+        for start, memory in zip(self.addresses, self.bytes, strict=True):
+            at = access.addresses.astype(np.int64) - start
+            mask = access.mask & (at >= 0) & (at + access.size <= len(memory))
+            left = left & ~mask
+            if mask.any():
+                yield memory, mask, at[mask]
+        access.refuse_if(left, "outside all arrays")

@@ -1,0 +1,191 @@
+"""Moves between registers, from special registers and constant memory, and conversions."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from sass.arithmetic import U64, Run
+from sass.listing import Instruction
+from sass.operands import Operands, following
+from sass.threads import Array, SassError, Threads
+
+FLOAT_LIMITS = {"U32": 2.0**32, "U64": 2.0**64}
+_INDEXED = re.compile(r"c\[0x([0-9a-f]+)\]\[(.*)\]")
+
+
+def mov(i: Instruction, t: Threads) -> Run:
+    i.allow("U32")
+    o = Operands(i, t)
+    d, a = i.take(2)
+    write, a_of = o.write(d), o.value(a)
+    return lambda mask: write(a_of(), mask)
+
+
+def hfma2(i: Instruction, t: Threads) -> Run:
+    """``HFMA2 Rd, -RZ, RZ, x, y``: two halves of 16 bits, by which compilers load a constant."""
+    i.allow("MMA")
+    o = Operands(i, t)
+    d, a, b, high, low = i.take(5)
+    if {a.lstrip("-"), b.lstrip("-")} != {"RZ"} or "N" in high + low:  # NAN, INF
+        raise i.unknown("HFMA2 that calculates")
+    halves = np.array([[float(low), float(high)]], np.float16).view(np.uint32)
+    write = o.write(d)
+    return lambda mask: write(halves, mask)
+
+
+def special(i: Instruction, t: Threads) -> Run:
+    """``S2R``, ``S2UR``, ``CS2R``: a special register; CS2R without .32 fills a pair."""
+    modifiers = i.allow("32") if i.opcode == "CS2R" else i.allow()
+    o = Operands(i, t)
+    d, name = i.take(2)
+    value = _special(i, t, name)
+    is_pair = i.opcode == "CS2R" and "32" not in modifiers
+    write = o.write_wide(d) if is_pair else o.write(d)
+    return lambda mask: write(value.astype(U64) if is_pair else value, mask)
+
+
+def _special(i: Instruction, t: Threads, name: str) -> Array:
+    one, lane = np.uint32(1), t.lane
+    below = (one << lane) - one
+    known = {
+        "SR_TID.X": t.tid,
+        "SR_CTAID.X": t.ctaid,
+        "SR_LANEID": lane,
+        "SR_LTMASK": below,
+        "SR_EQMASK": one << lane,
+        "SR_LEMASK": below | (one << lane),
+        "SR_GTMASK": ~(below | (one << lane)),
+        "SR_GEMASK": ~below,
+    }
+    # One-dimensional launches without clusters.
+    zeros = ("SRZ", "SR_TID.Y", "SR_TID.Z", "SR_CTAID.Y", "SR_CTAID.Z", "SR_CgaCtaId")
+    known |= dict.fromkeys(zeros, np.zeros((1, 1), np.uint32))
+    if name not in known:
+        raise i.unknown(f"the special register {name}")
+    return known[name]
+
+
+def ldc(i: Instruction, t: Threads) -> Run:
+    """``LDC`` and ``ULDC``: constant memory, whose cache serves one address of a warp at a time."""
+    modifiers = i.allow("U8", "U16", "S8", "S16", "64", "128")
+    o = Operands(i, t)
+    d, source = i.take(2)
+    found = _INDEXED.fullmatch(source)
+    if not found:
+        raise i.unknown(f"the operand {source}")
+    bank = o.bank(int(found[1], 16))
+    kind = _kind(modifiers)
+    at_of = o.sum_of(found[2])
+    writers = [o.write(following(d, n)) for n in range(max(1, kind.itemsize // 4))]
+    is_indexed = "R" in found[2] and i.opcode == "LDC"
+
+    def run(mask: Array) -> None:
+        at = np.broadcast_to(at_of(), mask.shape)
+        last = len(bank) - kind.itemsize
+        if ((at > last) & mask).any() or ((at % kind.itemsize != 0) & mask).any():
+            raise SassError(f"{i}: outside constant bank {found[1]}, or not aligned")
+        if is_indexed:
+            t.counts["constant_wavefronts"] += _distinct(at, mask & t.counted)
+        first = np.minimum(at, last) // kind.itemsize * max(1, kind.itemsize // 4)
+        words = bank[: len(bank) // 16 * 16].view(kind if kind.itemsize < 4 else np.uint32)
+        for order, write in enumerate(writers):
+            write(words[first + order], mask)
+
+    return run
+
+
+def _kind(modifiers: frozenset[str]) -> np.dtype:
+    names = {"U8": "u1", "S8": "i1", "U16": "u2", "S16": "i2", "64": "u8", "128": "V16"}
+    return np.dtype(names[next(iter(modifiers))] if modifiers else "u4")
+
+
+def _distinct(values: Array, mask: Array) -> int:
+    """Return how many different values the warps have, each warp by itself, in all."""
+    ordered = np.sort(np.where(mask, values.astype(np.int64), -1), axis=1)
+    return int((ordered[:, 0] >= 0).sum() + (np.diff(ordered, axis=1) > 0).sum())
+
+
+def r2ur(i: Instruction, t: Threads) -> Run:
+    """``R2UR URd, Ra``: the value of the first thread in the mask."""
+    i.allow()
+    o = Operands(i, t)
+    d, a = i.take(2)
+    write, a_of = o.write(d), o.value(a)
+
+    def run(mask: Array) -> None:
+        first = mask.argmax(axis=1)[:, None]
+        value = np.take_along_axis(np.broadcast_to(a_of(), mask.shape), first, axis=1)
+        write(value, mask.any(axis=1, keepdims=True))
+
+    return run
+
+
+def i2f(i: Instruction, t: Threads) -> Run:
+    """``I2F``: to a 32-bit float, rounded to the nearest or with .RP up."""
+    modifiers = i.allow("U32", "S32", "U64", "S64", "RP", "RN")
+    o = Operands(i, t)
+    d, a = i.take(2)
+    is_signed, is_wide = not modifiers & {"U32", "U64"}, bool(modifiers & {"U64", "S64"})
+    if is_wide:
+        wide = o.wide(a)
+        value = (lambda: wide().view(np.int64)) if is_signed else wide
+    else:
+        value = o.signed(a) if is_signed else o.value(a)
+    write = o.write(d)
+
+    def run(mask: Array) -> None:
+        exact = value()
+        result = exact.astype(np.float32)
+        if "RP" in modifiers:
+            # Exact where it matters: float32 values of this size are whole numbers.
+            below = np.array(
+                [int(r) < int(e) for r, e in zip(result.flat, exact.flat, strict=True)]
+            )
+            up = np.nextafter(result, np.float32(np.inf))
+            result = np.where(below.reshape(result.shape), up, result)
+        write(result.view(np.uint32), mask)
+
+    return run
+
+
+def f2i(i: Instruction, t: Threads) -> Run:
+    """``F2I``: the float without its fraction; what does not fit becomes the nearest that does."""
+    modifiers = i.allow("FTZ", "U32", "U64", "TRUNC", "NTZ")
+    (kind,) = modifiers & {"U32", "U64"} or {""}
+    if not kind or "TRUNC" not in modifiers:
+        raise i.unknown("this form")
+    o = Operands(i, t)
+    d, a = i.take(2)
+    a_of = o.value(a)
+    write = o.write_wide(d) if kind == "U64" else o.write(d)
+    limit = FLOAT_LIMITS[kind]
+
+    def run(mask: Array) -> None:
+        with np.errstate(invalid="ignore"):  # threads outside the mask may hold anything
+            number = a_of().view(np.float32).astype(np.float64)
+        number = np.nan_to_num(number, nan=0.0, posinf=limit)
+        fits = number < limit
+        whole = np.where(fits, np.maximum(number, 0), 0).astype(U64)
+        write(np.where(fits, whole, U64(int(limit) - 1)), mask)
+
+    return run
+
+
+def mufu(i: Instruction, t: Threads) -> Run:
+    """``MUFU.RCP``: the reciprocal of a float.
+
+    A GPU's is off by up to one unit in the last place; divisions correct what they make of it.
+    """
+    if "RCP" not in i.allow("RCP"):
+        raise i.unknown("MUFU")
+    o = Operands(i, t)
+    d, a = i.take(2)
+    write, a_of = o.write(d), o.value(a)
+
+    def run(mask: Array) -> None:
+        with np.errstate(all="ignore"):
+            write((np.float32(1) / a_of().view(np.float32)).view(np.uint32), mask)
+
+    return run

@@ -1,0 +1,118 @@
+"""Every opcode that is known: what it does, and the pipe that takes it.
+
+Which pipe takes what: Nsight Compute's documentation, "Pipelines"; how many lanes a pipe takes in
+a clock: CUDA C++ Programming Guide, "Throughput of native arithmetic instructions", column 9.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from sass import accesses, arithmetic, bits, control, moves, predicates, warps
+from sass.arithmetic import Run
+from sass.listing import Instruction, Listing
+from sass.threads import Threads
+
+
+class Pipe(StrEnum):
+    """Where an instruction executes."""
+
+    ALU = "alu"
+    IMAD = "imad"
+    LSU = "lsu"
+    UNIFORM = "uniform"
+    OTHER = "other"  # branches, conversions, bit counts
+
+
+Build = Callable[[Instruction, Threads], Run]
+BuildControl = Callable[[Instruction, Threads, Listing], control.Control]
+
+
+def _nothing(i: Instruction, t: Threads) -> Run:
+    return lambda mask: None
+
+
+_ALU: dict[str, Build] = {
+    "IADD3": arithmetic.iadd3,
+    "VIADD": arithmetic.viadd,
+    "IABS": arithmetic.iabs,
+    "VIMNMX": arithmetic.vimnmx,
+    "VIADDMNMX": arithmetic.viaddmnmx,
+    "LEA": arithmetic.lea,
+    "LOP3": bits.lop3,
+    "PLOP3": bits.plop3,
+    "SHF": bits.shf,
+    "PRMT": bits.prmt,
+    "ISETP": predicates.isetp,
+    "SEL": predicates.sel,
+    "P2R": predicates.p2r,
+    "R2P": predicates.r2p,
+    "MOV": moves.mov,
+    "CS2R": moves.special,
+    "VOTE": warps.vote,
+}
+_IMAD: dict[str, Build] = {"IMAD": arithmetic.imad, "HFMA2": moves.hfma2}
+_LSU: dict[str, Build] = {
+    "LDG": accesses.ldg,
+    "STG": accesses.stg,
+    "LDS": accesses.lds,
+    "STS": accesses.sts,
+    "LDC": moves.ldc,
+    "S2R": moves.special,
+    "SHFL": warps.shfl,
+}
+_OTHER: dict[str, Build] = {
+    "FLO": bits.flo,
+    "POPC": bits.popc,
+    "BREV": bits.brev,
+    "I2F": moves.i2f,
+    "F2I": moves.f2i,
+    "MUFU": moves.mufu,
+    "MATCH": warps.match,
+    "NOP": _nothing,
+    "YIELD": _nothing,
+}
+# On values of a whole warp. The first kind read and write uniform registers only.
+_SAME = ("IADD3", "LEA", "LOP3", "PLOP3", "SHF", "PRMT", "ISETP", "SEL", "MOV")
+UNIFORM: dict[str, Build] = {f"U{name}": _ALU[name] for name in _SAME} | {
+    "UIMAD": arithmetic.imad,
+    "UFLO": bits.flo,
+    "UPOPC": bits.popc,
+    "UBREV": bits.brev,
+    "ULDC": moves.ldc,
+    "S2UR": moves.special,
+}
+_FROM_LANES: dict[str, Build] = {
+    "R2UR": moves.r2ur,
+    "VOTEU": warps.vote,
+    "REDUX": warps.redux,
+}
+CONTROL: dict[str, BuildControl] = {
+    "EXIT": control.exit_,
+    "BRA": control.bra,
+    "CALL": control.call,
+    "RET": control.ret,
+    "BSSY": control.bssy,
+    "BSYNC": control.bsync,
+    "BREAK": control.break_,
+    "WARPSYNC": control.warpsync,
+    "BAR": control.bar,
+}
+PLAIN: dict[str, tuple[Build, Pipe]] = {
+    name: (build, pipe)
+    for builds, pipe in (
+        (_ALU, Pipe.ALU),
+        (_IMAD, Pipe.IMAD),
+        (_LSU, Pipe.LSU),
+        (_OTHER, Pipe.OTHER),
+        (UNIFORM, Pipe.UNIFORM),
+        (_FROM_LANES, Pipe.UNIFORM),
+    )
+    for name, build in builds.items()
+}
+
+
+def pipe(opcode: str) -> Pipe:
+    """Return where an opcode executes."""
+    return PLAIN[opcode][1] if opcode in PLAIN else Pipe.OTHER

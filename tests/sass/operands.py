@@ -1,0 +1,149 @@
+"""Operands, decoded once: readers that return arrays, and writers that take a mask.
+
+A reader of 32 bits returns unsigned arrays that broadcast to (warps, 32); constants and
+immediates are arrays of shape (1, 1), which wrap silently where NumPy's scalars would warn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import reduce
+
+import numpy as np
+
+from sass.listing import Instruction, UnknownCodeError
+from sass.threads import Array, Threads
+
+Reader = Callable[[], Array]
+Writer = Callable[[Array, Array], None]  # values, mask
+
+_CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]")
+_NUMBER = re.compile(r"-?0x[0-9a-f]+|-?\d+")
+ONE_33 = np.uint64(1 << 32)
+
+
+def immediate(text: str) -> int | None:
+    """Return a literal as 32 bits; None if it is none."""
+    return int(text, 0) & 0xFFFFFFFF if _NUMBER.fullmatch(text) else None
+
+
+class Operands:
+    """Readers and writers of one instruction's operands."""
+
+    def __init__(self, instruction: Instruction, threads: Threads) -> None:
+        self.instruction = instruction
+        self.threads = threads
+
+    def value(self, text: str) -> Reader:
+        """Return a reader of 32 bits; ``-`` negates and ``~`` inverts them."""
+        if text[0] in "-~" and immediate(text) is None:
+            plain = self.value(text[1:])
+            change = np.negative if text[0] == "-" else np.invert
+            return lambda: change(plain())
+        view = self._view(text)
+        return lambda: view
+
+    def signed(self, text: str) -> Reader:
+        """Return a reader of the same 32 bits as signed numbers, in 64 bits."""
+        value = self.value(text)
+        return lambda: value().view(np.int32).astype(np.int64)
+
+    def addend(self, text: str) -> Reader:
+        """Return a reader of a term of a sum with carry: ``-x`` is 2**32 - x, in 64 bits."""
+        if text[0] == "-" and immediate(text) is None:
+            plain = self.value(text[1:])
+            return lambda: ONE_33 - plain().astype(np.uint64)
+        value = self.value(text)
+        return lambda: value().astype(np.uint64)
+
+    def wide(self, text: str) -> Reader:
+        """Return a reader of 64 bits from a pair of registers."""
+        if text.startswith("-"):
+            plain = self.wide(text[1:])
+            return lambda: np.negative(plain())
+        low, high = self._view(text), self._view(following(text))
+        return lambda: low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
+
+    def sum_of(self, text: str) -> Reader:
+        """Return a reader of a sum of 32 bits, such as the offset ``R4+UR2+0x210``."""
+        parts = [self.value(part) for part in text.split("+")]
+        return lambda: reduce(np.add, (part() for part in parts))
+
+    def predicate(self, text: str) -> Reader:
+        """Return a reader of a predicate; ``!`` inverts it."""
+        if text.startswith("!"):
+            plain = self.predicate(text[1:])
+            return lambda: ~plain()
+        view = self._predicate_view(text)
+        return lambda: view
+
+    def write(self, text: str) -> Writer:
+        """Return a writer of the low 32 bits of what it gets."""
+        if text in ("RZ", "URZ"):
+            return lambda values, mask: None
+        to = self._register(text)
+        return lambda values, mask: np.copyto(to, values, where=mask, casting="unsafe")
+
+    def write_wide(self, text: str) -> Writer:
+        """Return a writer of 64 bits to a pair of registers."""
+        low, high = self.write(text), self.write(following(text))
+
+        def write(values: Array, mask: Array) -> None:
+            low(values, mask)
+            high(values >> np.uint64(32), mask)
+
+        return write
+
+    def write_predicate(self, text: str) -> Writer:
+        """Return a writer of a predicate."""
+        if text in ("PT", "UPT"):
+            return lambda values, mask: None
+        to = self._predicate_view(text)
+        return lambda values, mask: np.copyto(to, values, where=mask)
+
+    def _view(self, text: str) -> Array:
+        """Return the array that an operand without a sign stands for."""
+        number = immediate(text)
+        if number is not None or text in ("RZ", "URZ"):
+            return np.full((1, 1), number or 0, np.uint32)
+        constant = _CONSTANT.fullmatch(text)
+        if constant:
+            bank, at = (int(part, 16) for part in constant.groups())
+            return self.bank(bank)[at : at + 4].view(np.uint32).reshape(1, 1)
+        return self._register(text)
+
+    def bank(self, number: int) -> Array:
+        """Return a constant bank as bytes."""
+        if number not in self.threads.banks:
+            raise self.instruction.unknown(f"constant bank {number}")
+        return self.threads.banks[number]
+
+    def _register(self, text: str) -> Array:
+        found = re.fullmatch(r"(U?)R(\d+)", text)
+        if not found:
+            raise self.instruction.unknown(f"the operand {text}")
+        threads = self.threads
+        return (threads.uniform_registers if found[1] else threads.registers)[int(found[2])]
+
+    def _predicate_view(self, text: str) -> Array:
+        if text in ("PT", "UPT"):
+            return np.ones((1, 1), bool)
+        found = re.fullmatch(r"(U?)P([0-6])", text)
+        if not found:
+            raise self.instruction.unknown(f"the predicate {text}")
+        threads = self.threads
+        return (threads.uniform_predicates if found[1] else threads.predicates)[int(found[2])]
+
+
+def following(text: str, by: int = 1) -> str:
+    """Return the operand 32 bits times `by` after another; RZ is followed by RZ."""
+    if text in ("RZ", "URZ"):
+        return text
+    constant = _CONSTANT.fullmatch(text)
+    if constant:
+        return f"c[0x{constant[1]}][{int(constant[2], 16) + 4 * by:#x}]"
+    register = re.fullmatch(r"(U?R)(\d+)", text)
+    if not register:
+        raise UnknownCodeError(f"{text}: no operand of 64 bits is known that begins so")
+    return f"{register[1]}{int(register[2]) + by}"

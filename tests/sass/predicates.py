@@ -1,0 +1,104 @@
+"""Comparisons, choices, and predicates as numbers."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from sass.arithmetic import Run
+from sass.listing import Instruction
+from sass.operands import Operands
+from sass.threads import PREDICATES, Array, Threads
+
+_COMPARISONS = {
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+}
+_STRICT = {"LE": operator.lt, "GE": operator.gt}
+_COMBINED = {"AND": operator.and_, "OR": operator.or_, "XOR": operator.xor}
+
+
+def isetp(i: Instruction, t: Threads) -> Run:
+    """``ISETP.cmp.combine P, Q, Ra, Rb, Pc``: P is (a cmp b) combined with Pc, Q its opposite.
+
+    With .EX the operands are high words, and a last predicate says how the low ones compare.
+    """
+    modifiers = i.allow("U32", "EX", *_COMPARISONS, *_COMBINED)
+    (name,) = modifiers & set(_COMPARISONS)
+    (combination,) = modifiers & set(_COMBINED)
+    combine = _COMBINED[combination]
+    o = Operands(i, t)
+    p, q, a, b, accumulated, *low = i.take(6 if "EX" in modifiers else 5)
+    reads = o.value if "U32" in modifiers else o.signed
+    a_of, b_of, accumulated_of = reads(a), reads(b), o.predicate(accumulated)
+    low_of = o.predicate(low[0]) if low else None
+    write_p, write_q = o.write_predicate(p), o.write_predicate(q)
+
+    def holds() -> Array:
+        x, y = a_of(), b_of()
+        if low_of is None:
+            return _COMPARISONS[name](x, y)
+        if name == "NE":
+            return (x != y) | low_of()
+        decided = x != x if name == "EQ" else _STRICT.get(name, _COMPARISONS[name])(x, y)
+        return decided | ((x == y) & low_of())
+
+    def run(mask: Array) -> None:
+        found, other = holds(), accumulated_of()
+        result, opposite = combine(found, other), combine(~found, other)
+        write_p(result, mask)
+        write_q(opposite, mask)
+
+    return run
+
+
+def sel(i: Instruction, t: Threads) -> Run:
+    """``SEL Rd, Ra, Rb, P``: a where P holds, else b."""
+    i.allow()
+    o = Operands(i, t)
+    d, a, b, p = i.take(4)
+    write, a_of, b_of, chosen = o.write(d), o.value(a), o.value(b), o.predicate(p)
+    return lambda mask: write(np.where(chosen(), a_of(), b_of()), mask)
+
+
+def p2r(i: Instruction, t: Threads) -> Run:
+    """``P2R Rd, PR, Ra, bits``: Ra with these bits replaced by the predicates of their numbers."""
+    i.allow()
+    o = Operands(i, t)
+    d, source, a, bits = i.take(4)
+    if source != "PR":
+        raise i.unknown(f"the operand {source}")
+    write, a_of, chosen = o.write(d), o.value(a), int(bits, 0)
+
+    def run(mask: Array) -> None:
+        value = a_of() & np.uint32(~chosen & 0xFFFFFFFF)
+        for number in range(PREDICATES):
+            if chosen >> number & 1:
+                value = value | (t.predicates[number].astype(np.uint32) << np.uint32(number))
+        write(value, mask)
+
+    return run
+
+
+def r2p(i: Instruction, t: Threads) -> Run:
+    """``R2P PR, Ra, bits``: these predicates from the bits of their numbers."""
+    i.allow()
+    o = Operands(i, t)
+    target, a, bits = i.take(3)
+    if target != "PR":
+        raise i.unknown(f"the operand {target}")
+    a_of, chosen = o.value(a), int(bits, 0)
+
+    def run(mask: Array) -> None:
+        value = a_of()
+        for number in range(PREDICATES):
+            if chosen >> number & 1:
+                bit = (value >> np.uint32(number)) & np.uint32(1)
+                np.copyto(t.predicates[number], bit != 0, where=mask)
+
+    return run

@@ -1,0 +1,211 @@
+"""Global memory of a split: an input that is a hash of its addresses, and checked outputs.
+
+Nothing of a tensor is held, so a launch may be of any size. A stored byte is right if it is the
+input byte that the geometry says; which one that is follows from its place in the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dmlsplit.geometry import SplitGeometry, StridedCopy
+from sass.threads import Access, Array, SassError
+
+INPUT_ADDRESS = 1 << 46
+OUTPUT_ADDRESS = 1 << 44
+ALIGNMENT = 512  # of buffers, and the least gap between them
+VECTOR = 16
+
+
+def input_words(addresses: Array) -> Array:
+    """Return the 32 bits of the input at addresses that are multiples of 4."""
+    mixed = (addresses >> np.uint64(2)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return ((mixed * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(32)).astype(np.uint32)
+
+
+def input_bytes(addresses: Array) -> Array:
+    """Return the bytes of the input at any addresses."""
+    shift = ((addresses & np.uint64(3)) << np.uint64(3)).astype(np.uint32)
+    return (input_words(addresses) >> shift).astype(np.uint8)
+
+
+class Places:
+    """Where each byte of each output comes from: the loops of the pieces, as arrays."""
+
+    def __init__(self, pieces: Sequence[StridedCopy]) -> None:
+        depth = max(len(piece.shape) for piece in pieces)
+        self.run = np.array([piece.run_bytes for piece in pieces])
+        self.origin = np.array([piece.input_offset for piece in pieces])
+        self.first = np.zeros(len(pieces), np.int64)  # lowest offset, below 0 for negative strides
+        self.extent = np.zeros(len(pieces), np.int64)  # bytes from there
+        self.loops = np.zeros((depth, 3, len(pieces)), np.int64)  # count, input and output stride
+        self.loops[:, 0], self.loops[:, 2] = 1, 1 << 62
+        for number, piece in enumerate(pieces):
+            self._add(number, piece)
+
+    def _add(self, number: int, piece: StridedCopy) -> None:
+        extent = piece.run_bytes
+        loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
+        for level, (count, src, dst) in reversed(list(enumerate(loops))):
+            if dst < 0:  # the same places, upwards
+                self.first[number] += (count - 1) * dst
+                self.origin[number] += (count - 1) * src
+                src, dst = -src, -dst
+            if dst < extent:
+                raise NotImplementedError(f"{piece}: loops of the output that are interleaved")
+            extent += (count - 1) * dst
+            self.loops[level, :, number] = count, src, dst
+        self.extent[number] = extent if piece.total_bytes else 0
+
+    def of(self, output: Array, offset: Array) -> Array:
+        """Return where bytes come from in the input; -1 << 62 for bytes between elements."""
+        rest = offset - self.first[output]
+        origin = self.origin[output]
+        is_inside = (rest >= 0) & (rest < self.extent[output])
+        for count, src, dst in self.loops:
+            index = rest // dst[output]
+            is_inside &= index < count[output]
+            rest = rest - index * dst[output]
+            origin = origin + index * src[output]
+        is_inside &= rest < self.run[output]
+        return np.where(is_inside, origin + rest, -1 << 62)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What one instruction stored: addresses, bytes of shape (stores, size), and the threads."""
+
+    access: Access
+    lanes: Array
+    addresses: Array
+    data: Array
+
+
+class SplitMemory:
+    """Memory of one launch of a split.
+
+    Parameters
+    ----------
+    geometry : SplitGeometry
+    outputs : sequence of int
+        The pieces that the launch writes, in the order of its parameters.
+    input_phase, output_phase : int
+        What the addresses are above a multiple of 512.
+
+    Attributes
+    ----------
+    addresses : list of int
+        Of the first element of the input, then of each output.
+    """
+
+    def __init__(
+        self,
+        geometry: SplitGeometry,
+        outputs: Sequence[int],
+        input_phase: int = 0,
+        output_phase: int = 0,
+    ) -> None:
+        self.places = Places([geometry.pieces[output] for output in outputs])
+        self.total_bytes = sum(geometry.pieces[output].total_bytes for output in outputs)
+        self.input = INPUT_ADDRESS + input_phase
+        low, high = input_span(geometry)
+        self.lowest_word = (self.input + low) // VECTOR * VECTOR
+        self.end_of_words = -(-(self.input + high) // VECTOR) * VECTOR
+        room = (self.places.extent // ALIGNMENT + 2) * ALIGNMENT
+        self.outputs = OUTPUT_ADDRESS + output_phase + np.cumsum(room) - room
+        starts = self.outputs - self.places.first
+        self.addresses = [self.input, *map(int, starts)]
+        self.stored: list[Stored] = []
+
+    def load(self, access: Access) -> list[Array]:
+        """Return the words that threads get."""
+        address = access.addresses
+        last = np.uint64(self.end_of_words - access.size)
+        outside = (address < np.uint64(self.lowest_word)) | (address > last)
+        access.refuse_if(outside, "loads from a 16-byte word without a byte of the input")
+        if access.size >= 4:
+            steps = range(0, access.size, 4)
+            return [input_words(address + np.uint64(step)) for step in steps]
+        shift = ((address & np.uint64(3)) << np.uint64(3)).astype(np.uint32)
+        return [(input_words(address) >> shift) & np.uint32((1 << 8 * access.size) - 1)]
+
+    def store(self, access: Access, words: list[Array]) -> None:
+        """Keep what is stored until `check`."""
+        lanes = np.flatnonzero(access.mask)
+        data = np.stack([word[access.mask] for word in words], axis=1).astype(np.uint32)
+        addresses = access.addresses[access.mask].astype(np.int64)
+        self.stored.append(Stored(access, lanes, addresses, data.view(np.uint8)[:, : access.size]))
+
+    def check(self) -> int:
+        """Check all that was stored, forget it, and return how many bytes it was.
+
+        Raises
+        ------
+        SassError
+            A byte is wrong, outside the outputs, or stored twice.
+        """
+        for size in {stored.access.size for stored in self.stored}:
+            self._check_bytes([stored for stored in self.stored if stored.access.size == size])
+        total = self._check_once()
+        self.stored.clear()
+        return total
+
+    def _check_bytes(self, stored: list[Stored]) -> None:
+        addresses = np.concatenate([part.addresses for part in stored])
+        data = np.concatenate([part.data for part in stored])
+        output = np.maximum(np.searchsorted(self.outputs, addresses, "right") - 1, 0)
+        offset = (addresses - self.outputs[output])[:, None] + np.arange(data.shape[1])
+        first = self.places.first[output][:, None]
+        origin = self.places.of(np.broadcast_to(output[:, None], offset.shape), offset + first)
+        is_inside = origin > -1 << 62
+        expected = input_bytes((self.input + np.where(is_inside, origin, 0)).astype(np.uint64))
+        wrong = ~is_inside | (data != expected)
+        if wrong.any():
+            row, byte = (int(part[0]) for part in np.nonzero(wrong))
+            place = f"byte {offset[row, byte]} of output {output[row]}"
+            what = f"is {data[row, byte]:#x}, not byte {origin[row, byte]} of the input"
+            if not is_inside[row, byte]:
+                what = "is not in the output, or between its elements"
+            raise SassError(f"{_thread(stored, row)}: {place} {what}")
+
+    def _check_once(self) -> int:
+        if not self.stored:
+            return 0
+        starts = np.concatenate([part.addresses for part in self.stored])
+        sizes = [np.full(len(part.addresses), part.access.size) for part in self.stored]
+        ends = starts + np.concatenate(sizes)
+        order = np.argsort(starts, kind="stable")
+        twice = np.flatnonzero(ends[order][:-1] > starts[order][1:])
+        if len(twice):
+            row = int(order[twice[0] + 1])
+            raise SassError(
+                f"{_thread(self.stored, row)}: address {starts[row]:#x} is stored twice"
+            )
+        return int((ends - starts).sum())
+
+
+def _thread(stored: list[Stored], row: int) -> str:
+    """Name the instruction and thread of a row of all that was stored."""
+    for part in stored:
+        if row < len(part.lanes):
+            access = part.access
+            return f"{access.instruction}: {access.threads.name(int(part.lanes[row]))}"
+        row -= len(part.lanes)
+    raise IndexError(row)
+
+
+def input_span(geometry: SplitGeometry) -> tuple[int, int]:
+    """Return the lowest offset that is read of the input, and the one behind the highest."""
+    lows, highs = [], []
+    for piece in geometry.pieces:
+        if piece.total_bytes:
+            steps = [
+                (n - 1) * step for n, step in zip(piece.shape, piece.input_strides, strict=True)
+            ]
+            lows.append(piece.input_offset + sum(min(0, step) for step in steps))
+            highs.append(piece.input_offset + sum(max(0, step) for step in steps) + piece.run_bytes)
+    return min(lows), max(highs)

@@ -1,0 +1,145 @@
+"""The threads of some blocks: their registers, where each is, and what it waits for.
+
+Everything that threads have lies in arrays of shape (warps, 32), everything that warps have in
+arrays of shape (warps, 1), so that both broadcast against each other. The warps of all blocks
+follow one another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+import numpy as np
+
+from sass.listing import Instruction
+
+LANES = 32
+REGISTERS, UNIFORM_REGISTERS, PREDICATES, BARRIERS = 255, 63, 7, 16
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class SassError(Exception):
+    """The code did what it must not; the message names the instruction and the thread."""
+
+
+class Waits(IntEnum):
+    """What a thread waits for."""
+
+    NOTHING = 0
+    BLOCK = 1  # the others of its block, at BAR.SYNC
+    BRANCH = 2  # those that it parted from since BSSY, at BSYNC
+    WARP = 3  # the lanes that WARPSYNC names
+
+
+class Memory(Protocol):
+    """Global memory. Arrays are of shape (warps, 32); a word is 32 bits of each thread."""
+
+    def load(self, access: Access) -> list[Array]:
+        """Return the words that threads get."""
+
+    def store(self, access: Access, words: list[Array]) -> None:
+        """Take the words of those threads that store."""
+
+
+class Access:
+    """Addresses of `size` bytes each that the threads in `mask` load or store."""
+
+    def __init__(
+        self, threads: Threads, instruction: Instruction, addresses: Array, mask: Array, size: int
+    ) -> None:
+        self.threads = threads
+        self.instruction = instruction
+        self.addresses = np.broadcast_to(addresses, mask.shape)
+        self.mask = mask
+        self.size = size
+        self.refuse_if(self.addresses % size != 0, f"an address is not a multiple of {size}")
+
+    def refuse_if(self, wrong: Array, what: str) -> None:
+        """Raise if something is wrong with the access of a thread in the mask."""
+        if (wrong & self.mask).any():
+            at = int(np.flatnonzero(wrong & self.mask)[0])
+            address = int(self.addresses.flat[at])
+            thread = self.threads.name(at)
+            raise SassError(f"{self.instruction}: {thread}: {what} (address {address:#x})")
+
+
+class Threads:
+    """All threads of some blocks of a launch.
+
+    Parameters
+    ----------
+    blocks : sequence of int
+        Indices of the blocks.
+    block : int
+        Threads per block.
+    grid : int
+        Blocks of the launch.
+    banks : dict
+        Constant memory; bank 0 holds the parameters.
+    shared_bytes : int
+        Shared memory of a block.
+    memory : Memory
+    counted : sequence of bool, optional
+        The blocks whose work goes into `counts`; all by default.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[int],
+        block: int,
+        grid: int,
+        banks: dict[int, bytes],
+        shared_bytes: int,
+        memory: Memory,
+        counted: Sequence[bool] | None = None,
+    ) -> None:
+        per_block = -(-block // LANES)
+        warps = per_block * len(blocks)
+        self.blocks, self.block, self.grid, self.memory = blocks, block, grid, memory
+        self.banks = {number: _padded(bank) for number, bank in banks.items()}
+        self.shape = (warps, LANES)
+        self.lane = np.broadcast_to(np.arange(LANES, dtype=np.uint32), self.shape)
+        first = np.tile(np.arange(per_block, dtype=np.uint32) * LANES, len(blocks))[:, None]
+        self.tid = first + self.lane
+        self.ctaid = np.repeat(np.array(blocks, np.uint32), per_block)[:, None]
+        self.of_block = np.repeat(np.arange(len(blocks)), per_block)[:, None]
+        wanted = np.ones(len(blocks), bool) if counted is None else np.array(counted)
+        self.counted = wanted[self.of_block]
+
+        self.registers = np.zeros((REGISTERS, *self.shape), np.uint32)
+        self.predicates = np.zeros((PREDICATES, *self.shape), bool)
+        self.uniform_registers = np.zeros((UNIFORM_REGISTERS, warps, 1), np.uint32)
+        self.uniform_predicates = np.zeros((PREDICATES, warps, 1), bool)
+        # What was in shared memory before is nobody's.
+        self.shared_bytes = -(-shared_bytes // 16) * 16
+        self.shared = np.full(max(16, len(blocks) * self.shared_bytes), 0xA5, np.uint8)
+
+        self.pc = np.zeros(self.shape, np.int32)
+        self.alive = self.tid < block
+        self.waits = np.zeros(self.shape, np.int8)
+        # Who parted from whom: threads of a warp with the same number in a convergence barrier
+        # met the same BSSY together; 0 where a thread takes no part.
+        self.parties = np.zeros((BARRIERS, *self.shape), np.int32)
+        self.barrier = np.zeros(self.shape, np.int8)  # that a thread waits at
+        self.wanted_lanes = np.zeros(self.shape, np.uint32)  # that WARPSYNC names
+        self.counts: Counter[str] = Counter()
+
+    def name(self, at: int) -> str:
+        """Name a thread by its place in a flattened array of threads."""
+        warp = at // LANES
+        return f"block {int(self.ctaid[warp, 0])}, thread {int(self.tid.flat[at])}"
+
+
+def lane_bits(mask: Array) -> Array:
+    """Return, for each warp, one bit per lane."""
+    return (mask.astype(np.uint32) << np.arange(LANES, dtype=np.uint32)).sum(
+        axis=1, keepdims=True, dtype=np.uint32
+    )
+
+
+def _padded(bank: bytes) -> Array:
+    return np.frombuffer(bank + bytes(-len(bank) % 16), np.uint8)

@@ -1,0 +1,33 @@
+"""Passes of a warp's access through the 32 banks of shared memory and of the L1 cache.
+
+A bank gives one word of 4 bytes per pass, to all lanes that want it. Accesses of 8 bytes go by
+half warps, those of 16 bytes by quarters. Source: CUDA C++ Programming Guide, "Compute capability
+5.x, shared memory", and NVIDIA's answers on wider accesses in its forum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sass.threads import LANES, Array
+
+BANKS = 32
+WORD = 4
+
+
+def wavefronts(addresses: Array, mask: Array, size: int) -> int:
+    """Return the passes of all warps together; arrays are of shape (warps, 32)."""
+    active = mask.any(axis=1)
+    if not active.any():
+        return 0
+    words = max(1, size // WORD)
+    lanes = LANES // max(1, words)
+    first = (addresses[active] // WORD).astype(np.int64)
+    first = np.where(mask[active], first, -BANKS).reshape(-1, lanes)  # no lane: below all others
+    wanted = (first[:, :, None] + np.arange(words)).reshape(len(first), -1)
+    wanted.sort(axis=1)
+    is_new = np.diff(wanted, axis=1, prepend=-1) != 0
+    row, at = np.nonzero(is_new & (wanted >= 0))
+    bank = wanted[row, at] % BANKS
+    passes = np.bincount(row * BANKS + bank, minlength=len(wanted) * BANKS)
+    return int(passes.reshape(-1, BANKS).max(axis=1).sum())
