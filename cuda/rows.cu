@@ -25,17 +25,15 @@ constexpr unsigned kWarp = 32;
 struct Part {
     const Byte* src;
     Byte* dst;
-    Place width;   // of a row
-    Place bytes;
-    Wide gap;      // bytes of a row that are not the output's
-    Wide rest;     // bytes of the output from here to its end
+    Place width;  // of a row
+    Place gap;    // bytes of a row of the input that are not the output's
     Divisor by_width;
 
     __device__ Place row(Place at) const {
         if constexpr (kOneRow) return 0;
         else return quotient(at, by_width);
     }
-    __device__ const Byte* from(Place at, Place row) const { return src + at + row * gap; }
+    __device__ const Byte* from(Place at, Place row) const { return src + at + static_cast<Wide>(row) * gap; }
 };
 
 // The words that hold a vector which begins at any byte of the first. The fifth is read only if needed.
@@ -81,26 +79,29 @@ __device__ inline void join_rows(const Part& part, Place first, Place end) {
 __device__ inline void copy_vectors(const Part& part, Place first, Place end) {
     const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
     const Place at = first + thread * kVector;
+    const Byte* from = part.src + at;
+    Byte* to = part.dst + at;
     Window windows[kLoads];
     uint4 held[kLoads];
     bool whole[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-        const Place place = at + i * (kWarp * kVector);
-        const Place row = part.row(place);
-        whole[i] = place < end;
-        if constexpr (!kAligned) whole[i] = whole[i] && place + kVector <= (row + 1) * part.width;
+        const int step = i * (kWarp * kVector);
+        const Place row = part.row(at + step);
+        whole[i] = at + step < end;
+        if constexpr (!kAligned) whole[i] = whole[i] && at + step + kVector <= (row + 1) * part.width;
         if (!whole[i]) continue;
-        if constexpr (kAligned) held[i] = load<uint4>(part.from(place, row));
-        else windows[i].read(part.from(place, row));
+        const Byte* vector = from + static_cast<Wide>(row) * part.gap + step;
+        if constexpr (kAligned) held[i] = load<uint4>(vector);
+        else windows[i].read(vector);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-        if (whole[i]) store(part.dst + at + i * (kWarp * kVector), kAligned ? held[i] : windows[i].vector());
+        if (whole[i]) store(to + i * (kWarp * kVector), kAligned ? held[i] : windows[i].vector());
 }
 
 // Copies a few bytes, by as many threads.
-__device__ inline void copy_bytes(Byte* dst, const Byte* src, Wide count) {
+__device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count) {
     if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x));
 }
 
@@ -112,31 +113,33 @@ template <class Launch> __device__ inline Divisor by_width(const Launch& launch,
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __grid_constant__ Parameters launch) {
     const unsigned chunk = quotient(blockIdx.x, launch.by_chunk_tiles);
-    const unsigned chunk_tile = blockIdx.x - chunk * launch.chunk_tiles;
-    const int output = find<kOutputs>(launch.tile_starts, chunk_tile);
+    const unsigned tile = blockIdx.x - chunk * launch.chunk_tiles;
+    const int output = find<kOutputs>(launch.tile_starts, tile);
+    const bool is_last = chunk == launch.last_chunk;
 
-    const Wide first_row = static_cast<Wide>(chunk) * launch.chunk_rows;
     Part part;
     part.width = launch.widths[output];
-    part.by_width = by_width(launch, output);
-    part.bytes = part.width * launch.chunk_rows;
     part.gap = launch.pitch - part.width;
-    part.src = launch.input + first_row * launch.pitch + launch.offsets[output];
-    part.dst = launch.outputs[output] + first_row * part.width;
-    part.rest = (launch.rows - first_row) * part.width;
+    part.by_width = by_width(launch, output);
+    part.src = launch.input + launch.offsets[output] + static_cast<Wide>(chunk) * launch.chunk_pitch;
+    part.dst = launch.outputs[output] + static_cast<Wide>(chunk) * (launch.chunk_rows * part.width);
+    const unsigned rows = is_last ? launch.last_rows : launch.chunk_rows;
+    const Place bytes = rows * part.width;
 
+    // A vector belongs to the chunk in which it starts, if it is all inside the output.
     const unsigned tile_bytes = blockDim.x * (kLoads * kVector);
     const unsigned lead = kAligned ? 0 : -phase(part.dst, kVector) % kVector;
-    const Place first = lead + static_cast<Place>(chunk_tile - launch.tile_starts[output]) * tile_bytes;
-    // A vector belongs to the chunk in which it starts, if it is all inside the output.
-    const Place inside = static_cast<Place>(min(static_cast<Wide>(part.bytes), max(part.rest, static_cast<Wide>(kVector - 1)) - (kVector - 1)));
-    const Place end = min(inside, first + tile_bytes);
+    const Place first = lead + static_cast<Place>(tile - launch.tile_starts[output]) * tile_bytes;
+    const Place cut = !kAligned && is_last ? min(bytes, static_cast<Place>(kVector - 1)) : 0;
+    const Place end = min(bytes - cut, first + tile_bytes);
     copy_vectors(part, first, end);
     if constexpr (!kAligned) {
         join_rows(part, first, end);
-        if (chunk == 0 && first == lead) copy_bytes(part.dst, part.src, min(static_cast<Wide>(lead), part.rest));
-        const Wide tail = part.rest - (part.rest - lead) % kVector;
-        if (part.rest > lead && tail >= first && tail < first + tile_bytes)
-            copy_bytes(part.dst + tail, part.from(tail, launch.rows - first_row - 1), part.rest - tail);
+        if (chunk == 0 && first == lead) copy_bytes(part.dst, part.src, min(static_cast<Place>(lead), bytes));
+        if (is_last && bytes > lead) {
+            const unsigned count = (bytes - lead) % kVector;
+            const Place tail = bytes - count;
+            if (tail >= first && tail < first + tile_bytes) copy_bytes(part.dst + tail, part.from(tail, rows - 1), count);
+        }
     }
 }

@@ -74,7 +74,7 @@ def code(text: str, cubin: bytes, shared_bytes: int) -> Code:
 
 def parameters(launch: KernelLaunch, addresses: Sequence[int]) -> bytes:
     """Return a launch's parameters, for the addresses of its input and outputs."""
-    return struct.pack(f"<{len(addresses)}Q", *addresses)
+    return launch.parameters(addresses)
 
 
 def sampled(grid: int, between: int = SAMPLED) -> list[int]:

@@ -62,6 +62,7 @@ def _launch(columns: Columns, assumed: Assumptions, aligned: bool, most: int) ->
     tiles = [blocks(chunk_rows * width, tile) for width in columns.widths]
     grid = blocks(columns.rows, chunk_rows) * sum(tiles)
     fill = (0,) * (capacity - count)
+    place = COUNT_64 if one_row else "unsigned"
     bytes_ = index_type(max(columns.offsets[-1], max(columns.widths)))
     return KernelLaunch(
         "rows",
@@ -78,12 +79,14 @@ def _launch(columns: Columns, assumed: Assumptions, aligned: bool, most: int) ->
         reason="wide outputs",
         capacity=capacity,
         arguments=(
-            columns.row_count,
-            Constant(COUNT_64, "pitch", columns.pitch),
+            Constant(place, "pitch", columns.pitch),
+            Constant(place, "chunk_pitch", chunk_rows * columns.pitch),
             Constant(bytes_, "offsets", (*columns.offsets, *fill)),
             Constant(bytes_, "widths", (*columns.widths, *fill)),
             Constant(DIVISOR, "by_chunk_tiles", divisor(sum(tiles))),
             Constant("unsigned", "chunk_rows", chunk_rows),
+            Constant("unsigned", "last_chunk", (columns.rows - 1) // chunk_rows),
+            Constant("unsigned", "last_rows", (columns.rows - 1) % chunk_rows + 1),
             Constant("unsigned", "chunk_tiles", sum(tiles)),
             Constant("unsigned", "tile_starts", (*accumulate(tiles[:-1], initial=0), *(2**32 - 1 for _ in fill))),
             *([] if one_row else [Constant(DIVISOR, "by_width", sum((divisor(w) for w in columns.widths), ()) + 2 * fill)]),
