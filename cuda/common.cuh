@@ -61,6 +61,17 @@ template <int kCount, class T> __device__ inline int find(const T* table, T valu
     return low;
 }
 
+// The same for a long table: the answer for `value` is from nearby[value >> shift] to the entry after that.
+template <class T> __device__ inline int find_near(const T* table, const unsigned short* nearby, unsigned shift, T value) {
+    int low = nearby[value >> shift], high = nearby[(value >> shift) + 1];
+    while (low < high) {
+        const int middle = (low + high + 1) / 2;
+        if (table[middle] <= value) low = middle;
+        else high = middle - 1;
+    }
+    return low;
+}
+
 // The vector that begins `shift` bytes, 0 to 3, after the start of five consecutive words.
 __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
     const unsigned bits = shift * 8;

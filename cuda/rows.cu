@@ -20,20 +20,23 @@ template <> struct PlaceOf<true> { using Type = Wide; };
 using Place = typename PlaceOf<kOneRow>::Type;
 
 constexpr unsigned kWarp = 32;
+constexpr int kFewOutputs = 16;  // to be found without a second table
 
-// One output's part of a chunk. Places count its bytes.
+// One output's part of a chunk; of a chunk of one row, what is left of it from the tile on. Places are bytes of the
+// output from there.
 struct Part {
     const Byte* src;
     Byte* dst;
-    Place width;  // of a row
-    Place gap;    // bytes of a row of the input that are not the output's
+    unsigned bytes;
+    unsigned width;  // of a row
+    Place gap;       // bytes of a row of the input that are not the output's
     Divisor by_width;
 
-    __device__ Place row(Place at) const {
+    __device__ unsigned row(unsigned at) const {
         if constexpr (kOneRow) return 0;
         else return quotient(at, by_width);
     }
-    __device__ const Byte* from(Place at, Place row) const { return src + at + static_cast<Wide>(row) * gap; }
+    __device__ const Byte* from(unsigned at, unsigned row) const { return src + at + static_cast<Wide>(row) * gap; }
 };
 
 // The words that hold a vector which begins at any byte of the first. The fifth is read only if needed.
@@ -41,13 +44,13 @@ struct Window {
     unsigned words[5];
     unsigned shift;
 
-    __device__ void read(const Byte* from) {
-        shift = phase(from, 4);
-        from -= shift;
+    __device__ void read(const Byte* word, unsigned bytes) {
+        shift = bytes;
 #pragma unroll
-        for (int word = 0; word < 4; ++word) words[word] = load<unsigned>(from + 4 * word);
-        words[4] = shift ? load<unsigned>(from + kVector) : 0;
+        for (int i = 0; i < 4; ++i) words[i] = load<unsigned>(word + 4 * i);
+        words[4] = shift ? load<unsigned>(word + kVector) : 0;
     }
+    __device__ void read(const Byte* from) { read(from - phase(from, 4), phase(from, 4)); }
     __device__ uint4 vector() const { return funnel(words, shift); }
 };
 
@@ -59,11 +62,11 @@ __device__ inline unsigned joined(unsigned one, unsigned other, int count) {
 
 // Copies the vectors, among those from `first` up to `end`, that hold the end of a row and the start of the
 // next. Thread t takes the t-th end of a row.
-__device__ inline void join_rows(const Part& part, Place first, Place end) {
-    for (Place row = part.row(first) + threadIdx.x; kOneRow ? row == 0 : true; row += blockDim.x) {
-        const Place next = (row + 1) * part.width;
+__device__ inline void join_rows(const Part& part, unsigned first, unsigned end) {
+    for (unsigned row = part.row(first) + threadIdx.x; kOneRow ? row == 0 : true; row += blockDim.x) {
+        const unsigned next = (row + 1) * part.width;
         const int count = static_cast<int>((next - first) % kVector);
-        const Place at = next - count;
+        const unsigned at = next - count;
         if (at >= end) break;
         if (count == 0 || at < first) continue;
         Window one, other;
@@ -76,23 +79,25 @@ __device__ inline void join_rows(const Part& part, Place first, Place end) {
 }
 
 // Copies the vectors from `first` up to `end` that are inside one row.
-__device__ inline void copy_vectors(const Part& part, Place first, Place end) {
+__device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end) {
     const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
-    const Place at = first + thread * kVector;
+    const unsigned at = first + thread * kVector;
     const Byte* from = part.src + at;
     Byte* to = part.dst + at;
+    const unsigned shift = phase(from, 4);
     Window windows[kLoads];
     uint4 held[kLoads];
     bool whole[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         const int step = i * (kWarp * kVector);
-        const Place row = part.row(at + step);
+        const unsigned row = part.row(at + step);
         whole[i] = at + step < end;
-        if constexpr (!kAligned) whole[i] = whole[i] && at + step + kVector <= (row + 1) * part.width;
+        if constexpr (!kAligned && !kOneRow) whole[i] = whole[i] && at + step - row * part.width <= part.width - kVector;
         if (!whole[i]) continue;
         const Byte* vector = from + static_cast<Wide>(row) * part.gap + step;
         if constexpr (kAligned) held[i] = load<uint4>(vector);
+        else if constexpr (kOneRow) windows[i].read(vector - shift, shift);  // the same for all
         else windows[i].read(vector);
     }
 #pragma unroll
@@ -105,40 +110,77 @@ __device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count) {
     if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x));
 }
 
-// A template, because a launch of one row has no such table.
-template <class Launch> __device__ inline Divisor by_width(const Launch& launch, int output) {
-    if constexpr (kOneRow) return {};
-    else return launch.by_width[output];
+// Where an output's columns and tiles begin.
+struct Output {
+    int index;
+    unsigned first_tile;
+    Place offset, width;
+    Divisor by_width;
+};
+
+// Templates, because a launch has only the tables that it needs.
+template <class Launch> __device__ inline int tile_output(const Launch& launch, unsigned tile) {
+    if constexpr (kOutputs <= kFewOutputs) return find<kOutputs>(launch.tile_starts, tile);
+    else return find_near(launch.tile_starts, launch.nearby, launch.nearby_shift, tile);
+}
+
+template <class Launch> __device__ inline Output output_of(const Launch& launch, unsigned tile) {
+    Output output;
+    if constexpr (kEqual) {
+        output.index = static_cast<int>(quotient(tile, launch.by_output_tiles));
+        output.first_tile = output.index * launch.output_tiles;
+        output.width = launch.width;
+        output.offset = launch.first_byte + output.index * output.width;
+        if constexpr (!kOneRow) output.by_width = launch.by_width;
+    } else {
+        output.index = tile_output(launch, tile);
+        output.first_tile = launch.tile_starts[output.index];
+        output.width = launch.widths[output.index];
+        output.offset = launch.offsets[output.index];
+        if constexpr (!kOneRow) output.by_width = launch.by_width[output.index];
+    }
+    return output;
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __grid_constant__ Parameters launch) {
     const unsigned chunk = quotient(blockIdx.x, launch.by_chunk_tiles);
     const unsigned tile = blockIdx.x - chunk * launch.chunk_tiles;
-    const int output = find<kOutputs>(launch.tile_starts, tile);
+    const Output output = output_of(launch, tile);
     const bool is_last = chunk == launch.last_chunk;
 
-    Part part;
-    part.width = launch.widths[output];
-    part.gap = launch.pitch - part.width;
-    part.by_width = by_width(launch, output);
-    part.src = launch.input + launch.offsets[output] + static_cast<Wide>(chunk) * launch.chunk_pitch;
-    part.dst = launch.outputs[output] + static_cast<Wide>(chunk) * (launch.chunk_rows * part.width);
     const unsigned rows = is_last ? launch.last_rows : launch.chunk_rows;
-    const Place bytes = rows * part.width;
+    const Place bytes = rows * output.width;
+
+    Part part;
+    part.src = launch.input + output.offset + static_cast<Wide>(chunk) * launch.chunk_pitch;
+    part.dst = launch.outputs[output.index] + static_cast<Wide>(chunk) * (launch.chunk_rows * output.width);
+    part.gap = launch.pitch - output.width;
+    part.by_width = output.by_width;
+    const unsigned lead = kAligned ? 0 : -phase(part.dst, kVector) % kVector;
+    const unsigned tile_bytes = blockDim.x * (kLoads * kVector);
+    const Place begin = static_cast<Place>(tile - output.first_tile) * tile_bytes;
+    if constexpr (kOneRow) {
+        // Tiles are so much smaller than 2^30 bytes that no more of a row matters.
+        const Place left = bytes - min(begin, bytes);
+        part.src += begin;
+        part.dst += begin;
+        part.bytes = part.width = static_cast<unsigned>(min(left, static_cast<Place>(1 << 30)));
+    } else {
+        part.bytes = bytes;
+        part.width = output.width;
+    }
+    const unsigned first = (kOneRow ? 0 : begin) + lead;
 
     // A vector belongs to the chunk in which it starts, if it is all inside the output.
-    const unsigned tile_bytes = blockDim.x * (kLoads * kVector);
-    const unsigned lead = kAligned ? 0 : -phase(part.dst, kVector) % kVector;
-    const Place first = lead + static_cast<Place>(tile - launch.tile_starts[output]) * tile_bytes;
-    const Place cut = !kAligned && is_last ? min(bytes, static_cast<Place>(kVector - 1)) : 0;
-    const Place end = min(bytes - cut, first + tile_bytes);
-    copy_vectors(part, first, end);
+    const unsigned cut = !kAligned && is_last ? min(part.bytes, kVector - 1u) : 0;
+    const unsigned end = min(part.bytes - cut, first + tile_bytes);
+    copy_vectors(part, first, kOneRow && !kAligned ? min(end, max(part.bytes, kVector - 1u) - (kVector - 1)) : end);
     if constexpr (!kAligned) {
         join_rows(part, first, end);
-        if (chunk == 0 && first == lead) copy_bytes(part.dst, part.src, min(static_cast<Place>(lead), bytes));
-        if (is_last && bytes > lead) {
-            const unsigned count = (bytes - lead) % kVector;
-            const Place tail = bytes - count;
+        if (chunk == 0 && begin == 0) copy_bytes(part.dst, part.src, min(lead, part.bytes));
+        if (is_last && part.bytes > lead) {
+            const unsigned count = (part.bytes - lead) % kVector;
+            const unsigned tail = part.bytes - count;
             if (tail >= first && tail < first + tile_bytes) copy_bytes(part.dst + tail, part.from(tail, rows - 1), count);
         }
     }

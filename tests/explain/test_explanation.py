@@ -31,10 +31,10 @@ def test_time_is_bytes_by_bandwidth() -> None:
 @pytest.mark.parametrize(
     ("given_", "kernel"),
     [
-        (("FLOAT32", (1024, 1024), 1, (512, 512)), "vector"),
+        (("FLOAT32", (1024, 1024), 1, (512, 512)), "rows"),
         (("UINT8", (480, 640, 3), 2, (1, 1, 1)), "deinterleave"),
         (("UINT8", (1000, 85), 1, (4, 1, 80)), "tile"),
-        (("UINT8", (1000, 5001), 1, (2500, 2501)), "shift"),
+        (("UINT8", (1000, 5001), 1, (2500, 2501)), "rows"),
     ],
 )
 def test_the_kernel_is_the_planners(given_: tuple, kernel: str) -> None:  # type: ignore[type-arg]

@@ -91,11 +91,12 @@ void pack_parameters() {
         const auto* bytes = reinterpret_cast<const unsigned char*>(&pointer);
         parameters.insert(parameters.end(), bytes, bytes + sizeof pointer);
     }
+    // There may be room for more pointers.
     const std::int64_t arguments = read_int();
-    parameters.resize(parameters.size() + arguments);
+    if (kernel->parameter_bytes < parameters.size() + arguments || kernel->parameter_bytes % 8)
+        fault("the kernel's parameters have no room for its buffers and arguments", nullptr, kernel->parameter_bytes);
+    parameters.resize(kernel->parameter_bytes);
     read_bytes(parameters.data() + parameters.size() - arguments, arguments);
-    if (kernel->parameter_bytes != parameters.size())
-        fault("the kernel's parameters are not its buffers and arguments", nullptr, kernel->parameter_bytes);
 }
 
 void run_blocks(const std::vector<std::int64_t>& blocks, bool counting) {

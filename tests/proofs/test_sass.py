@@ -25,16 +25,16 @@ ARCHES = [
 
 # One launch of each kind of code: a kernel, and the branches that its constants choose.
 CASES = {
-    "vector_uneven": Case((8192, 10240), (8192, 1024, 1024), element_bytes=2),
-    "vector_equal": Case((16384, 28672), (14336, 14336), element_bytes=2),
-    "vector_segments": Case((256, 1 << 20), (1,) * 256, axis=0, element_bytes=4),
-    "vector_4095_pointers": Case((4094, 1 << 14), (1,) * 4094, axis=0, element_bytes=4),
-    "vector_above_4_gib": Case((1 << 20, 4096), (3072, 1024), element_bytes=2),
-    "shift_long_rows": Case((4096, 50257), (25129, 25128), element_bytes=2),
-    "shift_chunks": Case((65536, 4099), (1000, 3099)),
-    "shift_rows_above_4_gib": Case((2, 5 << 30), ((3 << 30) - 1, (2 << 30) + 1)),
-    "shift_4094_outputs": Case((64, 4094 * 601), (600, 602) * 2047),
-    "shift_4094_outputs_above_4_gib": Case((4094 * ((1 << 20) + 1),), ((1 << 20) + 1,) * 4094),
+    "rows_aligned_uneven": Case((8192, 10240), (8192, 1024, 1024), element_bytes=2),
+    "rows_aligned_equal": Case((16384, 28672), (14336, 14336), element_bytes=2),
+    "rows_aligned_segments": Case((256, 1 << 20), (1,) * 256, axis=0, element_bytes=4),
+    "rows_aligned_4095_pointers": Case((4094, 1 << 14), (1,) * 4094, axis=0, element_bytes=4),
+    "rows_aligned_above_4_gib": Case((1 << 20, 4096), (3072, 1024), element_bytes=2),
+    "rows_long_rows": Case((4096, 50257), (25129, 25128), element_bytes=2),
+    "rows_chunks": Case((65536, 4099), (1000, 3099)),
+    "rows_rows_above_4_gib": Case((2, 5 << 30), ((3 << 30) - 1, (2 << 30) + 1)),
+    "rows_4094_outputs": Case((64, 4094 * 601), (600, 602) * 2047),
+    "rows_4094_outputs_above_4_gib": Case((4094 * ((1 << 20) + 1),), ((1 << 20) + 1,) * 4094),
     "tile_whole_rows": Case((32 * 25200, 85), (2, 2, 1, 80), element_bytes=2),
     "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4),
     "tile_column_groups": Case((65536, 3000), (3,) * 1000),
@@ -62,7 +62,7 @@ CASES = {
         strides=(3000, 700, 301, 90, 44, 21, 6, 1),
     ),
 }
-KERNELS = {"vector", "shift", "tile", "deinterleave", "transpose", "strided"}
+KERNELS = {"rows", "tile", "deinterleave", "transpose", "strided"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -200,14 +200,16 @@ def test_loads_are_under_way_together(name: str, builds: Path) -> None:
     assert enough or found >= launch.bytes_in_flight
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if re.match("vector|deinterl", name)])
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if re.match("rows_aligned|deinterl", name)]
+)
 def test_aligned_paths_load_and_store_16_bytes_at_once(name: str, builds: Path) -> None:
     opcodes = code_of(launch_of(name), builds).opcodes
     assert any(re.match(r"LDG\.E\..*128", opcode) for opcode in opcodes)
     assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if re.match("shift|tile", name)])
+@pytest.mark.parametrize("name", [name for name in CASES if re.match("rows|tile", name)])
 def test_misaligned_paths_store_16_bytes_at_once(name: str, builds: Path) -> None:
     opcodes = code_of(launch_of(name), builds).opcodes
     assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)

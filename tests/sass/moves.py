@@ -67,6 +67,9 @@ def _special(i: Instruction, t: Threads, name: str) -> Array:
     return known[name]
 
 
+BANK_MASK = np.uint32(0xFFFF)
+
+
 def ldc(i: Instruction, t: Threads) -> Run:
     """``LDC`` and ``ULDC``: constant memory, whose cache serves one address of a warp at a time."""
     modifiers = i.allow("U8", "U16", "S8", "S16", "64", "128")
@@ -82,7 +85,8 @@ def ldc(i: Instruction, t: Threads) -> Run:
     is_indexed = "R" in found[2] and i.opcode == "LDC"
 
     def run(mask: Array) -> None:
-        at = np.broadcast_to(at_of(), mask.shape)
+        # Offsets of 32 KiB and more are printed as negative ones of 16 bits.
+        at = np.broadcast_to(at_of() & BANK_MASK, mask.shape)
         last = len(bank) - kind.itemsize
         if ((at > last) & mask).any() or ((at % kind.itemsize != 0) & mask).any():
             raise SassError(f"{i}: outside constant bank {found[1]}, or not aligned")

@@ -23,6 +23,7 @@ _TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_
 # The same types in `struct`.
 _FORMATS = {
     "unsigned char": "B",
+    "unsigned short": "H",
     "int": "i",
     "unsigned": "I",
     COUNT_64: "Q",
@@ -97,14 +98,11 @@ class KernelLaunch:
     bytes_in_flight: int  # that one thread has requested before it waits for the first
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
+    block: int = THREADS  # threads
+    least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
     capacity: int = 0  # outputs that the kernel has room for; 0: as many as it has
-    # Passed by value; those of eight bytes come first, so that there is no padding between.
+    # Passed by value. Larger types come first, so that there is no padding between.
     arguments: tuple[Constant, ...] = ()
-
-    @property
-    def block(self) -> int:
-        """Threads per block."""
-        return THREADS
 
     @property
     def slots(self) -> int:
@@ -114,6 +112,8 @@ class KernelLaunch:
     @property
     def resident(self) -> int:
         """Blocks that an SM must be able to hold, which limits the registers of a thread."""
+        if self.least_resident:
+            return self.least_resident
         resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * self.bytes_in_flight))
         return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
 
@@ -136,6 +136,7 @@ class KernelLaunch:
         for argument in self.arguments:
             table = argument.value if isinstance(argument.value, tuple) else (argument.value,)
             layout += f"{len(table)}{_FORMATS[argument.type]}"
+            assert struct.calcsize(layout) == struct.calcsize("@" + layout[1:]), argument.name
             values += map(int, table)
         return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
 

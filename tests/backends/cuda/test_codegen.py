@@ -14,11 +14,11 @@ KERNELS = Path(__file__).parents[3] / "cuda"
 def test_a_source_is_constants_then_common_then_the_kernel() -> None:
     (launch,) = plan(packed((64, 48), 1, (16, 32), 1), 16, 16).launches
     text = source(launch)
-    assert "constexpr int kOutputs = 2;\n" in text
-    assert "__constant__ constexpr Column kStarts[] = {0, 1, 3};\n" in text
-    assert text.index("kOutputs = 2") < text.index('#line 1 "common.cuh"')
-    assert text.index('#line 1 "common.cuh"') < text.index('#line 1 "vector.cu"')
-    assert text.endswith((KERNELS / "vector.cu").read_text())
+    assert "constexpr int kOutputs = 4;\n" in text
+    assert "    unsigned widths[4];\n" in text
+    assert text.index("kOutputs = 4") < text.index('#line 1 "common.cuh"')
+    assert text.index('#line 1 "common.cuh"') < text.index('#line 1 "rows.cu"')
+    assert text.endswith((KERNELS / "rows.cu").read_text())
     assert text == source(launch)
 
 
@@ -26,8 +26,11 @@ def test_large_and_negative_numbers_are_typed() -> None:
     geometry = split_geometry((2, 3), 0, (2,), 4, (-(2**33), 8), [(16, 4)])
     (launch,) = plan(geometry, 16, 16).launches
     assert "-8589934592ll" in source(launch)
-    (launch,) = plan(packed((1 << 36,), 0, (1 << 35, 1 << 35), 1), 16, 16).launches
+    geometry = split_geometry((2, 3), 0, (2,), 4, (2**36, 8), [(16, 4)])
+    (launch,) = plan(geometry, 16, 16).launches
     assert "68719476736ull" in source(launch)
+    (launch,) = plan(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1).launches
+    assert "__constant__ constexpr unsigned kWidths[] = {1, 2};\n" in source(launch)
 
 
 def test_thousands_of_outputs_stay_small() -> None:

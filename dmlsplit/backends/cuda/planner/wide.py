@@ -1,9 +1,11 @@
-"""Plans for `rows`: wide outputs, copied along their own bytes."""
+"""Plans for `rows`, the kernel of wide outputs. It is not compiled for any split's columns."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import accumulate, chain
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
@@ -21,49 +23,72 @@ from dmlsplit.backends.cuda.launch import (
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
 
-# Outputs that the tables of one launch are made for: few sizes, because each is a program.
+# A vector may reach the next row of an output, but no further. A single row may be as narrow.
+LEAST_WIDTH = VECTOR
+# Outputs that the tables of a kernel are made for. Few sizes: each is a program.
 CAPACITIES = (4, 16, 64, 256, 1024, 4096)
-# What a block copies with all threads, and a warp.
-TILE_BYTES, WARP_BYTES = THREADS * LOADS * VECTOR, 32 * LOADS * VECTOR
-# Of a chunk: enough tiles to fill the last of each output well, and not so many that what outputs
-# share has left the cache before all have read it.
-CHUNK_BYTES = 256 * TILE_BYTES
-# Indices in a chunk have 32 bits, of which the division of common.cuh takes 31.
+# Longer tables of tiles come with one that says where to look; rows.cu has the same number.
+FEW_OUTPUTS = 16
+# Threads of a block.
+BLOCK_SIZES = (256, 128, 64)
+# Blocks of 256 threads that a multiprocessor holds: with 40 registers to a thread, and with the 48
+# that shifts take. And the most of any size (CUDA C++ Programming Guide, "Technical specifications
+# per compute capability").
+RESIDENT, SHIFTING_RESIDENT, MOST_RESIDENT = 6, 5, 16
+# A last wave of blocks that is so full, or one of so many waves, costs little.
+EVEN = 0.9
+# Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
+# outputs share is still in the L2 cache.
+CHUNK_BYTES = 4 << 20
+# The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
-# Share of threads with something to copy at which one row at a time is as good as many.
+# Chunks of a single row are simpler, if they fill their tiles by this share.
 FULL = 0.97
-# Bytes of parameters beside tables: the input's address and the largest set of single numbers.
-OTHER_BYTES = 64
+CHOICES = 16
+# Parameters that are not tables: the input's address, pitches, divisors, numbers of rows and tiles.
+NUMBERS_BYTES = 96
+UNUSED_TILE = 2**32 - 1
 
 
-def rows_launches(columns: Columns, assumed: Assumptions, aligned: bool) -> Iterator[KernelLaunch]:
-    """Yield the launches for wide outputs, as many outputs each as parameters hold."""
-    entry = _entry_bytes(columns)
-    most = (assumed.parameter_bytes - OTHER_BYTES) // entry
+def wide_launches(
+    columns: Columns, assumed: Assumptions, is_aligned: bool
+) -> Iterator[KernelLaunch]:
+    """Yield launches of as many outputs each as parameters hold.
+
+    `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
+    """
+    most = (assumed.parameter_bytes - NUMBERS_BYTES) // _output_bytes(columns)
     count = len(columns.outputs)
-    for first in range(0, count, most):
-        part = columns.take(range(first, min(first + most, count)))
-        yield _launch(part, assumed, aligned, most)
+    each = blocks(count, blocks(count, most))
+    for first in range(0, count, each):
+        part = columns.take(range(first, min(first + each, count)))
+        yield _launch(part, assumed, is_aligned, most)
 
 
-def _entry_bytes(columns: Columns) -> int:
-    if columns.equal_width:
-        return POINTER_BYTES
-    wide = 8 if max(columns.offsets[-1], max(columns.widths)) >= 2**32 else 4
-    return POINTER_BYTES + 2 * wide + 4 + 8
+@dataclass(frozen=True, slots=True)
+class _Chunks:
+    """How rows and outputs are dealt out to blocks."""
+
+    threads: int  # of a block
+    rows: int  # of a chunk
+    is_one_row: bool  # kOneRow
+    tiles: tuple[int, ...]  # of each output in a chunk
+    count: int
+
+    @property
+    def grid(self) -> int:
+        """Blocks."""
+        return self.count * sum(self.tiles)
 
 
-def _launch(columns: Columns, assumed: Assumptions, aligned: bool, most: int) -> KernelLaunch:
+def _launch(columns: Columns, assumed: Assumptions, is_aligned: bool, most: int) -> KernelLaunch:
+    resident = RESIDENT if is_aligned else SHIFTING_RESIDENT
+    chunks = _chunks(columns, assumed.sm_count, resident)
     count = len(columns.outputs)
     capacity = min(most, next(size for size in CAPACITIES if size >= count))
-    threads = THREADS
-    tile = threads * LOADS * VECTOR
-    chunk_rows, one_row = _chunk(columns, tile)
-    tiles = [blocks(chunk_rows * width, tile) for width in columns.widths]
-    grid = blocks(columns.rows, chunk_rows) * sum(tiles)
-    fill = (0,) * (capacity - count)
-    place = COUNT_64 if one_row else "unsigned"
-    bytes_ = index_type(max(columns.offsets[-1], max(columns.widths)))
+    place = COUNT_64 if chunks.is_one_row else "unsigned"
+    is_equal = _is_equal(columns)
+    tables = _equal if is_equal else _tables
     return KernelLaunch(
         "rows",
         columns.outputs,
@@ -71,39 +96,127 @@ def _launch(columns: Columns, assumed: Assumptions, aligned: bool, most: int) ->
         assumed,
         (
             Constant("int", "kLoads", LOADS),
-            Constant("bool", "kAligned", int(aligned)),
-            Constant("bool", "kOneRow", int(one_row)),
+            Constant("bool", "kAligned", int(is_aligned)),
+            Constant("bool", "kOneRow", int(chunks.is_one_row)),
+            Constant("bool", "kEqual", int(is_equal)),
         ),
-        grid,
+        chunks.grid,
+        block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
-        reason="wide outputs",
+        least_resident=resident,
+        reason=_REASONS[is_aligned],
         capacity=capacity,
         arguments=(
             Constant(place, "pitch", columns.pitch),
-            Constant(place, "chunk_pitch", chunk_rows * columns.pitch),
-            Constant(bytes_, "offsets", (*columns.offsets, *fill)),
-            Constant(bytes_, "widths", (*columns.widths, *fill)),
-            Constant(DIVISOR, "by_chunk_tiles", divisor(sum(tiles))),
-            Constant("unsigned", "chunk_rows", chunk_rows),
-            Constant("unsigned", "last_chunk", (columns.rows - 1) // chunk_rows),
-            Constant("unsigned", "last_rows", (columns.rows - 1) % chunk_rows + 1),
-            Constant("unsigned", "chunk_tiles", sum(tiles)),
-            Constant("unsigned", "tile_starts", (*accumulate(tiles[:-1], initial=0), *(2**32 - 1 for _ in fill))),
-            *([] if one_row else [Constant(DIVISOR, "by_width", sum((divisor(w) for w in columns.widths), ()) + 2 * fill)]),
+            Constant(place, "chunk_pitch", columns.pitch * chunks.rows),
+            *tables(columns, chunks, capacity),
+            Constant(DIVISOR, "by_chunk_tiles", divisor(sum(chunks.tiles))),
+            Constant("unsigned", "chunk_tiles", sum(chunks.tiles)),
+            Constant("unsigned", "chunk_rows", chunks.rows),
+            Constant("unsigned", "last_chunk", chunks.count - 1),
+            Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
+            *([] if is_equal or capacity <= FEW_OUTPUTS else _nearby(chunks.tiles, capacity)),
         ),
     )
 
 
-def _chunk(columns: Columns, tile: int) -> tuple[int, bool]:
-    """Return the rows of a chunk, and whether it is treated as a single row."""
-    def full(rows: int) -> float:
-        sizes = [rows * width for width in columns.widths]
-        return sum(sizes) / (sum(blocks(size, tile) for size in sizes) * tile)
+_REASONS = {
+    True: "wide outputs; every width, offset and address is a multiple of 16 bytes",
+    False: "wide outputs, at any alignment",
+}
 
-    if columns.rows == 1 or full(1) >= FULL or max(columns.widths) >= MOST_CHUNK_BYTES // 2:
-        return 1, True
-    most = min(columns.rows, MOST_CHUNK_BYTES // max(columns.widths))
-    least = min(most, max(1, blocks(CHUNK_BYTES, columns.row_bytes) // 2))
-    step = max(1, least // 16)
-    choices = range(least, min(most, 2 * least) + 1, step)
-    return max(choices, key=full), False
+
+def _tables(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constant]:
+    """Yield what the kernel looks up for each output."""
+    unused = (0,) * (capacity - len(columns.outputs))
+    kind = _place(columns)
+    starts = tuple(accumulate(chunks.tiles[:-1], initial=0))
+    yield Constant(kind, "offsets", columns.offsets + unused)
+    yield Constant(kind, "widths", columns.widths + unused)
+    if not chunks.is_one_row:
+        divisors = tuple(chain.from_iterable(map(divisor, columns.widths)))
+        yield Constant(DIVISOR, "by_width", divisors + 2 * unused)
+    yield Constant("unsigned", "tile_starts", starts + (UNUSED_TILE,) * len(unused))
+
+
+def _equal(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constant]:
+    """Yield what stands for the tables where outputs are equal and follow each other."""
+    place = COUNT_64 if chunks.is_one_row else "unsigned"
+    yield Constant(place, "width", columns.equal_width)
+    yield Constant(place, "first_byte", columns.first_byte)
+    yield Constant(DIVISOR, "by_output_tiles", divisor(chunks.tiles[0]))
+    yield Constant("unsigned", "output_tiles", chunks.tiles[0])
+    if not chunks.is_one_row:
+        yield Constant(DIVISOR, "by_width", divisor(columns.equal_width))
+
+
+def _nearby(output_tiles: tuple[int, ...], capacity: int) -> Iterator[Constant]:
+    """Yield the output of every 2^n-th tile, between two of which `find_near` looks for others."""
+    *starts, tiles = accumulate(output_tiles, initial=0)
+    shift = max(0, (blocks(tiles, capacity) - 1).bit_length())
+    nearby = [bisect_right(starts, tile) - 1 for tile in range(0, tiles + (1 << shift), 1 << shift)]
+    yield Constant("unsigned", "nearby_shift", shift)
+    yield Constant("unsigned short", "nearby", (*nearby, *(0,) * (capacity + 1 - len(nearby))))
+
+
+def _place(columns: Columns) -> str:
+    return index_type(max(*columns.offsets, *columns.widths))
+
+
+def _is_equal(columns: Columns) -> bool:
+    """Whether outputs need no table. Few are found as fast in one, and share its program."""
+    follow = columns.offsets[-1] - columns.first_byte == columns.row_bytes - columns.widths[-1]
+    return bool(columns.equal_width) and follow and len(columns.outputs) > FEW_OUTPUTS
+
+
+def _output_bytes(columns: Columns) -> int:
+    """Return the bytes of parameters that an output takes."""
+    if _is_equal(columns):
+        return POINTER_BYTES
+    place = 4 if _place(columns) == "unsigned" else 8
+    return POINTER_BYTES + 2 * place + 8 + 4 + 2
+
+
+def _chunks(columns: Columns, sm_count: int, resident: int) -> _Chunks:
+    """Return the largest blocks that keep all multiprocessors busy to the end, or nearly."""
+    best = 0.0
+    for threads in BLOCK_SIZES:
+        chunks = _chunks_of(columns, threads)
+        at_once = sm_count * min(MOST_RESIDENT, resident * THREADS // threads)
+        even = evenness(chunks.grid, at_once, sm_count)
+        if even > best:
+            best, found = even, chunks
+        if even >= EVEN:
+            break
+    return found
+
+
+def evenness(grid: int, at_once: int, sm_count: int) -> float:
+    """Return the mean share of multiprocessors, or of their places for blocks, that are in use."""
+    places = at_once if grid > at_once else sm_count
+    return grid / (blocks(grid, places) * places)
+
+
+def _chunks_of(columns: Columns, threads: int) -> _Chunks:
+    tile = threads * LOADS * VECTOR
+    widest = max(columns.widths)
+
+    def full(rows: int) -> float:
+        """Return the share of all tiles that is filled."""
+        tiles = sum(blocks(rows * width, tile) for width in columns.widths)
+        return columns.total_bytes / (blocks(columns.rows, rows) * tiles * tile)
+
+    is_one_row = (
+        columns.rows == 1
+        or max(widest, columns.pitch) >= MOST_CHUNK_BYTES
+        or (widest >= tile and full(1) >= FULL)
+    )
+    if is_one_row:
+        rows = 1
+    else:
+        most = min(columns.rows, (MOST_CHUNK_BYTES - 1) // max(widest, columns.pitch))
+        least = min(most, blocks(CHUNK_BYTES // 2, columns.pitch))
+        choices = range(least, min(most, 2 * least) + 1, blocks(least, CHOICES))
+        rows = max(choices, key=full)
+    tiles = tuple(blocks(rows * width, tile) for width in columns.widths)
+    return _Chunks(threads, rows, is_one_row, tiles, blocks(columns.rows, rows))
