@@ -52,7 +52,7 @@ _ALU: dict[str, Build] = {
     "CS2R": moves.special,
     "VOTE": warps.vote,
 }
-_IMAD: dict[str, Build] = {"IMAD": arithmetic.imad, "HFMA2": moves.hfma2}
+_IMAD: dict[str, Build] = {"IMAD": arithmetic.imad, "IDP": arithmetic.idp, "HFMA2": moves.hfma2}
 _LSU: dict[str, Build] = {
     "LDG": accesses.ldg,
     "STG": accesses.stg,

@@ -28,6 +28,11 @@ def immediate(text: str) -> int | None:
     return int(text, 0) & 0xFFFFFFFF if _NUMBER.fullmatch(text) else None
 
 
+def is_negated(text: str) -> bool:
+    """Whether an operand is a register or constant with a minus before it."""
+    return text.startswith("-") and immediate(text) is None
+
+
 class Operands:
     """Readers and writers of one instruction's operands."""
 
@@ -37,7 +42,7 @@ class Operands:
 
     def value(self, text: str) -> Reader:
         """Return a reader of 32 bits; ``-`` negates and ``~`` inverts them."""
-        if text[0] in "-~" and immediate(text) is None:
+        if is_negated(text) or text.startswith("~"):
             plain = self.value(text[1:])
             change = np.negative if text[0] == "-" else np.invert
             return lambda: change(plain())
@@ -51,7 +56,7 @@ class Operands:
 
     def addend(self, text: str) -> Reader:
         """Return a reader of a term of a sum with carry: ``-x`` is 2**32 - x, in 64 bits."""
-        if text[0] == "-" and immediate(text) is None:
+        if is_negated(text):
             plain = self.value(text[1:])
             return lambda: ONE_33 - plain().astype(np.uint64)
         value = self.value(text)
