@@ -59,6 +59,19 @@ def s8(value: int) -> int:
     return (value & 0xFF ^ 0x80) - 0x80
 
 
+def signed_field(of: int, at: int, bits: int) -> int:
+    """PTX's bfe.s32: beyond bit 31 there are copies of the sign."""
+    if not bits:
+        return 0
+    found = s32(of) >> at & (1 << bits) - 1
+    return found - (1 << bits) if found >> bits - 1 else found
+
+
+def inserted(source: int, to: int, at: int, bits: int) -> int:
+    mask = u32((1 << bits) - 1 << at)
+    return to & ~mask | source << at & mask
+
+
 def quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
@@ -141,6 +154,13 @@ VALUES: dict[str, Callable[[int, int], int]] = {
     "__dp2a_hi((u32)a, (u32)b, 3u)": lambda a, b: u32(
         3 + (a & 0xFFFF) * (b >> 16 & 255) + (a >> 16 & 0xFFFF) * (b >> 24 & 255)
     ),
+    "field(a, b & 31, b >> 32 & 63)": lambda a, b: u32(a) >> (b & 31) & (1 << (b >> 32 & 63)) - 1,
+    "signed_field(a, b & 31, b >> 32 & 31)": lambda a, b: signed_field(
+        u32(a), b & 31, b >> 32 & 31
+    ),
+    "inserted(a, b, b >> 8 & 31, b >> 32 & 31)": lambda a, b: inserted(
+        u32(a), u32(b), b >> 8 & 31, b >> 32 & 31
+    ),
     "(int)a < (int)b ? a : b": lambda a, b: a if s32(a) < s32(b) else b,
     "(a & b) ^ (a | ~b)": lambda a, b: (a & b) ^ (a | ~b),
     "((u32)a & 0xff00u) | ((u32)b ^ 0x1234u)": lambda a, b: u32(a) & 0xFF00 | u32(b) ^ 0x1234,
@@ -149,7 +169,25 @@ VALUES: dict[str, Callable[[int, int], int]] = {
     ),
     "a + blockIdx.x * 1000003ull / 7": lambda a, b: a,
 }
-EXPRESSIONS = "typedef unsigned u32; typedef unsigned long long u64;\n" + (
+FIELDS = """
+typedef unsigned u32; typedef unsigned long long u64;
+__device__ u32 field(u32 of, u32 at, u32 bits) {
+    u32 found;
+    asm("bfe.u32 %0, %1, %2, %3;" : "=r"(found) : "r"(of), "r"(at), "r"(bits));
+    return found;
+}
+__device__ int signed_field(u32 of, u32 at, u32 bits) {
+    int found;
+    asm("bfe.s32 %0, %1, %2, %3;" : "=r"(found) : "r"(of), "r"(at), "r"(bits));
+    return found;
+}
+__device__ u32 inserted(u32 from, u32 to, u32 at, u32 bits) {
+    u32 all;
+    asm("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(all) : "r"(from), "r"(to), "r"(at), "r"(bits));
+    return all;
+}
+"""
+EXPRESSIONS = FIELDS + (
     'extern "C" __global__ void kernel(const u64* x, const u64* y, u64* out) {\n'
     "    const int i = threadIdx.x;\n"
     "    const u64 a = x[i], b = y[i], d = b ? b : 7;\n"

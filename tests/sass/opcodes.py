@@ -44,6 +44,8 @@ _ALU: dict[str, Build] = {
     "PLOP3": bits.plop3,
     "SHF": bits.shf,
     "PRMT": bits.prmt,
+    "BMSK": bits.bmsk,
+    "SGXT": bits.sgxt,
     "ISETP": predicates.isetp,
     "SEL": predicates.sel,
     "P2R": predicates.p2r,
@@ -74,7 +76,7 @@ _OTHER: dict[str, Build] = {
     "YIELD": _nothing,
 }
 # On values of a whole warp. The first kind read and write uniform registers only.
-_SAME = ("IADD3", "LEA", "LOP3", "PLOP3", "SHF", "PRMT", "ISETP", "SEL", "MOV")
+_SAME = ("IADD3", "LEA", "LOP3", "PLOP3", "SHF", "PRMT", "ISETP", "SEL", "MOV", "BMSK", "SGXT")
 UNIFORM: dict[str, Build] = {f"U{name}": _ALU[name] for name in _SAME} | {
     "UIMAD": arithmetic.imad,
     "UFLO": bits.flo,
