@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sass.arithmetic import BITS_32, U64, Run
@@ -49,7 +51,7 @@ _COMMON = {
 }
 
 
-def _table(table: int):  # noqa: ANN202
+def _table(table: int) -> Callable[[Array, Array, Array], Array]:
     """Return the function of a table: bit 4a + 2b + c of it is the result for bits a, b and c."""
 
     def function(a: Array, b: Array, c: Array) -> Array:
@@ -204,7 +206,7 @@ def flo(i: Instruction, t: Threads) -> Run:
     return _unary(i, t, place)
 
 
-def _unary(i: Instruction, t: Threads, function) -> Run:  # noqa: ANN001
+def _unary(i: Instruction, t: Threads, function: Callable[[Array], Array]) -> Run:
     o = Operands(i, t)
     d, a = i.take(2)
     write, a_of = o.write(d), o.value(a)
