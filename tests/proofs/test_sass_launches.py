@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,6 +83,18 @@ def test_origins_are_numpys(name: str) -> None:
                 assert np.array_equal(found, part.reshape(-1) + first_of_split + byte)
 
 
+@dataclass(frozen=True)
+class Launch:
+    """What the interpreter must know of a launch of a kernel of our own."""
+
+    outputs: tuple[int, ...]
+    grid: int
+    block: int
+
+    def parameters(self, addresses: Sequence[int]) -> bytes:
+        return struct.pack(f"<{len(addresses)}Q", *addresses)
+
+
 COPY = """
 struct Pointers { const unsigned char* input; unsigned char* outputs[2]; };
 extern "C" __global__ void kernel(const __grid_constant__ Pointers p) {
@@ -135,7 +148,7 @@ def test_a_byte_that_nobody_stores_is_caught(builds: Path) -> None:
     source = COPY.replace("FIRST", "if (row != 7) first[0] = source[0];")
     cubin = nvrtc.compile_cubin(source, model.ARCH, builds)
     code = launch.code(nvrtc.disassembly(cubin, builds), cubin, 0)
-    one = SimpleNamespace(outputs=(0, 1), grid=1, block=64)
+    one = Launch((0, 1), grid=1, block=64)
     with pytest.raises(SassError, match="stored 1528 of 1536 bytes"):
         launch.run(ROWS.geometry, one, code, [0])
 
@@ -202,7 +215,7 @@ def test_a_plain_copy_is_counted_exactly(builds: Path) -> None:
     case = Case((5 * 128 * 16,), (5 * 128 * 16,))
     cubin = nvrtc.compile_cubin(source, model.ARCH, builds)
     code = launch.code(nvrtc.disassembly(cubin, builds), cubin, 0)
-    one = SimpleNamespace(outputs=(0,), grid=5, block=128)
+    one = Launch((0,), grid=5, block=128)
     counts = launch.run(case.geometry, one, code, list(range(5)))
     length = next(i.index for i in code.listing.instructions if i.opcode == "EXIT") + 1
     assert counts.issue == length
