@@ -366,6 +366,22 @@ def test_tables_of_constants_are_read_by_an_index(builds: Path) -> None:
     assert machine.threads.counts["constant_wavefronts"] == 3 * distinct
 
 
+def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
+    """They begin at 0x210 of their bank; nvdisasm prints what lies above 0x7fff as negative."""
+    source = """
+    struct Table { unsigned* out; unsigned values[8180]; };
+    extern "C" __global__ void kernel(const __grid_constant__ Table table) {
+        table.out[threadIdx.x] = table.values[8116 + threadIdx.x];
+        table.out[64 + threadIdx.x] = table.values[8175];
+    }"""
+    out = np.zeros(128, np.uint32)
+    memory = Arrays([out])
+    values = [n << 32 | n for n in range(4090)]
+    kernels.run_in(source, memory, [*memory.addresses, *values], builds)
+    assert np.array_equal(out[:64], np.arange(8116, 8180) // 2)
+    assert set(out[64:]) == {8175 // 2}
+
+
 def test_numbers_of_blocks_are_calculated_for_warps(builds: Path) -> None:
     body = """
     const u64 first = blockIdx.x * 0x123456789abull + in[0];

@@ -18,8 +18,9 @@ from sass.threads import Array, Threads
 Reader = Callable[[], Array]
 Writer = Callable[[Array, Array], None]  # values, mask
 
-_CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]")
+_CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[(-?0x[0-9a-f]+)\]")
 _NUMBER = re.compile(r"-?0x[0-9a-f]+|-?\d+")
+CONSTANT_BYTES = 1 << 16  # of a bank; nvdisasm prints places in its upper half as negative ones
 ONE_33 = np.uint64(1 << 32)
 
 
@@ -114,8 +115,8 @@ class Operands:
             return np.full((1, 1), number or 0, np.uint32)
         constant = _CONSTANT.fullmatch(text)
         if constant:
-            bank, at = (int(part, 16) for part in constant.groups())
-            return self.bank(bank)[at : at + 4].view(np.uint32).reshape(1, 1)
+            at = int(constant[2], 16) % CONSTANT_BYTES
+            return self.bank(int(constant[1], 16))[at : at + 4].view(np.uint32).reshape(1, 1)
         return self._register(text)
 
     def bank(self, number: int) -> Array:
