@@ -1,4 +1,4 @@
-"""What the kernels ask of a card on the workload table: sectors, vectors, bytes in flight."""
+"""What the kernels ask of a GPU on the workload table: sectors, bytes in flight, instructions."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ LARGE = 64_000_000
 # What an SM of an H200 has for 128 bytes at the speed of its memory.
 CYCLES = 15
 MOST_WAVEFRONTS = CYCLES // 2
+# The bars of the machine code: instructions that a warp may issue per 512 bytes, by workload.
+MOST_ISSUED = {
+    1: 48, 2: 48, 3: 36, 4: 36, 5: 47, 6: 42, 7: 26, 8: 27, 9: 106, 10: 24,
+    11: 26, 12: 34, 13: 36, 14: 48, 15: 116, 16: 42, 17: 25, 18: 23, 19: 19, 20: 18,
+    21: 135, 22: 90, 23: 230, 24: 64, 25: 37, 26: 80,
+}  # fmt: skip
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
@@ -110,6 +116,25 @@ def test_the_narrowest_rows_keep_up(builds: Path) -> None:
         assert row.mean("vector_share") >= LEAST_VECTORS, row.name
         assert row.mean("warp_outputs") <= WARP_OUTPUTS, row.name
         assert row.mean("wavefronts") <= CYCLES, row.name
+
+
+@each
+def test_few_instructions_are_issued(workload: Workload, figures: dict[int, model.Figures]) -> None:
+    """Each byte that they store has been compared; loads and stores alone do not show loops."""
+    assert figures[workload.number].executed("issue") <= MOST_ISSUED[workload.number]
+
+
+@each
+def test_the_source_and_the_machine_code_ask_for_the_same(
+    workload: Workload, figures: dict[int, model.Figures]
+) -> None:
+    """Two ways to count, of blocks drawn anew: host_cuda's words and the interpreter's."""
+    row = figures[workload.number]
+    by_source = row.mean("wavefronts") * 512 / model.LINE
+    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05)
+    parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
+    assert sum(parts) == pytest.approx(row.executed("issue"))
+    assert 1 <= row.executed("load_bytes") <= 1.2
 
 
 @each

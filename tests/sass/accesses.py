@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 
@@ -97,7 +98,9 @@ def _words(o: Operands, text: str, size: int) -> list[Reader]:
     return [o.value(following(text, n)) for n in range(max(1, size // 4))]
 
 
-def _load_writer(o: Operands, text: str, size: int, is_signed: bool):  # noqa: ANN202
+def _load_writer(
+    o: Operands, text: str, size: int, is_signed: bool
+) -> Callable[[list[Array], Array], None]:
     writers = [o.write(following(text, n)) for n in range(max(1, size // 4))]
     kind = np.dtype(f"i{size}") if is_signed else None
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import numpy as np
 
 from sass.listing import Instruction
-from sass.operands import Operands, Reader
+from sass.operands import ONE_33, Operands, Reader, is_negated
 from sass.threads import Array, Threads
 
 Run = Callable[[Array], None]  # executes an instruction for the threads in a mask
@@ -38,7 +37,7 @@ def iadd3(i: Instruction, t: Threads) -> Run:
         raise i.unknown("this form")
     terms = [o.addend(text) for text in rest[:3] if text not in ("RZ", "URZ")]
     terms += [o.predicate(text) for text in rest[3:] if text not in ("!PT", "!UPT")]
-    if extended and any(text.startswith("-R") for text in rest):
+    if extended and any(map(is_negated, rest)):
         raise i.unknown("a negated term of an extended sum")
     write, write_carries = o.write(i.operands[0]), _carries_out(o, carries)
 
@@ -119,7 +118,7 @@ def imad(i: Instruction, t: Threads) -> Run:
     o = Operands(i, t)
     extended = "X" in modifiers
     d, a, b, c, *carry = i.take(5 if extended else 4)
-    if extended and re.match(r"-\D", c):
+    if extended and is_negated(c):
         raise i.unknown("a negated term of an extended sum")
     write, c_of = o.write(d), o.value(c)
     product = _product_32(o, a, b)
@@ -155,8 +154,6 @@ def _imad_64(i: Instruction, t: Threads, modifiers: frozenset[str]) -> Run:
     write_carry = o.write_predicate(carries[0]) if carries else None
     write = o.write if "HI" in modifiers else o.write_wide
     write_to = write(i.operands[0])
-    if "HI" in modifiers and (extended or carries):
-        raise i.unknown("this form")
 
     def run(mask: Array) -> None:
         product = a_of().astype(np.int64).view(U64) * b_of().astype(np.int64).view(U64)
@@ -173,6 +170,37 @@ def _imad_64(i: Instruction, t: Threads, modifiers: frozenset[str]) -> Run:
     return run
 
 
+def idp(i: Instruction, t: Threads) -> Run:
+    """``IDP``: c and the products of four bytes, with .2A of two halves and two bytes of b.
+
+    Source: PTX ISA, dp4a and dp2a.
+    """
+    kind, *modifiers = i.modifiers
+    if kind not in ("2A", "4A") or (modifiers[0] in ("LO", "HI")) != (kind == "2A"):
+        raise i.unknown("this form")
+    o = Operands(i, t)
+    d, a, b, c = i.take(4)
+    first = 2 if modifiers[0] == "HI" else 0
+    a_of = _parts(i, o.value(a), modifiers[-2])
+    b_of = _parts(i, o.value(b), modifiers[-1])
+    write, c_of = o.write(d), o.value(c)
+
+    def run(mask: Array) -> None:
+        x, y = a_of(), b_of()
+        products = x * y[..., first : first + x.shape[-1]]
+        write(products.sum(axis=-1) + c_of(), mask)
+
+    return run
+
+
+def _parts(i: Instruction, value: Reader, kind: str) -> Reader:
+    """Return a reader of the bytes or halves of a register, along a new last axis."""
+    kinds = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
+    if kind not in kinds:
+        raise i.unknown(f"the modifier .{kind}")
+    return lambda: np.ascontiguousarray(value())[..., None].view(kinds[kind]).astype(np.int64)
+
+
 def lea(i: Instruction, t: Threads) -> Run:
     """``LEA Rd, [P,] Ra, Rb, n``: (a << n) + b; .HI adds the high half of a shifted pair."""
     modifiers = i.allow("HI", "X", "SX32")
@@ -184,11 +212,11 @@ def lea(i: Instruction, t: Threads) -> Run:
     a, b, *more = rest
     carry_of = o.predicate(more.pop()) if "X" in modifiers else None
     shift = U64(int(more.pop(), 0))
-    if a.startswith("-") and (carries or "HI" in modifiers):
-        raise i.unknown("a negated shifted term with a carry")
+    if is_negated(a) and "HI" in modifiers:
+        raise i.unknown("the high half of a negated term")
     shifted = _shifted(o, modifiers, a, more, shift)
     b_of, write = o.addend(b), o.write(i.operands[0])
-    if carry_of and b.startswith("-"):
+    if carry_of and is_negated(b):
         raise i.unknown("a negated term of an extended sum")
     write_carries = _carries_out(o, carries)
 
@@ -205,8 +233,10 @@ def lea(i: Instruction, t: Threads) -> Run:
 def _shifted(
     o: Operands, modifiers: frozenset[str], a: str, more: list[str], shift: np.uint64
 ) -> Reader:
-    """Return a reader of LEA's shifted term, 32 bits of it."""
-    low = o.value(a)
+    """Return a reader of LEA's shifted term, 32 bits of it, negated as `Operands.addend` does."""
+    low = o.value(a.removeprefix("-"))
+    if is_negated(a):
+        return lambda: ONE_33 - ((low().astype(U64) << shift) & MASK_32)
     if "HI" not in modifiers:
         return lambda: (low().astype(U64) << shift) & MASK_32
     if "SX32" in modifiers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sass.arithmetic import BITS_32, U64, Run
@@ -49,7 +51,7 @@ _COMMON = {
 }
 
 
-def _table(table: int):  # noqa: ANN202
+def _table(table: int) -> Callable[[Array, Array, Array], Array]:
     """Return the function of a table: bit 4a + 2b + c of it is the result for bits a, b and c."""
 
     def function(a: Array, b: Array, c: Array) -> Array:
@@ -145,6 +147,35 @@ def prmt(i: Instruction, t: Threads) -> Run:
     return run
 
 
+def bmsk(i: Instruction, t: Threads) -> Run:
+    """``BMSK Rd, Ra, Rb``: b ones, the lowest at place a."""
+    i.allow()
+    o = Operands(i, t)
+    d, a, b = i.take(3)
+    write, first_of, count_of = (
+        o.write(d),
+        _shift_count(o, a, 32, False),
+        _shift_count(o, b, 32, False),
+    )
+    one = U64(1)
+    return lambda mask: write(((one << count_of()) - one) << first_of(), mask)
+
+
+def sgxt(i: Instruction, t: Threads) -> Run:
+    """``SGXT Rd, Ra, n``: the low n bits of a, filled with their sign, or with .U32 with zeros."""
+    is_signed = "U32" not in i.allow("U32")
+    o = Operands(i, t)
+    d, a, n = i.take(3)
+    write, a_of, count_of = o.write(d), o.value(a), _shift_count(o, n, 32, False)
+
+    def run(mask: Array) -> None:
+        left = U64(64) - count_of()
+        top = a_of().astype(U64) << left  # NumPy shifts by 64 to 0
+        write(top.view(np.int64) >> left.view(np.int64) if is_signed else top >> left, mask)
+
+    return run
+
+
 def brev(i: Instruction, t: Threads) -> Run:
     i.allow()
     return _unary(i, t, _reversed)
@@ -175,7 +206,7 @@ def flo(i: Instruction, t: Threads) -> Run:
     return _unary(i, t, place)
 
 
-def _unary(i: Instruction, t: Threads, function) -> Run:  # noqa: ANN001
+def _unary(i: Instruction, t: Threads, function: Callable[[Array], Array]) -> Run:
     o = Operands(i, t)
     d, a = i.take(2)
     write, a_of = o.write(d), o.value(a)

@@ -32,6 +32,13 @@ class Code:
     banks: dict[int, bytes]
     shared_bytes: int
 
+    def banks_for(self, parameters: bytes, grid: int, block: int) -> dict[int, bytes]:
+        """Return the constant banks: bank 0 has the launch's shape and parameters."""
+        filled = bytearray(self.banks.get(0, b"").ljust(PARAMETERS_AT + len(parameters), b"\0"))
+        struct.pack_into("<6I", filled, 0, block, 1, 1, grid, 1, 1)
+        filled[PARAMETERS_AT : PARAMETERS_AT + len(parameters)] = parameters
+        return self.banks | {0: bytes(filled)}
+
 
 @dataclass(frozen=True)
 class Counts:
@@ -106,16 +113,13 @@ def run(
         A byte is wrong, stored twice, or outside its output; or a load is outside the input.
     """
     memory = SplitMemory(geometry, launch.outputs, input_phase, output_phase)
-    banks = dict(code.banks)
-    banks[0] = _with_parameters(banks.get(0, b""), parameters(launch, memory.addresses), launch)
+    banks = code.banks_for(parameters(launch, memory.addresses), launch.grid, launch.block)
     totals: Counter[str] = Counter()
     issued = np.zeros(len(code.listing.instructions), np.int64)
     edges = {0, launch.grid - 1} if len(blocks) > 2 else set()
     for chunk in _chunks(blocks, max(1, WARPS_AT_ONCE * 32 // launch.block)):
         counted = [block not in edges for block in chunk]
-        threads = Threads(
-            chunk, launch.block, launch.grid, banks, code.shared_bytes, memory, counted
-        )
+        threads = Threads(chunk, launch.block, banks, code.shared_bytes, memory, counted)
         machine = Machine(code.listing, threads)
         machine.run()
         totals += threads.counts
@@ -124,14 +128,6 @@ def run(
     if len(blocks) == launch.grid and stored != memory.total_bytes:
         raise SassError(f"stored {stored} of {memory.total_bytes} bytes")
     return _counts(code.listing, issued, totals)
-
-
-def _with_parameters(bank: bytes, parameters: bytes, launch: KernelLaunch) -> bytes:
-    """Return constant bank 0: the shape of the launch, then its parameters."""
-    filled = bytearray(bank.ljust(PARAMETERS_AT + len(parameters), b"\0"))
-    struct.pack_into("<6I", filled, 0, launch.block, 1, 1, launch.grid, 1, 1)
-    filled[PARAMETERS_AT : PARAMETERS_AT + len(parameters)] = parameters
-    return bytes(filled)
 
 
 def _chunks(blocks: Sequence[int], size: int) -> Iterator[Sequence[int]]:

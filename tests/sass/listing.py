@@ -102,8 +102,8 @@ def parse(text: str) -> Listing:
 
 
 def _split(operands: str | None) -> tuple[str, ...]:
-    """Cut operands at commas; those of sm_90 have none inside brackets."""
-    text = (operands or "").replace(".reuse", "")
+    """Cut operands at commas; those of sm_90 have none inside brackets, and RET has none at all."""
+    text = re.sub(r"(?<=\w) `", ", `", (operands or "").replace(".reuse", ""))
     return tuple(part.strip() for part in text.split(",")) if text else ()
 
 

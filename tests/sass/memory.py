@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Arrays:
         for memory, mask, at in self._places(access):
             memory[at[:, None] + np.arange(access.size)] = data[mask, : access.size]
 
-    def _places(self, access: Access):  # noqa: ANN202
+    def _places(self, access: Access) -> Iterator[tuple[Array, Array, Array]]:
         """Yield each array that is touched, the threads that do so, and where in it."""
         left = access.mask
         for start, memory in zip(self.addresses, self.bytes, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 
 from sass.arithmetic import U64, Run
 from sass.listing import Instruction
-from sass.operands import Operands, following
+from sass.operands import CONSTANT_BYTES, Operands, following
 from sass.threads import Array, SassError, Threads
 
 FLOAT_LIMITS = {"U32": 2.0**32, "U64": 2.0**64}
@@ -67,9 +67,6 @@ def _special(i: Instruction, t: Threads, name: str) -> Array:
     return known[name]
 
 
-BANK_MASK = np.uint32(0xFFFF)
-
-
 def ldc(i: Instruction, t: Threads) -> Run:
     """``LDC`` and ``ULDC``: constant memory, whose cache serves one address of a warp at a time."""
     modifiers = i.allow("U8", "U16", "S8", "S16", "64", "128")
@@ -85,14 +82,14 @@ def ldc(i: Instruction, t: Threads) -> Run:
     is_indexed = "R" in found[2] and i.opcode == "LDC"
 
     def run(mask: Array) -> None:
-        # Offsets of 32 KiB and more are printed as negative ones of 16 bits.
-        at = np.broadcast_to(at_of() & BANK_MASK, mask.shape)
+        at = np.broadcast_to(at_of(), mask.shape).view(np.int32)
+        at = np.where(at < 0, at + CONSTANT_BYTES, at)
         last = len(bank) - kind.itemsize
-        if ((at > last) & mask).any() or ((at % kind.itemsize != 0) & mask).any():
+        if (((at < 0) | (at > last)) & mask).any() or ((at % kind.itemsize != 0) & mask).any():
             raise SassError(f"{i}: outside constant bank {found[1]}, or not aligned")
         if is_indexed:
             t.counts["constant_wavefronts"] += _distinct(at, mask & t.counted)
-        first = np.minimum(at, last) // kind.itemsize * max(1, kind.itemsize // 4)
+        first = np.clip(at, 0, last) // kind.itemsize * max(1, kind.itemsize // 4)
         words = bank[: len(bank) // 16 * 16].view(kind if kind.itemsize < 4 else np.uint32)
         for order, write in enumerate(writers):
             write(words[first + order], mask)

@@ -45,6 +45,8 @@ _ALU: dict[str, Build] = {
     "PLOP3": bits.plop3,
     "SHF": bits.shf,
     "PRMT": bits.prmt,
+    "BMSK": bits.bmsk,
+    "SGXT": bits.sgxt,
     "ISETP": predicates.isetp,
     "SEL": predicates.sel,
     "P2R": predicates.p2r,
@@ -53,7 +55,7 @@ _ALU: dict[str, Build] = {
     "CS2R": moves.special,
     "VOTE": warps.vote,
 }
-_IMAD: dict[str, Build] = {"IMAD": arithmetic.imad, "HFMA2": moves.hfma2}
+_IMAD: dict[str, Build] = {"IMAD": arithmetic.imad, "IDP": arithmetic.idp, "HFMA2": moves.hfma2}
 _LSU: dict[str, Build] = {
     "LDG": accesses.ldg,
     "STG": accesses.stg,
@@ -75,7 +77,7 @@ _OTHER: dict[str, Build] = {
     "YIELD": _nothing,
 }
 # On values of a whole warp. The first kind read and write uniform registers only.
-_SAME = ("IADD3", "LEA", "LOP3", "PLOP3", "SHF", "PRMT", "ISETP", "SEL", "MOV")
+_SAME = ("IADD3", "LEA", "LOP3", "PLOP3", "SHF", "PRMT", "ISETP", "SEL", "MOV", "BMSK", "SGXT")
 UNIFORM: dict[str, Build] = {f"U{name}": _ALU[name] for name in _SAME} | {
     "UIMAD": arithmetic.imad,
     "UFLO": bits.flo,

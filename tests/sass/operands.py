@@ -18,14 +18,20 @@ from sass.threads import Array, Threads
 Reader = Callable[[], Array]
 Writer = Callable[[Array, Array], None]  # values, mask
 
-_CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[0x([0-9a-f]+)\]")
+_CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[(-?0x[0-9a-f]+)\]")
 _NUMBER = re.compile(r"-?0x[0-9a-f]+|-?\d+")
+CONSTANT_BYTES = 1 << 16  # of a bank; nvdisasm prints places in its upper half as negative ones
 ONE_33 = np.uint64(1 << 32)
 
 
 def immediate(text: str) -> int | None:
     """Return a literal as 32 bits; None if it is none."""
     return int(text, 0) & 0xFFFFFFFF if _NUMBER.fullmatch(text) else None
+
+
+def is_negated(text: str) -> bool:
+    """Whether an operand is a register or constant with a minus before it."""
+    return text.startswith("-") and immediate(text) is None
 
 
 class Operands:
@@ -37,7 +43,7 @@ class Operands:
 
     def value(self, text: str) -> Reader:
         """Return a reader of 32 bits; ``-`` negates and ``~`` inverts them."""
-        if text[0] in "-~" and immediate(text) is None:
+        if is_negated(text) or text.startswith("~"):
             plain = self.value(text[1:])
             change = np.negative if text[0] == "-" else np.invert
             return lambda: change(plain())
@@ -51,7 +57,7 @@ class Operands:
 
     def addend(self, text: str) -> Reader:
         """Return a reader of a term of a sum with carry: ``-x`` is 2**32 - x, in 64 bits."""
-        if text[0] == "-" and immediate(text) is None:
+        if is_negated(text):
             plain = self.value(text[1:])
             return lambda: ONE_33 - plain().astype(np.uint64)
         value = self.value(text)
@@ -109,8 +115,8 @@ class Operands:
             return np.full((1, 1), number or 0, np.uint32)
         constant = _CONSTANT.fullmatch(text)
         if constant:
-            bank, at = (int(part, 16) for part in constant.groups())
-            return self.bank(bank)[at : at + 4].view(np.uint32).reshape(1, 1)
+            at = int(constant[2], 16) % CONSTANT_BYTES
+            return self.bank(int(constant[1], 16))[at : at + 4].view(np.uint32).reshape(1, 1)
         return self._register(text)
 
     def bank(self, number: int) -> Array:

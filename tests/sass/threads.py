@@ -76,8 +76,6 @@ class Threads:
         Indices of the blocks.
     block : int
         Threads per block.
-    grid : int
-        Blocks of the launch.
     banks : dict
         Constant memory; bank 0 holds the parameters.
     shared_bytes : int
@@ -91,7 +89,6 @@ class Threads:
         self,
         blocks: Sequence[int],
         block: int,
-        grid: int,
         banks: dict[int, bytes],
         shared_bytes: int,
         memory: Memory,
@@ -99,7 +96,7 @@ class Threads:
     ) -> None:
         per_block = -(-block // LANES)
         warps = per_block * len(blocks)
-        self.blocks, self.block, self.grid, self.memory = blocks, block, grid, memory
+        self.blocks, self.memory = blocks, memory
         self.banks = {number: _padded(bank) for number, bank in banks.items()}
         self.shape = (warps, LANES)
         self.lane = np.broadcast_to(np.arange(LANES, dtype=np.uint32), self.shape)

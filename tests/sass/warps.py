@@ -96,21 +96,22 @@ def match(i: Instruction, t: Threads) -> Run:
     return run
 
 
+_REDUCTIONS = {
+    "": (np.bitwise_and, 0xFFFFFFFF),
+    "OR": (np.bitwise_or, 0),
+    "XOR": (np.bitwise_xor, 0),
+    "SUM": (np.add, 0),
+    "MIN": (np.minimum, 0xFFFFFFFF),
+    "MAX": (np.maximum, 0),
+}
+
+
 def redux(i: Instruction, t: Threads) -> Run:
-    """``REDUX.op URd, Ra``: one value of a warp's threads; without an operation their sum."""
-    modifiers = i.allow("OR", "AND", "XOR", "SUM", "MIN", "MAX", "S32", "U32")
-    operations = {
-        "OR": (np.bitwise_or, 0),
-        "AND": (np.bitwise_and, 0xFFFFFFFF),
-        "XOR": (np.bitwise_xor, 0),
-        "SUM": (np.add, 0),
-        "MIN": (np.minimum, 0xFFFFFFFF),
-        "MAX": (np.maximum, 0),
-    }
-    if modifiers & {"MIN", "MAX"} and "S32" in modifiers:
+    """``REDUX.op URd, Ra``: one value of a warp's threads; without an operation it is "and"."""
+    modifiers = i.allow("OR", "XOR", "SUM", "MIN", "MAX", "S32")
+    if modifiers > {"S32"} and not modifiers & {"SUM"}:
         raise i.unknown("a signed minimum or maximum of a warp")
-    name = next(iter(modifiers & set(operations)), "SUM")
-    function, neutral = operations[name]
+    function, neutral = _REDUCTIONS["".join(modifiers - {"S32"})]
     o = Operands(i, t)
     d, a = i.take(2)
     write, a_of = o.write(d), o.value(a)

@@ -1,8 +1,8 @@
 """Passes of a warp's access through the 32 banks of shared memory and of the L1 cache.
 
-A bank gives one word of 4 bytes per pass, to all lanes that want it. Accesses of 8 bytes go by
-half warps, those of 16 bytes by quarters. Source: CUDA C++ Programming Guide, "Compute capability
-5.x, shared memory", and NVIDIA's answers on wider accesses in its forum.
+A bank gives one word of 4 bytes per pass, to all lanes that want it. A pass moves at most 128
+bytes: accesses of 8 bytes go by half warps, those of 16 bytes by quarters (host_cuda/counts.hpp).
+Source of the banks: CUDA C++ Programming Guide, "Compute capability 5.x", "Shared memory".
 """
 
 from __future__ import annotations

@@ -1,0 +1,450 @@
+"""The interpreter of machine code, against NumPy: kernels of a line or two for each opcode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nvrtc
+from sass import kernels, listing
+from sass.listing import UnknownCodeError
+from sass.machine import Machine
+from sass.memory import Arrays
+from sass.threads import SassError, Threads
+
+THREADS = 256
+EDGES = [
+    0,
+    1,
+    2,
+    31,
+    32,
+    0x7FFF_FFFF,
+    0x8000_0000,
+    0xFFFF_FFFF,
+    (1 << 63) - 1,
+    1 << 63,
+    (1 << 64) - 1,
+]
+Numbers = np.ndarray
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> None:
+    lacking = nvrtc.missing()
+    if lacking:
+        pytest.skip(lacking)
+
+
+def u64(value: int) -> int:
+    return value & (1 << 64) - 1
+
+
+def s64(value: int) -> int:
+    return (value & (1 << 64) - 1 ^ 1 << 63) - (1 << 63)
+
+
+def u32(value: int) -> int:
+    return value & 0xFFFF_FFFF
+
+
+def s32(value: int) -> int:
+    return (value & 0xFFFF_FFFF ^ 1 << 31) - (1 << 31)
+
+
+def s8(value: int) -> int:
+    return (value & 0xFF ^ 0x80) - 0x80
+
+
+def signed_field(of: int, at: int, bits: int) -> int:
+    """PTX's bfe.s32: beyond bit 31 there are copies of the sign."""
+    if not bits:
+        return 0
+    found = s32(of) >> at & (1 << bits) - 1
+    return found - (1 << bits) if found >> bits - 1 else found
+
+
+def inserted(source: int, to: int, at: int, bits: int) -> int:
+    mask = u32((1 << bits) - 1 << at)
+    return to & ~mask | source << at & mask
+
+
+def quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def permuted(a: int, b: int, selector: int) -> int:
+    pair = (u32(b) << 32 | u32(a)).to_bytes(8, "little")
+    return int.from_bytes(bytes(pair[selector >> 4 * i & 7] for i in range(4)), "little")
+
+
+# CUDA's expression of 64-bit a and b, and what it is; d is b, or 7 where that is 0.
+VALUES: dict[str, Callable[[int, int], int]] = {
+    "a + b": lambda a, b: a + b,
+    "a - b": lambda a, b: a - b,
+    "a * b": lambda a, b: a * b,
+    "a * b + (a - b)": lambda a, b: a * b + a - b,
+    "(a << 3) + b": lambda a, b: (a << 3) + b,
+    "b - (a << 2)": lambda a, b: b - (a << 2),
+    "a / d": lambda a, b: a // (b or 7),
+    "a % d": lambda a, b: a % (b or 7),
+    "a / 85": lambda a, b: a // 85,
+    "(long long)a / (long long)d": lambda a, b: quotient(s64(a), s64(b or 7)),
+    "a << (b & 63)": lambda a, b: a << (b & 63),
+    "a >> (b & 63)": lambda a, b: a >> (b & 63),
+    "(long long)a >> (b & 63)": lambda a, b: s64(a) >> (b & 63),
+    "a < b": lambda a, b: a < b,
+    "(long long)a <= (long long)b": lambda a, b: s64(a) <= s64(b),
+    "a == b": lambda a, b: a == b,
+    "min(a, b)": min,
+    "max((long long)a, (long long)b)": lambda a, b: max(s64(a), s64(b)),
+    "__umul64hi(a, b)": lambda a, b: a * b >> 64,
+    "__mul64hi(a, b)": lambda a, b: s64(a) * s64(b) >> 64,
+    "__popcll(a)": lambda a, b: a.bit_count(),
+    "__clzll(a)": lambda a, b: 64 - a.bit_length(),
+    "__ffsll(a)": lambda a, b: (a & -a).bit_length(),
+    "__brevll(a)": lambda a, b: int(f"{a:064b}"[::-1], 2),
+    "(u32)a + (u32)b": lambda a, b: u32(a + b),
+    "(u32)a / (u32)(b | 1)": lambda a, b: u32(a) // u32(b | 1),
+    "(u32)a % (u32)(b | 1)": lambda a, b: u32(a) % u32(b | 1),
+    "(int)a / (int)(b | 1)": lambda a, b: s32(quotient(s32(a), s32(b | 1))),
+    "(u32)a / 3099": lambda a, b: u32(a) // 3099,
+    "__umulhi((u32)a, (u32)b)": lambda a, b: u32(a) * u32(b) >> 32,
+    "(u32)__mulhi((int)a, (int)b)": lambda a, b: u32(s32(a) * s32(b) >> 32),
+    "(long long)(int)a * (int)b": lambda a, b: s32(a) * s32(b),
+    "(u64)(u32)a * (u32)b + a": lambda a, b: u32(a) * u32(b) + a,
+    "(u32)a << (b & 31)": lambda a, b: u32(a << (b & 31)),
+    "(int)a >> (b & 31)": lambda a, b: s32(a) >> (b & 31),
+    "__funnelshift_l((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
+        (u32(b) << 32 | u32(a)) << (a >> 32 & 31) >> 32
+    ),
+    "__funnelshift_r((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
+        (u32(b) << 32 | u32(a)) >> (a >> 32 & 31)
+    ),
+    "__funnelshift_lc((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
+        (u32(b) << 32 | u32(a)) << min(a >> 32, 32) >> 32
+    ),
+    "__funnelshift_rc((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
+        (u32(b) << 32 | u32(a)) >> min(a >> 32, 32)
+    ),
+    "__byte_perm((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: permuted(a, b, a >> 32),
+    "__byte_perm((u32)a, (u32)b, 0x2705)": lambda a, b: permuted(a, b, 0x2705),
+    "(long long)(char)a": lambda a, b: s8(a),
+    "(long long)(short)(a >> 16)": lambda a, b: (a >> 16 & 0xFFFF ^ 0x8000) - 0x8000,
+    "__clz((int)a)": lambda a, b: 32 - u32(a).bit_length(),
+    "__popc((u32)a)": lambda a, b: u32(a).bit_count(),
+    "31 - __clz((int)a)": lambda a, b: u32(a).bit_length() - 1,
+    "__brev((u32)a)": lambda a, b: int(f"{u32(a):032b}"[::-1], 2),
+    "(u32)abs((int)a)": lambda a, b: u32(abs(s32(a))),
+    "min((int)a, (int)b)": lambda a, b: min(s32(a), s32(b)),
+    "max((u32)a, (u32)b)": lambda a, b: max(u32(a), u32(b)),
+    "min((u32)a + 77u, (u32)b)": lambda a, b: min(u32(a + 77), u32(b)),
+    "__dp4a((u32)a, (u32)b, 3u)": lambda a, b: u32(
+        3 + sum((a >> 8 * n & 255) * (b >> 8 * n & 255) for n in range(4))
+    ),
+    "__dp4a((int)a, (int)b, -3)": lambda a, b: s32(
+        -3 + sum(s8(a >> 8 * n) * s8(b >> 8 * n) for n in range(4))
+    ),
+    "__dp2a_lo((u32)a, (u32)b, 3u)": lambda a, b: u32(
+        3 + (a & 0xFFFF) * (b & 255) + (a >> 16 & 0xFFFF) * (b >> 8 & 255)
+    ),
+    "__dp2a_hi((u32)a, (u32)b, 3u)": lambda a, b: u32(
+        3 + (a & 0xFFFF) * (b >> 16 & 255) + (a >> 16 & 0xFFFF) * (b >> 24 & 255)
+    ),
+    "field(a, b & 31, b >> 32 & 63)": lambda a, b: u32(a) >> (b & 31) & (1 << (b >> 32 & 63)) - 1,
+    "signed_field(a, b & 31, b >> 32 & 31)": lambda a, b: signed_field(
+        u32(a), b & 31, b >> 32 & 31
+    ),
+    "inserted(a, b, b >> 8 & 31, b >> 32 & 31)": lambda a, b: inserted(
+        u32(a), u32(b), b >> 8 & 31, b >> 32 & 31
+    ),
+    "(int)a < (int)b ? a : b": lambda a, b: a if s32(a) < s32(b) else b,
+    "(a & b) ^ (a | ~b)": lambda a, b: (a & b) ^ (a | ~b),
+    "((u32)a & 0xff00u) | ((u32)b ^ 0x1234u)": lambda a, b: u32(a) & 0xFF00 | u32(b) ^ 0x1234,
+    "(a > b) != ((a & 1) && (b & 2) || (a & 4))": lambda a, b: (
+        (a > b) != bool((a & 1 and b & 2) or a & 4)
+    ),
+    "a + blockIdx.x * 1000003ull / 7": lambda a, b: a,
+}
+FIELDS = """
+typedef unsigned u32; typedef unsigned long long u64;
+__device__ u32 field(u32 of, u32 at, u32 bits) {
+    u32 found;
+    asm("bfe.u32 %0, %1, %2, %3;" : "=r"(found) : "r"(of), "r"(at), "r"(bits));
+    return found;
+}
+__device__ int signed_field(u32 of, u32 at, u32 bits) {
+    int found;
+    asm("bfe.s32 %0, %1, %2, %3;" : "=r"(found) : "r"(of), "r"(at), "r"(bits));
+    return found;
+}
+__device__ u32 inserted(u32 from, u32 to, u32 at, u32 bits) {
+    u32 all;
+    asm("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(all) : "r"(from), "r"(to), "r"(at), "r"(bits));
+    return all;
+}
+"""
+EXPRESSIONS = FIELDS + (
+    'extern "C" __global__ void kernel(const u64* x, const u64* y, u64* out) {\n'
+    "    const int i = threadIdx.x;\n"
+    "    const u64 a = x[i], b = y[i], d = b ? b : 7;\n"
+    + "".join(f"    out[{n} * {THREADS} + i] = (u64)({text});\n" for n, text in enumerate(VALUES))
+    + "}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def inputs() -> tuple[Numbers, Numbers]:
+    """Pairs of edge values, then random numbers of any length."""
+    draw = np.random.default_rng(3)
+    pairs = [(a, b) for a in EDGES for b in EDGES]
+    lengths = draw.integers(0, 64, (2, THREADS - len(pairs)), np.uint64)
+    random = draw.integers(0, 2**64 - 1, lengths.shape, np.uint64, endpoint=True) >> lengths
+    a, b = np.array(pairs, np.uint64).T
+    return np.concatenate([a, random[0]]), np.concatenate([b, random[1]])
+
+
+@pytest.fixture(scope="module")
+def values(inputs: tuple[Numbers, Numbers], builds: Path) -> Numbers:
+    out = np.zeros((len(VALUES), THREADS), np.uint64)
+    kernels.run(EXPRESSIONS, [*inputs, out], builds, block=THREADS)
+    return out
+
+
+@pytest.mark.parametrize("text", VALUES)
+def test_values_are_right(text: str, values: Numbers, inputs: tuple[Numbers, Numbers]) -> None:
+    found = values[list(VALUES).index(text)]
+    pairs = [(int(a), int(b)) for a, b in zip(*inputs, strict=True)]
+    wanted = np.array([u64(int(VALUES[text](a, b))) for a, b in pairs], np.uint64)
+    assert np.array_equal(found, wanted)
+
+
+def run(body: str, arrays: list[Numbers], builds: Path, grid: int = 1, block: int = 64) -> Machine:
+    """Run a kernel body; `in` and `out` are 32-bit arrays, `i` the thread of the launch."""
+    source = (
+        "typedef unsigned u32; typedef unsigned long long u64;\n"
+        f'extern "C" __global__ void kernel(const u32* in, u32* out) {{\n'
+        f"const int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % 32;\n{body}\n}}"
+    )
+    return kernels.run(source, arrays, builds, grid=grid, block=block)
+
+
+LANES = np.arange(64) % 32
+DRAWN = np.random.default_rng(9).integers(0, 2**32, 64, np.uint32)
+
+
+def per_warp(function: Callable[[Numbers], object]) -> Numbers:
+    return np.concatenate([np.broadcast_to(function(part), 32) for part in DRAWN.reshape(2, 32)])
+
+
+def bits(of: Numbers) -> int:
+    return sum(1 << lane for lane in range(32) if of[lane])
+
+
+WARPS: dict[str, Callable[[], Numbers]] = {
+    "__ballot_sync(~0u, x & 1)": lambda: per_warp(lambda x: bits(x & 1)),
+    "__any_sync(~0u, x == in[5])": lambda: per_warp(lambda x: (x == DRAWN[5]).any()),
+    "__all_sync(~0u, x != in[5])": lambda: per_warp(lambda x: (x != DRAWN[5]).all()),
+    "__shfl_sync(~0u, x, x & 31)": lambda: per_warp(lambda x: x[x & 31]),
+    "__shfl_sync(~0u, x, 9, 8)": lambda: per_warp(lambda x: x[LANES[:32] & 24 | 1]),
+    "__shfl_up_sync(~0u, x, 3)": lambda: per_warp(lambda x: np.append(x[:3], x[:-3])),
+    "__shfl_down_sync(~0u, x, 5)": lambda: per_warp(lambda x: np.append(x[5:], x[-5:])),
+    "__shfl_xor_sync(~0u, x, 12)": lambda: per_warp(lambda x: x[LANES[:32] ^ 12]),
+    "__match_any_sync(~0u, x % 3)": lambda: per_warp(
+        lambda x: [bits(x % 3 == own) for own in x % 3]
+    ),
+    "__reduce_or_sync(~0u, x)": lambda: per_warp(np.bitwise_or.reduce),
+    "__reduce_and_sync(~0u, x | 3)": lambda: per_warp(lambda x: np.bitwise_and.reduce(x | 3)),
+    "__reduce_add_sync(~0u, x)": lambda: per_warp(lambda x: np.add.reduce(x, dtype=np.uint32)),
+    "__reduce_max_sync(~0u, x)": lambda: per_warp(np.max),
+    "__reduce_min_sync(~0u, x)": lambda: per_warp(np.min),
+}
+
+
+def test_lanes_of_a_warp_see_each_other(builds: Path) -> None:
+    out = np.zeros((len(WARPS), 64), np.uint32)
+    texts = "".join(f"out[{n} * 64 + i] = {text};\n" for n, text in enumerate(WARPS))
+    run(f"const u32 x = in[i];\n{texts}", [DRAWN, out], builds)
+    for found, (text, wanted) in zip(out, WARPS.items(), strict=True):
+        assert np.array_equal(found, wanted().astype(np.uint32)), text
+
+
+def test_a_shuffle_from_a_lane_that_is_elsewhere_is_refused(builds: Path) -> None:
+    body = "if (lane < 20) out[i] = __shfl_sync(0xfffff, in[i], in[0] + 25);"
+    with pytest.raises(SassError, match=r"SHFL\.IDX.*a lane reads one that does not take part"):
+        run(body, [np.zeros(64, np.uint32), np.zeros(64, np.uint32)], builds)
+
+
+def test_threads_that_part_meet_again(builds: Path) -> None:
+    """Steps of Collatz until 1, each thread its own number of them, then a vote of all."""
+    body = """
+    u32 x = in[i], steps = 0;
+    while (x != 1) {
+        if (x & 1) x = 3 * x + 1; else x /= 2;
+        ++steps;
+        if (steps > 60) break;
+    }
+    out[i] = steps; out[64 + i] = __ballot_sync(~0u, steps > 20);"""
+    numbers = np.arange(1, 65, dtype=np.uint32)
+    out = np.zeros((2, 64), np.uint32)
+    run(body, [numbers, out], builds)
+
+    def steps(x: int) -> int:
+        count = 0
+        while x != 1 and count <= 60:
+            x, count = 3 * x + 1 if x & 1 else x // 2, count + 1
+        return count
+
+    wanted = np.array([steps(x) for x in range(1, 65)])
+    assert np.array_equal(out[0], wanted)
+    assert np.array_equal(
+        out[1].reshape(2, 32)[:, 0], [bits(p > 20) for p in wanted.reshape(2, 32)]
+    )
+
+
+def test_threads_may_end_before_others_vote_and_meet_at_barriers(builds: Path) -> None:
+    body = """
+    __shared__ u32 kept[64];
+    if (lane >= 24) return;
+    kept[threadIdx.x] = __ballot_sync(0xffffff, in[i] & 1);
+    if (in[i] & 2) { __syncwarp(__activemask()); kept[threadIdx.x] += 1; }
+    __syncthreads();
+    out[i] = kept[(threadIdx.x + 32) % 64];"""
+    out = np.zeros(64, np.uint32)
+    run(body, [DRAWN, out], builds)
+    own = np.concatenate(
+        [
+            np.where(LANES[:32] < 24, bits((p & 1) * (LANES[:32] < 24)), 0)
+            for p in DRAWN.reshape(2, 32)
+        ]
+    ) + (DRAWN >> 1 & 1)
+    wanted = np.where(LANES < 24, np.roll(own, 32), 0)
+    assert np.array_equal(out, wanted)
+
+
+@pytest.mark.parametrize("kind", ["unsigned char", "signed char", "short", "u32", "uint2", "uint4"])
+def test_a_block_is_reversed_in_shared_memory(kind: str, builds: Path) -> None:
+    size = {"unsigned char": 1, "signed char": 1, "short": 2, "u32": 4, "uint2": 8, "uint4": 16}[
+        kind
+    ]
+    body = f"""
+    __shared__ {kind} kept[128];
+    const {kind}* source = ({kind}*)in; {kind}* target = ({kind}*)out;
+    kept[threadIdx.x] = source[i];
+    __syncthreads();
+    target[i] = kept[127 - threadIdx.x];"""
+    data = np.random.default_rng(1).integers(0, 256, (3, 128, size), np.uint8)
+    out = np.zeros_like(data)
+    run(body, [data, out], builds, grid=3, block=128)
+    assert np.array_equal(out, data[:, ::-1])
+
+
+def test_tables_of_constants_are_read_by_an_index(builds: Path) -> None:
+    wide = [(n * 0x9E3779B97F4A7C15) % 2**64 for n in range(40)]
+    tables = f"""
+    static __constant__ u64 wide[] = {{{", ".join(f"{n}ull" for n in wide)}}};
+    static __constant__ unsigned short half[] = {{{", ".join(str(n % 65521) for n in wide)}}};
+    static __constant__ signed char byte[] = {{{", ".join(str(n % 256 - 128) for n in wide)}}};"""
+    source = f"""typedef unsigned long long u64;
+    {tables}
+    extern "C" __global__ void kernel(const unsigned* in, long long* out) {{
+        const unsigned at = in[threadIdx.x] % 40;
+        out[threadIdx.x] = wide[at];
+        out[64 + threadIdx.x] = half[at];
+        out[128 + threadIdx.x] = byte[at];
+    }}"""
+    out = np.zeros((3, 64), np.int64)
+    machine = kernels.run(source, [DRAWN, out], builds)
+    at = DRAWN % 40
+    assert np.array_equal(out[0].view(np.uint64), np.array(wide, np.uint64)[at])
+    assert np.array_equal(out[1], [wide[n] % 65521 for n in at])
+    assert np.array_equal(out[2], [wide[n] % 256 - 128 for n in at])
+    distinct = sum(len(set(part)) for part in at.reshape(2, 32).tolist())
+    assert machine.threads.counts["constant_wavefronts"] == 3 * distinct
+
+
+def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
+    """They begin at 0x210 of their bank; nvdisasm prints what lies above 0x7fff as negative."""
+    source = """
+    struct Table { unsigned* out; unsigned values[8180]; };
+    extern "C" __global__ void kernel(const __grid_constant__ Table table) {
+        table.out[threadIdx.x] = table.values[8116 + threadIdx.x];
+        table.out[64 + threadIdx.x] = table.values[8175];
+    }"""
+    out = np.zeros(128, np.uint32)
+    memory = Arrays([out])
+    values = [n << 32 | n for n in range(4090)]
+    kernels.run_in(source, memory, [*memory.addresses, *values], builds)
+    assert np.array_equal(out[:64], np.arange(8116, 8180) // 2)
+    assert set(out[64:]) == {8175 // 2}
+
+
+def test_numbers_of_blocks_are_calculated_for_warps(builds: Path) -> None:
+    body = """
+    const u64 first = blockIdx.x * 0x123456789abull + in[0];
+    out[3 * i] = (u32)(first / 1000); out[3 * i + 1] = (u32)(first >> 35);
+    out[3 * i + 2] = blockIdx.x > 3 ? (u32)first : __brev(blockIdx.x);"""
+    out = np.zeros((9, 64, 3), np.uint32)
+    run(body, [DRAWN, out], builds, grid=9)
+    for block in range(9):
+        first = block * 0x123456789AB + int(DRAWN[0])
+        last = first if block > 3 else int(f"{block:032b}"[::-1], 2)
+        assert (out[block] == [u32(first // 1000), u32(first >> 35), u32(last)]).all()
+
+
+CODE = "        /*0000*/                   {} ;\n        /*0010*/                   EXIT ;\n"
+
+
+def run_text(text: str) -> Machine:
+    threads = Threads([0], 32, {}, 0, Arrays([]))
+    machine = Machine(listing.parse(CODE.format(text)), threads)
+    machine.run()
+    return machine
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("FROB R0, R1", "the opcode FROB"),
+        ("IADD3.FROB R0, R1, R2, RZ", r"the modifier \.FROB"),
+        ("IADD3 R0, R1, R2", "this form"),
+        ("IADD3 R0, R1, |R2|, RZ", r"the operand \|R2\|"),
+        ("LDG.E R0, [R2+0x4]", r"the address \[R2"),
+        ("LDC R0, c[0x7][R1]", "constant bank 7"),
+        ("S2R R0, SR_CLOCKLO", "the special register SR_CLOCKLO"),
+        ("BRA `(.L_x_9)", "the target"),
+        ("BAR.RED.POPC.DEFER_BLOCKING 0x0, P0", r"the modifier \.RED"),
+        ("HFMA2.MMA R0, R1, R2, 1, 1", "HFMA2 that calculates"),
+        ("MUFU.SQRT R0, R1", r"the modifier \.SQRT"),
+        ("LOP3.LUT R0, R1, R2, R3, 0x80, P1", "the predicate P1"),
+        ("@P9 MOV R0, R1", "the predicate P9"),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(UnknownCodeError, match=f"{named}.* is not known"):
+        run_text(text)
+
+
+def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> None:
+    """Threads that part issue both sides; a predicate that is false still takes a slot."""
+    out = np.zeros(64, np.uint32)
+    machine = run("if (threadIdx.x < 32) out[i] = in[i] * in[i + 32];", [DRAWN, out], builds)
+    assert np.array_equal(out[:32], (DRAWN[:32] * DRAWN[32:]).astype(np.uint32))
+    by_opcode = {
+        i.opcode: int(n) for i, n in zip(machine.listing.instructions, machine.issued, strict=True)
+    }
+    assert by_opcode["STG"] == 1
+    assert by_opcode["S2R"] == 2
+    assert machine.threads.counts["global_loads"] == 2
+    assert machine.threads.counts["global_load_bytes"] == 2 * 128
+
+
+def test_an_endless_loop_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sass.machine.MOST_STEPS", 1000)
+    text = ".L_x_0:\n" + CODE.format("BRA `(.L_x_0)")
+    machine = Machine(listing.parse(text), Threads([0], 32, {}, 0, Arrays([])))
+    with pytest.raises(SassError, match="not at an end"):
+        machine.run()

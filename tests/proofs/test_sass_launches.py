@@ -1,0 +1,233 @@
+"""Launches of splits as machine code: every byte is checked, and work is counted as it is."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nvrtc
+from benchmarks import model
+from dmlsplit.backends.cuda import codegen
+from kernel_cases import Case
+from sass import kernels, launch, split_memory
+from sass.split_memory import Places, SplitMemory
+from sass.threads import SassError
+from sass.wavefronts import wavefronts
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tools() -> None:
+    lacking = nvrtc.missing()
+    if lacking:
+        pytest.skip(lacking)
+
+
+# Small launches of every kernel, run whole.
+WHOLE = {
+    "aligned_rows": Case((24, 5120), (4096, 512, 512), element_bytes=2),
+    "one_row": Case((50000,), (20000, 29999, 1)),
+    "segments": Case((10, 1021), (3, 5, 2), axis=0),
+    "misaligned_rows": Case((9, 4099), (1000, 3099)),
+    "misaligned_addresses": Case((9, 4099), (1000, 3099), misaligned=(3, 5)),
+    "uneven": Case((3, 30011), (1, 7, 1000, 5003, 24000)),
+    "odd_halves": Case((5, 50257), (25129, 25128), element_bytes=2),
+    "narrow_bytes": Case((999, 21), (3,) * 7),
+    "narrow_words": Case((999, 32), (1,) * 32, element_bytes=4),
+    "heads": Case((700, 85), (2, 2, 1, 80), element_bytes=2),
+    "many_columns": Case((65, 800), (8,) * 100, element_bytes=4),
+    "rgb": Case((20011, 3), (1,) * 3),
+    "complex": Case((5003, 2), (1, 1), element_bytes=8),
+    "transposed": Case((200, 150), (70, 80), element_bytes=4, strides=(1, 200)),
+    "transposed_bytes": Case((200, 150), (70, 80), strides=(1, 200)),
+    "reversed": Case((90, 60), (20, 40), strides=(-64, -1)),
+    "padded_outputs": Case((40, 30), (10, 20), element_bytes=2, output_strides=((13, 1), (-24, 1))),
+    "rank_5": Case((2, 3, 4, 5, 6), (1, 3), axis=2, element_bytes=2, strides=(500, 160, 35, 6, 1)),
+}
+
+
+def run(case: Case, builds: Path, blocks: Callable[[int], list[int]] = launch.sampled) -> None:
+    for one in case.launches:
+        cubin = nvrtc.compile_cubin(codegen.source(one), model.ARCH, builds)
+        used = nvrtc.resources(cubin, builds)
+        code = launch.code(nvrtc.disassembly(cubin, builds), cubin, used.shared_bytes)
+        launch.run(case.geometry, one, code, blocks(one.grid), *case.misaligned)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_small_launches_store_every_byte_once(name: str, builds: Path) -> None:
+    run(WHOLE[name], builds, lambda grid: list(range(grid)))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_origins_are_numpys(name: str) -> None:
+    """`Places` turns strides round: each element of an output comes from its own of the input."""
+    case = WHOLE[name]
+    count, width = int(np.prod(case.shape)), case.element_bytes
+    whole = np.arange(count, dtype=np.int64).reshape(case.shape)
+    steps = np.array(case.source.strides)
+    index = np.stack(np.unravel_index(whole, case.shape), axis=-1)
+    parts = np.split(index @ steps, np.cumsum(case.sizes)[:-1], axis=case.axis)
+    places = Places(case.geometry.pieces)
+    for output, (part, layout) in enumerate(zip(parts, case.targets, strict=True)):
+        if part.size:
+            inner = np.stack(np.unravel_index(np.arange(part.size), part.shape), axis=-1)
+            offset = inner @ np.array(layout.strides)
+            first_of_split = case.geometry.pieces[output].input_offset - part.flat[0]
+            for byte in {0, width - 1}:
+                found = places.of(np.full(offset.shape, output), offset + byte)
+                assert np.array_equal(found, part.reshape(-1) + first_of_split + byte)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What the interpreter must know of a launch of a kernel of our own."""
+
+    outputs: tuple[int, ...]
+    grid: int
+    block: int
+
+    def parameters(self, addresses: Sequence[int]) -> bytes:
+        return struct.pack(f"<{len(addresses)}Q", *addresses)
+
+
+COPY = """
+struct Pointers { const unsigned char* input; unsigned char* outputs[2]; };
+extern "C" __global__ void kernel(const __grid_constant__ Pointers p) {
+    const int row = threadIdx.x;  // 64 rows of 24 bytes: 8 to one output, 16 to the other
+    typedef unsigned long long u64;
+    const u64* source = reinterpret_cast<const u64*>(p.input + row * 24);
+    u64* first = reinterpret_cast<u64*>(p.outputs[0] + row * 8);
+    u64* second = reinterpret_cast<u64*>(p.outputs[1] + row * 16);
+    FIRST
+    second[0] = source[1]; second[1] = source[2];
+}
+"""
+ROWS = Case((64, 24), (8, 16))
+
+
+def store(first: str, builds: Path) -> int:
+    memory = SplitMemory(ROWS.geometry, (0, 1))
+    kernels.run_in(COPY.replace("FIRST", first), memory, memory.addresses, builds)
+    return memory.check()
+
+
+def test_a_right_copy_stores_all_bytes(builds: Path) -> None:
+    assert store("first[0] = source[0];", builds) == 64 * 24
+
+
+WRONG = {
+    "first[0] = row == 5 ? source[0] ^ 0x10000 : source[0];": (
+        r"thread 5: byte 42 of output 0 is .*, not byte 122 of the input"
+    ),
+    "first[0] = source[1];": "not byte 0 of the input",
+    "first[0] = source[0]; if (row == 9) *(p.outputs[0] + 70) = p.input[198];": (
+        "thread 9: address .* is stored twice"
+    ),
+    "first[row == 63] = source[0];": "thread 63: byte 512 of output 0 is not in the output",
+    "first[row - 1] = source[0];": "byte -8 of output 0 is not in the output",
+    "first[0] = source[row == 63 ? 99 : 0];": "without a byte of the input",
+    "first[0] = source[row == 0 ? -1 : 0];": "thread 0: loads from a 16-byte word without",
+    "first[0] = *(const u64*)(p.input + row * 24 + (row == 3));": (
+        "thread 3: an address is not a multiple of 8"
+    ),
+}
+
+
+@pytest.mark.parametrize("first", WRONG)
+def test_wrong_kernels_are_caught(first: str, builds: Path) -> None:
+    with pytest.raises(SassError, match=WRONG[first]):
+        store(first, builds)
+
+
+def test_a_byte_that_nobody_stores_is_caught(builds: Path) -> None:
+    source = COPY.replace("FIRST", "if (row != 7) first[0] = source[0];")
+    cubin = nvrtc.compile_cubin(source, model.ARCH, builds)
+    code = launch.code(nvrtc.disassembly(cubin, builds), cubin, 0)
+    one = Launch((0, 1), grid=1, block=64)
+    with pytest.raises(SassError, match="stored 1528 of 1536 bytes"):
+        launch.run(ROWS.geometry, one, code, [0])
+
+
+def test_bytes_between_elements_are_not_stored(builds: Path) -> None:
+    padded = Case((64, 24), (8, 16), output_strides=((9, 1), (16, 1)))
+    memory = SplitMemory(padded.geometry, (0, 1))
+    body = COPY.replace("FIRST", "first[0] = source[0];")
+    kernels.run_in(body, memory, memory.addresses, builds)
+    with pytest.raises(SassError, match="byte 8 of output 0 is not in the output, or between"):
+        memory.check()
+
+
+def test_input_bytes_are_those_of_the_words_around() -> None:
+    addresses = np.arange(1 << 20, (1 << 20) + 4096, dtype=np.uint64)
+    words = split_memory.input_words(addresses[::4])
+    assert np.array_equal(split_memory.input_bytes(addresses), words.view(np.uint8))
+    assert np.bincount(words.view(np.uint8), minlength=256).max() < 40  # evenly drawn
+
+
+LANES = np.arange(32, dtype=np.uint64)[None]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "size", "expected"),
+    [
+        (LANES * 4, 4, 1),
+        (LANES * 0, 4, 1),  # one word for all
+        (LANES * 8, 4, 2),
+        (LANES * 128, 4, 32),
+        (LANES * 132, 4, 1),  # padded rows
+        (LANES, 1, 1),
+        (LANES * 128 + LANES % 2, 1, 32),
+        (LANES * 8, 8, 2),  # by half warps
+        (LANES * 16, 16, 4),  # by quarters
+        (LANES * 128, 16, 32),
+        (LANES // 8 * 16, 16, 4),  # the same vector for a quarter
+        (LANES * 144, 16, 4),
+        (LANES * 256, 8, 32),
+    ],
+)
+def test_conflicts_of_banks_are_counted(addresses: np.ndarray, size: int, expected: int) -> None:
+    everyone = np.ones((1, 32), bool)
+    assert wavefronts(addresses, everyone, size) == expected
+    both = np.concatenate([addresses, addresses + np.uint64(1 << 16)])
+    assert wavefronts(both, np.concatenate([everyone, everyone]), size) == 2 * expected
+    assert wavefronts(addresses, ~everyone, size) == 0
+
+
+def test_only_threads_that_take_part_conflict() -> None:
+    assert wavefronts(LANES * 128, LANES < 3, 4) == 3
+    assert wavefronts(LANES * 128, LANES < 3, 16) == 3
+    assert wavefronts(LANES * 16, LANES >= 24, 16) == 1
+
+
+def test_a_plain_copy_is_counted_exactly(builds: Path) -> None:
+    """Per warp and 512 bytes: one load and one store of 16 bytes, four wavefronts each."""
+    source = """
+    struct Pointers { const uint4* input; uint4* outputs[1]; };
+    extern "C" __global__ void kernel(const __grid_constant__ Pointers p) {
+        const unsigned i = blockIdx.x * 128 + threadIdx.x;
+        p.outputs[0][i] = p.input[i];
+    }"""
+    case = Case((5 * 128 * 16,), (5 * 128 * 16,))
+    cubin = nvrtc.compile_cubin(source, model.ARCH, builds)
+    code = launch.code(nvrtc.disassembly(cubin, builds), cubin, 0)
+    one = Launch((0,), grid=5, block=128)
+    counts = launch.run(case.geometry, one, code, list(range(5)))
+    length = next(i.index for i in code.listing.instructions if i.opcode == "EXIT") + 1
+    assert counts.issue == length
+    assert (counts.loads, counts.stores, counts.load_bytes) == (1, 1, 1)
+    assert (counts.global_wavefronts, counts.shared_wavefronts) == (8, 0)
+    parts = counts.alu + counts.imad + counts.lsu + counts.uniform + counts.other
+    assert parts == counts.issue
+    assert counts.stored_bytes == 3 * 128 * 16, "the first and the last block are not counted"
+
+
+def test_samples_have_the_first_and_the_last_block() -> None:
+    assert launch.sampled(5) == [0, 1, 2, 3, 4]
+    chosen = launch.sampled(10**6)
+    assert (chosen[0], chosen[-1]) == (0, 10**6 - 1)
+    assert chosen == sorted(set(chosen)) == launch.sampled(10**6)
