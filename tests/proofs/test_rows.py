@@ -1,0 +1,99 @@
+"""The kernel of wide outputs has few programs, so that many splits of any sizes run through them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernel_cases
+import nvrtc
+from dmlsplit.backends.cuda import codegen
+from dmlsplit.backends.cuda.planner import wide
+from host_cuda import harness
+from kernel_cases import Case
+from sass import launch as sass
+
+ARCH = "sm_90"
+MOST_BYTES = 1 << 17
+EMPTY = 0
+
+pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+
+wide_widths = st.one_of(
+    st.integers(512, 1100), st.integers(512, 20_000), st.sampled_from([512, 1024, 4096, 16_384])
+)
+# These go with a wide output; among others they would be copied through shared memory.
+narrow_widths = st.one_of(st.integers(16, 60), st.sampled_from([16, 32, 48]))
+phases = st.one_of(st.just(0), st.integers(0, 15))
+
+
+@st.composite
+def wide_cases(draw: st.DrawFn) -> Case:
+    """Rows of bytes of which the planner sends all outputs to `rows`."""
+    widths = draw(st.lists(wide_widths, min_size=1, max_size=20))
+    if draw(st.booleans()):
+        widths += draw(st.lists(narrow_widths, max_size=sum(widths) // 60 // 16))
+    if draw(st.booleans()):
+        widths = widths[:1] * draw(st.integers(1, 24))
+    if draw(st.booleans()):
+        widths = [-(-width // 16) * 16 for width in widths]
+    widths = draw(st.permutations(widths))
+    empty = draw(st.integers(0, len(widths)))
+    sizes = (*widths[:empty], EMPTY, *widths[empty:])
+    rows = draw(st.integers(1, max(1, MOST_BYTES // sum(sizes))))
+    misaligned = (0, 0) if draw(st.booleans()) else (draw(phases), draw(phases))
+    return Case((rows, sum(sizes)), sizes, misaligned=misaligned)
+
+
+@st.composite
+def single_rows(draw: st.DrawFn) -> Case:
+    """Axis 0: every output is one run of any length, from one byte up."""
+    sizes = draw(st.lists(st.integers(0, 40_000), min_size=1, max_size=30).filter(any))
+    return Case((sum(sizes),), tuple(sizes), misaligned=(draw(phases), draw(phases)))
+
+
+def small_chunks(chunk_bytes: int) -> object:
+    """Plan chunks of so many bytes of input, so that a small split has several."""
+    return patch.object(wide, "CHUNK_BYTES", chunk_bytes)
+
+
+def check(case: Case, chunk_bytes: int, builds: Path, toolchain: harness.Toolchain) -> None:
+    with small_chunks(chunk_bytes):
+        assert case.kernels <= {"rows", "tile"}
+        (ran,) = kernel_cases.run([case], builds, toolchain)
+    kernel_cases.check(case, ran)
+
+
+chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
+def test_any_wide_split_gives_numpy_bytes(builds: Path, case: Case, chunk_bytes: int) -> None:
+    check(case, chunk_bytes, builds, harness.SANITIZED)
+
+
+@pytest.mark.slow
+@settings(max_examples=4000, deadline=None)
+@given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
+def test_many_more_wide_splits_give_numpy_bytes(builds: Path, case: Case, chunk_bytes: int) -> None:
+    check(case, chunk_bytes, builds, harness.SANITIZED)
+
+
+@pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+@settings(max_examples=25, deadline=None)
+@given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
+def test_the_machine_code_stores_every_byte_once(
+    builds: Path, case: Case, chunk_bytes: int
+) -> None:
+    with small_chunks(chunk_bytes):
+        launches = case.launches
+    for launch in launches:
+        cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, builds)
+        shared = nvrtc.resources(cubin, builds).shared_bytes
+        code = sass.code(nvrtc.disassembly(cubin, builds), cubin, shared)
+        sass.run(case.geometry, launch, code, range(launch.grid), *case.misaligned)
