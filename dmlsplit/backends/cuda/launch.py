@@ -45,6 +45,9 @@ class DeviceLimits:
     shared_per_block: int  # the same, without opting in to more
     l2_bytes: int
     parameter_bytes: int  # of a kernel: 32764 since CUDA 12.1, 4096 before
+    # The defaults are what every SM has since compute capability 7.0.
+    registers_per_sm: int = 64 << 10  # of 32 bits
+    blocks_per_sm: int = 16  # resident at the same time
 
 
 @dataclass(frozen=True, slots=True)

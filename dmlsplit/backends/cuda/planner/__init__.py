@@ -28,7 +28,7 @@ from dmlsplit.geometry import SplitGeometry
 
 __all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "LaunchPlan", "plan"]
 
-H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764)
+H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764, blocks_per_sm=32)
 # Of a launch's parameters, what is not the addresses of outputs: the input's, and arguments.
 OTHER_PARAMETER_BYTES = 2 * POINTER_BYTES
 
