@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from math import prod
 from pathlib import Path
@@ -19,6 +19,7 @@ from benchmarks.environment import environment, state_after
 from benchmarks.gpu_problem import BufferSet, GpuPrepared, GpuProblem
 from benchmarks.peers_gpu import COPIES, FAST, PEERS, GpuPeer
 from benchmarks.results import Results, ResultsError, Row, failed, measured
+from benchmarks.streams import one_stream
 from benchmarks.table import Table
 from benchmarks.timing import summary
 from benchmarks.workloads import WORKLOADS
@@ -319,27 +320,6 @@ def host_row(prepared: GpuPrepared, problem: GpuProblem) -> Row:
     """Return the columns of a host-time measurement."""
     samples = host_samples(prepared, len(problem.sets))
     return measured(summary(samples), samples, problem.case.moved_bytes)
-
-
-@contextmanager
-def one_stream() -> Iterator[None]:
-    """Make one stream current in CuPy and, if it can use the GPU, in torch."""
-    import cupy
-
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream, _torch_stream(stream.ptr):
-        yield
-
-
-def _torch_stream(handle: int) -> AbstractContextManager[object]:
-    try:
-        import torch
-    except ImportError:
-        return nullcontext()
-    if not torch.cuda.is_available():
-        return nullcontext()
-    context: AbstractContextManager[object] = torch.cuda.stream(torch.cuda.ExternalStream(handle))
-    return context
 
 
 def _warm_up(seconds: float = 0.7) -> None:
