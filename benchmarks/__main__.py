@@ -16,6 +16,7 @@ RESULTS = Path(__file__).parent / "results"
 OWN_ARGUMENTS = {
     "model": "figures of the kernels, without a GPU",
     "dispatch": "host time of a CUDA dispatch, without a GPU",
+    "shapes": "compilations, modules, memory and host time where shapes change at every call",
 }
 
 

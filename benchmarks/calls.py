@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import cases, cpu, peers_cpu
 from benchmarks.environment import environment, state_after
 from benchmarks.results import Results, failed
+from benchmarks.streams import one_stream
 from benchmarks.table import Table
 
 PEERS = {
@@ -58,7 +59,7 @@ def _on_gpu(chosen: list[cases.Case], results: Results, table: Table) -> None:
         "torch per output (cuda)": peers_gpu.torch_per_output,
         "CuPy per output (cuda)": peers_gpu.cupy_per_output,
     }
-    with gpu.one_stream():
+    with one_stream():
         for case in chosen:
             head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
             for name, peer in peers.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -14,6 +14,8 @@ ROW_WIDTH = "row width"
 SIZE = "size"
 OUTPUTS = "outputs"
 CALLERS = "callers"
+
+SECTOR = 32  # bytes that a GPU reads at once, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,9 @@ class Case:
     at
         The value on the sweep's axis: bytes of a row, total bytes, number of outputs or callers.
     strides
-        Byte strides of the input; None for a packed one.
+        Byte strides of the input, not negative; None for a packed one.
+    misaligned
+        How many bytes after a multiple of 16 the input's first element lies, and each output's.
     """
 
     name: str
@@ -42,11 +46,45 @@ class Case:
     sizes: tuple[int, ...]
     at: float = 0.0
     strides: tuple[int, ...] | None = None
+    misaligned: tuple[int, int] = (0, 0)
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of the input, which are the bytes of all outputs."""
+        """Bytes of the input's elements, which are the bytes of all outputs."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    @property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Byte strides of the input, packed or not."""
+        return self.strides or packed_byte_strides(self.shape, np.dtype(self.dtype).itemsize)
+
+    @property
+    def span_bytes(self) -> int:
+        """Bytes from the input's first element to the end of its last one in memory."""
+        reach = sum((n - 1) * s for n, s in zip(self.shape, self.byte_strides, strict=True))
+        return reach + np.dtype(self.dtype).itemsize
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that must be read: a gap shorter than a sector of memory is read as well."""
+        run, count = np.dtype(self.dtype).itemsize, 1
+        for stride, size in sorted(zip(self.byte_strides, self.shape, strict=True)):
+            if stride - run < SECTOR:
+                run += (size - 1) * stride
+            else:
+                count *= size
+        return run * count
+
+    @property
+    def moved_bytes(self) -> int:
+        """Half of the bytes that must be read and written: what a copy of equal work is long."""
+        return (self.read_bytes + self.total_bytes) // 2
+
+    @property
+    def alignments(self) -> tuple[int, int]:
+        """The largest powers of two, up to 16, that divide the addresses of input and outputs."""
+        src, dst = self.misaligned
+        return gcd(16, src), gcd(16, dst)
 
     @property
     def output_shapes(self) -> list[tuple[int, ...]]:
@@ -58,9 +96,8 @@ class Case:
     def geometry(self) -> SplitGeometry:
         """The bytes that it moves, to packed outputs."""
         width = np.dtype(self.dtype).itemsize
-        strides = self.strides or packed_byte_strides(self.shape, width)
         packed = [None] * len(self.sizes)
-        return split_geometry(self.shape, self.axis, self.sizes, width, strides, packed)
+        return split_geometry(self.shape, self.axis, self.sizes, width, self.byte_strides, packed)
 
 
 def cpu_cases(quick: bool) -> list[Case]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from benchmarks.environment import environment, state_after
 from benchmarks.gpu_problem import BufferSet, GpuPrepared, GpuProblem
 from benchmarks.peers_gpu import COPIES, FAST, PEERS, GpuPeer
 from benchmarks.results import Results, ResultsError, Row, failed, measured
+from benchmarks.streams import one_stream
 from benchmarks.table import Table
 from benchmarks.timing import summary
 from benchmarks.workloads import WORKLOADS
@@ -152,7 +154,7 @@ def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) 
     else:
         samples, mode = event_samples(prepared, len(problem.sets), seconds, rounds)
     host = host_samples(prepared, len(problem.sets))
-    row = measured(summary(samples), samples, problem.case.total_bytes)
+    row = measured(summary(samples), samples, problem.case.moved_bytes)
     return {
         **row,
         "mode": mode,
@@ -168,8 +170,9 @@ def random_problem(case: Case) -> GpuProblem:
     device = cupy.cuda.Device()
     cache = int(cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"])
     free, _ = device.mem_info
-    wanted = max(2, -(-3 * cache // (2 * case.total_bytes)))
-    fitting = int(0.25 * free) // (2 * case.total_bytes)
+    needed = case.span_bytes + case.total_bytes
+    wanted = max(2, -(-3 * cache // needed))
+    fitting = int(0.25 * free) // needed
     count = max(1, min(wanted, fitting, max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS))
     return GpuProblem(case, [_buffer_set(case) for _ in range(count)])
 
@@ -178,9 +181,14 @@ def _buffer_set(case: Case) -> BufferSet:
     import cupy
 
     dtype = np.dtype(case.dtype)
-    memory = random_words(-(-case.total_bytes // 4))
-    array = cupy.ndarray(case.shape, dtype, memory.data, strides=case.strides)
-    return BufferSet(array, [cupy.empty(shape, dtype) for shape in case.output_shapes])
+    src, dst = case.misaligned
+    memory = random_words(-(-(src + case.span_bytes) // 4)).view(cupy.uint8)
+    array = cupy.ndarray(case.shape, dtype, memory.data + src, strides=case.strides)
+    outputs = [
+        cupy.ndarray(shape, dtype, cupy.cuda.alloc(dst + prod(shape) * dtype.itemsize) + dst)
+        for shape in case.output_shapes
+    ]
+    return BufferSet(array, outputs, memory)
 
 
 def random_words(count: int) -> Any:
@@ -212,11 +220,7 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
         prepared.call(index)
         found = prepared.outputs(index)
         cupy.cuda.get_current_stream().synchronize()
-        if prepared.is_split:
-            views = problem.views(index)
-        else:
-            whole = cupy.ndarray(found[0].shape, found[0].dtype, entry.array.data)
-            views = [whole]
+        views = problem.views(index) if prepared.is_split else [entry.memory[: found[0].size]]
         if wrong := count_different(found, views):
             raise AssertionError(f"{wrong} of {len(views)} outputs differ on set {index}")
 
@@ -315,28 +319,7 @@ def host_samples(prepared: GpuPrepared, sets: int) -> list[float]:
 def host_row(prepared: GpuPrepared, problem: GpuProblem) -> Row:
     """Return the columns of a host-time measurement."""
     samples = host_samples(prepared, len(problem.sets))
-    return measured(summary(samples), samples, problem.case.total_bytes)
-
-
-@contextmanager
-def one_stream() -> Iterator[None]:
-    """Make one stream current in CuPy and, if it can use the GPU, in torch."""
-    import cupy
-
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream, _torch_stream(stream.ptr):
-        yield
-
-
-def _torch_stream(handle: int) -> AbstractContextManager[object]:
-    try:
-        import torch
-    except ImportError:
-        return nullcontext()
-    if not torch.cuda.is_available():
-        return nullcontext()
-    context: AbstractContextManager[object] = torch.cuda.stream(torch.cuda.ExternalStream(handle))
-    return context
+    return measured(summary(samples), samples, problem.case.moved_bytes)
 
 
 def _warm_up(seconds: float = 0.7) -> None:

@@ -13,10 +13,14 @@ Mode = Literal["graph", "queue", "wall"]
 
 @dataclass(frozen=True, slots=True)
 class BufferSet:
-    """An input on the GPU and memory for its outputs, as CuPy arrays of integers."""
+    """An input on the GPU and memory for its outputs, as CuPy arrays of integers.
+
+    `memory` are the bytes that hold the input, from an aligned address on.
+    """
 
     array: Any
     outputs: list[Any]
+    memory: Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from benchmarks import prediction
+from benchmarks.cases import Case
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends.cuda import codegen, planner
@@ -78,7 +79,7 @@ class LaunchFigures:
     total_bytes : int
         Bytes read, which is also the number of bytes written.
     read_ratio, write_ratio : float
-        Sectors touched by blocks, against the bytes they copy.
+        Sectors touched by blocks, against the fewest that hold the bytes they copy.
     read_line_ratio, write_line_ratio : float
         The same for lines of 128 bytes: above 1 if blocks write parts of lines.
     vector_share : float
@@ -150,16 +151,20 @@ def _mean(launches: Sequence[LaunchFigures], figure: Callable[[LaunchFigures], f
 def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
     """Yield the figures of each workload in order; `folder` keeps the compiled programs."""
     geometries = [workload.case.geometry for workload in workloads]
-    plans = [planner.plan(geometry, 16, 16).launches for geometry in geometries]
+    plans = [
+        planner.plan(geometry, *workload.case.alignments).launches
+        for workload, geometry in zip(workloads, geometries, strict=True)
+    ]
     sources = [codegen.source(launch) for launches in plans for launch in launches]
     programs = harness.build(sources, folder, harness.COUNTING)
 
     def figures(of: int) -> Figures:
+        workload = workloads[of]
         launches = tuple(
-            launch_figures(geometries[of], launch, programs[codegen.source(launch)])
+            launch_figures(workload.case, geometries[of], launch, programs[codegen.source(launch)])
             for launch in plans[of]
         )
-        workload, total = workloads[of], geometries[of].total_bytes
+        total = geometries[of].total_bytes
         return Figures(workload.number, workload.name, total, launches, predicted(launches))
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
@@ -167,11 +172,15 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
 
 
 def launch_figures(
-    geometry: SplitGeometry, launch: planner.KernelLaunch, program: harness.Program
+    case: Case, geometry: SplitGeometry, launch: planner.KernelLaunch, program: harness.Program
 ) -> LaunchFigures:
     """Run a sample of a launch's blocks on the CPU, compile it, and work out its figures."""
-    buffers = [harness.Buffer(geometry.total_bytes)]
-    buffers += [harness.Buffer(geometry.pieces[output].total_bytes) for output in launch.outputs]
+    src, dst = case.misaligned
+    buffers = [harness.Buffer(case.span_bytes, misalignment=src)]
+    buffers += [
+        harness.Buffer(geometry.pieces[output].total_bytes, misalignment=dst)
+        for output in launch.outputs
+    ]
     chosen = sampled(launch.grid)
     counts = program.run(
         launch.grid, launch.block, buffers, chosen, True, launch.argument_bytes
@@ -182,12 +191,13 @@ def launch_figures(
     code = sass.code(nvrtc.disassembly(cubin, folder), cubin, used.shared_bytes)
     resident = resident_blocks(launch, used)
     copied = counts.store_bytes
+    read = copied * case.read_bytes / case.total_bytes
     return LaunchFigures(
         kernel=launch.kernel,
         total_bytes=launch.total_bytes,
-        read_ratio=counts.load_block_sectors * SECTOR / copied,
+        read_ratio=counts.load_block_sectors * SECTOR / read,
         write_ratio=counts.store_block_sectors * SECTOR / copied,
-        read_line_ratio=counts.load_block_lines * LINE / copied,
+        read_line_ratio=counts.load_block_lines * LINE / read,
         write_line_ratio=counts.store_block_lines * LINE / copied,
         vector_share=counts.store_bytes_16 / copied,
         instructions=(counts.load_instructions + counts.store_instructions) * 16 / copied,
@@ -196,7 +206,7 @@ def launch_figures(
         registers=used.registers,
         resident=resident,
         in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin, folder)) * launch.block * resident,
-        executed=sass.run(geometry, launch, code, sass.sampled(launch.grid)),
+        executed=sass.run(geometry, launch, code, sass.sampled(launch.grid), src, dst),
     )
 
 

@@ -193,15 +193,15 @@ def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
 
 
 def _flat_pairs(problem: GpuProblem) -> list[tuple[Any, Any]]:
-    """Return for each set as much new memory as its input, and the input, in whole vectors."""
+    """Return for each set new memory and as many bytes of its input, aligned, in whole vectors.
+
+    As many as must be read and written together: a copy of them is the work of the split.
+    """
     import cupy
 
-    pairs = []
-    for entry in problem.sets:
-        size = problem.case.total_bytes // 16 * 16
-        memory = cupy.ndarray((size,), cupy.uint8, entry.array.data)
-        pairs.append((cupy.empty_like(memory), memory))
-    return pairs
+    size = problem.case.moved_bytes // 16 * 16
+    parts = [entry.memory[:size] for entry in problem.sets]
+    return [(cupy.empty_like(part), part) for part in parts]
 
 
 def _tensors(problem: GpuProblem) -> list[tuple[Any, list[Any]]]:

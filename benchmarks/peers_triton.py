@@ -29,19 +29,20 @@ def _split(  # noqa: ANN202
     tile_rows: tl.constexpr,
     tile_columns: tl.constexpr,
     aligned: tl.constexpr,
+    alignment: tl.constexpr,
 ):
     # A tile is (output address, first column in the input, width, first column in the output).
     # Tiles of the same rows run together, so that shared sectors are read once. The table holds
-    # multiples of 16 bytes and of `aligned` elements, which tells the compiler that a lane may read
-    # 16 bytes.
+    # multiples of `alignment` bytes and of `aligned` elements, which tells the compiler how many
+    # bytes a lane may read at once.
     program = tl.program_id(0).to(tl.int64)
     tile = tiles + 4 * (program % tile_count)
     row = (program // tile_count) * tile_rows + tl.arange(0, tile_rows)
-    address = tl.load(tile) * 16
+    address = tl.load(tile) * alignment
     column_in = tl.load(tile + 1) * aligned
     width = tl.load(tile + 2) * aligned
     column = tl.load(tile + 3) * aligned + tl.arange(0, tile_columns)
-    target = tl.multiple_of(address.to(source.dtype), 16)
+    target = tl.multiple_of(address.to(source.dtype), alignment)
     inside = (row[:, None] < rows) & (column[None, :] < width)
     values = tl.load(source + row[:, None] * pitch + column_in + column[None, :], mask=inside)
     tl.store(target + row[:, None] * width + column[None, :], values, mask=inside)
@@ -52,7 +53,8 @@ def prepare(problem: "GpuProblem") -> Callable[[int], None]:
     import torch
 
     rows = _row_split(problem)
-    unit = gcd(8, rows.pitch, *rows.widths)
+    alignment = problem.case.alignments[1]
+    unit = gcd(8, rows.pitch, *rows.widths, *problem.case.alignments)
     element = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[unit]
     sources = [
         torch.as_tensor(entry.array).reshape(-1).view(torch.uint8).view(element)
@@ -64,9 +66,7 @@ def prepare(problem: "GpuProblem") -> Callable[[int], None]:
     def call_with(columns: int, elements: int, warps: int) -> Callable[[int], None]:
         aligned = gcd(16, columns, rows.pitch // unit, *widths)
         tables = [
-            torch.as_tensor(
-                _tiles(rows, unit, columns, aligned, [out.data.ptr for out in entry.outputs])
-            ).cuda()
+            torch.as_tensor(_tiles(rows, unit, columns, aligned, alignment, entry.outputs)).cuda()
             for entry in problem.sets
         ]
         height = max(1, elements // columns)
@@ -82,6 +82,7 @@ def prepare(problem: "GpuProblem") -> Callable[[int], None]:
                 tile_rows=height,
                 tile_columns=columns,
                 aligned=aligned,
+                alignment=alignment,
                 num_warps=warps,
             )
 
@@ -107,12 +108,13 @@ def _row_split(problem: "GpuProblem") -> RowSplit:
 
 
 def _tiles(
-    rows: RowSplit, unit: int, columns: int, aligned: int, addresses: list[int]
+    rows: RowSplit, unit: int, columns: int, aligned: int, alignment: int, outputs: list[Any]
 ) -> np.ndarray:
-    assert all(address % 16 == 0 for address in addresses)
+    addresses = [out.data.ptr for out in outputs]
+    assert all(address % alignment == 0 for address in addresses)
     step = unit * aligned
     table = [
-        (address // 16, offset // step, width // step, start // aligned)
+        (address // alignment, offset // step, width // step, start // aligned)
         for address, offset, width in zip(addresses, rows.offsets, rows.widths, strict=True)
         for start in range(0, width // unit, columns)
     ]

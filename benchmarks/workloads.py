@@ -28,6 +28,8 @@ class Workload:
         Sizes of the outputs along that axis.
     strides : tuple of int or None
         Strides of the input, in elements; None if it is packed.
+    misaligned : tuple of int
+        How many bytes after a multiple of 16 the input lies, and each output.
     """
 
     number: int
@@ -37,6 +39,7 @@ class Workload:
     axis: int
     sizes: tuple[int, ...]
     strides: tuple[int, ...] | None = None
+    misaligned: tuple[int, int] = (0, 0)
 
     @property
     def element_bytes(self) -> int:
@@ -53,7 +56,8 @@ class Workload:
         """The same split as a case of the GPU benchmark."""
         strides = self.strides and tuple(step * self.element_bytes for step in self.strides)
         name = f"{self.number} {self.name}"
-        return Case(name, CASES, self.shape, self.dtype, self.axis, self.sizes, strides=strides)
+        split = self.shape, self.dtype, self.axis, self.sizes
+        return Case(name, CASES, *split, strides=strides, misaligned=self.misaligned)
 
 
 def _fsdp_sizes() -> tuple[int, ...]:
@@ -61,6 +65,80 @@ def _fsdp_sizes() -> tuple[int, ...]:
     pattern = (4096, 262144, 65536, 65536, 262144, 4096, 389120, 389121, 389119, 127)
     return pattern * 29
 
+
+# FSDP2's all-gather copy-out as in github.com/pytorch/pytorch/pull/197701: 8 shards, 224 MiB.
+_FSDP2 = 224 << 20 >> 1 >> 3  # bf16 elements of a shard
+# Rows of 64 experts: 4,096 tokens, 8 experts each. Drawn once, with NumPy's default_rng(64): the
+# shares of the experts from a Dirichlet distribution with concentration 1.5, then the rows from a
+# multinomial one.
+_EXPERT_ROWS = (
+    184,
+    64,
+    1005,
+    115,
+    276,
+    425,
+    81,
+    126,
+    320,
+    524,
+    81,
+    724,
+    289,
+    285,
+    1346,
+    114,
+    728,
+    565,
+    1970,
+    973,
+    51,
+    387,
+    455,
+    1355,
+    430,
+    298,
+    639,
+    340,
+    278,
+    271,
+    675,
+    1031,
+    536,
+    59,
+    500,
+    1213,
+    613,
+    988,
+    499,
+    402,
+    361,
+    268,
+    128,
+    763,
+    368,
+    483,
+    649,
+    784,
+    707,
+    177,
+    414,
+    336,
+    30,
+    275,
+    529,
+    360,
+    122,
+    2000,
+    353,
+    470,
+    473,
+    54,
+    349,
+    1100,
+)
+# A crop of 1920 columns from images that are one column wider: rows begin at odd addresses.
+_CROPPED = (1080 * 5763, 5763, 3, 1)
 
 BYTE, HALF, SINGLE, DOUBLE = "uint8", "uint16", "uint32", "uint64"
 
@@ -91,20 +169,31 @@ WORKLOADS = (
     Workload(24, "1000 x 8-wide fp32", (65536, 8000), SINGLE, 1, (8,) * 1000),
     Workload(25, "rank 8, axis 4", (4, 3, 8, 5, 6, 7, 16, 33), HALF, 4, (2, 2, 2)),
     Workload(26, "transposed input", (8192, 8192), SINGLE, 1, (4096, 4096), strides=(1, 8192)),
+    Workload(27, "FSDP2, 2 outputs", (8, _FSDP2), HALF, 1, (_FSDP2 // 2,) * 2),
+    Workload(28, "FSDP2, 128 outputs", (8, _FSDP2), HALF, 1, (_FSDP2 // 128,) * 128),
+    Workload(29, "FSDP2, 8192 outputs", (8, _FSDP2), HALF, 1, (_FSDP2 // 8192,) * 8192),
+    Workload(30, "MoE, 64 experts", (sum(_EXPERT_ROWS), 7168), HALF, 0, _EXPERT_ROWS),
+    Workload(31, "every second byte", (16384, 8192), BYTE, 1, (4096,) * 2, strides=(16384, 2)),
+    Workload(32, "every second half", (16384, 4096), HALF, 1, (2048,) * 2, strides=(8192, 2)),
+    Workload(33, "1 wide, 2000 bytes", (16384, 202000), BYTE, 1, (200000, *(1,) * 2000)),
+    Workload(34, "RGB, odd pitch", (32, 1080, 1920, 3), BYTE, 3, (1,) * 3, strides=_CROPPED),
+    Workload(35, "QKV, odd phases", (8192, 10240), HALF, 1, (8192, 1024, 1024), misaligned=(2, 6)),
+    Workload(36, "NCDHW channels", (128, 128, 8, 28, 28), HALF, 1, (48, 80)),
 )
 
 
 def scaled(workload: Workload, max_bytes: int) -> Workload:
     """Return the workload with fewer rows, so that its input has about `max_bytes` at most.
 
-    Only dimensions before the axis shrink, and never below 1, so that widths, offsets and
-    alignments stay. If the axis is the first, or the input is strided, nothing can shrink without
-    changing those, and the workload is returned as it is.
+    Only dimensions before the axis shrink, the outermost ones in memory, and never below 1, so
+    that widths, offsets, strides and alignments stay. If the axis is the first or the outermost,
+    nothing can shrink, and the workload is returned as it is.
     """
-    if workload.strides is not None:
-        return workload
     shape = list(workload.shape)
+    strides = workload.case.byte_strides
     for d in range(workload.axis):
+        if strides[d] < max(strides[d:]):
+            break
         excess = prod(shape) * workload.element_bytes / max_bytes
         if excess > 1:
             shape[d] = max(1, int(shape[d] / excess))

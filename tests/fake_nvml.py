@@ -40,6 +40,7 @@ class FakeNvml:
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=139 << 30),
             "nvmlDeviceGetCudaComputeCapability": (9, 0),
             "nvmlDeviceGetMemoryBusWidth": 6144,
+            "nvmlDeviceGetNumGpuCores": 132 * 128,
         }
 
         def answer(gpu: int = 0, clock: int = 0) -> Any:

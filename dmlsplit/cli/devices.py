@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, show, tell
-from dmlsplit.messages import printable
+from dmlsplit.messages import printable, wrapped
 
 if TYPE_CHECKING:
     from dmlsplit.backends.cuda.nvml import CudaDevice
@@ -36,6 +36,8 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_json(found))
     elif found:
         show(device_table(found))
+        for line in assumptions(found):
+            show(line)
     else:
         tell("no CUDA device: there is no NVIDIA driver here; splits run on the CPU")
     return ACCEPTED
@@ -43,7 +45,13 @@ def devices(arguments: argparse.Namespace) -> int:
 
 def device_json(devices: Sequence[CudaDevice]) -> str:
     """Return the devices as JSON."""
-    records = [asdict(device) | {"peak_bandwidth": device.peak_bandwidth} for device in devices]
+    from dmlsplit.backends.cuda.gpus import gpu_of_device
+
+    records = [
+        asdict(device)
+        | {"peak_bandwidth": device.peak_bandwidth, "assumed": gpu_of_device(device).assumed}
+        for device in devices
+    ]
     return json.dumps({"schema": 1, "devices": records}, indent=2)
 
 
@@ -51,6 +59,17 @@ def device_table(devices: Sequence[CudaDevice]) -> str:
     """Return the devices as text that fits 80 columns."""
     header = ("device", "name", "memory", "SM clock", "bandwidth", "driver")
     return "\n".join(_ROW.format(*cells) for cells in (header, *map(_cells, devices)))
+
+
+def assumptions(devices: Sequence[CudaDevice]) -> Iterator[str]:
+    """Yield what ``explain`` assumes of devices that are not known GPUs, in lines."""
+    from dmlsplit.backends.cuda.gpus import gpu_of_device
+
+    for device in devices:
+        gpu = gpu_of_device(device)
+        if gpu.assumed:
+            unlisted = f"cuda:{device.index} is not a known GPU; explain assumes"
+            yield wrapped(f"{unlisted} {'; '.join(gpu.assumed)}", "")
 
 
 def _cells(device: CudaDevice) -> tuple[str, ...]:

@@ -22,9 +22,13 @@ class Explanation:
     gpu: Gpu  # that the time is for
 
     @property
-    def seconds(self) -> float:
-        """Seconds to read and write the bytes at the GPU's peak bandwidth: a lower bound."""
-        return 2 * self.geometry.total_bytes / self.gpu.bandwidth
+    def seconds(self) -> float | None:
+        """Seconds to read and write the bytes at the GPU's peak bandwidth: a lower bound.
+
+        None if that bandwidth is not known.
+        """
+        bandwidth = self.gpu.bandwidth
+        return None if bandwidth is None else 2 * self.geometry.total_bytes / bandwidth
 
 
 def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:

@@ -62,10 +62,15 @@ def _cost(explanation: Explanation) -> Iterator[str]:
     total = explanation.geometry.total_bytes
     gpu = explanation.gpu
     yield f"bytes: {total} read, {total} written"
-    yield (
-        f"time: at least {_duration(explanation.seconds)} on {gpu.name} "
-        f"({gpu.bandwidth / 1e9:.0f} GB/s), without the launch"
-    )
+    if gpu.bandwidth is None or explanation.seconds is None:
+        yield f"time: not known, like the bandwidth of {printable(gpu.name)}"
+    else:
+        yield (
+            f"time: at least {_duration(explanation.seconds)} on {printable(gpu.name)} "
+            f"({gpu.bandwidth / 1e9:.0f} GB/s), without the launch"
+        )
+    for assumption in gpu.assumed:
+        yield f"assumed: {assumption}"
 
 
 def _duration(seconds: float) -> str:
@@ -115,5 +120,6 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "bytes_written": geometry.total_bytes,
         "card": explanation.gpu.name,
         "bandwidth": explanation.gpu.bandwidth,
+        "assumed": explanation.gpu.assumed,
         "seconds": explanation.seconds,
     }

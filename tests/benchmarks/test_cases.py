@@ -19,3 +19,27 @@ def test_every_case_is_a_split(case: Case) -> None:
 def test_names_of_cases_are_unique() -> None:
     for group in (cases.cpu_cases(False), cases.latency_cases(), gpu.workload_cases()):
         assert len({case.name for case in group}) == len(group)
+
+
+def test_what_must_be_read_of_strided_inputs() -> None:
+    found = {case.name.split()[0]: case for case in gpu.workload_cases()}
+    for number, case in found.items():
+        if case.strides is None:
+            assert case.span_bytes == case.read_bytes == case.moved_bytes == case.total_bytes
+        else:
+            assert number in ("26", "31", "32", "34")
+    assert found["26"].read_bytes == found["26"].total_bytes
+    for number in ("31", "32"):
+        assert found[number].total_bytes == 128 << 20
+        assert found[number].read_bytes == pytest.approx(256 << 20, abs=4)
+        assert found[number].moved_bytes == pytest.approx(192 << 20, abs=4)
+    far = Case("far", cases.CASES, (8, 100), "u1", 1, (50, 50), strides=(1 << 20, 100))
+    assert (far.span_bytes, far.read_bytes) == (7 * (1 << 20) + 9901, 800)
+
+
+def test_misaligned_addresses_share_fewer_powers_of_two() -> None:
+    found = {
+        case.name: case.alignments for case in gpu.workload_cases() if case.misaligned != (0, 0)
+    }
+    assert found == {"35 QKV, odd phases": (2, 2)}
+    assert Case("even", cases.CASES, (4,), "u1", 0, (4,), misaligned=(0, 12)).alignments == (16, 4)

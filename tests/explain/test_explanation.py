@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda.gpus import GPUS, find_gpu
+from dmlsplit.backends.cuda.gpus import GPUS, find_gpu, gpu_of_device
+from dmlsplit.backends.cuda.nvml import CudaDevice
 from dmlsplit.explain.explanation import Explanation, explain
 from dmlsplit.explain.report import explanation_json, explanation_text
 from tests.descriptors import split_descriptors
@@ -52,6 +53,17 @@ def test_a_strided_split_shows_its_loops() -> None:
     text = explanation_text(explain("here", desc, GPUS[0]))
     assert "geometry: strided" in text
     assert "output 1: 1 bytes from byte 8 on, 4 times (read +1, write +4)" in text
+
+
+def test_what_is_assumed_of_an_unknown_gpu_is_said() -> None:
+    unknown = gpu_of_device(CudaDevice(0, "Voodoo 2", None, "9.0", None, None, None, None, 128))
+    x = dml.TensorDesc("UINT8", (4, 6))
+    shown = explain("here", dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)), unknown)
+    text = explanation_text(shown)
+    assert "time: not known, like the bandwidth of Voodoo 2" in text
+    assert "assumed: 50 MiB of L2 cache, the least of the known GPUs" in text
+    (record,) = json.loads(explanation_json([shown]))["splits"]
+    assert (record["seconds"], record["assumed"]) == (None, list(unknown.assumed))
 
 
 def test_long_lists_are_cut_short() -> None:

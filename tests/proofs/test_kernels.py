@@ -315,6 +315,6 @@ def test_scaled_workloads_give_numpy_bytes(builds: Path, toolchain: harness.Tool
     cases = [
         Case(w.shape, w.sizes, w.axis, w.element_bytes, w.strides, misaligned=where)
         for w in chosen
-        for where in [(0, 0), (w.element_bytes, 3 * w.element_bytes)]
+        for where in {(0, 0), w.misaligned, (w.element_bytes, 3 * w.element_bytes)}
     ]
     check_batch(cases, builds, toolchain)

@@ -1,4 +1,4 @@
-"""The kernel of wide outputs has few programs, so that many splits of any sizes run through them."""
+"""The kernel of wide outputs has few programs, so that splits of any sizes run through them."""
 
 from __future__ import annotations
 

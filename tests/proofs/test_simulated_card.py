@@ -177,10 +177,10 @@ def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> N
     _check_gpu_tests(card.tests("exact", *ON_GPU, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
 
 
-# The command line, and how many rows are measured: two peers of 22 workloads; 14 cases of one
+# The command line, and how many rows are measured: two peers of 28 workloads; 14 cases of one
 # peer on the processor and two on the card.
 REHEARSALS = {
-    "gpu": (("gpu", "--quick"), 44),
+    "gpu": (("gpu", "--quick"), 56),
     "latency": (("latency", "--quick", "--rounds", "1"), 42),
 }
 # Peers of the benchmarks that run on the card; every other row carries its message.

@@ -52,6 +52,10 @@ private:
     std::unique_lock<std::recursive_mutex> lock_;
 };
 
+// CARD_IDLE: modules are loaded and launches checked as ever, but no kernel runs and memory is not
+// filled; calls are counted, not listed. For a measurement of what the host does in many calls.
+bool is_idle();
+
 // Every error leaves through here, so that cudaGetLastError knows it.
 Status error(int number);
 

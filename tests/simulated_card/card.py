@@ -21,6 +21,7 @@ def _driver() -> ctypes.CDLL:
     library.card_log_entry.restype = ctypes.c_char_p
     library.card_log_entry.argtypes = [ctypes.c_size_t]
     library.card_set_memory_limit.argtypes = [ctypes.c_int, ctypes.c_size_t]
+    library.card_count.restype = ctypes.c_size_t
     library.card_memory_used.restype = ctypes.c_size_t
     library.card_failures_left.restype = ctypes.c_size_t
     library.card_pending.restype = ctypes.c_size_t
@@ -57,6 +58,11 @@ def calls() -> Iterator[Calls]:
 def log() -> list[str]:
     """Return every call since the process began."""
     return [_driver().card_log_entry(i).decode() for i in range(_driver().card_log_size())]
+
+
+def count(name: str) -> int:
+    """Return how often a function was called, of an idle card, which keeps no list."""
+    return int(_driver().card_count(name.encode()))
 
 
 def fail(name: str, status: int, calls_before: int = 0) -> None:

@@ -32,7 +32,7 @@ def test_limits_are_asked_for_once() -> None:
     found = Driver(cupy, 1)
     with card.calls() as recorded:
         first = found.limits(0)
-    assert first.sm_count == 132
+    assert (first.sm_count, first.registers_per_sm, first.blocks_per_sm) == (132, 65536, 32)
     assert recorded.names.count("cudaGetDeviceProperties") == 1
     with card.calls() as recorded:
         assert found.limits(0) is first

@@ -2,7 +2,8 @@
 //
 // CARD_NVRTC names the real library; its log is the answer where it refuses a source. Without it
 // only g++ does. CARD_COMPILER is the command line of g++, CARD_HEADERS the folder of the words of
-// CUDA C++ (host_cuda), CARD_MODULE the object file of kernel_module.cpp.
+// CUDA C++ (host_cuda), CARD_MODULE the object file of kernel_module.cpp. With CARD_IDLE no kernel
+// will run: an image holds what the real compiler made, or else the source.
 #include <dlfcn.h>
 #include <cuda.h>
 #include <nvrtc.h>
@@ -28,7 +29,7 @@ namespace {
 constexpr int kMajor = CUDA_VERSION / 1000, kMinor = CUDA_VERSION % 1000 / 10;
 
 struct Program {
-    std::string source, name, log, image;
+    std::string source, name, log, cubin, image;
 };
 
 Program& program_of(nvrtcProgram handle) { return *reinterpret_cast<Program*>(handle); }
@@ -37,6 +38,8 @@ std::string setting(const char* name) {
     const char* value = std::getenv(name);
     return value ? value : "";
 }
+
+bool is_idle() { return std::getenv("CARD_IDLE") != nullptr; }
 
 std::string contents(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -63,6 +66,11 @@ nvrtcResult compile_for_real(Program& program, const std::vector<const char*>& o
     REAL(nvrtcGetProgramLogSize)(made, &bytes);
     program.log.resize(bytes);
     REAL(nvrtcGetProgramLog)(made, program.log.data());
+    if (result == NVRTC_SUCCESS && is_idle()) {
+        REAL(nvrtcGetCUBINSize)(made, &bytes);
+        program.cubin.resize(bytes);
+        REAL(nvrtcGetCUBIN)(made, program.cubin.data());
+    }
     REAL(nvrtcDestroyProgram)(&made);
     return result;
 }
@@ -93,6 +101,13 @@ struct Folder {
     }
 };
 
+void pack(Program& program, const std::string& bytes) {
+    card::ImageHeader header{{}, bytes.size()};
+    std::memcpy(header.magic, card::kImageMagic, sizeof header.magic);
+    program.image.assign(reinterpret_cast<const char*>(&header), sizeof header);
+    program.image += bytes;
+}
+
 nvrtcResult compile_for_host(Program& program) {
     static const std::regex words(R"(__launch_bounds__\([^)]*\)\s*(\w+)\s*\()");
     std::smatch entry;
@@ -100,6 +115,10 @@ nvrtcResult compile_for_host(Program& program) {
         program.log = "the simulated card has no kernels of CuPy's own: only those with one struct "
                       "as their parameter, and __launch_bounds__";
         return NVRTC_ERROR_COMPILATION;
+    }
+    if (is_idle()) {
+        pack(program, program.cubin.empty() ? program.source : program.cubin);
+        return NVRTC_SUCCESS;
     }
     const Folder folder;
     const std::string unit = folder.path + "/unit.cpp", made = folder.path + "/module.so";
@@ -111,11 +130,7 @@ nvrtcResult compile_for_host(Program& program) {
         program.log = "g++ refuses the source:\n" + contents(folder.path + "/log");
         return NVRTC_ERROR_COMPILATION;
     }
-    const std::string library = contents(made);
-    card::ImageHeader header{{}, library.size()};
-    std::memcpy(header.magic, card::kImageMagic, sizeof header.magic);
-    program.image.assign(reinterpret_cast<const char*>(&header), sizeof header);
-    program.image += library;
+    pack(program, contents(made));
     return NVRTC_SUCCESS;
 }
 

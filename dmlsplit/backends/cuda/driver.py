@@ -86,6 +86,8 @@ class Driver:
                 properties["sharedMemPerBlock"],
                 properties["l2CacheSize"],
                 LARGE_PARAMETERS if version >= LARGE_SINCE else SMALL_PARAMETERS,
+                properties["regsPerMultiprocessor"],
+                properties["maxBlocksPerMultiProcessor"],
             )
         return self._limits[device]
 

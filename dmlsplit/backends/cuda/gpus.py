@@ -1,51 +1,137 @@
 """Known GPUs, so that a split can be planned and timed without the hardware.
 
-Source: NVIDIA's data sheets (bandwidth, decimal gigabytes; multiprocessors; L2) and the
-CUDA C++ Programming Guide, "Technical specifications per compute capability" (the rest).
+A device that is not known is planned from what NVML tells of it: its compute capability says what
+an SM holds, and with its CUDA cores how many SMs there are. What NVML does not tell is assumed, and
+`Gpu.assumed` says so. A program that runs asks CUDA instead (`driver.Driver.limits`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
-from dmlsplit.backends.cuda.planner import H200, DeviceLimits
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU product."""
+    """One GPU product, or one device.
+
+    Attributes
+    ----------
+    name : str
+    compute_capability : str or None
+        Such as ``"9.0"``; None if it is not known.
+    bandwidth : int or None
+        Of its memory at its peak, in bytes per second; None if it is not known.
+    limits : DeviceLimits
+    source : str
+        Where its figures come from.
+    nvml_name : str
+        How the name begins that NVML gives it, without the maker's name; "" for `name` itself.
+    assumed : tuple of str
+        What is not known of a device, each with the value that was taken for it.
+    """
 
     name: str
-    bandwidth: int  # of its memory at its peak, in bytes per second
+    compute_capability: str | None
+    bandwidth: int | None
     limits: DeviceLimits
+    source: str
+    nvml_name: str = ""
+    assumed: tuple[str, ...] = ()
 
 
-_HOPPER, _AMPERE, _ADA, _TURING = (2048, 228), (2048, 164), (1536, 100), (1024, 64)
-_GB = 10**9
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """What an SM of one compute capability has."""
+
+    cores: int  # for 32-bit floats
+    threads: int  # resident at the same time
+    shared_kib: int
+    blocks: int  # resident at the same time
+
+
+# Source: CUDA C++ Programming Guide, "Technical specifications per compute capability", and the
+# same figures in NVIDIA's CCCL (cuda/__device/arch_traits.h); cores: the guide's "Arithmetic
+# instructions", as 32-bit additions per clock. Registers (64 Ki) and the shared memory of a block
+# (48 KiB) do not differ.
+MULTIPROCESSORS = {
+    "7.0": Multiprocessor(64, 2048, 96, 32),
+    "7.5": Multiprocessor(64, 1024, 64, 16),
+    "8.0": Multiprocessor(64, 2048, 164, 32),
+    "8.6": Multiprocessor(128, 1536, 100, 16),
+    "8.7": Multiprocessor(128, 1536, 164, 16),
+    "8.9": Multiprocessor(128, 1536, 100, 24),
+    "9.0": Multiprocessor(128, 2048, 228, 32),
+    "10.0": Multiprocessor(128, 2048, 228, 32),
+    "10.3": Multiprocessor(128, 2048, 228, 32),
+    "11.0": Multiprocessor(128, 1536, 228, 24),
+    "12.0": Multiprocessor(128, 1536, 100, 24),
+    "12.1": Multiprocessor(128, 1536, 100, 24),
+}
+# For a compute capability that is not in the table: no SM has less of anything.
+LEAST = MULTIPROCESSORS["7.5"]
+REGISTERS, SHARED_PER_BLOCK, PARAMETER_BYTES = 64 << 10, 48 << 10, 32764
+_GB, _MIB = 10**9, 1 << 20
+
+_SHEET = "NVIDIA's data sheet"
+# 7680 bits at 3996 MHz, two transfers per clock. The data sheet of HGX B200 says 7.7 TB/s.
+_B200 = "what CUDA and NVML report of one: github.com/pytorch/ao/pull/4002"
+_L2 = "L2 as in B200, by NVIDIA's Blackwell tuning guide"
+_GB200 = f"data sheet of GB200 NVL72 (8 TB/s); SMs as CUDA reports them; {_L2}"
+_B300 = (
+    "NVIDIA's blog 'Inside NVIDIA Blackwell Ultra' (8 TB/s); SMs as CUDA reports them, of 160 on "
+    f"the chip; {_L2}"
+)
+_RTX_PRO_6000 = "NVIDIA's white paper 'RTX Blackwell PRO GPU Architecture'"
+_RTX_5090 = "data sheet; what CUDA reports of one: github.com/NVIDIA/nccl/issues/1637"
 
 
 def _gpu(
-    name: str, gigabytes: int, multiprocessors: int, per_sm: tuple[int, int], l2_mib: int
+    name: str,
+    capability: str,
+    sm_count: int,
+    l2_mib: float,
+    gigabytes: float,
+    source: str = _SHEET,
+    nvml_name: str = "",
 ) -> Gpu:
-    threads, shared = per_sm
-    limits = DeviceLimits(
-        multiprocessors, threads, shared << 10, 48 << 10, l2_mib << 20, parameter_bytes=32764
+    limits = _limits(MULTIPROCESSORS[capability], sm_count, round(l2_mib * _MIB))
+    return Gpu(name, capability, round(gigabytes * _GB), limits, source, nvml_name)
+
+
+def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
+    return DeviceLimits(
+        sm_count,
+        sm.threads,
+        sm.shared_kib << 10,
+        SHARED_PER_BLOCK,
+        l2_bytes,
+        PARAMETER_BYTES,
+        REGISTERS,
+        sm.blocks,
     )
-    return Gpu(name, gigabytes * _GB, limits)
 
 
+# Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the
+# highest that is documented: times are lower bounds.
 GPUS = (
-    Gpu("H200", 4800 * _GB, H200),
-    _gpu("H100 SXM", 3350, 132, _HOPPER, 50),
-    _gpu("H100 PCIe", 2000, 114, _HOPPER, 50),
-    _gpu("A100-SXM4-80GB", 2039, 108, _AMPERE, 40),
-    _gpu("A100-PCIE-80GB", 1935, 108, _AMPERE, 40),
-    _gpu("L40S", 864, 142, _ADA, 96),
-    _gpu("L4", 300, 58, _ADA, 48),
-    _gpu("RTX 4090", 1008, 128, _ADA, 72),
-    _gpu("T4", 320, 40, _TURING, 4),
+    _gpu("H200", "9.0", 132, 60, 4800),
+    _gpu("H100 SXM", "9.0", 132, 50, 3350, nvml_name="H100 80GB HBM3"),
+    _gpu("H100 PCIe", "9.0", 114, 50, 2000),
+    _gpu("A100-SXM4-80GB", "8.0", 108, 40, 2039),
+    _gpu("A100-PCIE-80GB", "8.0", 108, 40, 1935, nvml_name="A100 80GB PCIe"),
+    _gpu("L40S", "8.9", 142, 96, 864),
+    _gpu("L4", "8.9", 58, 48, 300),
+    _gpu("RTX 4090", "8.9", 128, 72, 1008),
+    _gpu("T4", "7.5", 40, 4, 320),
+    _gpu("B200", "10.0", 148, 126.5, 7672.32, _B200),
+    _gpu("GB200", "10.0", 152, 126.5, 8000, _GB200),
+    _gpu("B300", "10.3", 148, 126.5, 8000, _B300),
+    _gpu("RTX PRO 6000 Blackwell", "12.0", 188, 128, 1792, _RTX_PRO_6000),
+    _gpu("RTX 5090", "12.0", 170, 96, 1792, _RTX_5090),
 )
 
 
@@ -57,7 +143,7 @@ def find_gpu(name: str) -> Gpu:
     InvalidArgumentError
         If no known GPU's name begins with `name`.
     """
-    wanted = name.upper().replace("NVIDIA", "").replace("GEFORCE", "").strip()
+    wanted = _short(name)
     exact = [gpu for gpu in GPUS if gpu.name.upper() == wanted]
     begun = [gpu for gpu in GPUS if wanted and gpu.name.upper().startswith(wanted)]
     if found := exact or begun:
@@ -77,9 +163,58 @@ def this_gpu() -> Gpu:
 
 
 def gpu_of_device(device: CudaDevice) -> Gpu:
-    """Return a device's GPU; an unknown one gets the limits of an H200 and its own bandwidth."""
-    try:
-        known = find_gpu(device.name)
-    except InvalidArgumentError:
-        known = GPUS[0]
-    return Gpu(device.name, device.peak_bandwidth or known.bandwidth, known.limits)
+    """Return a device's GPU, with the bandwidth that NVML tells.
+
+    A device is a known one if its name begins like that one's and it has as many SMs: NVML calls
+    a GB203 with 82 SMs an RTX 5090 Laptop GPU. Others are planned from what NVML tells of them.
+    """
+    known = _known(device)
+    if known is None:
+        return _from_properties(device)
+    return replace(known, name=device.name, bandwidth=device.peak_bandwidth or known.bandwidth)
+
+
+def _known(device: CudaDevice) -> Gpu | None:
+    name, sm_count = _short(device.name), _sm_count(device)
+    for gpu in GPUS:
+        own = (gpu.nvml_name or gpu.name).upper()
+        if name == own and sm_count in (None, gpu.limits.sm_count):
+            return gpu
+        if name.startswith(f"{own} ") and sm_count == gpu.limits.sm_count:
+            return gpu
+    return None
+
+
+def _short(name: str) -> str:
+    """Return a name in capitals, without the words that are the same for many GPUs."""
+    maker = ("NVIDIA", "GEFORCE", "TESLA")
+    return " ".join(word for word in name.upper().split() if word not in maker)
+
+
+def _sm_count(device: CudaDevice) -> int | None:
+    sm = MULTIPROCESSORS.get(device.compute_capability or "")
+    return device.cuda_cores // sm.cores if sm and device.cuda_cores else None
+
+
+def _from_properties(device: CudaDevice) -> Gpu:
+    """Return a GPU of a device's own properties, and of the least where NVML is silent."""
+    capability, assumed = device.compute_capability, []
+    sm = MULTIPROCESSORS.get(capability or "")
+    if sm is None:
+        sm = LEAST
+        assumed.append(
+            f"{sm.threads} threads, {sm.blocks} blocks and {sm.shared_kib} KiB of shared memory on "
+            f"an SM, as compute capability {capability or 'of the device'} is not known"
+        )
+    sm_count = _sm_count(device)
+    if sm_count is None:
+        sm_count = min(gpu.limits.sm_count for gpu in GPUS)
+        assumed.append(f"{sm_count} SMs, the fewest of any known GPU")
+    alike = [gpu for gpu in GPUS if gpu.compute_capability == capability]
+    l2_bytes = min(gpu.limits.l2_bytes for gpu in alike or GPUS)
+    of = f"compute capability {capability}" if alike else "any compute capability"
+    assumed.append(f"{l2_bytes / _MIB:g} MiB of L2 cache, the least of the known GPUs of {of}")
+    limits = _limits(sm, sm_count, l2_bytes)
+    return Gpu(
+        device.name, capability, device.peak_bandwidth, limits, "NVML", assumed=tuple(assumed)
+    )

@@ -55,6 +55,9 @@ class DeviceLimits:
     shared_per_block: int  # the same, without opting in to more
     l2_bytes: int
     parameter_bytes: int  # of a kernel: 32764 since CUDA 12.1, 4096 before
+    # The defaults are what every SM has since compute capability 7.0.
+    registers_per_sm: int = 64 << 10  # of 32 bits
+    blocks_per_sm: int = 16  # resident at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,7 @@ class Assumptions:
     # The largest power of two, 1 to 16, that divides the input's address, and all outputs'.
     input_alignment: int
     output_alignment: int
-    parameter_bytes: int  # of a launch, at most
-    sm_count: int  # multiprocessors
+    limits: DeviceLimits
     most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
     bypasses_cache: bool  # outputs are too large for the L2 cache, and must not push out the input
     bakes: bool  # kernels may be compiled for these columns; else only for what many splits share

@@ -25,6 +25,7 @@ class CudaDevice:
     memory_clock_mhz: int | None  # the highest
     bus_width_bits: int | None  # of the memory
     driver: str | None  # its version
+    cuda_cores: int | None = None  # of all multiprocessors, whose number NVML does not tell
 
     @property
     def peak_bandwidth(self) -> int | None:
@@ -106,6 +107,7 @@ def _device(nvml: Any, index: int) -> CudaDevice:
         answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
         answer(lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
         _text(answer(nvml.nvmlSystemGetDriverVersion)),
+        answer(lambda: nvml.nvmlDeviceGetNumGpuCores(gpu)),
     )
 
 

@@ -1,12 +1,25 @@
 """Known GPUs, and the one of this machine."""
 
 import sys
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda.gpus import GPUS, find_gpu, gpu_of_device, this_gpu
-from dmlsplit.backends.cuda.nvml import cuda_devices
+from descriptors import split_descriptors
+from dmlsplit.backends.cuda.gpus import (
+    GPUS,
+    MULTIPROCESSORS,
+    find_gpu,
+    gpu_of_device,
+    this_gpu,
+)
+from dmlsplit.backends.cuda.launch import CONSTANT_BYTES, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
+from dmlsplit.backends.cuda.planner import H200, plan
+from dmlsplit.directml.operator import descriptor_geometry
 from fake_nvml import FakeNvml
 
 
@@ -31,10 +44,65 @@ def test_other_names_are_refused(name: str) -> None:
         find_gpu(name)
 
 
+def test_every_gpu_says_where_its_figures_come_from() -> None:
+    assert {"B200", "GB200", "B300", "RTX PRO 6000 Blackwell", "RTX 5090"} <= {g.name for g in GPUS}
+    for gpu in GPUS:
+        assert gpu.source
+        assert gpu.compute_capability in MULTIPROCESSORS
+        assert not gpu.assumed
+    assert find_gpu("H200").limits == H200
+    assert find_gpu("B200").bandwidth == 7_672_320_000_000
+    assert find_gpu("H100 SXM").limits.registers_per_sm == 65536
+    assert find_gpu("RTX 5090").limits.blocks_per_sm == 24
+
+
 def test_a_device_brings_its_own_bandwidth(fake: FakeNvml) -> None:
-    first, second = map(gpu_of_device, cuda_devices())
+    first, _ = map(gpu_of_device, cuda_devices())
     assert (first.bandwidth, first.limits) == (4_916_736_000_000, GPUS[0].limits)
-    assert (second.name, second.bandwidth) == ("unknown", GPUS[0].bandwidth)
+
+
+def device(name: str, capability: str | None, cores: int | None) -> CudaDevice:
+    return CudaDevice(0, name, None, capability, None, None, None, None, cores)
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "sm_count", "known"),
+    [
+        ("NVIDIA H100 80GB HBM3", "9.0", 132, "H100 SXM"),
+        ("NVIDIA A100 80GB PCIe", "8.0", 108, "A100-PCIE-80GB"),
+        ("Tesla T4", "7.5", 40, "T4"),
+        ("NVIDIA GeForce RTX 5090", "12.0", 170, "RTX 5090"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0", 188, "RTX PRO 6000 Blackwell"),
+        ("NVIDIA B300 SXM6 AC", "10.3", 148, "B300"),
+    ],
+)
+def test_a_device_is_known_by_the_name_that_nvml_gives_it(
+    name: str, capability: str, sm_count: int, known: str
+) -> None:
+    cores = sm_count * MULTIPROCESSORS[capability].cores
+    found = gpu_of_device(device(name, capability, cores))
+    assert found == replace(find_gpu(known), name=name)
+
+
+def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
+    found = gpu_of_device(device("NVIDIA GeForce RTX 5090 Laptop GPU", "12.0", 82 * 128))
+    assert found.limits == replace(find_gpu("RTX 5090").limits, sm_count=82)
+    assert found.bandwidth is None
+    assert found.assumed == (
+        "96 MiB of L2 cache, the least of the known GPUs of compute capability 12.0",
+    )
+
+
+def test_of_a_silent_device_the_least_is_assumed_and_said(fake: FakeNvml) -> None:
+    _, silent = map(gpu_of_device, cuda_devices())
+    assert (silent.name, silent.bandwidth) == ("unknown", None)
+    assert silent.limits == find_gpu("T4").limits
+    assert silent.assumed == (
+        "1024 threads, 16 blocks and 64 KiB of shared memory on an SM, as compute capability of "
+        "the device is not known",
+        "40 SMs, the fewest of any known GPU",
+        "4 MiB of L2 cache, the least of the known GPUs of any compute capability",
+    )
 
 
 def test_this_gpu_is_the_first_device_or_an_h200(fake: FakeNvml) -> None:
@@ -42,3 +110,34 @@ def test_this_gpu_is_the_first_device_or_an_h200(fake: FakeNvml) -> None:
     for failure in (9, 999):
         fake.failure = failure
         assert this_gpu() is GPUS[0]
+
+
+INVENTED = (
+    DeviceLimits(1, 1024, 64 << 10, 48 << 10, 1 << 20, 4096),
+    DeviceLimits(7, 1536, 100 << 10, 48 << 10, 2 << 20, 4096, 64 << 10, 24),
+    DeviceLimits(600, 4096, 512 << 10, 48 << 10, 1 << 30, 32764, 128 << 10, 64),
+)
+
+
+@given(split_descriptors(), st.sampled_from([1, 2, 16]), st.sampled_from([1, 2, 16]), st.booleans())
+def test_plans_are_legal_on_every_gpu(
+    desc: dml.SplitOperatorDesc, input_alignment: int, output_alignment: int, bakes: bool
+) -> None:
+    geometry = descriptor_geometry(desc)
+    written = [i for i, piece in enumerate(geometry.pieces) if piece.run_bytes]
+    for limits in (*(gpu.limits for gpu in GPUS), *INVENTED):
+        launches = plan(geometry, input_alignment, output_alignment, limits, bakes).launches
+        assert sorted(output for launch in launches for output in launch.outputs) == written
+        assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
+        for launch in launches:
+            check_legal(launch, limits)
+
+
+def check_legal(launch: KernelLaunch, limits: DeviceLimits) -> None:
+    assert 1 <= launch.grid < 2**31
+    assert launch.constant_bytes <= CONSTANT_BYTES
+    assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= limits.parameter_bytes
+    assert launch.shared_bytes <= limits.shared_per_block
+    assert launch.block <= limits.threads_per_sm
+    # The registers of a thread are cut to `resident` blocks: more than fit must not be asked for.
+    assert launch.resident <= limits.blocks_per_sm

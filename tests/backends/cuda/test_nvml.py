@@ -7,7 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
-from dmlsplit.cli.devices import device_json, device_table
+from dmlsplit.cli.devices import assumptions, device_json, device_table
 from fake_nvml import FakeNvml
 
 
@@ -20,7 +20,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
 
 def test_devices_tell_what_they_know(fake: FakeNvml) -> None:
     first, second = cuda_devices()
-    assert first == CudaDevice(0, "NVIDIA H200", 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05")
+    h200 = 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05", 16896
+    assert first == CudaDevice(0, "NVIDIA H200", *h200)
     assert first.peak_bandwidth == 4_916_736_000_000
     assert second == CudaDevice(1, "unknown", None, None, None, None, None, "580.95.05")
     assert second.peak_bandwidth is None
@@ -46,6 +47,15 @@ def test_the_table_fits_80_columns(fake: FakeNvml) -> None:
     assert lines[2].split() == "cuda:1 unknown - - - 580.95.05".split()
     listed = json.loads(device_json(cuda_devices()))["devices"]
     assert listed[0]["peak_bandwidth"] == 4_916_736_000_000
+    assert listed[0]["assumed"] == []
+
+
+def test_what_explain_assumes_of_a_device_is_listed(fake: FakeNvml) -> None:
+    (line,) = assumptions(cuda_devices())
+    assert line.startswith("cuda:1 is not a known GPU; explain assumes 1024 threads, 16 blocks")
+    assert max(map(len, line.splitlines())) <= 80
+    listed = json.loads(device_json(cuda_devices()))["devices"]
+    assert [text in " ".join(line.split()) for text in listed[1]["assumed"]] == [True] * 3
 
 
 def test_the_real_library_is_asked_without_a_crash() -> None:

@@ -28,7 +28,7 @@ from dmlsplit.geometry import SplitGeometry
 
 __all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "LaunchPlan", "plan"]
 
-H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764)
+H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764, blocks_per_sm=32)
 # Of a launch's parameters, what is not the addresses of outputs: the input's, and arguments.
 OTHER_PARAMETER_BYTES = 2 * POINTER_BYTES
 
@@ -49,8 +49,7 @@ def plan(
     assumed = Assumptions(
         input_alignment,
         output_alignment,
-        parameter_bytes=limits.parameter_bytes,
-        sm_count=limits.sm_count,
+        limits=limits,
         most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would take half of the cache or more are not worth caching.
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,

@@ -16,6 +16,7 @@ from dmlsplit.backends.cuda.launch import (
     VECTOR,
     Assumptions,
     Constant,
+    DeviceLimits,
     KernelLaunch,
     blocks,
     divisor,
@@ -31,10 +32,8 @@ CAPACITIES = (4, 16, 64, 256, 1024, 4096)
 FEW_OUTPUTS = 16
 # Threads of a block.
 BLOCK_SIZES = (256, 128, 64)
-# Blocks of 256 threads that a multiprocessor holds: with 40 registers to a thread, and with the 48
-# that shifts take. And the most of any size (CUDA C++ Programming Guide, "Technical specifications
-# per compute capability").
-RESIDENT, SHIFTING_RESIDENT, MOST_RESIDENT = 6, 5, 16
+# Registers of a thread, for aligned memory and for any.
+REGISTERS, SHIFTING_REGISTERS = 40, 48
 # A last wave of blocks that is so full, or one of so many waves, costs little.
 EVEN = 0.9
 # Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
@@ -57,7 +56,7 @@ def wide_launches(
 
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
-    most = (assumed.parameter_bytes - NUMBERS_BYTES) // _output_bytes(columns)
+    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // _output_bytes(columns)
     count = len(columns.outputs)
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
@@ -82,8 +81,8 @@ class _Chunks:
 
 
 def _launch(columns: Columns, assumed: Assumptions, is_aligned: bool, most: int) -> KernelLaunch:
-    resident = RESIDENT if is_aligned else SHIFTING_RESIDENT
-    chunks = _chunks(columns, assumed.sm_count, resident)
+    registers = REGISTERS if is_aligned else SHIFTING_REGISTERS
+    chunks = _chunks(columns, assumed.limits, registers)
     count = len(columns.outputs)
     capacity = min(most, next(size for size in CAPACITIES if size >= count))
     place = COUNT_64 if chunks.is_one_row else "unsigned"
@@ -103,7 +102,7 @@ def _launch(columns: Columns, assumed: Assumptions, is_aligned: bool, most: int)
         chunks.grid,
         block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
-        least_resident=resident,
+        least_resident=resident_blocks(assumed.limits, registers, THREADS),
         reason=_REASONS[is_aligned],
         capacity=capacity,
         arguments=(
@@ -177,18 +176,24 @@ def _output_bytes(columns: Columns) -> int:
     return POINTER_BYTES + 2 * place + 8 + 4 + 2
 
 
-def _chunks(columns: Columns, sm_count: int, resident: int) -> _Chunks:
+def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
     """Return the largest blocks that keep all multiprocessors busy to the end, or nearly."""
     best = 0.0
     for threads in BLOCK_SIZES:
         chunks = _chunks_of(columns, threads)
-        at_once = sm_count * min(MOST_RESIDENT, resident * THREADS // threads)
-        even = evenness(chunks.grid, at_once, sm_count)
+        at_once = limits.sm_count * resident_blocks(limits, registers, threads)
+        even = evenness(chunks.grid, at_once, limits.sm_count)
         if even > best:
             best, found = even, chunks
         if even >= EVEN:
             break
     return found
+
+
+def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
+    """Return how many blocks of a kernel without shared memory a multiprocessor holds."""
+    by_registers = limits.registers_per_sm // (registers * threads)
+    return min(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers)
 
 
 def evenness(grid: int, at_once: int, sm_count: int) -> float:

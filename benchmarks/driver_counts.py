@@ -1,0 +1,63 @@
+"""How often kernels were compiled, loaded and unloaded in this process.
+
+On the simulated card its own functions count. On a GPU the functions that CuPy calls for it are
+wrapped: NVRTC's compilation, and the module, which loads code and, when it is gone, unloads it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(slots=True)
+class Counts:
+    """Calls since the process began."""
+
+    compiles: int = 0
+    loads: int = 0
+    unloads: int = 0
+
+
+def card_counts(count: Callable[[str], int]) -> Callable[[], Counts]:
+    """Return a reader of the simulated card's counts; `count` takes a function's name."""
+    names = ("nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnload")
+    return lambda: Counts(*map(count, names))
+
+
+def wrapped_counts() -> Callable[[], Counts]:
+    """Wrap what CuPy calls, before anything is compiled, and return a reader of the counts."""
+    from cupy.cuda import compiler, function
+
+    counts = Counts()
+
+    class Program(compiler._NVRTCProgram):  # type: ignore[misc]
+        def compile(self, *arguments: Any) -> Any:
+            # CuPy compiles nothing once, to learn which compiler it has.
+            counts.compiles += bool(self.src)
+            return super().compile(*arguments)
+
+    class Module(function.Module):  # type: ignore[misc]
+        def load(self, cubin: bytes) -> None:
+            super().load(cubin)
+            counts.loads += 1
+
+        def __del__(self) -> None:
+            counts.unloads += 1
+
+    compiler._NVRTCProgram, function.Module = Program, Module
+    return lambda: Counts(counts.compiles, counts.loads, counts.unloads)
+
+
+def files_in(folder: Path) -> int:
+    """Return the number of files in a folder and all below it."""
+    return sum(path.is_file() for path in folder.rglob("*"))
+
+
+def resident_bytes() -> int:
+    """Return the memory of this process that is in use, as Linux counts it."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
