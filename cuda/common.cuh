@@ -28,10 +28,16 @@ template <class T> __device__ inline T load(const Byte* pointer) {
     return __ldg(reinterpret_cast<const T*>(pointer));
 }
 
-// Not __stwb, whose store is ordered among those of its multiprocessor. Tests that run kernels on the host
-// have a function of this name, which sees every access.
+// Tests that run kernels on the host have functions of these names.
 #ifndef CUDA_ON_HOST
+// Not __stwb, whose store is ordered among those of its multiprocessor.
 template <class T> __device__ inline void store_cached(T* pointer, T value) { *pointer = value; }
+
+// The same pointer, worked out here. Otherwise the compiler adds the parts of a sum to each of its uses anew.
+template <class T> __device__ inline T* settled(T* pointer) {
+    asm("" : "+l"(pointer));
+    return pointer;
+}
 #endif
 
 // Outputs too large for the cache bypass it, so that they do not push out the input.

@@ -48,16 +48,20 @@ __device__ inline void copy_last_rows(const Parameters& launch) {
     }
 }
 
+__device__ inline void copy_group(const Parameters& launch, Wide group) {
+    unsigned words[kWords];
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) {
+        const uint4 held = load<uint4>(launch.input + (group * kOutputs + i) * kVector);
+        words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
+    }
+    store_outputs<0>(launch, group, words);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) deinterleave(const __grid_constant__ Parameters launch) {
     const Wide group = static_cast<Wide>(blockIdx.x) * kThreads + threadIdx.x;
-    if (group < launch.rows / kGroupRows) {
-        unsigned words[kWords];
-#pragma unroll
-        for (int i = 0; i < kOutputs; ++i) {
-            const uint4 held = load<uint4>(launch.input + (group * kOutputs + i) * kVector);
-            words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
-        }
-        store_outputs<0>(launch, group, words);
-    }
-    if (blockIdx.x == gridDim.x - 1) copy_last_rows(launch);
+    // All groups of other blocks are whole, which spares their threads a comparison.
+    if (blockIdx.x < gridDim.x - 1) return copy_group(launch, group);
+    if (group < launch.rows / kGroupRows) copy_group(launch, group);
+    copy_last_rows(launch);
 }

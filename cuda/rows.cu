@@ -82,8 +82,8 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
 __device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end) {
     const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
     const unsigned at = first + thread * kVector;
-    const Byte* from = part.src + at;
-    Byte* to = part.dst + at;
+    const Byte* from = settled(part.src + at);
+    Byte* to = settled(part.dst + at);
     const unsigned shift = phase(from, 4);
     Window windows[kLoads];
     uint4 held[kLoads];
@@ -148,12 +148,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const Output output = output_of(launch, tile);
     const bool is_last = chunk == launch.last_chunk;
 
-    const unsigned rows = is_last ? launch.last_rows : launch.chunk_rows;
+    const unsigned rows = kOneRow ? 1 : is_last ? launch.last_rows : launch.chunk_rows;
     const Place bytes = rows * output.width;
+    const Place chunk_bytes = kOneRow ? output.width : launch.chunk_rows * output.width;
 
     Part part;
     part.src = launch.input + output.offset + static_cast<Wide>(chunk) * launch.chunk_pitch;
-    part.dst = launch.outputs[output.index] + static_cast<Wide>(chunk) * (launch.chunk_rows * output.width);
+    part.dst = launch.outputs[output.index] + static_cast<Wide>(chunk) * chunk_bytes;
     part.gap = launch.pitch - output.width;
     part.by_width = output.by_width;
     const unsigned lead = kAligned ? 0 : -phase(part.dst, kVector) % kVector;

@@ -87,7 +87,8 @@ class SplitGeometry:
         offsets = tuple(piece.input_offset for piece in self.pieces)
         rows, pitch = (shape[0], strides[0]) if shape else (1, sum(widths))
         # Kernels count rows upwards from the first byte of the input.
-        if pitch < sum(widths) or list(offsets) != _starts(widths):
+        ends = zip(offsets, _starts(widths), widths, strict=True)
+        if pitch < sum(widths) or any(width and at != start for at, start, width in ends):
             return None
         return RowSplit(rows, pitch, offsets, widths)
 

@@ -81,6 +81,11 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
     return static_cast<unsigned>(static_cast<unsigned long long>(a) * b >> 32);
 }
 
+template <class T>
+inline T* settled(T* pointer) {
+    return pointer;
+}
+
 // The low word of (high:low) >> (shift mod 32).
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     const unsigned long long both = (static_cast<unsigned long long>(high) << 32) | low;
