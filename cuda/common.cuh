@@ -31,7 +31,10 @@ template <class T> __device__ inline T load(const Byte* pointer) {
 // Tests that run kernels on the host have functions of these names.
 #ifndef CUDA_ON_HOST
 // Not __stwb, whose store is ordered among those of its multiprocessor.
-template <class T> __device__ inline void store_cached(T* pointer, T value) { *pointer = value; }
+template <class T> __device__ inline void store_cached(T* pointer, T value) {
+    __builtin_assume(__isGlobal(pointer));
+    *pointer = value;
+}
 
 // The same pointer, worked out here. Otherwise the compiler adds the parts of a sum to each of its uses anew.
 template <class T> __device__ inline T* settled(T* pointer) {
