@@ -117,22 +117,21 @@ def _rows(
     platform: Platform, replays: Sequence[Replay], shapes: int | None, folder: Path
 ) -> Iterator[Row]:
     """Yield a row for every replay and peer, printed as soon as it is there."""
-    total = len(replays) * len(platform.peers)
-    bar = tqdm(total=total, unit="replay", disable=not sys.stderr.isatty())
-    for replay in replays:
-        reference = None
+    pairs = [
+        (replay, peer)
+        for replay in replays
+        for peer in platform.peers
+        if peer != OPERATOR or not replay.has_empty
+    ]
+    references: dict[str, float] = {}
+    for replay, peer in tqdm(pairs, unit="replay", disable=not sys.stderr.isatty()):
         count = replay.shapes if replay.name in (COLD, WARM) else shapes or replay.shapes
-        for peer in platform.peers:
-            bar.update()
-            if peer == OPERATOR and replay.has_empty:
-                continue
-            with _cache(platform, replay, peer, folder) as cache:
-                row = run(platform, replay, peer, count, cache)
-            if peer == REFERENCE:
-                reference = row.get("p50_us")
-            tqdm.write(line(row, reference))
-            yield row
-    bar.close()
+        with _cache(platform, replay, peer, folder) as cache:
+            row = run(platform, replay, peer, count, cache)
+        if peer == REFERENCE and row["status"] == "ok":
+            references[replay.name] = row["p50_us"]
+        tqdm.write(line(row, references.get(replay.name)))
+        yield row
 
 
 @contextmanager

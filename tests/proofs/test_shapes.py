@@ -18,6 +18,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import shapes
+from benchmarks.driver_counts import files_in
 from benchmarks.replays import COLD, PREFILL_COMPILES, REPLAYS, WARM, Replay
 from host_cuda import harness
 from simulated_card import build
@@ -145,5 +146,5 @@ def test_calls_are_counted_alike_on_the_card_and_around_cupy(
     )
     wrapped, by_card = done.stdout.splitlines()
     assert wrapped == by_card
-    compiles = len(list(tmp_path.iterdir())) + 1
+    compiles = files_in(tmp_path) + 1
     assert wrapped == f"Counts(compiles={compiles}, loads={compiles}, unloads=1)"
