@@ -34,8 +34,9 @@ FEW_OUTPUTS = 16
 BLOCK_SIZES = (256, 128, 64)
 # Registers of a thread, for aligned memory and for any.
 REGISTERS, SHIFTING_REGISTERS = 40, 48
-# A last wave of blocks that is so full, or one of so many waves, costs little.
-EVEN = 0.9
+# Share of a GPU's places for threads that are in use, and have something to copy, at which no other
+# block size is tried.
+BUSY = 0.95
 # Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
 # outputs share is still in the L2 cache.
 CHUNK_BYTES = 4 << 20
@@ -182,10 +183,11 @@ def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
     for threads in BLOCK_SIZES:
         chunks = _chunks_of(columns, threads)
         at_once = limits.sm_count * resident_blocks(limits, registers, threads)
-        even = evenness(chunks.grid, at_once, limits.sm_count)
-        if even > best:
-            best, found = even, chunks
-        if even >= EVEN:
+        full = columns.total_bytes / (chunks.grid * threads * LOADS * VECTOR)
+        busy = full * evenness(chunks.grid, at_once, limits.sm_count)
+        if busy > best:
+            best, found = busy, chunks
+        if busy >= BUSY:
             break
     return found
 
