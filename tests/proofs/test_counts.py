@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
@@ -13,6 +14,7 @@ import nvrtc
 from benchmarks import __main__ as command
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
+from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.backends.cuda.planner.rows import WARP_OUTPUTS
 from host_cuda import harness
 
@@ -24,9 +26,10 @@ CYCLES = 15
 MOST_WAVEFRONTS = CYCLES // 2
 # The bars of the machine code: instructions that a warp may issue per 512 bytes, by workload.
 MOST_ISSUED = {
-    1: 48, 2: 48, 3: 36, 4: 36, 5: 47, 6: 42, 7: 26, 8: 27, 9: 106, 10: 24,
-    11: 26, 12: 34, 13: 36, 14: 48, 15: 116, 16: 42, 17: 25, 18: 23, 19: 19, 20: 18,
-    21: 135, 22: 90, 23: 230, 24: 64, 25: 37, 26: 80,
+    1: 26, 2: 26, 3: 26, 4: 26, 5: 26, 6: 26, 7: 26, 8: 26, 9: 46, 10: 20,
+    11: 20, 12: 20, 13: 26, 14: 26, 15: 116, 16: 26, 17: 23, 18: 22, 19: 18, 20: 17,
+    21: 136, 22: 61, 23: 64, 24: 64, 25: 26, 26: 80, 27: 20, 28: 20, 29: 29, 30: 23,
+    31: 333, 32: 167, 33: 62, 34: 489, 35: 63, 36: 20,
 }  # fmt: skip
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
@@ -110,10 +113,15 @@ def test_lines_are_written_whole(workload: Workload, figures: dict[int, model.Fi
 
 @each
 def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.Figures]) -> None:
-    """More than one only where the pointers of all outputs do not fit one launch."""
+    """More than one only where the pointers of all outputs do not fit one launch.
+
+    Outputs of a few bytes beside a very wide one have another kernel.
+    """
     pointers = len(workload.sizes) + 1
     most = -(-pointers * 8 // model.planner.H200.parameter_bytes)
-    assert len(figures[workload.number].launches) <= most
+    by_kernel = Counter(launch.kernel for launch in figures[workload.number].launches)
+    assert max(by_kernel.values()) <= most
+    assert len(by_kernel) == 1 or min(workload.sizes) * workload.element_bytes < VECTOR
 
 
 # Harder than the table: many outputs of a few bytes, whose rows fall on the same banks.
@@ -149,7 +157,7 @@ def test_the_source_and_the_machine_code_ask_for_the_same(
     """Two ways to count, of blocks drawn anew: host_cuda's words and the interpreter's."""
     row = figures[workload.number]
     by_source = row.mean("wavefronts") * 512 / model.LINE
-    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05)
+    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05, abs=0.05)
     parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
     assert sum(parts) == pytest.approx(row.executed("issue"))
     assert 1 <= row.executed("load_bytes") <= 1.2
