@@ -141,6 +141,11 @@ VALUES: dict[str, Callable[[int, int], int]] = {
     "(u32)abs((int)a)": lambda a, b: u32(abs(s32(a))),
     "min((int)a, (int)b)": lambda a, b: min(s32(a), s32(b)),
     "max((u32)a, (u32)b)": lambda a, b: max(u32(a), u32(b)),
+    "min(min((int)a, 100), (int)b)": lambda a, b: min(s32(a), 100, s32(b)),
+    "max(min((int)a, 100), 0)": lambda a, b: max(min(s32(a), 100), 0),
+    "max(min((int)a - (int)b, 77), 0)": lambda a, b: max(min(s32(a - b), 77), 0),
+    "max(max((u32)a, (u32)b), (u32)(a >> 32))": lambda a, b: max(u32(a), u32(b), a >> 32),
+    "max((int)a - 5, (int)b)": lambda a, b: max(s32(a - 5), s32(b)),
     "min((u32)a + 77u, (u32)b)": lambda a, b: min(u32(a + 77), u32(b)),
     "__dp4a((u32)a, (u32)b, 3u)": lambda a, b: u32(
         3 + sum((a >> 8 * n & 255) * (b >> 8 * n & 255) for n in range(4))
@@ -385,24 +390,81 @@ def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
 def test_numbers_of_blocks_are_calculated_for_warps(builds: Path) -> None:
     body = """
     const u64 first = blockIdx.x * 0x123456789abull + in[0];
-    out[3 * i] = (u32)(first / 1000); out[3 * i + 1] = (u32)(first >> 35);
-    out[3 * i + 2] = blockIdx.x > 3 ? (u32)first : __brev(blockIdx.x);"""
-    out = np.zeros((9, 64, 3), np.uint32)
-    run(body, [DRAWN, out], builds, grid=9)
-    for block in range(9):
-        first = block * 0x123456789AB + int(DRAWN[0])
-        last = first if block > 3 else int(f"{block:032b}"[::-1], 2)
-        assert (out[block] == [u32(first // 1000), u32(first >> 35), u32(last)]).all()
+    const u32 b = blockIdx.x, q = b / 7, r = b % 7;
+    const u64 square = (u64)b * b * 12345;
+    out[4 * i] = (u32)(first / 1000); out[4 * i + 1] = (u32)(first >> 35);
+    out[4 * i + 2] = b > 3 ? (u32)first : __brev(b);
+    out[4 * i + 3] = q * 3 + __popc(b) + __clz(b) + min(q, r) + max((int)q, -3) + (b < 5 ? q : r)
+        + (u32)(square >> 3) + __byte_perm(b, q, 0x1032) + (square < 777) + (b && r);"""
+    out = np.zeros((19, 64, 4), np.uint32)
+    run(body, [DRAWN, out], builds, grid=19)
+    for b in range(19):
+        first, q, r, square = b * 0x123456789AB + int(DRAWN[0]), b // 7, b % 7, b * b * 12345
+        third = first if b > 3 else int(f"{b:032b}"[::-1], 2)
+        last = q * 3 + b.bit_count() + 32 - b.bit_length() + min(q, r) + q + (q if b < 5 else r)
+        last += (square >> 3) + permuted(b, q, 0x1032) + (square < 777) + bool(b and r)
+        assert (out[b] == [u32(n) for n in (first // 1000, first >> 35, third, last)]).all()
 
 
-CODE = "        /*0000*/                   {} ;\n        /*0010*/                   EXIT ;\n"
-
-
-def run_text(text: str) -> Machine:
+def run_code(*lines: str) -> Threads:
+    """Run code as nvdisasm prints it; lines that end in a colon are labels."""
+    text, address = "", 0
+    for line in (*lines, "EXIT"):
+        text += f"{line}\n" if line.endswith(":") else f"        /*{address:04x}*/    {line} ;\n"
+        address += 0 if line.endswith(":") else listing.BYTES
     threads = Threads([0], 32, {}, 0, Arrays([]))
-    machine = Machine(listing.parse(CODE.format(text)), threads)
-    machine.run()
-    return machine
+    Machine(listing.parse(text), threads).run()
+    return threads
+
+
+def test_predicates_are_bits_and_functions_of_three() -> None:
+    """What compilers rarely write, as it is documented: R2P, P2R, PLOP3, USEL, UPLOP3."""
+    threads = run_code(
+        "MOV R1, 0x2d",
+        "R2P PR, R1, 0x1f",
+        "PLOP3.LUT P4, P5, P0, P1, P2, 0x80, 0xfe",  # and, or
+        "P2R R2, PR, RZ, 0x7f",
+        "UMOV UR1, 0x7",
+        "UISETP.GE.U32.AND UP0, UP1, UR1, 0x7, UPT",
+        "UPLOP3.LUT UP2, UPT, UP0, UP1, UPT, 0x2a, 0x0",  # c and not both a and b
+        "USEL UR2, UR1, 0x3, UP2",
+        "USEL UR3, UR1, 0x3, UP1",
+    )
+    # P0, P2 and P3 from R1; P4 = P0 & P1 & P2; P5 = P0 | P1 | P2.
+    assert set(threads.registers[2].flat) == {0b101101}
+    assert [int(threads.uniform_registers[n, 0, 0]) for n in (1, 2, 3)] == [7, 7, 3]
+
+
+def test_the_first_lane_and_the_votes_of_a_warp_are_uniform() -> None:
+    threads = run_code(
+        "S2R R1, SR_LANEID",
+        "ISETP.GE.U32.AND P0, PT, R1, 0x5, PT",
+        "@P0 R2UR UR1, R1",
+        "VOTEU.ANY UR2, UPT, P0",
+        "VOTEU.ALL UP0, P0",
+        "USEL UR3, 0x1, 0x2, UP0",
+    )
+    assert [int(threads.uniform_registers[n, 0, 0]) for n in (1, 2, 3)] == [5, 0xFFFFFFE0, 2]
+
+
+def test_threads_that_break_are_not_waited_for() -> None:
+    threads = run_code(
+        "S2R R1, SR_LANEID",
+        "ISETP.GE.U32.AND P0, PT, R1, 0x8, PT",
+        "ISETP.GE.U32.AND P1, PT, R1, 0x4, PT",
+        "BSSY B0, `(.L_meet)",
+        "@P0 BREAK B0",
+        "@P0 BRA `(.L_out)",
+        "@P1 BRA `(.L_meet)",
+        "MOV R2, 0x1",
+        ".L_meet:",
+        "BSYNC B0",
+        "VOTE.ANY R3, PT, PT",
+        ".L_out:",
+        "NOP",
+    )
+    assert set(threads.registers[3, 0, :8]) == {0xFF}
+    assert set(threads.registers[3, 0, 8:]) == {0}
 
 
 @pytest.mark.parametrize(
@@ -425,7 +487,7 @@ def run_text(text: str) -> Machine:
 )
 def test_what_is_not_known_is_refused_by_name(text: str, named: str) -> None:
     with pytest.raises(UnknownCodeError, match=f"{named}.* is not known"):
-        run_text(text)
+        run_code(text)
 
 
 def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> None:
@@ -444,7 +506,5 @@ def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> Non
 
 def test_an_endless_loop_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sass.machine.MOST_STEPS", 1000)
-    text = ".L_x_0:\n" + CODE.format("BRA `(.L_x_0)")
-    machine = Machine(listing.parse(text), Threads([0], 32, {}, 0, Arrays([])))
     with pytest.raises(SassError, match="not at an end"):
-        machine.run()
+        run_code(".L_x_0:", "BRA `(.L_x_0)")
