@@ -131,7 +131,7 @@ def test_the_source_and_the_machine_code_ask_for_the_same(
     """Two ways to count, of blocks drawn anew: host_cuda's words and the interpreter's."""
     row = figures[workload.number]
     by_source = row.mean("wavefronts") * 512 / model.LINE
-    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05)
+    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05, abs=0.1)
     parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
     assert sum(parts) == pytest.approx(row.executed("issue"))
     assert 1 <= row.executed("load_bytes") <= 1.2
