@@ -16,7 +16,8 @@ pipes take 2 each, and its L1 cache passes one wavefront. The predicted fraction
 from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes, which
 reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). Two points: the fraction
 is off by up to 0.04, by more for kernels with barriers or long loops. It says nothing of launches
-too small to fill a GPU, nor of a last wave of few blocks.
+too small to fill a GPU, nor of a last wave of few blocks. A B200 is taken to execute what an H100
+does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interpreter of machine code, against NumPy: kernels of a line or two for each opcode."""
+"""The interpreter of machine code: warps, waiting, memory, and what it refuses."""
 
 from __future__ import annotations
 
@@ -15,20 +15,6 @@ from sass.machine import Machine
 from sass.memory import Arrays
 from sass.threads import SassError, Threads
 
-THREADS = 256
-EDGES = [
-    0,
-    1,
-    2,
-    31,
-    32,
-    0x7FFF_FFFF,
-    0x8000_0000,
-    0xFFFF_FFFF,
-    (1 << 63) - 1,
-    1 << 63,
-    (1 << 64) - 1,
-]
 Numbers = np.ndarray
 
 
@@ -37,189 +23,6 @@ def tools() -> None:
     lacking = nvrtc.missing()
     if lacking:
         pytest.skip(lacking)
-
-
-def u64(value: int) -> int:
-    return value & (1 << 64) - 1
-
-
-def s64(value: int) -> int:
-    return (value & (1 << 64) - 1 ^ 1 << 63) - (1 << 63)
-
-
-def u32(value: int) -> int:
-    return value & 0xFFFF_FFFF
-
-
-def s32(value: int) -> int:
-    return (value & 0xFFFF_FFFF ^ 1 << 31) - (1 << 31)
-
-
-def s8(value: int) -> int:
-    return (value & 0xFF ^ 0x80) - 0x80
-
-
-def signed_field(of: int, at: int, bits: int) -> int:
-    """PTX's bfe.s32: beyond bit 31 there are copies of the sign."""
-    if not bits:
-        return 0
-    found = s32(of) >> at & (1 << bits) - 1
-    return found - (1 << bits) if found >> bits - 1 else found
-
-
-def inserted(source: int, to: int, at: int, bits: int) -> int:
-    mask = u32((1 << bits) - 1 << at)
-    return to & ~mask | source << at & mask
-
-
-def quotient(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-def permuted(a: int, b: int, selector: int) -> int:
-    pair = (u32(b) << 32 | u32(a)).to_bytes(8, "little")
-    return int.from_bytes(bytes(pair[selector >> 4 * i & 7] for i in range(4)), "little")
-
-
-# CUDA's expression of 64-bit a and b, and what it is; d is b, or 7 where that is 0.
-VALUES: dict[str, Callable[[int, int], int]] = {
-    "a + b": lambda a, b: a + b,
-    "a - b": lambda a, b: a - b,
-    "a * b": lambda a, b: a * b,
-    "a * b + (a - b)": lambda a, b: a * b + a - b,
-    "(a << 3) + b": lambda a, b: (a << 3) + b,
-    "b - (a << 2)": lambda a, b: b - (a << 2),
-    "a / d": lambda a, b: a // (b or 7),
-    "a % d": lambda a, b: a % (b or 7),
-    "a / 85": lambda a, b: a // 85,
-    "(long long)a / (long long)d": lambda a, b: quotient(s64(a), s64(b or 7)),
-    "a << (b & 63)": lambda a, b: a << (b & 63),
-    "a >> (b & 63)": lambda a, b: a >> (b & 63),
-    "(long long)a >> (b & 63)": lambda a, b: s64(a) >> (b & 63),
-    "a < b": lambda a, b: a < b,
-    "(long long)a <= (long long)b": lambda a, b: s64(a) <= s64(b),
-    "a == b": lambda a, b: a == b,
-    "min(a, b)": min,
-    "max((long long)a, (long long)b)": lambda a, b: max(s64(a), s64(b)),
-    "__umul64hi(a, b)": lambda a, b: a * b >> 64,
-    "__mul64hi(a, b)": lambda a, b: s64(a) * s64(b) >> 64,
-    "__popcll(a)": lambda a, b: a.bit_count(),
-    "__clzll(a)": lambda a, b: 64 - a.bit_length(),
-    "__ffsll(a)": lambda a, b: (a & -a).bit_length(),
-    "__brevll(a)": lambda a, b: int(f"{a:064b}"[::-1], 2),
-    "(u32)a + (u32)b": lambda a, b: u32(a + b),
-    "(u32)a / (u32)(b | 1)": lambda a, b: u32(a) // u32(b | 1),
-    "(u32)a % (u32)(b | 1)": lambda a, b: u32(a) % u32(b | 1),
-    "(int)a / (int)(b | 1)": lambda a, b: s32(quotient(s32(a), s32(b | 1))),
-    "(u32)a / 3099": lambda a, b: u32(a) // 3099,
-    "__umulhi((u32)a, (u32)b)": lambda a, b: u32(a) * u32(b) >> 32,
-    "(u32)__mulhi((int)a, (int)b)": lambda a, b: u32(s32(a) * s32(b) >> 32),
-    "(long long)(int)a * (int)b": lambda a, b: s32(a) * s32(b),
-    "(u64)(u32)a * (u32)b + a": lambda a, b: u32(a) * u32(b) + a,
-    "(u32)a << (b & 31)": lambda a, b: u32(a << (b & 31)),
-    "(int)a >> (b & 31)": lambda a, b: s32(a) >> (b & 31),
-    "__funnelshift_l((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
-        (u32(b) << 32 | u32(a)) << (a >> 32 & 31) >> 32
-    ),
-    "__funnelshift_r((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
-        (u32(b) << 32 | u32(a)) >> (a >> 32 & 31)
-    ),
-    "__funnelshift_lc((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
-        (u32(b) << 32 | u32(a)) << min(a >> 32, 32) >> 32
-    ),
-    "__funnelshift_rc((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: u32(
-        (u32(b) << 32 | u32(a)) >> min(a >> 32, 32)
-    ),
-    "__byte_perm((u32)a, (u32)b, (u32)(a >> 32))": lambda a, b: permuted(a, b, a >> 32),
-    "__byte_perm((u32)a, (u32)b, 0x2705)": lambda a, b: permuted(a, b, 0x2705),
-    "(long long)(char)a": lambda a, b: s8(a),
-    "(long long)(short)(a >> 16)": lambda a, b: (a >> 16 & 0xFFFF ^ 0x8000) - 0x8000,
-    "__clz((int)a)": lambda a, b: 32 - u32(a).bit_length(),
-    "__popc((u32)a)": lambda a, b: u32(a).bit_count(),
-    "31 - __clz((int)a)": lambda a, b: u32(a).bit_length() - 1,
-    "__brev((u32)a)": lambda a, b: int(f"{u32(a):032b}"[::-1], 2),
-    "(u32)abs((int)a)": lambda a, b: u32(abs(s32(a))),
-    "min((int)a, (int)b)": lambda a, b: min(s32(a), s32(b)),
-    "max((u32)a, (u32)b)": lambda a, b: max(u32(a), u32(b)),
-    "min((u32)a + 77u, (u32)b)": lambda a, b: min(u32(a + 77), u32(b)),
-    "__dp4a((u32)a, (u32)b, 3u)": lambda a, b: u32(
-        3 + sum((a >> 8 * n & 255) * (b >> 8 * n & 255) for n in range(4))
-    ),
-    "__dp4a((int)a, (int)b, -3)": lambda a, b: s32(
-        -3 + sum(s8(a >> 8 * n) * s8(b >> 8 * n) for n in range(4))
-    ),
-    "__dp2a_lo((u32)a, (u32)b, 3u)": lambda a, b: u32(
-        3 + (a & 0xFFFF) * (b & 255) + (a >> 16 & 0xFFFF) * (b >> 8 & 255)
-    ),
-    "__dp2a_hi((u32)a, (u32)b, 3u)": lambda a, b: u32(
-        3 + (a & 0xFFFF) * (b >> 16 & 255) + (a >> 16 & 0xFFFF) * (b >> 24 & 255)
-    ),
-    "field(a, b & 31, b >> 32 & 63)": lambda a, b: u32(a) >> (b & 31) & (1 << (b >> 32 & 63)) - 1,
-    "signed_field(a, b & 31, b >> 32 & 31)": lambda a, b: signed_field(
-        u32(a), b & 31, b >> 32 & 31
-    ),
-    "inserted(a, b, b >> 8 & 31, b >> 32 & 31)": lambda a, b: inserted(
-        u32(a), u32(b), b >> 8 & 31, b >> 32 & 31
-    ),
-    "(int)a < (int)b ? a : b": lambda a, b: a if s32(a) < s32(b) else b,
-    "(a & b) ^ (a | ~b)": lambda a, b: (a & b) ^ (a | ~b),
-    "((u32)a & 0xff00u) | ((u32)b ^ 0x1234u)": lambda a, b: u32(a) & 0xFF00 | u32(b) ^ 0x1234,
-    "(a > b) != ((a & 1) && (b & 2) || (a & 4))": lambda a, b: (
-        (a > b) != bool((a & 1 and b & 2) or a & 4)
-    ),
-    "a + blockIdx.x * 1000003ull / 7": lambda a, b: a,
-}
-FIELDS = """
-typedef unsigned u32; typedef unsigned long long u64;
-__device__ u32 field(u32 of, u32 at, u32 bits) {
-    u32 found;
-    asm("bfe.u32 %0, %1, %2, %3;" : "=r"(found) : "r"(of), "r"(at), "r"(bits));
-    return found;
-}
-__device__ int signed_field(u32 of, u32 at, u32 bits) {
-    int found;
-    asm("bfe.s32 %0, %1, %2, %3;" : "=r"(found) : "r"(of), "r"(at), "r"(bits));
-    return found;
-}
-__device__ u32 inserted(u32 from, u32 to, u32 at, u32 bits) {
-    u32 all;
-    asm("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(all) : "r"(from), "r"(to), "r"(at), "r"(bits));
-    return all;
-}
-"""
-EXPRESSIONS = FIELDS + (
-    'extern "C" __global__ void kernel(const u64* x, const u64* y, u64* out) {\n'
-    "    const int i = threadIdx.x;\n"
-    "    const u64 a = x[i], b = y[i], d = b ? b : 7;\n"
-    + "".join(f"    out[{n} * {THREADS} + i] = (u64)({text});\n" for n, text in enumerate(VALUES))
-    + "}\n"
-)
-
-
-@pytest.fixture(scope="module")
-def inputs() -> tuple[Numbers, Numbers]:
-    """Pairs of edge values, then random numbers of any length."""
-    draw = np.random.default_rng(3)
-    pairs = [(a, b) for a in EDGES for b in EDGES]
-    lengths = draw.integers(0, 64, (2, THREADS - len(pairs)), np.uint64)
-    random = draw.integers(0, 2**64 - 1, lengths.shape, np.uint64, endpoint=True) >> lengths
-    a, b = np.array(pairs, np.uint64).T
-    return np.concatenate([a, random[0]]), np.concatenate([b, random[1]])
-
-
-@pytest.fixture(scope="module")
-def values(inputs: tuple[Numbers, Numbers], builds: Path) -> Numbers:
-    out = np.zeros((len(VALUES), THREADS), np.uint64)
-    kernels.run(EXPRESSIONS, [*inputs, out], builds, block=THREADS)
-    return out
-
-
-@pytest.mark.parametrize("text", VALUES)
-def test_values_are_right(text: str, values: Numbers, inputs: tuple[Numbers, Numbers]) -> None:
-    found = values[list(VALUES).index(text)]
-    pairs = [(int(a), int(b)) for a, b in zip(*inputs, strict=True)]
-    wanted = np.array([u64(int(VALUES[text](a, b))) for a, b in pairs], np.uint64)
-    assert np.array_equal(found, wanted)
 
 
 def run(body: str, arrays: list[Numbers], builds: Path, grid: int = 1, block: int = 64) -> Machine:
@@ -385,24 +188,81 @@ def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
 def test_numbers_of_blocks_are_calculated_for_warps(builds: Path) -> None:
     body = """
     const u64 first = blockIdx.x * 0x123456789abull + in[0];
-    out[3 * i] = (u32)(first / 1000); out[3 * i + 1] = (u32)(first >> 35);
-    out[3 * i + 2] = blockIdx.x > 3 ? (u32)first : __brev(blockIdx.x);"""
-    out = np.zeros((9, 64, 3), np.uint32)
-    run(body, [DRAWN, out], builds, grid=9)
-    for block in range(9):
-        first = block * 0x123456789AB + int(DRAWN[0])
-        last = first if block > 3 else int(f"{block:032b}"[::-1], 2)
-        assert (out[block] == [u32(first // 1000), u32(first >> 35), u32(last)]).all()
+    const u32 b = blockIdx.x, q = b / 7, r = b % 7;
+    const u64 square = (u64)b * b * 12345;
+    out[4 * i] = (u32)(first / 1000); out[4 * i + 1] = (u32)(first >> 35);
+    out[4 * i + 2] = b > 3 ? (u32)first : __brev(b);
+    out[4 * i + 3] = q * 3 + __popc(b) + __clz(b) + min(q, r) + max((int)q, -3) + (b < 5 ? q : r)
+        + (u32)(square >> 3) + __byte_perm(b, q, 0x1032) + (square < 777) + (b && r);"""
+    out = np.zeros((19, 64, 4), np.uint32)
+    run(body, [DRAWN, out], builds, grid=19)
+    for b in range(19):
+        first, q, r, square = b * 0x123456789AB + int(DRAWN[0]), b // 7, b % 7, b * b * 12345
+        third = first if b > 3 else int(f"{b:032b}"[::-1], 2)
+        last = q * 3 + b.bit_count() + 32 - b.bit_length() + min(q, r) + q + (q if b < 5 else r)
+        last += (square >> 3) + (b << 16) + (square < 777) + bool(b and r)
+        assert (out[b] == [n % 2**32 for n in (first // 1000, first >> 35, third, last)]).all()
 
 
-CODE = "        /*0000*/                   {} ;\n        /*0010*/                   EXIT ;\n"
-
-
-def run_text(text: str) -> Machine:
+def run_code(*lines: str) -> Threads:
+    """Run code as nvdisasm prints it; lines that end in a colon are labels."""
+    text, address = "", 0
+    for line in (*lines, "EXIT"):
+        text += f"{line}\n" if line.endswith(":") else f"        /*{address:04x}*/    {line} ;\n"
+        address += 0 if line.endswith(":") else listing.BYTES
     threads = Threads([0], 32, {}, 0, Arrays([]))
-    machine = Machine(listing.parse(CODE.format(text)), threads)
-    machine.run()
-    return machine
+    Machine(listing.parse(text), threads).run()
+    return threads
+
+
+def test_predicates_are_bits_and_functions_of_three() -> None:
+    """What compilers rarely write, as it is documented: R2P, P2R, PLOP3, USEL, UPLOP3."""
+    threads = run_code(
+        "MOV R1, 0x2d",
+        "R2P PR, R1, 0x1f",
+        "PLOP3.LUT P4, P5, P0, P1, P2, 0x80, 0xfe",  # and, or
+        "P2R R2, PR, RZ, 0x7f",
+        "UMOV UR1, 0x7",
+        "UISETP.GE.U32.AND UP0, UP1, UR1, 0x7, UPT",
+        "UPLOP3.LUT UP2, UPT, UP0, UP1, UPT, 0x2a, 0x0",  # c and not both a and b
+        "USEL UR2, UR1, 0x3, UP2",
+        "USEL UR3, UR1, 0x3, UP1",
+    )
+    # P0, P2 and P3 from R1; P4 = P0 & P1 & P2; P5 = P0 | P1 | P2.
+    assert set(threads.registers[2].flat) == {0b101101}
+    assert [int(threads.uniform_registers[n, 0, 0]) for n in (1, 2, 3)] == [7, 7, 3]
+
+
+def test_the_first_lane_and_the_votes_of_a_warp_are_uniform() -> None:
+    threads = run_code(
+        "S2R R1, SR_LANEID",
+        "ISETP.GE.U32.AND P0, PT, R1, 0x5, PT",
+        "@P0 R2UR UR1, R1",
+        "VOTEU.ANY UR2, UPT, P0",
+        "VOTEU.ALL UP0, P0",
+        "USEL UR3, 0x1, 0x2, UP0",
+    )
+    assert [int(threads.uniform_registers[n, 0, 0]) for n in (1, 2, 3)] == [5, 0xFFFFFFE0, 2]
+
+
+def test_threads_that_break_are_not_waited_for() -> None:
+    threads = run_code(
+        "S2R R1, SR_LANEID",
+        "ISETP.GE.U32.AND P0, PT, R1, 0x8, PT",
+        "ISETP.GE.U32.AND P1, PT, R1, 0x4, PT",
+        "BSSY B0, `(.L_meet)",
+        "@P0 BREAK B0",
+        "@P0 BRA `(.L_out)",
+        "@P1 BRA `(.L_meet)",
+        "MOV R2, 0x1",
+        ".L_meet:",
+        "BSYNC B0",
+        "VOTE.ANY R3, PT, PT",
+        ".L_out:",
+        "NOP",
+    )
+    assert set(threads.registers[3, 0, :8]) == {0xFF}
+    assert set(threads.registers[3, 0, 8:]) == {0}
 
 
 @pytest.mark.parametrize(
@@ -425,7 +285,7 @@ def run_text(text: str) -> Machine:
 )
 def test_what_is_not_known_is_refused_by_name(text: str, named: str) -> None:
     with pytest.raises(UnknownCodeError, match=f"{named}.* is not known"):
-        run_text(text)
+        run_code(text)
 
 
 def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> None:
@@ -444,7 +304,5 @@ def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> Non
 
 def test_an_endless_loop_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sass.machine.MOST_STEPS", 1000)
-    text = ".L_x_0:\n" + CODE.format("BRA `(.L_x_0)")
-    machine = Machine(listing.parse(text), Threads([0], 32, {}, 0, Arrays([])))
     with pytest.raises(SassError, match="not at an end"):
-        machine.run()
+        run_code(".L_x_0:", "BRA `(.L_x_0)")

@@ -14,6 +14,7 @@ import nvrtc
 from benchmarks import model
 from dmlsplit.backends.cuda import codegen
 from kernel_cases import Case
+from proofs.test_kernels import CASES
 from sass import kernels, launch, split_memory
 from sass.split_memory import Places, SplitMemory
 from sass.threads import SassError
@@ -61,6 +62,12 @@ def run(case: Case, builds: Path, blocks: Callable[[int], list[int]] = launch.sa
 @pytest.mark.parametrize("name", WHOLE)
 def test_small_launches_store_every_byte_once(name: str, builds: Path) -> None:
     run(WHOLE[name], builds, lambda grid: list(range(grid)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_all_cases_of_the_kernels_store_every_byte_once(name: str, builds: Path) -> None:
+    run(CASES[name], builds, lambda grid: list(range(grid)))
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 
@@ -68,41 +69,32 @@ def iabs(i: Instruction, t: Threads) -> Run:
 
 
 def vimnmx(i: Instruction, t: Threads) -> Run:
-    """``VIMNMX Rd, Ra, Rb, P``: the minimum where P holds, else the maximum."""
-    return _least_or_most(i, t, adds=False)
-
-
-def vimnmx3(i: Instruction, t: Threads) -> Run:
-    """``VIMNMX3 Rd, Ra, Rb, Rc, P``: the minimum of three where P holds, else the maximum."""
+    """``VIMNMX Rd, Ra, Rb, P``: the minimum where P holds, else the maximum; VIMNMX3: of three."""
     o = Operands(i, t)
-    kind = np.uint32 if "U32" in i.allow("U32") else np.int32
-    d, *values, p = i.take(5)
-    write, least = o.write(d), o.predicate(p)
-    readers = [o.value(value) for value in values]
-
-    def run(mask: Array) -> None:
-        x, y, z = (reader().view(kind) for reader in readers)
-        lowest, highest = np.minimum(x, np.minimum(y, z)), np.maximum(x, np.maximum(y, z))
-        write(np.where(least(), lowest, highest), mask)
-
-    return run
+    d, *terms, p = i.take(5 if i.opcode.endswith("3") else 4)
+    return _least_or_most(i, o, d, [o.value(term) for term in terms], p)
 
 
 def viaddmnmx(i: Instruction, t: Threads) -> Run:
     """``VIADDMNMX Rd, Ra, Rb, Rc, P``: the minimum or maximum of Ra + Rb and Rc."""
-    return _least_or_most(i, t, adds=True)
-
-
-def _least_or_most(i: Instruction, t: Threads, adds: bool) -> Run:
     o = Operands(i, t)
-    kind = np.uint32 if "U32" in i.allow("U32") else np.int32
-    d, a, *b, c, p = i.take(5 if adds else 4)
-    write, a_of, c_of, least = o.write(d), o.value(a), o.value(c), o.predicate(p)
-    b_of = o.value(b[0]) if adds else o.value("RZ")
+    d, a, b, c, p = i.take(5)
+    a_of, b_of = o.value(a), o.value(b)
+    return _least_or_most(i, o, d, [lambda: a_of() + b_of(), o.value(c)], p)
+
+
+def _least_or_most(i: Instruction, o: Operands, d: str, values: list[Reader], p: str) -> Run:
+    """Return a choice of a value; with .RELU 0 where all are below."""
+    modifiers = i.allow("U32", "RELU")
+    if modifiers == {"U32", "RELU"}:
+        raise i.unknown("RELU of unsigned numbers")
+    kind = np.uint32 if "U32" in modifiers else np.int32
+    write, is_least = o.write(d), o.predicate(p)
 
     def run(mask: Array) -> None:
-        x, y = (a_of() + b_of()).view(kind), c_of().view(kind)
-        write(np.where(least(), np.minimum(x, y), np.maximum(x, y)), mask)
+        read = [value().view(kind) for value in values]
+        found = np.where(is_least(), reduce(np.minimum, read), reduce(np.maximum, read))
+        write(np.maximum(found, 0) if "RELU" in modifiers else found, mask)
 
     return run
 

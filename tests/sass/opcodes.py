@@ -38,7 +38,7 @@ _ALU: dict[str, Build] = {
     "VIADD": arithmetic.viadd,
     "IABS": arithmetic.iabs,
     "VIMNMX": arithmetic.vimnmx,
-    "VIMNMX3": arithmetic.vimnmx3,
+    "VIMNMX3": arithmetic.vimnmx,
     "VIADDMNMX": arithmetic.viaddmnmx,
     "LEA": arithmetic.lea,
     "LOP3": bits.lop3,
