@@ -11,7 +11,7 @@ Backends see only this: no descriptor, no data type and no feature level.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -114,6 +114,10 @@ def split_geometry(
     output_strides
         The same for each output; None for a packed one.
     """
+    packed = packed_byte_strides(shape, element_bytes)
+    is_packed = all(strides is None for _, strides in zip(sizes, output_strides, strict=True))
+    if is_packed and tuple(input_strides) == packed:
+        return SplitGeometry(tuple(_packed_pieces(shape, axis, sizes, packed[axis])))
     pieces = []
     for size, start, strides in zip(sizes, _starts(sizes), output_strides, strict=True):
         output_shape = (*shape[:axis], size, *shape[axis + 1 :])
@@ -132,6 +136,21 @@ def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
     return [0, *accumulate(sizes)][: len(sizes)]
+
+
+def _packed_pieces(
+    shape: Sequence[int], axis: int, sizes: Sequence[int], step: int
+) -> Iterator[StridedCopy]:
+    """Yield what `_merged` returns for packed tensors: at once, as calls with new sizes come here."""
+    rows, pitch = prod(shape[:axis]), shape[axis] * step
+    for size, start in zip(sizes, _starts(sizes), strict=True):
+        width = size * step
+        if rows == 0 or width == 0:
+            yield StridedCopy((), (), (), start * step, 0)
+        elif rows == 1 or width == pitch:
+            yield StridedCopy((), (), (), start * step, rows * width)
+        else:
+            yield StridedCopy((rows,), (pitch,), (width,), start * step, width)
 
 
 def _merged(

@@ -5,11 +5,18 @@ import itertools
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 import dmlsplit as dml
 from descriptors import Memory, expected_buffers, packed, split_descriptors
 from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.geometry import RowSplit, SplitGeometry, StridedCopy, split_geometry
+from dmlsplit.geometry import (
+    RowSplit,
+    SplitGeometry,
+    StridedCopy,
+    packed_byte_strides,
+    split_geometry,
+)
 
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:
@@ -109,3 +116,22 @@ def test_loops_are_merged_as_far_as_they_go(desc: dml.SplitOperatorDesc) -> None
             assert (s0, t0) != (count * s1, count * t1)
         if loops:
             assert loops[-1][1:] != (piece.run_bytes, piece.run_bytes)
+
+
+@given(
+    st.lists(st.integers(0, 4), min_size=1, max_size=5),
+    st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    st.integers(0, 4),
+    st.sampled_from([1, 2, 3, 8]),
+)
+def test_packed_splits_are_those_of_any_strides(
+    shape: list[int], sizes: list[int], axis: int, width: int
+) -> None:
+    """They are worked out in a shorter way."""
+    axis %= len(shape)
+    shape[axis] = sum(sizes)
+    strides = packed_byte_strides(shape, width)
+    parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+    explicit = [packed_byte_strides(part, width) for part in parts]
+    found = split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
+    assert found == split_geometry(shape, axis, sizes, width, strides, explicit)
