@@ -141,7 +141,7 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 def _packed_pieces(
     shape: Sequence[int], axis: int, sizes: Sequence[int], step: int
 ) -> Iterator[StridedCopy]:
-    """Yield what `_merged` returns for packed tensors: at once, as calls with new sizes come here."""
+    """Yield what `_merged` returns for packed tensors, sooner: calls with new sizes come here."""
     rows, pitch = prod(shape[:axis]), shape[axis] * step
     for size, start in zip(sizes, _starts(sizes), strict=True):
         width = size * step
