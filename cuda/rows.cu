@@ -22,21 +22,25 @@ using Place = typename PlaceOf<kOneRow>::Type;
 constexpr unsigned kWarp = 32;
 constexpr int kFewOutputs = 16;  // to be found without a second table
 
-// One output's part of a chunk; of a chunk of one row, what is left of it from the tile on. Places are bytes of the
-// output from there.
+// One output's part of a chunk. Places count its bytes; in a chunk of one row, from where the tile begins.
 struct Part {
     const Byte* src;
     Byte* dst;
     unsigned bytes;
+    unsigned rows;
     unsigned width;  // of a row
     Place gap;       // bytes of a row of the input that are not the output's
     Divisor by_width;
+    bool is_last;    // chunk
 
     __device__ unsigned row(unsigned at) const {
         if constexpr (kOneRow) return 0;
         else return quotient(at, by_width);
     }
     __device__ const Byte* from(unsigned at, unsigned row) const { return src + at + static_cast<Wide>(row) * gap; }
+    // A vector belongs to the chunk in which it starts. At the end of the output it must be all inside.
+    __device__ unsigned end() const { return kAligned || !is_last ? bytes : whole_end(); }
+    __device__ unsigned whole_end() const { return max(bytes, kVector - 1u) - (kVector - 1); }
 };
 
 // The words that hold a vector which begins at any byte of the first. The fifth is read only if needed.
@@ -105,9 +109,17 @@ __device__ inline void copy_vectors(const Part& part, unsigned first, unsigned e
         if (whole[i]) store(to + i * (kWarp * kVector), kAligned ? held[i] : windows[i].vector());
 }
 
-// Copies a few bytes, by as many threads.
 __device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count) {
     if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x));
+}
+
+// Copies the bytes of an output before its first whole vector and after its last, each by a thread of its own.
+__device__ inline void copy_ends(const Part& part, bool is_start, unsigned lead, unsigned first, unsigned tile_bytes) {
+    if (is_start) copy_bytes(part.dst, part.src, min(lead, part.bytes));
+    if (!part.is_last || part.bytes <= lead) return;
+    const unsigned count = (part.bytes - lead) % kVector;
+    const unsigned tail = part.bytes - count;
+    if (tail >= first && tail < first + tile_bytes) copy_bytes(part.dst + tail, part.from(tail, part.rows - 1), count);
 }
 
 // Where an output's columns and tiles begin.
@@ -142,47 +154,43 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
     return output;
 }
 
+template <class Launch> __device__ inline Part part_of(const Launch& launch, const Output& output, unsigned chunk) {
+    Part part;
+    part.is_last = chunk == launch.last_chunk;
+    part.rows = kOneRow ? 1 : part.is_last ? launch.last_rows : launch.chunk_rows;
+    part.width = static_cast<unsigned>(output.width);
+    part.bytes = part.rows * part.width;
+    part.gap = launch.pitch - output.width;
+    part.by_width = output.by_width;
+    const Place chunk_bytes = kOneRow ? output.width : launch.chunk_rows * output.width;
+    part.src = launch.input + output.offset + static_cast<Wide>(chunk) * launch.chunk_pitch;
+    part.dst = launch.outputs[output.index] + static_cast<Wide>(chunk) * chunk_bytes;
+    return part;
+}
+
+// Leaves of a row, which may be longer than 2^32 bytes, what is after `begin`: no more than 2^30 bytes, which
+// is so much longer than a tile that it makes no difference.
+__device__ inline void drop(Part& part, Place begin, Place width) {
+    part.src += begin;
+    part.dst += begin;
+    part.bytes = part.width = static_cast<unsigned>(min(width - min(begin, width), static_cast<Place>(1 << 30)));
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __grid_constant__ Parameters launch) {
     const unsigned chunk = quotient(blockIdx.x, launch.by_chunk_tiles);
     const unsigned tile = blockIdx.x - chunk * launch.chunk_tiles;
     const Output output = output_of(launch, tile);
-    const bool is_last = chunk == launch.last_chunk;
+    Part part = part_of(launch, output, chunk);
 
-    const unsigned rows = kOneRow ? 1 : is_last ? launch.last_rows : launch.chunk_rows;
-    const Place bytes = rows * output.width;
-    const Place chunk_bytes = kOneRow ? output.width : launch.chunk_rows * output.width;
-
-    Part part;
-    part.src = launch.input + output.offset + static_cast<Wide>(chunk) * launch.chunk_pitch;
-    part.dst = launch.outputs[output.index] + static_cast<Wide>(chunk) * chunk_bytes;
-    part.gap = launch.pitch - output.width;
-    part.by_width = output.by_width;
     const unsigned lead = kAligned ? 0 : -phase(part.dst, kVector) % kVector;
     const unsigned tile_bytes = blockDim.x * (kLoads * kVector);
     const Place begin = static_cast<Place>(tile - output.first_tile) * tile_bytes;
-    if constexpr (kOneRow) {
-        // Tiles are so much smaller than 2^30 bytes that no more of a row matters.
-        const Place left = bytes - min(begin, bytes);
-        part.src += begin;
-        part.dst += begin;
-        part.bytes = part.width = static_cast<unsigned>(min(left, static_cast<Place>(1 << 30)));
-    } else {
-        part.bytes = bytes;
-        part.width = output.width;
-    }
+    if constexpr (kOneRow) drop(part, begin, output.width);
     const unsigned first = (kOneRow ? 0 : begin) + lead;
-
-    // A vector belongs to the chunk in which it starts, if it is all inside the output.
-    const unsigned cut = !kAligned && is_last ? min(part.bytes, kVector - 1u) : 0;
-    const unsigned end = min(part.bytes - cut, first + tile_bytes);
-    copy_vectors(part, first, kOneRow && !kAligned ? min(end, max(part.bytes, kVector - 1u) - (kVector - 1)) : end);
+    const unsigned end = min(part.end(), first + tile_bytes);
+    copy_vectors(part, first, kOneRow && !kAligned ? min(part.whole_end(), first + tile_bytes) : end);
     if constexpr (!kAligned) {
         join_rows(part, first, end);
-        if (chunk == 0 && begin == 0) copy_bytes(part.dst, part.src, min(lead, part.bytes));
-        if (is_last && part.bytes > lead) {
-            const unsigned count = (part.bytes - lead) % kVector;
-            const unsigned tail = part.bytes - count;
-            if (tail >= first && tail < first + tile_bytes) copy_bytes(part.dst + tail, part.from(tail, rows - 1), count);
-        }
+        copy_ends(part, chunk == 0 && begin == 0, lead, first, tile_bytes);
     }
 }
