@@ -43,12 +43,14 @@ class Group:
         )
 
 
-def parts(alike: dict[StridedCopy, list[int]], most: int) -> Iterator[dict[StridedCopy, list[int]]]:
-    """Cut outputs by nest into parts of at most `MOST_NESTS` nests and `most` outputs."""
+def parts(
+    alike: dict[StridedCopy, list[int]], most: int, most_nests: int = MOST_NESTS
+) -> Iterator[dict[StridedCopy, list[int]]]:
+    """Cut outputs by nest into parts of at most `most_nests` nests and `most` outputs."""
     part: dict[StridedCopy, list[int]] = {}
     for nest, outputs in alike.items():
         for index in outputs:
-            has_all_nests = len(part) == MOST_NESTS and nest not in part
+            has_all_nests = len(part) == most_nests and nest not in part
             if has_all_nests or sum(map(len, part.values())) == most:
                 yield part
                 part = {}

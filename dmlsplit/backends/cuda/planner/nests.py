@@ -19,7 +19,7 @@ from dmlsplit.backends.cuda.launch import (
     power_of_two,
 )
 from dmlsplit.backends.cuda.planner.groups import Group, loop_tables, parts
-from dmlsplit.backends.cuda.planner.squares import down_dimension, transpose
+from dmlsplit.backends.cuda.planner.transposed import down_dimension, most_transposed, transpose
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 
 
@@ -33,7 +33,8 @@ def nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[Ker
             alike.setdefault(replace(piece, input_offset=0), []).append(index)
     for (is_transposed, unit), alike in by_kernel.items():
         make = transpose if is_transposed else _strided
-        for part in parts(alike, assumed.most_outputs):
+        most = most_transposed(alike, assumed) if is_transposed else (assumed.most_outputs,)
+        for part in parts(alike, *most):
             outputs = tuple(chain.from_iterable(part.values()))
             offsets = tuple(geometry.pieces[i].input_offset for i in outputs)
             nest_of = tuple(n for n, same in enumerate(part.values()) for _ in same)
