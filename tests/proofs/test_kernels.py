@@ -104,18 +104,13 @@ CASES = {
         f"elements_{width}x{outputs}": Case((rows, outputs), (1,) * outputs, element_bytes=width)
         for width, outputs, rows in [
             (1, 16, 3000),
-            (1, 31, 1033),
             (1, 61, 517),
-            (1, 128, 257),
             (1, 256, 250),
             (2, 12, 1500),
             (2, 51, 300),
-            (2, 64, 384),
-            (4, 11, 2301),
             (4, 32, 259),
             (4, 85, 95),
             (4, 200, 127),
-            (8, 12, 250),
             (8, 24, 127),
         ]
     },
@@ -140,14 +135,14 @@ CASES = {
         f"squares_{width}_{shape}": Case(
             (down, sum(sizes)), sizes, element_bytes=width, strides=(1, down + gap)
         )
-        for width in (1, 2, 4, 8, 16)
-        for shape, down, sizes, gap in [
-            ("whole", 128, (128, 256), 0),
-            ("edges", 144, (128, 80), 0),
-            ("odd", 131, (65, 130), 0),
-            ("padded", 100, (40, 9), 3),
-            ("long", 9, (400, 8), 0),
+        for shape, down, sizes, gap, widths in [
+            ("whole", 128, (128, 256), 0, (1, 2, 4, 8, 16)),
+            ("edges", 144, (128, 80), 0, (1, 2, 4, 8, 16)),
+            ("odd", 131, (65, 130), 0, (1, 2, 4, 8)),
+            ("padded", 100, (40, 9), 3, (1,)),
+            ("long", 9, (400, 8), 0, (1, 2, 8)),
         ]
+        for width in widths
     },
     "squares_in_long_odd_lines": Case((9, 2001), (1000, 1001), strides=(1, 9)),
     "squares_to_and_fro": Case(
@@ -387,7 +382,7 @@ def test_any_strided_split_gives_numpy_bytes(
 
 
 @each_toolchain
-@settings(COMPILING, max_examples=3)
+@settings(COMPILING, max_examples=2)
 @given(cases=st.lists(transposed_cases() | element_cases(), min_size=BATCH, max_size=BATCH))
 def test_any_transposed_split_gives_numpy_bytes(
     builds: Path, toolchain: harness.Toolchain, cases: list[Case]

@@ -20,6 +20,7 @@ from dmlsplit.backends.cuda.launch import (
     power_of_two,
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.elements import transposed_elements
 from dmlsplit.backends.cuda.planner.tiles import TILE_ROWS, takes_whole_rows, tile
 from dmlsplit.geometry import RowSplit
 
@@ -57,6 +58,8 @@ def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch
         yield from _each(columns, assumed, _vector)
     elif is_aligned and _is_interleaved(columns):
         yield _deinterleave(columns, assumed)
+    elif (squares := transposed_elements(columns, assumed)) is not None:
+        yield squares
     elif takes_whole_rows(columns) and len(present) <= assumed.most_outputs and split.rows > 1:
         yield tile(columns, assumed)
     elif narrow_bytes <= NARROW_SHARE * columns.row_bytes:
