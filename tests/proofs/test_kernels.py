@@ -99,6 +99,24 @@ CASES = {
     "crowded_columns": Case((70, 1600), (8,) * 200, element_bytes=4),
     "crowded_uneven_columns": Case((41, 2000), (4, 8, 12, 16) * 50, element_bytes=4),
     "crowded_vectors": Case((33, 3000), (4,) * 750, element_bytes=4),
+    # One element to an output: rows are transposed.
+    **{
+        f"elements_{width}x{outputs}": Case((rows, outputs), (1,) * outputs, element_bytes=width)
+        for width, outputs, rows in [
+            (1, 16, 3000),
+            (1, 61, 517),
+            (1, 256, 250),
+            (2, 12, 1500),
+            (2, 51, 300),
+            (4, 32, 259),
+            (4, 85, 95),
+            (4, 200, 127),
+            (8, 24, 127),
+        ]
+    },
+    "elements_padded": Case((301, 28), (1,) * 28, element_bytes=4, strides=(35, 1)),
+    "elements_with_empty_pieces": Case((301, 28), (0, *(1,) * 28, 0), element_bytes=4),
+    "elements_small_parameters": small_parameters(Case((250, 480), (1,) * 480)),
     # Pixels, complex numbers, points.
     "rgb": Case((1, 31, 67, 3), (1, 1, 1)),
     "rgba": Case((1, 32, 64, 4), (1, 1, 1, 1)),
@@ -112,6 +130,43 @@ CASES = {
     "outputs_700_small_parameters": small_parameters(Case((700, 40), (1,) * 700, axis=0)),
     "columns_700_small_parameters": small_parameters(Case((20, 2100), (3,) * 700)),
     # Strided.
+    # Squares: whole ones, edges, lines at any alignment, of every element.
+    **{
+        f"squares_{width}_{shape}": Case(
+            (down, sum(sizes)), sizes, element_bytes=width, strides=(1, down + gap)
+        )
+        for shape, down, sizes, gap, widths in [
+            ("whole", 128, (128, 256), 0, (1, 2, 4, 8, 16)),
+            ("edges", 144, (128, 80), 0, (1, 2, 4, 8, 16)),
+            ("odd", 131, (65, 130), 0, (1, 2, 4, 8)),
+            ("padded", 100, (40, 9), 3, (1,)),
+            ("long", 9, (400, 8), 0, (1, 2, 8)),
+        ]
+        for width in widths
+    },
+    "squares_in_long_odd_lines": Case((9, 2001), (1000, 1001), strides=(1, 9)),
+    "squares_to_and_fro": Case(
+        (3, 40, 70),
+        (30, 40),
+        axis=2,
+        element_bytes=2,
+        strides=(-2800, 1, -40),
+        output_strides=((1200, -30, 1), (-1600, 40, 1)),
+    ),
+    "squares_of_many_nests": Case((40, 492), tuple(range(9, 33)), strides=(1, 40)),
+    "squares_small_parameters": small_parameters(
+        Case((16, 2000), (8,) * 250, element_bytes=2, strides=(1, 16))
+    ),
+    "squares_in_loops": Case(
+        (3, 5, 70, 2, 40), (30, 40), axis=2, element_bytes=2, strides=(28000, 5600, 1, 2800, 70)
+    ),
+    "squares_turned_round": Case(
+        (3, 70, 40), (30, 40), axis=1, element_bytes=4, strides=(-2800, 1, -70)
+    ),
+    "squares_with_overlapping_lines": Case((90, 70), (30, 40), element_bytes=1, strides=(1, 3)),
+    "squares_into_padded_outputs": Case(
+        (70, 60), (25, 35), strides=(1, 70), output_strides=((48, 1), (37, 1))
+    ),
     "transposed_input": Case((70, 90), (30, 60), element_bytes=4, strides=(1, 70)),
     "transposed_bytes": Case((70, 90), (31, 59), strides=(1, 70)),
     "transposed_output": Case(
@@ -261,6 +316,36 @@ def strided_cases(draw: st.DrawFn) -> Case:
     )
 
 
+@st.composite
+def transposed_cases(draw: st.DrawFn) -> Case:
+    """Two dimensions that change places, with gaps, among short ones in any order."""
+    outer = draw(st.lists(st.integers(1, 4), max_size=2))
+    width = draw(st.sampled_from([1, 2, 4, 8, 16]))
+    most = {0: 300, 1: 140, 2: 70}[len(outer)]
+    sizes = draw(st.lists(st.integers(8, most), min_size=1, max_size=3))
+    across = draw(st.integers(8, most))
+    gap = draw(st.sampled_from([0, 0, 1, 4, 16]))
+    shape = (*outer, sum(sizes), across)
+    strides = [0] * len(outer)
+    step = (sum(sizes) + gap) * across
+    for d in draw(st.permutations(range(len(outer)))):
+        strides[d], step = step, step * shape[d]
+    strides += [1, sum(sizes) + gap]
+    at = draw(st.sampled_from([0, 0, 1, 3])), draw(st.sampled_from([0, 0, 1, 2]))
+    misaligned = tuple(width * elements % 16 for elements in at)
+    return Case(shape, tuple(sizes), len(outer), width, tuple(strides), misaligned=misaligned)
+
+
+@st.composite
+def element_cases(draw: st.DrawFn) -> Case:
+    """Rows of outputs that are one element wide."""
+    width = draw(st.sampled_from([1, 2, 4, 8]))
+    outputs = draw(st.integers(9, 150))
+    rows = draw(st.integers(1, max(300, 40_000 // outputs // width)))
+    pitch = outputs + draw(st.sampled_from([0, 0, 0, 1, 4, 32]))
+    return Case((rows, outputs), (1,) * outputs, element_bytes=width, strides=(pitch, 1))
+
+
 BATCH = 8
 # A batch costs a compilation, too dear to repeat while looking for a smaller example.
 COMPILING = settings(
@@ -296,10 +381,25 @@ def test_any_strided_split_gives_numpy_bytes(
     check_batch(cases, builds, toolchain)
 
 
+@each_toolchain
+@settings(COMPILING, max_examples=2)
+@given(cases=st.lists(transposed_cases() | element_cases(), min_size=BATCH, max_size=BATCH))
+def test_any_transposed_split_gives_numpy_bytes(
+    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
+) -> None:
+    check_batch(cases, builds, toolchain)
+
+
 @pytest.mark.slow
 @each_toolchain
 @settings(COMPILING, max_examples=40)
-@given(cases=st.lists(packed_cases() | strided_cases(), min_size=BATCH, max_size=2 * BATCH))
+@given(
+    cases=st.lists(
+        packed_cases() | strided_cases() | transposed_cases() | element_cases(),
+        min_size=BATCH,
+        max_size=2 * BATCH,
+    )
+)
 def test_many_more_splits_give_numpy_bytes(
     builds: Path, toolchain: harness.Toolchain, cases: list[Case]
 ) -> None:

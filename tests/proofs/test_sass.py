@@ -36,7 +36,7 @@ CASES = {
     "rows_4094_outputs": Case((64, 4094 * 601), (600, 602) * 2047),
     "rows_4094_outputs_above_4_gib": Case((4094 * ((1 << 20) + 1),), ((1 << 20) + 1,) * 4094),
     "tile_whole_rows": Case((32 * 25200, 85), (2, 2, 1, 80), element_bytes=2),
-    "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4),
+    "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4, misaligned=(4, 4)),
     "tile_column_groups": Case((65536, 3000), (3,) * 1000),
     "tile_4094_outputs": Case((64, 4094 * 2), (1, 3) * 2047),
     "tile_vectors": Case((65536, 8000), (8,) * 1000, element_bytes=4),
@@ -47,6 +47,15 @@ CASES = {
     "deinterleave_8": Case((1 << 24, 2), (1,) * 2, element_bytes=8),
     "transpose_4": Case((8192, 8192), (4096, 4096), element_bytes=4, strides=(1, 8192)),
     "transpose_1": Case((8192, 8192), (4096, 4096), strides=(1, 8192)),
+    "transpose_2": Case((8192, 8192), (4096, 4096), element_bytes=2, strides=(1, 8192)),
+    "transpose_8": Case((8192, 8192), (4096, 4096), element_bytes=8, strides=(1, 8192)),
+    "transpose_16": Case((4096, 4096), (2048, 2048), element_bytes=16, strides=(1, 4096)),
+    "transpose_words": Case((8191, 8190), (4095, 4095), element_bytes=4, strides=(1, 8191)),
+    "transpose_any_bytes": Case((8191, 8190), (4095, 4095), strides=(1, 8191)),
+    "transpose_any_halves": Case((8191, 8190), (4095, 4095), element_bytes=2, strides=(1, 8191)),
+    "transpose_rows_of_elements": Case((1 << 22, 32), (1,) * 32, element_bytes=4),
+    "transpose_rows_of_bytes": Case((1 << 20, 61), (1,) * 61),
+    "transpose_4000_elements": Case((65536, 4000), (1,) * 4000),
     "transpose_16_boxes": Case((640, 1144), tuple(range(64, 80)), strides=(1, 640)),
     "transpose_4094_outputs": Case((64, 4094 * 65), (64, 66) * 2047, strides=(1, 64)),
     "strided_vectors": Case((4096, 1024), (512, 512), element_bytes=4, strides=(0, 1)),
@@ -200,9 +209,10 @@ def test_loads_are_under_way_together(name: str, builds: Path) -> None:
     assert enough or found >= launch.bytes_in_flight
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in CASES if re.match("rows_aligned|deinterl", name)]
-)
+ALIGNED = r"rows_aligned|deinterleave|transpose_(\d+|rows_of_elements|4000_elements)$"
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if re.match(ALIGNED, name)])
 def test_aligned_paths_load_and_store_16_bytes_at_once(name: str, builds: Path) -> None:
     opcodes = code_of(launch_of(name), builds).opcodes
     assert any(re.match(r"LDG\.E\..*128", opcode) for opcode in opcodes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from dmlsplit.backends.cuda.launch import DIVISOR, Constant, KernelLaunch
+from dmlsplit.backends.cuda.launch import Constant, KernelLaunch
 from dmlsplit.resources import kernel_source
 
 COMMON = "common.cuh"
@@ -36,18 +36,17 @@ _text = cache(kernel_source)
 def _declaration(constant: Constant) -> str:
     if constant.type == "using":
         return f"using {constant.name} = {constant.value};"
-    if isinstance(constant.value, tuple):
-        values = ", ".join(map(_literal, constant.value))
+    if constant.table is not None:
+        values = ", ".join(map(_literal, constant.table))
         return f"__constant__ constexpr {constant.type} {constant.name}[] = {{{values}}};"
     assert isinstance(constant.value, int)
     return f"constexpr {constant.type} {constant.name} = {_literal(constant.value)};"
 
 
 def _member(argument: Constant) -> str:
-    size = len(argument.value) if isinstance(argument.value, tuple) else 1
-    count = size // 2 if argument.type == DIVISOR else size
-    is_table = isinstance(argument.value, tuple) and (count > 1 or argument.type != DIVISOR)
-    return f"    {argument.type} {argument.name}{f'[{count}]' if is_table else ''};\n"
+    table = argument.table
+    count = "" if table is None else f"[{len(table)}]"
+    return f"    {argument.type} {argument.name}{count};\n"
 
 
 def _literal(value: int) -> str:

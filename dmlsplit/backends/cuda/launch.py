@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import gcd
+from typing import Any, NamedTuple
 
 # Bytes of the widest load and store; threads of a block; loads that a thread has under way before
 # its first store: of vectors, three blocks then have IN_FLIGHT_BYTES.
@@ -17,7 +19,6 @@ LOADS = 4
 # offset in bytes, which may be negative.
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
-# A table of these has two numbers for each entry; see `divisor`.
 DIVISOR = "Divisor"
 _TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_64: 8}
 # The same types in `struct`.
@@ -28,7 +29,7 @@ _FORMATS = {
     "unsigned": "I",
     COUNT_64: "Q",
     OFFSET_64: "q",
-    DIVISOR: "I",
+    DIVISOR: "II",
 }
 POINTER_BYTES = 8
 
@@ -60,13 +61,26 @@ class DeviceLimits:
     blocks_per_sm: int = 16  # resident at the same time
 
 
+class Divisor(NamedTuple):
+    """What kernels divide integers below 2^31 with: see `divisor`."""
+
+    magic: int
+    shift: int
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """One baked constant: a C++ type, a name, and a number, a table, or a type for ``using``."""
 
     type: str
     name: str
-    value: int | tuple[int, ...] | str
+    value: int | Divisor | tuple[int, ...] | tuple[Divisor, ...] | str
+
+    @property
+    def table(self) -> tuple[Any, ...] | None:
+        """The entries, if it is a table."""
+        value: Any = self.value
+        return value if isinstance(value, tuple) and not isinstance(value, Divisor) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +150,10 @@ class KernelLaunch:
         layout = "<"
         values: list[int] = []
         for argument in self.arguments:
-            table = argument.value if isinstance(argument.value, tuple) else (argument.value,)
-            layout += f"{len(table)}{_FORMATS[argument.type]}"
+            entries: tuple[Any, ...] = argument.table or (argument.value,)
+            layout += _FORMATS[argument.type] * len(entries)
             assert struct.calcsize(layout) == struct.calcsize("@" + layout[1:]), argument.name
-            values += map(int, table)
+            values += chain.from_iterable(entries) if argument.type == DIVISOR else entries
         return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
@@ -170,14 +184,14 @@ def power_of_two(limit: int, *values: int) -> int:
     return gcd(limit, *values)
 
 
-def divisor(number: int) -> tuple[int, int]:
-    """Return what kernels divide integers below 2^31 by `number` with, a `Divisor` of common.cuh.
+def divisor(number: int) -> Divisor:
+    """Return what kernels divide by `number` with, the `Divisor` of common.cuh.
 
-    Both are below 2^32 for numbers up to 2^31. Source of the method: Granlund and Montgomery,
-    "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
+    Both fields are below 2^32 for numbers up to 2^31. Source of the method: Granlund and
+    Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
     """
     shift = (number - 1).bit_length()
-    return blocks(1 << (31 + shift), number), shift
+    return Divisor(blocks(1 << (31 + shift), number), shift)
 
 
 def index_type(largest: int) -> str:

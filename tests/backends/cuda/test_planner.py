@@ -39,7 +39,7 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
         (packed((3, 3), 1, (1, 1, 1), 1), ["tile"], ["tile"]),
         (HEADS, ["tile"], ["tile"]),
         (VOCABULARY, ["rows"], ["rows"]),
-        (LABELS, ["tile"], ["tile"]),
+        (LABELS, ["transpose"], ["tile"]),
         (
             packed((99, 5000), 1, (1, 2, 4990, 7), 1),
             ["rows", "tile"],

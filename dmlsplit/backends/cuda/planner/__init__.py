@@ -7,7 +7,8 @@ A plan bakes columns into constants; a launch passes pointers and the number of 
 `deinterleave`  a few equal elements of 1 to 8 bytes to a row, at aligned addresses
 `tile`          short rows, or narrow outputs of long rows, through shared memory
 `shift`         wide outputs at any alignment, through funnel shifts
-`transpose`     strided, and contiguous along different dimensions in input and output
+`transpose`     strided, and contiguous along different dimensions in input and output; also
+                rows of many outputs that are one element wide each, at aligned addresses
 `strided`       everything else
 ==============  ===============================================================================
 """

@@ -16,6 +16,7 @@ from dmlsplit.backends.cuda.launch import (
     power_of_two,
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.elements import transposed_elements
 from dmlsplit.backends.cuda.planner.tiles import TILE_ROWS, takes_whole_rows, tile
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
 from dmlsplit.geometry import RowSplit
@@ -48,6 +49,8 @@ def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch
         yield from wide_launches(columns, assumed, is_aligned=True)
     elif has_aligned_memory and _is_interleaved(columns):
         yield _deinterleave(columns, assumed)
+    elif (squares := transposed_elements(columns, assumed)) is not None:
+        yield squares
     elif takes_whole_rows(columns) and len(present) <= assumed.most_outputs and split.rows > 1:
         yield tile(columns, assumed)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import accumulate
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
@@ -134,8 +134,8 @@ def _tables(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Consta
     yield Constant(kind, "offsets", columns.offsets + unused)
     yield Constant(kind, "widths", columns.widths + unused)
     if not chunks.is_one_row:
-        divisors = tuple(chain.from_iterable(map(divisor, columns.widths)))
-        yield Constant(DIVISOR, "by_width", divisors + 2 * unused)
+        spare = (divisor(1),) * len(unused)
+        yield Constant(DIVISOR, "by_width", (*map(divisor, columns.widths), *spare))
     yield Constant("unsigned", "tile_starts", starts + (UNUSED_TILE,) * len(unused))
 
 

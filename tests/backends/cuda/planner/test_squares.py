@@ -1,0 +1,93 @@
+"""Squares of transposed elements: their shapes, and the numbers that find them."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dmlsplit.backends.cuda.launch import Assumptions
+from dmlsplit.backends.cuda.planner.squares import (
+    SQUARE_BYTES,
+    Nest,
+    Square,
+    Transposition,
+    best,
+    divisor,
+    squares,
+)
+
+ASSUMED = Assumptions(16, 16, 4094, bypasses_cache=False, bakes=True)
+units = st.sampled_from([1, 2, 4, 8, 16])
+counts = st.integers(1, 2**31 - 1)
+sides = st.integers(1, 5000)
+
+
+@given(counts, counts)
+@example(2**31 - 1, 1)
+@example(2**31 - 1, 2**31 - 1)
+@example(2**31 - 1, 2**30 + 1)
+def test_a_magic_number_divides(value: int, by: int) -> None:
+    magic, shift = divisor(by)
+    assert magic < 2**32
+    assert (2 * value * magic >> 32) >> shift == value // by
+
+
+@given(units)
+def test_every_square_is_one_block_with_whole_output_lines(unit: int) -> None:
+    for square in squares(unit, 16):
+        assert square.down * square.across * unit == SQUARE_BYTES
+        assert square.across * unit % 128 == 0
+
+
+@given(units, units)
+def test_a_block_writes_a_line_at_once(unit: int, write: int) -> None:
+    found = squares(unit, max(unit, write))
+    assert Square(unit, 8) in found
+    assert all(square.across * unit <= 256 * max(unit, write) for square in found)
+
+
+@pytest.mark.parametrize(
+    ("unit", "down", "across"),
+    [(1, 128, 128), (2, 64, 128), (4, 64, 64), (8, 32, 64), (16, 32, 32)],
+)
+def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int) -> None:
+    square = best(squares(unit, 16), [Nest(8192, 8192, 8192 * unit, 8192 * unit)])
+    assert (square.down, square.across) == (down, across)
+
+
+def test_a_short_side_gets_a_long_other_one() -> None:
+    square = best(squares(4, 16), [Nest(8, 100_000, 400_000, 32)])
+    assert (square.down, square.across) == (8, 512)
+    assert square.fill([Nest(8, 512, 0, 0)]) == 1
+
+
+@given(units, sides, sides, st.lists(st.integers(1, 9), max_size=3))
+def test_squares_cover_a_nest(unit: int, down: int, across: int, around: list[int]) -> None:
+    nest = Nest(down, across, 0, 0, tuple((size, 0, 0) for size in around))
+    for square in squares(unit, 16):
+        downs, acrosses, *outer = square.counts(nest)
+        assert (downs - 1) * square.down < down <= downs * square.down
+        assert (acrosses - 1) * square.across < across <= acrosses * square.across
+        assert outer == around
+        share = down * across / (downs * square.down * acrosses * square.across)
+        assert square.fill([nest]) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("across_stride", "down_stride", "offset", "read", "write"),
+    [
+        (800, 1600, 0, 16, 16),
+        (804, 1608, 0, 4, 8),
+        (800, 1600, 4, 4, 16),
+        (802, 1602, 0, 1, 2),
+        (801, 1601, 0, 1, 1),
+    ],
+)
+def test_alignments_are_those_of_every_line(
+    across_stride: int, down_stride: int, offset: int, read: int, write: int
+) -> None:
+    nest = Nest(99, 99, down_stride, across_stride, ((3, 1600, 3200),))
+    launch = Transposition(Square(1, 8), (nest,), (0, offset), (0, 0)).launch(
+        (0, 1), 2, ASSUMED, "test"
+    )
+    found = {constant.name: constant.value for constant in launch.constants}
+    assert (found["kRead"], found["kWrite"]) == (read, write)
