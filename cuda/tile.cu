@@ -1,154 +1,184 @@
-// Narrow rows of any width from one byte up, and any number of outputs: heads, labels, channels.
+// Narrow outputs: columns from one byte up, and any number of them. Heads, labels, points, channels.
 //
-// A block takes kTileRows rows of the columns of one group of outputs. It reads them as aligned
-// 16-byte vectors into shared memory, in runs: one run where the tile is whole rows or a single row
-// (kRuns == 1), else one run per row. Then it writes, for each output, the contiguous bytes of
-// these rows, as 16-byte vectors at aligned addresses of the output, gathered from shared memory.
+// A block takes a tile: some rows of the columns of one group of outputs. It reads them as aligned vectors
+// of 16 bytes into shared memory, in runs: one run where the tile is whole rows (kWhole), else one for each
+// row. Then it writes each output's share of the tile, which is contiguous: vectors at aligned addresses,
+// gathered from shared memory. Shares are dealt out in chunks, each to a team of 2^team_bits threads.
 //
-// kTileRows is a multiple of 32 if there are that many rows: no two blocks share a 32-byte sector of
-// an aligned output. kPad bytes after every kPadRows rows spread what the lanes of a warp read together
-// over the banks of shared memory.
+// In shared memory, byte c of row r is at low + r * row_pitch + c. row_pitch equals the input's pitch
+// modulo 16, so that vectors stay vectors. kPadded: 16 bytes after every 2^pad_bits rows move them to other
+// banks; no vector of an output crosses such a place.
+//
+// Nothing is compiled for columns or for a number of rows. A tile has a multiple of 32 rows where there are
+// as many: no two blocks share a 32-byte sector of an aligned output (kAligned). Of other outputs, a block
+// writes the vectors that begin in its rows, and reads some rows more for the last (fill_rows). Where the
+// input has no such rows, any vector takes their place: what is gathered at the end of an output is there.
 
-constexpr int kRunVectors = (kRunBytes + 2 * (kVector - kItem)) / kVector;
-constexpr int kRunPitch = kRunVectors * kVector;
-constexpr int kTileVectors = kRuns * kRunVectors;
-constexpr int kLoads = (kTileVectors + kThreads - 1) / kThreads;
-
-// Where bytes of the tile are in shared memory; rows and columns count from the tile's first byte.
-struct Layout {
-    unsigned low;  // low bits of the address of the tile's first byte
-
-    __device__ unsigned place(unsigned row, unsigned column) const {
-        const unsigned pads = row / kPadRows * kPad;
-        if constexpr (kRuns > 1)
-            return row * kRunPitch + pads + ((low + row * static_cast<unsigned>(kPitch)) & (kVector - 1)) + column;
-        else if constexpr (kPad > 0)
-            return row * static_cast<unsigned>(kPitch) + pads + column;
-        else
-            return low + row * static_cast<unsigned>(kPitch) + column;
-    }
-};
-
-// Stores one vector of a run, `at` bytes after the aligned address at or before the run. With padding in
-// a run of whole rows, its words go to their rows one by one. No word is cut: the rows between two
-// paddings have a multiple of four bytes.
-__device__ inline void put(unsigned* shared, unsigned run, unsigned at, uint4 held, unsigned low, unsigned bytes) {
-    constexpr unsigned padded_bytes = kPadRows * static_cast<unsigned>(kPitch);
-    const unsigned words[4] = {held.x, held.y, held.z, held.w};
-    if constexpr (kRuns > 1) at += run * kRunPitch + run / kPadRows * kPad;
-    if constexpr (kRuns == 1 && kItem == kVector) at += at / padded_bytes * kPad;
-    if constexpr (kRuns == 1 && kItem < kVector && kPad > 0) {
+// The same vector twice does no harm: threads with nothing to load repeat the last one of the run.
+__device__ inline void load_tile(uint4* shared, const Byte* corner, unsigned low, unsigned rows, unsigned run_bytes,
+                                 const Parameters& launch) {
+    uint4 held[kLoads];
+    unsigned places[kLoads];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const unsigned byte = at + 4 * i - low;  // wraps below the first row, and is then too large
-            if (byte < bytes) shared[(byte + byte / padded_bytes * kPad) / 4] = words[i];
+    for (int i = 0; i < kLoads; ++i) {
+        const unsigned index = threadIdx.x + i * kThreads;
+        if constexpr (kWhole) {
+            const unsigned last = (low + run_bytes - 1) / kVector;
+            held[i] = load<uint4>(corner - low + min(index, last) * kVector);
+            places[i] = kPadded ? index + quotient(index, launch.by_pad_vectors) : index;
+        } else {
+            const unsigned run = quotient(index, launch.by_run_vectors);
+            const unsigned vector = index + run * launch.minus_run_vectors;
+            const Byte* row = corner + static_cast<Wide>(min(run, rows - 1)) * launch.pitch;
+            const unsigned row_low = kItem == kVector ? 0 : phase(row, kVector);
+            const unsigned last = (row_low + run_bytes - 1) / kVector;
+            held[i] = load<uint4>(row - row_low + static_cast<Wide>(min(vector, last)) * kVector);
+            places[i] = kItem == kVector ? index + run * launch.run_skip
+                                         : (low + run * launch.row_pitch) / kVector + vector;
+            if constexpr (kPadded) places[i] += run >> launch.pad_bits;
         }
-    } else if constexpr (kPad % kVector != 0) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) shared[at / 4 + i] = words[i];
-    } else {
-        *reinterpret_cast<uint4*>(shared + at / 4) = held;
     }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) shared[places[i]] = held[i];
 }
 
-__device__ inline void load_tile(unsigned* shared, const Byte* corner, unsigned rows, unsigned run_bytes) {
-    uint4 held[kLoads];
+// The 16 bytes at any place.
+__device__ inline uint4 window(const Byte* shared, unsigned place) {
+    const auto word = [&](unsigned at) { return *reinterpret_cast<const unsigned*>(shared + at / 4 * 4); };
+    const auto* from = reinterpret_cast<const unsigned*>(shared + place / 4 * 4);
+    // Behind a run there may be nothing, not even what registers held.
+    const unsigned last = kWhole && !kPadded ? from[4] : word(place + 15);
+    const unsigned words[5] = {from[0], from[1], from[2], from[3], last};
+    return funnel(words, place);
+}
+
+// The same, but anything before place `least` and after `most`.
+__device__ inline uint4 window(const Byte* shared, unsigned place, unsigned least, unsigned most) {
+    if constexpr (kWhole) return window(shared, place);
+    unsigned words[5];
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-        const unsigned index = threadIdx.x + i * kThreads;
-        const unsigned run = index / kRunVectors, at = index % kRunVectors * kVector;
-        const Byte* from = corner + static_cast<Wide>(run) * kPitch;
-        const unsigned low = phase(from, kVector);
-        if (run < rows && at < low + run_bytes) held[i] = load<uint4>(from - low + at);
-    }
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-        const unsigned index = threadIdx.x + i * kThreads;
-        const unsigned run = index / kRunVectors, at = index % kRunVectors * kVector;
-        const unsigned low = phase(corner + static_cast<Wide>(run) * kPitch, kVector);
-        if (run < rows && at < low + run_bytes) put(shared, run, at, held[i], low, run_bytes);
-    }
+    for (int i = 0; i < 5; ++i)
+        words[i] = *reinterpret_cast<const unsigned*>(shared + min(max(place + 4 * i, least), most) / 4 * 4);
+    return funnel(words, place);
+}
+
+// `count` bytes of one word, then the other's.
+__device__ inline unsigned joined(unsigned one, unsigned other, int count) {
+    const unsigned mask = __funnelshift_lc(0, ~0u, 8 * max(count, 0));
+    return (one & ~mask) | (other & mask);
+}
+
+// Stores the first `count` bytes of a vector, fewer than 16, at any address, in pieces of kBytes and more:
+// first what aligns the address, last what is left over.
+template <int kBytes> __device__ inline void store_part(Byte*& dst, uint4& vector, unsigned& count) {
+    const auto store_piece = [&] {
+        const unsigned words[5] = {vector.x, vector.y, vector.z, vector.w, 0};
+        if constexpr (kBytes == 8)
+            store(dst, make_uint2(words[0], words[1]));
+        else
+            store(dst, static_cast<typename Unsigned<kBytes>::Type>(words[0]));
+        vector = kBytes < 4 ? funnel(words, kBytes)
+                            : make_uint4(words[kBytes / 4], words[kBytes / 4 + 1], words[kBytes == 4 ? 3 : 4], 0);
+        dst += kBytes;
+        count -= kBytes;
+    };
+    if (count >= kBytes && phase(dst, 2 * kBytes) >= kBytes) store_piece();
+    if constexpr (kBytes < 8) store_part<2 * kBytes>(dst, vector, count);
+    if (count >= kBytes) store_piece();
 }
 
 // Part of a word. Every width, offset, pitch and address is a multiple of kItem bytes.
-constexpr int kPart = kItem < 4 ? kItem : 4;
+constexpr unsigned kPart = kItem < 4 ? kItem : 4;
+using Part = typename Unsigned<kPart>::Type;
 
-__device__ inline unsigned part(const unsigned* shared, unsigned at) {
-    using Part = typename Unsigned<kPart>::Type;
-    return *reinterpret_cast<const Part*>(reinterpret_cast<const Byte*>(shared) + at);
-}
+// An output's share of the tile. kWidth: its width; 16 for any from there on, 0 for any.
+struct Share {
+    const Byte* shared;
+    Byte* dst;
+    unsigned first, width, gap;  // place of its first byte; from the end of one row to the next there
+    Divisor by_width;
+    int have;  // bytes that the tile has
+    bool is_head;
 
-// The 16 bytes at byte `at` of an output's share of the tile.
-__device__ inline uint4 gather(const unsigned* shared, Layout layout, unsigned offset, unsigned width, unsigned at) {
-    unsigned row = at / width, column = at % width;
-    unsigned place = layout.place(row, offset + column);
-    if constexpr (kItem == kVector) return *reinterpret_cast<const uint4*>(shared + place / 4);
-    if (kWidest >= kVector && column + kVector <= width) {
-        const unsigned shift = kItem == 4 ? 0 : place % 4;
-        const unsigned* from = shared + place / 4;
-        const unsigned words[5] = {from[0], from[1], from[2], from[3], shift ? from[4] : 0};
-        return funnel(words, shift);
-    }
-    unsigned words[4] = {};
-#pragma unroll
-    for (int i = 0; i < kVector; i += kPart) {
-        words[i / 4] |= part(shared, place) << (i % 4 * 8);
-        column += kPart;
-        place += kPart;
-        if (column == width && i + kPart < kVector) {
-            column = 0;
-            place = layout.place(++row, offset);
+    template <unsigned kWidth> __device__ uint4 gather(unsigned at, unsigned pad_bits) const {
+        constexpr bool kKnown = 0 < kWidth && kWidth < kVector;
+        const unsigned row = kKnown ? at / kWidth : quotient(at, by_width);
+        unsigned place = first + at + row * gap;
+        if constexpr (kPadded) place += (row >> pad_bits) * kVector;
+        unsigned left = (row + 1) * width - at;  // bytes to the end of the row
+        if constexpr (kItem == kVector) return *reinterpret_cast<const uint4*>(shared + place);
+        if constexpr (kItem < 4 && kWidth == kVector) {
+            if (left >= kVector) return window(shared, place);
+            const uint4 one = window(shared, place, place, place + left - 1);
+            const uint4 other = window(shared, place + gap, place + gap + left, place + gap + kVector);
+            const int count = static_cast<int>(left);
+            return make_uint4(joined(one.x, other.x, count), joined(one.y, other.y, count - 4),
+                              joined(one.z, other.z, count - 8), joined(one.w, other.w, count - 12));
         }
+        unsigned words[4] = {};
+#pragma unroll
+        for (unsigned i = 0; i < kVector; i += kPart) {
+            words[i / 4] |= *reinterpret_cast<const Part*>(shared + (place + i)) << (i % 4 * 8);
+            if (kKnown ? (i + kPart) % kWidth == 0 : i + kPart == left) {
+                place += gap;
+                left += width;
+            }
+        }
+        return make_uint4(words[0], words[1], words[2], words[3]);
     }
-    return make_uint4(words[0], words[1], words[2], words[3]);
-}
 
-// Stores the items of a vector at the edge of an output's share, one at a time.
-__device__ inline void store_items(const unsigned* shared, Layout layout, unsigned offset, unsigned width,
-                                   Byte* dst, int at, unsigned bytes) {
-#pragma unroll 1
-    for (int i = 0; i < kVector; i += kItem) {
-        const unsigned byte = at + i;  // wraps below the first byte, and is then too large
-        if (byte >= bytes) continue;
-        const Byte* from = reinterpret_cast<const Byte*>(shared) + layout.place(byte / width, offset + byte % width);
-        store(dst + byte, *reinterpret_cast<const typename Unsigned<kItem>::Type*>(from));
+    template <unsigned kWidth> __device__ void store_edge(unsigned at, unsigned count, unsigned pad_bits) const {
+        Byte* to = dst + at;
+        uint4 vector = gather<kWidth>(at, pad_bits);
+        if constexpr (kItem < kVector) store_part<kItem>(to, vector, count);
     }
-}
 
-constexpr unsigned kDivisor = kEqualVectors ? kEqualVectors : 1;
+    // Copies every vector `step` bytes from the one at `at`, which may be before the first byte, up to `end`.
+    template <unsigned kWidth> __device__ void copy(int at, int end, int step, unsigned pad_bits) const {
+        if (!kAligned && at < 0) {
+            // The block before this one writes the vector, if there is one.
+            if (is_head) store_edge<kWidth>(0, min(at + kVector, have), pad_bits);
+            at += step;
+        }
+        const int whole = kAligned ? end - kVector + 1 : min(end, have - kVector + 1);
+        Byte* to = dst + static_cast<unsigned>(at);
+#pragma unroll kItem == kVector ? 4 : 1
+        for (; at < whole; at += step, to += step) store(to, gather<kWidth>(at, pad_bits));
+        if (at < end) store_edge<kWidth>(at, have - at, pad_bits);
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Parameters launch) {
     __shared__ uint4 memory[kSharedVectors];
-    unsigned* shared = reinterpret_cast<unsigned*>(memory);
 
-    const Wide first_row = static_cast<Wide>(blockIdx.x / kGroups) * kTileRows;
-    const unsigned group = blockIdx.x % kGroups;
-    const unsigned rows = static_cast<unsigned>(min(static_cast<Wide>(kTileRows), launch.rows - first_row));
-    const unsigned first_output = kGroupOutputs[group], last_output = kGroupOutputs[group + 1];
-    const Wide column = kOffsets[first_output];
-    const unsigned columns = static_cast<unsigned>(kOffsets[last_output - 1] + kWidths[last_output - 1] - column);
-    const Byte* corner = launch.input + first_row * kPitch + column;
-
-    if constexpr (kRuns == 1)
-        load_tile(shared, corner, 1, kTileRows > 1 ? rows * static_cast<unsigned>(kPitch) : columns);
-    else
-        load_tile(shared, corner, rows, columns);
+    const unsigned number = kWhole ? blockIdx.x : quotient(blockIdx.x, launch.by_groups);
+    const unsigned group = kWhole ? 0 : blockIdx.x - number * launch.groups;
+    const Byte* corner = launch.input + number * launch.tile_pitch + (kWhole ? 0 : launch.columns[group]);
+    const unsigned low = kItem == kVector ? 0 : phase(corner, kVector);
+    const unsigned behind = number - launch.full_tiles;
+    const unsigned rows = number < launch.full_tiles ? launch.fill_rows : launch.rest_rows - behind * launch.tile_rows;
+    load_tile(memory, corner, low, rows, kWhole ? rows * launch.row_pitch : launch.run_bytes[group], launch);
     __syncthreads();
 
-    const Layout layout{phase(corner, kVector)};
-    const unsigned first_vector = kVectorStarts[first_output];
-    const unsigned vectors = kVectorStarts[last_output] - first_vector;
-    for (unsigned i = threadIdx.x; i < vectors; i += kThreads) {
-        const int output = kEqualVectors ? first_output + i / kDivisor
-                                         : find<kOutputs>(kVectorStarts, first_vector + i);
-        const unsigned width = kEqualVectors ? kWidest : kWidths[output];
-        const unsigned bytes = rows * width;
-        Byte* dst = launch.outputs[output] + first_row * width;
-        const int at = static_cast<int>((first_vector + i - kVectorStarts[output]) * kVector) - static_cast<int>(phase(dst, kVector));
-        const unsigned offset = static_cast<unsigned>(kOffsets[output] - column);
-        if (at >= 0 && static_cast<unsigned>(at) + kVector <= bytes)
-            store(dst + at, gather(shared, layout, offset, width, at));
-        else
-            store_items(shared, layout, offset, width, dst, at, bytes);
+    const unsigned member = threadIdx.x & launch.last_member, last = launch.chunk_starts[group + 1];
+    unsigned chunk = launch.chunk_starts[group] + (threadIdx.x >> launch.team_bits);
+    for (; chunk < last; chunk += launch.teams) {
+        const unsigned output = launch.chunks[chunk] & 0xffff, begin = launch.chunks[chunk] >> 16;
+        const unsigned width = static_cast<unsigned>(launch.places[output]);
+        const unsigned offset = static_cast<unsigned>(launch.places[output] >> 32);
+        Byte* dst = launch.outputs[output] + static_cast<Wide>(number) * (launch.tile_rows * width);
+        const Share share = {reinterpret_cast<const Byte*>(memory), dst,
+                             low + offset, width, launch.row_pitch - width, launch.by_width[output],
+                             static_cast<int>(rows * width), number == 0};
+        const int start = static_cast<int>(begin - (kAligned ? 0 : phase(dst, kVector)));
+        const unsigned own_rows = kAligned ? rows : min(rows, launch.tile_rows);
+        const int end = min(start + launch.chunk_bytes, static_cast<int>(own_rows * width));
+        const int at = start + static_cast<int>(member * kVector);
+        if (kItem == kVector || width >= kVector) share.copy<kVector>(at, end, launch.team_bytes, launch.pad_bits);
+        else if (kAligned && kItem == 1 && width == 1) share.copy<1>(at, end, launch.team_bytes, launch.pad_bits);
+        else if (kAligned && kItem <= 2 && width == 2) share.copy<2>(at, end, launch.team_bytes, launch.pad_bits);
+        else if (kAligned && width == 4) share.copy<4>(at, end, launch.team_bytes, launch.pad_bits);
+        else if (kAligned && width == 8) share.copy<8>(at, end, launch.team_bytes, launch.pad_bits);
+        else share.copy<0>(at, end, launch.team_bytes, launch.pad_bits);
     }
 }

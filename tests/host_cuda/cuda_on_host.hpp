@@ -97,6 +97,12 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
     return static_cast<unsigned>((both << (shift & 31)) >> 32);
 }
 
+// The high word of (high:low) << min(shift, 32).
+inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
+    const unsigned long long both = (static_cast<unsigned long long>(high) << 32) | low;
+    return static_cast<unsigned>(both << (shift < 32 ? shift : 32) >> 32);
+}
+
 // Four bytes picked out of (y:x) by the low three bits of each nibble; bit 3 spreads the sign.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     const unsigned long long both = (static_cast<unsigned long long>(y) << 32) | x;

@@ -92,6 +92,15 @@ CASES = {
         f"tall_{width}x{outputs}": Case((301, width * outputs), (width,) * outputs)
         for width, outputs in [(1, 64), (1, 250), (2, 300), (3, 120), (2, 32), (1, 33)]
     },
+    # Vectors that end in the rows of the next tile, and of none.
+    **{
+        f"narrow_targets_at_{m}": Case((1111, 40), (3, 1, 20, 16), misaligned=(0, m))
+        for m in (1, 8, 15)
+    },
+    "narrow_words_misaligned": Case((301, 33), (1,) * 33, element_bytes=4, misaligned=(4, 12)),
+    "narrow_pairs_misaligned": Case((999, 50), (3, 2, 45), element_bytes=2, misaligned=(2, 6)),
+    "narrow_beside_wide": Case((70, 3200), (5, 1400, 90, 1500, 205), misaligned=(3, 1)),
+    "narrow_few_rows": Case((3, 600), (1, 2, 500, 97), misaligned=(1, 7)),
     "tall_misaligned": Case((140, 64), (1,) * 64, misaligned=(2, 1)),
     # So many narrow outputs that vectors of them go through shared memory.
     "crowded_rows": Case((1003, 40), (8,) * 5, element_bytes=4),

@@ -30,12 +30,12 @@ def test_large_and_negative_numbers_are_typed() -> None:
     (launch,) = plan(geometry, 16, 16).launches
     assert "68719476736ull" in source(launch)
     (launch,) = plan(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1).launches
-    assert "__constant__ constexpr unsigned kWidths[] = {1, 2};\n" in source(launch)
+    assert "    unsigned long long places[4];\n" in source(launch)
 
 
 def test_thousands_of_outputs_stay_small() -> None:
-    (launch,) = plan(packed((8, 8000), 1, (1, 3) * 2000, 1), 16, 16).launches
-    assert len(source(launch)) < 100_000
+    for launch in plan(packed((8, 8000), 1, (1, 3) * 2000, 1), 16, 16).launches:
+        assert len(source(launch)) < 100_000
 
 
 def test_every_kernel_file_has_one_entry_of_its_name_and_a_header() -> None:

@@ -1,71 +1,56 @@
-"""Chooses the shared-memory padding of a tile with the fewest bank conflicts (wavefronts).
+"""Counts how often lanes of a warp wait for each other's bank of shared memory (wavefronts).
 
 Shared memory has 32 banks; word n is in bank n mod 32. A load of a warp takes as many wavefronts as
-one bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Padding moves rows to
-other banks, but a padded tile is filled word by word. Which is better depends on all widths, so the
-wavefronts of each choice are counted, for some warps of the tile.
+one bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Which lanes meet in a
+bank depends on all widths, so they are counted, for some warps.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.launch import VECTOR, blocks
+from dmlsplit.backends.cuda.launch import VECTOR
 
 WARP, BANKS, WORD = 32, 32, 4
-# Wavefronts in which a warp fills its 512 bytes of a tile: a quarter of the warp in each by
-# vectors; by words, in each of four stores, four, as lanes are 16 bytes apart and every fourth
-# bank is used.
-FILL_VECTORS, FILL_WORDS = 4, 16
 # Warps that are counted: one at a third, one at two thirds of the tile.
 SAMPLED_WARPS = 2
 
-Padding = tuple[int, int]  # bytes, and the number of rows after which they are repeated
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How a tile lies in shared memory, and how many threads take an output's vectors."""
+
+    row_pitch: int  # bytes from row to row
+    pad_bits: int | None  # 16 bytes of padding after every 2^pad_bits rows; None: nowhere
+    team_bits: int  # 2^team_bits threads take neighbouring vectors of one output
 
 
-def best_padding(
-    starts: Sequence[int], rows: int, pitch: int, load: int, allowed: Iterable[Padding]
-) -> Padding:
-    """Return the allowed padding that costs the fewest wavefronts.
+def vector_wavefronts(
+    spans: Sequence[tuple[int, int]], arrangement: Arrangement, part: int
+) -> float:
+    """Return the wavefronts in which a warp gathers a vector for each lane, by sampled warps.
 
     Parameters
     ----------
-    starts
-        Where the columns of each output begin in a row of the tile, and where the last ones end.
-    rows
-        Rows of the tile.
-    pitch
-        Bytes of a row in shared memory, without padding.
-    load
-        Bytes of one load: 1, 2 or 4.
-    allowed
-        Choices; the first of equally good ones is taken.
+    spans
+        First column and width of each output, in the order in which teams take them.
+    arrangement
+        What is judged.
+    part
+        Bytes of one load: 1, 2, 4 or 16. A load of 16 is served a quarter of the warp at a time.
     """
-    sizes = (blocks(rows * (end - start), VECTOR) for start, end in pairwise(starts))
-    vectors = [0, *accumulate(sizes)]
-    count = blocks(vectors[-1], WARP)
-    sampled = [count * number // (SAMPLED_WARPS + 1) for number in range(1, SAMPLED_WARPS + 1)]
-    warps = [list(_lanes(starts, vectors, warp * WARP)) for warp in sampled]
-
-    def cost(padding: Padding) -> int:
-        pad, pad_rows = padding
-
-        def address(row: int, column: int) -> int:
-            return row * pitch + row // pad_rows * pad + column
-
-        return len(warps) * (FILL_WORDS if pad else FILL_VECTORS) + sum(
-            wavefronts(
-                address((at + byte) // width, start + (at + byte) % width) // WORD
-                for start, width, at in lanes
-            )
-            for lanes in warps
-            for byte in range(0, VECTOR, load)
-        )
-
-    return min(allowed, key=cost)
+    teams = WARP >> arrangement.team_bits
+    last = max(0, len(spans) - teams)
+    firsts = [min(last, len(spans) * n // (SAMPLED_WARPS + 1)) for n in range(1, SAMPLED_WARPS + 1)]
+    served = WARP * WORD // max(part, WORD)
+    return sum(
+        wavefronts(_words(spans, arrangement, first, range(lane, lane + served), byte))
+        for first in firsts
+        for byte in range(0, VECTOR, part)
+        for lane in range(0, WARP, served)
+    ) / len(firsts)
 
 
 def wavefronts(words: Iterable[int]) -> int:
@@ -73,14 +58,17 @@ def wavefronts(words: Iterable[int]) -> int:
     return max(Counter(word % BANKS for word in set(words)).values())
 
 
-def _lanes(
-    starts: Sequence[int], vectors: Sequence[int], first: int
-) -> Iterator[tuple[int, int, int]]:
-    """Yield for each lane of a warp its output's first column and width, and its byte in there.
-
-    The first lane takes vector `first` of the tile; `vectors` holds the first one of each output.
-    """
-    for vector in range(first, min(first + WARP, vectors[-1])):
-        output = bisect_right(vectors, vector) - 1
-        width = starts[output + 1] - starts[output]
-        yield starts[output], width, (vector - vectors[output]) * VECTOR
+def _words(
+    spans: Sequence[tuple[int, int]],
+    arrangement: Arrangement,
+    first: int,
+    lanes: Iterable[int],
+    byte: int,
+) -> Iterator[int]:
+    """Yield the word with a byte of each lane's vector, if the first team takes output `first`."""
+    team = 1 << arrangement.team_bits
+    for lane in lanes:
+        start, width = spans[min(first + lane // team, len(spans) - 1)]
+        row, column = divmod(lane % team * VECTOR + byte, width)
+        pads = 0 if arrangement.pad_bits is None else row >> arrangement.pad_bits
+        yield (row * arrangement.row_pitch + pads * VECTOR + start + column) // WORD

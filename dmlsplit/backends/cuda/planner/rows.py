@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 
 from dmlsplit.backends.cuda.launch import (
-    CONSTANT_BYTES,
     THREADS,
     VECTOR,
     Assumptions,
@@ -17,7 +15,8 @@ from dmlsplit.backends.cuda.launch import (
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.elements import transposed_elements
-from dmlsplit.backends.cuda.planner.tiles import TILE_ROWS, takes_whole_rows, tile
+from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
+from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
 from dmlsplit.geometry import RowSplit
 
@@ -52,7 +51,7 @@ def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch
     elif (squares := transposed_elements(columns, assumed)) is not None:
         yield squares
     elif takes_whole_rows(columns) and len(present) <= assumed.most_outputs and split.rows > 1:
-        yield tile(columns, assumed)
+        yield from tile_launches(columns, assumed)
     else:
         yield from _by_width(columns, assumed)
 
@@ -67,7 +66,7 @@ def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
     if wide:
         yield from wide_launches(columns.take(wide), assumed, is_aligned=False)
     if narrow:
-        yield from _each(columns.take(narrow), assumed, tile)
+        yield from tile_launches(columns.take(narrow), assumed)
 
 
 def _is_crowded(columns: Columns) -> bool:
@@ -75,22 +74,6 @@ def _is_crowded(columns: Columns) -> bool:
     outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
     is_narrow = max(columns.widths) < WIDE_BYTES and columns.rows >= TILE_ROWS
     return is_narrow and outputs > WARP_OUTPUTS
-
-
-def _each(
-    columns: Columns, assumed: Assumptions, make: Callable[[Columns, Assumptions], KernelLaunch]
-) -> Iterator[KernelLaunch]:
-    """Yield launches of as many outputs each as parameters and constant memory hold."""
-    count, most = len(columns.outputs), assumed.most_outputs
-    for first in range(0, count, most):
-        part = columns.take(range(first, min(first + most, count)))
-        launch = make(part, assumed)
-        if launch.constant_bytes <= CONSTANT_BYTES:
-            yield launch
-        else:
-            # Tables grow with the outputs, by a factor that depends on the kernel: try half.
-            half = blocks(len(part.outputs), 2)
-            yield from _each(part, replace(assumed, most_outputs=half), make)
 
 
 def _is_interleaved(columns: Columns) -> bool:

@@ -1,18 +1,15 @@
-"""Wavefronts of shared memory, and the padding that saves them."""
+"""Wavefronts of shared memory, by how a tile is arranged there."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, best_padding, wavefronts
-
-NONE = (0, 1)
-CHOICES = [NONE, *((WORD, rows) for rows in (1, 2, 4, 8, 16))]
+from dmlsplit.backends.cuda.planner.banks import Arrangement, vector_wavefronts, wavefronts
 
 
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=32))
 def test_wavefronts_are_the_words_of_the_busiest_bank(words: list[int]) -> None:
-    by_bank = [{word for word in words if word % BANKS == bank} for bank in range(BANKS)]
+    by_bank = [{word for word in words if word % 32 == bank} for bank in range(32)]
     assert wavefronts(words) == max(map(len, by_bank))
 
 
@@ -25,22 +22,26 @@ def test_known_wavefronts(words: list[int], found: int) -> None:
     assert wavefronts(words) == found
 
 
+def spans(outputs: int, width: int) -> list[tuple[int, int]]:
+    return [(start, width) for start in range(0, outputs * width, width)]
+
+
 @pytest.mark.parametrize(
-    ("outputs", "width", "pad"),
+    ("outputs", "width", "arrangement", "part", "found"),
     [
-        (64, 1, WORD),  # neighbouring lanes read 16 rows apart
-        (32, 4, WORD),
-        (33, 4, 0),  # an odd number of words keeps rows apart already
-        (1, 64, 0),  # neighbouring lanes read neighbouring words
+        # Lanes are four rows of 32 words apart: all in one bank, unless padding moves them.
+        (32, 4, Arrangement(128, None, 5), 4, 4 * 32),
+        (32, 4, Arrangement(128, 2, 5), 4, 4 * 4),
+        (32, 4, Arrangement(128, 2, 3), 4, 4),
+        # An odd number of words keeps rows apart.
+        (33, 4, Arrangement(132, None, 5), 4, 4 * 4),
+        # Whole vectors: a quarter of a warp is in eight rows, or in two.
+        (8, 16, Arrangement(128, None, 5), 16, 32),
+        (8, 16, Arrangement(144, None, 5), 16, 4),
+        (1, 512, Arrangement(512, None, 5), 16, 4),
     ],
 )
-def test_rows_are_padded_if_lanes_would_meet_in_a_bank(outputs: int, width: int, pad: int) -> None:
-    starts = range(0, (outputs + 1) * width, width)
-    assert best_padding(starts, 128, outputs * width, min(width, WORD), CHOICES)[0] == pad
-    assert best_padding(starts, 128, outputs * width, min(width, WORD), [NONE]) == NONE
-
-
-@given(st.lists(st.integers(1, 90), min_size=1, max_size=20), st.integers(1, 130))
-def test_any_tile_has_a_best_padding(widths: list[int], rows: int) -> None:
-    starts = [sum(widths[:count]) for count in range(len(widths) + 1)]
-    assert best_padding(starts, rows, starts[-1], 1, CHOICES) in CHOICES
+def test_a_warp_waits_for_the_busiest_bank(
+    outputs: int, width: int, arrangement: Arrangement, part: int, found: int
+) -> None:
+    assert vector_wavefronts(spans(outputs, width), arrangement, part) == found

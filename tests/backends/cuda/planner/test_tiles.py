@@ -1,33 +1,111 @@
 """Plans of `tile`: what a block takes of rows and outputs."""
 
 import itertools
+from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from descriptors import packed
-from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda import codegen
+from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
+from dmlsplit.backends.cuda.planner import H200, plan
+from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.tiles import tile_launches
+
+ALIGNMENTS = st.sampled_from([1, 2, 4, 8, 16])
 
 
-@given(st.lists(st.integers(1, 700), min_size=1, max_size=40), st.integers(1, 4000))
-def test_tiles_hold_their_rows(widths: list[int], rows: int) -> None:
-    geometry = packed((rows, sum(widths)), 1, tuple(widths), 1)
-    assert geometry.row_split is not None
-    rows = geometry.row_split.rows  # one output is one row
-    for launch in plan(geometry, 1, 1).launches:
-        if launch.kernel != "tile":
-            continue
-        found = {constant.name: constant.value for constant in launch.constants}
-        groups, offsets, given = (found[name] for name in ("kGroupOutputs", "kOffsets", "kWidths"))
-        assert isinstance(groups, tuple)
-        assert isinstance(offsets, tuple)
-        assert isinstance(given, tuple)
-        assert (groups[0], groups[-1]) == (0, len(launch.outputs))
-        assert all(a < b for a, b in itertools.pairwise(groups))
-        runs = [offsets[b - 1] + given[b - 1] - offsets[a] for a, b in itertools.pairwise(groups)]
-        run, tile_rows = found["kRunBytes"], found["kTileRows"]
-        assert isinstance(run, int)
-        assert isinstance(tile_rows, int)
-        assert run >= max(runs)
-        assert launch.shared_bytes >= tile_rows * max(runs)
-        assert launch.grid == -(-rows // tile_rows) * (len(groups) - 1)
+def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) -> Assumptions:
+    return Assumptions(
+        input_alignment,
+        output_alignment,
+        limits=replace(H200, parameter_bytes=bytes_),
+        most_outputs=4000,
+        bypasses_cache=True,
+        bakes=False,
+    )
+
+
+@st.composite
+def narrow_columns(draw: st.DrawFn) -> Columns:
+    """Outputs of less than 512 bytes, with or without gaps between them."""
+    unit = draw(st.sampled_from([1, 1, 2, 4, 16]))
+    most = draw(st.sampled_from([2, 20, 500])) // unit + 1
+    pattern = draw(st.lists(st.integers(1, most), min_size=1, max_size=20))
+    widths = [width * unit for width in pattern * draw(st.sampled_from([1, 1, 30]))]
+    gap = draw(st.sampled_from([0, 0, unit * 700]))
+    ends = list(itertools.accumulate(width + gap for width in widths))
+    offsets = [end - width - gap for end, width in zip(ends, widths, strict=True)]
+    rows = draw(st.integers(2, 4000))
+    return Columns(rows, ends[-1], tuple(range(len(widths))), tuple(offsets), tuple(widths))
+
+
+def known(launch: KernelLaunch) -> dict[str, Any]:
+    return {known.name: known.value for known in (*launch.constants, *launch.arguments)}
+
+
+@given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
+def test_tiles_hold_their_rows(columns: Columns, src: int, dst: int) -> None:
+    for launch in tile_launches(columns, assumed(src, dst)):
+        found = known(launch)
+        places = [(place >> 32, place & 0xFFFFFFFF) for place in found["places"]]
+        count = len(launch.outputs)
+        assert [width for _, width in places[:count]] == [columns.widths[o] for o in launch.outputs]
+        rows, fill_rows = found["tile_rows"], found["fill_rows"]
+        assert rows % 32 == 0
+        assert launch.grid == -(-columns.rows // rows) * found["groups"]
+        # What outputs have in a tile is loaded, and lies in shared memory.
+        reach = max(offset + width for offset, width in places[:count])
+        loaded = found["kLoads"] * launch.block * 16
+        assert loaded >= fill_rows * (columns.pitch if found["kWhole"] else reach)
+        assert launch.shared_bytes >= (fill_rows - 1) * found["row_pitch"] + reach
+        assert launch.shared_bytes <= H200.shared_per_block
+        assert launch.resident * launch.shared_bytes <= H200.shared_per_sm
+        # The vector at the end of an output is completed by the rows behind.
+        if dst < 16:
+            assert (fill_rows - rows) * min(columns.widths) >= 16 - found["kItem"]
+        if not found["kWhole"]:
+            assert (found["row_pitch"] - columns.pitch) % 16 == 0
+
+
+@given(narrow_columns(), ALIGNMENTS)
+def test_every_output_is_in_chunks(columns: Columns, dst: int) -> None:
+    for launch in tile_launches(columns, assumed(1, dst)):
+        found = known(launch)
+        starts = found["chunk_starts"][: found["groups"] + 1]
+        chunks = found["chunks"][: starts[-1]]
+        for output, place in enumerate(found["places"][: len(launch.outputs)]):
+            begins = sorted(chunk >> 16 for chunk in chunks if chunk & 0xFFFF == output)
+            share = found["tile_rows"] * (place & 0xFFFFFFFF)
+            assert begins == list(range(0, begins[-1] + 1, found["chunk_bytes"]))
+            assert begins[-1] + found["chunk_bytes"] >= share
+
+
+@given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
+def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int) -> None:
+    sources = {
+        tuple(map(codegen.source, tile_launches(replace(columns, rows=rows), assumed(src, dst))))
+        for rows in (*range(1, 70), 100, 257, 1000, 4096, 99_999, 100_000)
+    }
+    # Of a single row, neither the pitch nor its alignment matters.
+    assert len(sources) <= 2
+
+
+@given(st.lists(st.integers(1, 40), min_size=4, max_size=16), st.integers(2, 5000))
+def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
+    """As many outputs of other widths share programs."""
+    texts = set()
+    for cut in range(1, len(widths)):
+        geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)
+        texts |= {codegen.source(launch) for launch in plan(geometry, 1, 16, bakes=False).launches}
+    assert len(texts) <= 2
+
+
+@given(narrow_columns(), st.sampled_from([4096, 32764]))
+def test_parameters_fit(columns: Columns, most: int) -> None:
+    launches = list(tile_launches(columns, assumed(16, 16, most)))
+    assert [output for launch in launches for output in launch.outputs] == list(columns.outputs)
+    for launch in launches:
+        assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= most

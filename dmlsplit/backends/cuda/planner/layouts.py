@@ -1,0 +1,266 @@
+"""How tiles are cut from the input, and laid out in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from dmlsplit.backends.cuda.launch import THREADS, VECTOR, Assumptions, blocks, power_of_two
+from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, Arrangement, vector_wavefronts
+from dmlsplit.backends.cuda.planner.chunks import used_lanes
+from dmlsplit.backends.cuda.planner.columns import Columns
+
+# Vectors that a thread loads: each number is a program. The bytes of the largest tile.
+LOADS = (4, 6, 8)
+MOST_VECTORS = LOADS[-1] * THREADS
+MOST_TILE_BYTES = MOST_VECTORS * VECTOR
+# Shared memory of a block, at most, and its sizes as eighths of the tile: each is a program.
+MOST_SHARED_VECTORS = (48 << 10) // VECTOR
+SHARED_EIGHTHS = (9, 12, 16)
+# In a multiple of 32 rows, a tile's share of an output is a whole number of 32-byte sectors,
+# whatever the output's width. The share should also be at least as long as a cache line.
+TILE_ROWS = 32
+LINE_BYTES = 128
+# Bytes that shared memory serves in one wavefront.
+BANKS_BYTES = BANKS * WORD
+# Share of its threads' loads at which a tile is as good as a larger one.
+FULL = 7 / 8
+# Instructions that a warp issues for a vector of each lane, about, and in the time of a wavefront.
+VECTOR_ISSUES, WAVEFRONT_ISSUES = 60, 2
+# Threads of a team: a warp, or part of one where outputs have few vectors in a tile.
+TEAM_BITS = (5, 4, 3)
+# Padding may be after every 2^0 to 2^4 rows: 16 of them are whole vectors of any output.
+PAD_BITS = range(5)
+
+
+def takes_whole_rows(columns: Columns) -> bool:
+    """Whether tiles are whole rows, which follow each other and are read as one run.
+
+    At any alignment: then a tile has up to 15 rows more.
+    """
+    is_whole = columns.row_bytes == columns.pitch
+    return is_whole and columns.pitch * (_least_rows(columns) + VECTOR) <= MOST_TILE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a tile takes of the input, and how it is laid out in shared memory."""
+
+    item: int  # what every width, offset, pitch and address is a multiple of: 1, 2, 4 or 16
+    is_whole: bool  # one run of whole rows
+    loads: int  # vectors of each thread
+    rows: int  # whose vectors a block writes
+    fill_rows: int  # that it reads
+    run_vectors: int
+    groups: tuple[int, ...]  # first output of each, and the number of outputs
+    arrangement: Arrangement
+    shared_vectors: int
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether there is padding between some rows in shared memory."""
+        return self.arrangement.pad_bits is not None
+
+
+def _least_rows(columns: Columns) -> int:
+    """Return how many rows fill a line of an output of the mean width, and half of any."""
+    rows = max(
+        blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes),
+        blocks(LINE_BYTES, 2 * min(columns.widths)),
+    )
+    return blocks(rows, TILE_ROWS) * TILE_ROWS
+
+
+def _item(columns: Columns, assumed: Assumptions) -> int:
+    """Return what a thread moves at least of an output: 1, 2, 4 or 16 bytes.
+
+    Vectors need no shifts and go through shared memory as they are. Otherwise bytes are gathered in
+    words or parts of words, as shared memory delivers words.
+    """
+    # The pitch of a single row is never added to an address.
+    pitch = columns.pitch if columns.rows > 1 else VECTOR
+    sizes = (*columns.widths, *columns.offsets, pitch)
+    unit = power_of_two(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
+    return unit if unit == VECTOR else min(unit, WORD)
+
+
+def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
+    """Return the layout of narrow outputs. Above one row, it does not depend on their number."""
+    item = _item(columns, assumed)
+    if columns.rows == 1:
+        return _one_row(columns, item)
+    # Rows that complete the last vectors of a tile.
+    is_aligned = assumed.output_alignment == VECTOR
+    more = 0 if is_aligned else blocks(VECTOR - item, min(columns.widths))
+    least = _least_rows(columns)
+    if columns.row_bytes == columns.pitch and item < VECTOR:
+        found = _whole(columns, assumed, item, least, more)
+        if found:
+            return found
+    line_rows = blocks(LINE_BYTES, min(columns.widths) * TILE_ROWS) * TILE_ROWS
+    choices = (max(least, line_rows), least, TILE_ROWS)
+    layouts = (_runs(columns, assumed, item, rows, more) for rows in choices)
+    return next(layout for layout in layouts if layout)
+
+
+def _one_row(columns: Columns, item: int) -> Layout:
+    """Return the layout of parts of a single row, of any width."""
+    slack = 2 * (VECTOR - item)
+    groups = _groups(columns, MOST_TILE_BYTES - slack)
+    widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
+    loads = next(n for n in LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
+    vectors = loads * THREADS
+    arrangement, shared = _best(widest, 1, item, loads, vectors, (0,), ())
+    return Layout(item, False, loads, 1, 1, vectors, groups, arrangement, shared)
+
+
+def _whole(
+    columns: Columns, assumed: Assumptions, item: int, least: int, more: int
+) -> Layout | None:
+    """Return the layout of whole rows, `least` or more, and `more` behind them."""
+    # Misaligned rows reach a vector more, and so do the words that hold one of any bytes.
+    is_shifted = item < WORD and max(columns.widths) >= VECTOR
+    slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
+    rows = {
+        loads: ((loads * THREADS * VECTOR - slack) // columns.pitch - more) // TILE_ROWS * TILE_ROWS
+        for loads in LOADS
+    }
+    fitting = [loads for loads in LOADS if rows[loads] >= least]
+    if not fitting:
+        return None
+    # The smallest tile that fills the loads of its threads.
+    loads = max(fitting, key=lambda n: min(FULL, rows[n] * columns.pitch / (n * THREADS * VECTOR)))
+    pads = [
+        bits
+        for bits in _pads(columns, assumed)
+        if (columns.pitch << bits) % VECTOR == 0 and assumed.input_alignment == VECTOR
+    ]
+    arrangement, shared = _best(
+        columns.starts, rows[loads], item, loads, 0, (columns.pitch,), tuple(pads)
+    )
+    groups = (0, len(columns.outputs))
+    return Layout(
+        item, True, loads, rows[loads], rows[loads] + more, 0, groups, arrangement, shared
+    )
+
+
+def _runs(
+    columns: Columns, assumed: Assumptions, item: int, least: int, more: int
+) -> Layout | None:
+    """Return the layout of a run for each of `least` rows or more, and of `more` behind them."""
+    # The vectors that a run reaches if it begins at any multiple of `item`.
+    slack = 2 * (VECTOR - item)
+    most_vectors = MOST_VECTORS // (least + more)
+    if (max(columns.widths) + slack) // VECTOR > most_vectors:
+        return None
+    groups = _groups(columns, most_vectors * VECTOR - slack)
+    widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
+    run_vectors = (widest[-1] + slack) // VECTOR
+    loads = next(n for n in LOADS if n * THREADS >= (least + more) * run_vectors)
+    rows = max(least, (loads * THREADS // run_vectors - more) // TILE_ROWS * TILE_ROWS)
+    # Rows in shared memory begin at the same phases as in the input.
+    pitch = run_vectors * VECTOR + columns.pitch % VECTOR
+    pitches: tuple[int, ...] = (pitch, pitch + VECTOR, pitch + 2 * VECTOR)
+    pads = _pads(columns, assumed)
+    if item == VECTOR and columns.equal_width:
+        # With this pitch modulo all banks, neighbouring vectors of an output are in neighbouring
+        # banks even if they belong to different rows: no conflicts.
+        pitches, pads = (pitch + (columns.equal_width - pitch) % BANKS_BYTES, pitch), ()
+    arrangement, shared = _best(widest, rows, item, loads, run_vectors, pitches, pads)
+    return Layout(item, False, loads, rows, rows + more, run_vectors, groups, arrangement, shared)
+
+
+def _starts(columns: Columns, first: int, last: int) -> tuple[int, ...]:
+    """Return where outputs of a group begin in its run, and where the last one ends."""
+    begin = columns.offsets[first]
+    ends = (*columns.offsets[first:last], columns.offsets[last - 1] + columns.widths[last - 1])
+    return tuple(end - begin for end in ends)
+
+
+def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
+    """Return after how many rows there may be padding that no vector of an output crosses."""
+    if assumed.output_alignment < VECTOR:
+        return ()
+    return tuple(
+        bits
+        for bits in PAD_BITS
+        if power_of_two(VECTOR, *(width << bits for width in columns.widths)) == VECTOR
+    )
+
+
+def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> int:
+    """Return the shared memory of a tile, or 0 if it is too much.
+
+    All vectors that threads load are stored there, also those behind the tile.
+    """
+    vectors = loads * THREADS
+    if run_vectors:
+        last_row = blocks(vectors, run_vectors) - 1
+        needed = last_row * arrangement.row_pitch // VECTOR + run_vectors + 1
+        if arrangement.pad_bits is not None:
+            needed += last_row >> arrangement.pad_bits
+    elif arrangement.pad_bits is not None:
+        needed = vectors + vectors * VECTOR // (arrangement.row_pitch << arrangement.pad_bits)
+    else:
+        return vectors
+    sizes = (vectors * part // 8 for part in SHARED_EIGHTHS)
+    return next((size for size in sizes if needed <= size <= MOST_SHARED_VECTORS), 0)
+
+
+def _groups(columns: Columns, most: int) -> tuple[int, ...]:
+    """Cut the outputs into groups at gaps, and what is wider than `most` bytes of a row evenly.
+
+    Returns the first output of each group, and the number of outputs at the end.
+    """
+    ends = [offset + width for offset, width in zip(columns.offsets, columns.widths, strict=True)]
+    gaps = [i for i in range(1, len(ends)) if columns.offsets[i] != ends[i - 1]]
+    groups = [0]
+    for first, last in pairwise((0, *gaps, len(ends))):
+        begin = columns.offsets[first]
+        count = blocks(ends[last - 1] - begin, most)
+        even = blocks(ends[last - 1] - begin, count)
+        if first:
+            groups.append(first)
+        for i in range(first + 1, last):
+            middle, before = (
+                columns.offsets[n] + columns.widths[n] // 2 - begin for n in (i, i - 1)
+            )
+            if middle // even > before // even or ends[i] - columns.offsets[groups[-1]] > most:
+                groups.append(i)
+    return (*groups, len(ends))
+
+
+@lru_cache(maxsize=1024)
+def _best(
+    starts: tuple[int, ...],
+    rows: int,
+    item: int,
+    loads: int,
+    run_vectors: int,
+    pitches: tuple[int, ...],
+    pads: tuple[int, ...],
+) -> tuple[Arrangement, int]:
+    """Return the cheapest arrangement, by issue slots and wavefronts, and its shared memory."""
+    spans = sorted(
+        ((start, end - start) for start, end in pairwise(starts)), key=lambda span: -span[1]
+    )
+    used = {bits: used_lanes([rows * width for _, width in spans], bits) for bits in TEAM_BITS}
+    # Narrow outputs are gathered in parts, wide ones in words, or in vectors.
+    part = item if item == VECTOR or spans[0][1] < VECTOR else WORD
+
+    def cost(arrangement: Arrangement) -> float:
+        waits = vector_wavefronts(spans, arrangement, part)
+        return VECTOR_ISSUES / used[arrangement.team_bits] + WAVEFRONT_ISSUES * waits
+
+    shared = {
+        arrangement: _shared_vectors(loads, run_vectors, arrangement)
+        for arrangement in (
+            Arrangement(pitch, pad, team_bits)
+            for pad in (None, *pads)
+            for pitch in pitches
+            for team_bits in TEAM_BITS
+        )
+    }
+    best = min((arrangement for arrangement, size in shared.items() if size), key=cost)
+    return best, shared[best]
