@@ -8,7 +8,7 @@ A plan bakes columns into constants; a launch passes pointers and the number of 
 `tile`          short rows, or narrow outputs of long rows, through shared memory
 `shift`         wide outputs at any alignment, through funnel shifts
 `transpose`     strided, and contiguous along different dimensions in input and output
-`strided`       everything else
+`strided`       everything else, and single elements a few apart
 ==============  ===============================================================================
 """
 
@@ -22,7 +22,7 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     LaunchPlan,
 )
-from dmlsplit.backends.cuda.planner.nests import nest_launches
+from dmlsplit.backends.cuda.planner.nests import are_windows, nest_launches
 from dmlsplit.backends.cuda.planner.rows import row_launches
 from dmlsplit.geometry import SplitGeometry
 
@@ -56,5 +56,7 @@ def plan(
         bakes=bakes,
     )
     rows = geometry.row_split
-    launches = nest_launches(geometry, assumed) if rows is None else row_launches(rows, assumed)
+    if rows is None or (rows.pitch > sum(rows.widths) and are_windows(geometry, assumed)):
+        return LaunchPlan(tuple(nest_launches(geometry, assumed)))
+    launches = row_launches(rows, assumed)
     return LaunchPlan(tuple(launches))

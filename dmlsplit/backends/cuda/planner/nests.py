@@ -9,17 +9,15 @@ from math import prod
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
-    LOADS,
     OFFSET_64,
     THREADS,
-    VECTOR,
     Assumptions,
     Constant,
     KernelLaunch,
     blocks,
-    index_type,
-    power_of_two,
 )
+from dmlsplit.backends.cuda.planner.forms import form_of, nest_of
+from dmlsplit.backends.cuda.planner.strided import strided_launches
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 
 # Distinct nests that one launch makes code for: each adds about as much code as the kernel itself.
@@ -61,27 +59,34 @@ class _Group:
         )
 
 
+def are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
+    """Whether all outputs are single units a few apart, which windows are faster for than tiles."""
+    nests = (nest_of(piece, assumed) for piece in geometry.pieces if piece.run_bytes)
+    return all(abs(nest.step) > 1 and form_of(nest, 1, assumed).window_step for nest in nests)
+
+
 def nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
     """Yield launches for a geometry that is not packed, for each kernel and unit apart."""
-    by_kernel: dict[tuple[bool, int], dict[StridedCopy, list[int]]] = {}
+    by_unit: dict[int, dict[StridedCopy, list[int]]] = {}
+    others: list[tuple[int, StridedCopy]] = []
     for index, piece in enumerate(geometry.pieces):
-        if piece.run_bytes:
-            unit = _unit(piece, assumed)
-            alike = by_kernel.setdefault((_down(piece, unit) is not None, unit), {})
+        if not piece.run_bytes:
+            continue
+        nest = nest_of(piece, assumed)
+        is_transposed = form_of(nest, 1, assumed).window_step is None
+        if is_transposed and _down(piece, nest.unit) is not None:
+            alike = by_unit.setdefault(nest.unit, {})
             alike.setdefault(replace(piece, input_offset=0), []).append(index)
-    for (is_transposed, unit), alike in by_kernel.items():
-        make = _transpose if is_transposed else _strided
+        else:
+            others.append((index, piece))
+    for unit, alike in by_unit.items():
         for part in _cut(alike, assumed.most_outputs):
             outputs = tuple(chain.from_iterable(part.values()))
             offsets = tuple(geometry.pieces[i].input_offset for i in outputs)
-            nest_of = tuple(n for n, same in enumerate(part.values()) for _ in same)
-            yield make(_Group(unit, outputs, offsets, tuple(part), nest_of), assumed)
-
-
-def _unit(piece: StridedCopy, assumed: Assumptions) -> int:
-    strides = (*piece.input_strides, *piece.output_strides, piece.input_offset)
-    alignments = assumed.input_alignment, assumed.output_alignment
-    return power_of_two(VECTOR, *alignments, piece.run_bytes, *strides)
+            nest_of_output = tuple(n for n, same in enumerate(part.values()) for _ in same)
+            group = _Group(unit, outputs, offsets, tuple(part), nest_of_output)
+            yield _transpose(group, assumed)
+    yield from strided_launches(others, assumed)
 
 
 def _cut(alike: dict[StridedCopy, list[int]], most: int) -> Iterator[dict[StridedCopy, list[int]]]:
@@ -96,39 +101,6 @@ def _cut(alike: dict[StridedCopy, list[int]], most: int) -> Iterator[dict[Stride
             part.setdefault(nest, []).append(index)
     if part:
         yield part
-
-
-def _strided(group: _Group, assumed: Assumptions) -> KernelLaunch:
-    unit, nests = group.unit, group.nests
-    units = [nest.total_bytes // unit for nest in nests]
-    # In words, eight loads per thread are what IN_FLIGHT_BYTES needs; smaller units never reach it.
-    loads = 2 * LOADS if unit == 4 else LOADS
-    loops = [(nest.shape, nest.input_strides, nest.output_strides) for nest in nests]
-    starts = group.starts([blocks(count, THREADS * loads) for count in units])
-    return KernelLaunch(
-        "strided",
-        group.outputs,
-        group.total_bytes,
-        assumed,
-        (
-            Constant("int", "kLoads", loads),
-            Constant("using", "Index", index_type(max(units) + THREADS * loads)),
-            Constant("using", "Offset", "int" if max(map(_reach, nests)) < 2**31 else OFFSET_64),
-            Constant("Index", "kUnits", tuple(units)),
-            Constant("Index", "kRunUnits", tuple(nest.run_bytes // unit for nest in nests)),
-            *_loop_tables(loops, "Index"),
-            *group.tables(starts),
-        ),
-        starts[-1],
-        bytes_in_flight=loads * unit,
-        reason=f"strided, in units of {unit} bytes",
-    )
-
-
-def _reach(nest: StridedCopy) -> int:
-    """Return the distance from the first byte of an output to its farthest."""
-    steps = zip(nest.shape, nest.output_strides, strict=True)
-    return nest.run_bytes + sum((size - 1) * abs(stride) for size, stride in steps)
 
 
 def _down(nest: StridedCopy, unit: int) -> int | None:
