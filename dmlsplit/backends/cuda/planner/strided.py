@@ -33,6 +33,8 @@ ROOMS = (1, 4, 16, 64, 256, 1024, 4096)
 UNUSED_TILE = 2**32 - 1
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
+# Loops up to which a thread has registers for all items of a form.
+SHALLOW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,9 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
     nests = [entry.nest for entry in found]
     walks = _walks(nests, form.item)
     is_small = max(*(walk.count for walk in walks), *(nest.row_units for nest in nests)) < SMALL
-    # Numbers of 64 bits take twice the registers.
-    items = form.items if is_small else blocks(form.items, 2)
+    depth = len(walks[0].sizes)
+    # Numbers of 64 bits and the strides of many loops take registers.
+    items = form.items if is_small and depth <= SHALLOW else blocks(form.items, 2)
     *starts, grid = accumulate((blocks(walk.count, THREADS * items) for walk in walks), initial=0)
     unused = room - len(found)
     if _is_one_nest(found):
@@ -123,7 +126,7 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
             Constant("int", "kAlign", min(entry.window_alignment(assumed) for entry in found)),
             Constant("bool", "kEdges", int(any(_has_edges(nest, form, assumed) for nest in nests))),
             Constant("int", "kNests", len(nests)),
-            Constant("int", "kDimensions", len(walks[0].sizes)),
+            Constant("int", "kDimensions", depth),
             Constant("using", "Index", "unsigned" if is_small else COUNT_64),
             Constant("using", "Signed", "int" if is_small else OFFSET_64),
         ),
