@@ -19,6 +19,7 @@ from dmlsplit.backends.cuda.launch import (
     OFFSET_64,
     POINTER_BYTES,
     THREADS,
+    VECTOR,
     Assumptions,
     Constant,
     KernelLaunch,
@@ -34,7 +35,9 @@ UNUSED_TILE = 2**32 - 1
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
 # Loops up to which a thread has registers for all items of a form.
-SHALLOW = 4
+SHALLOW = 3
+# Blocks that an SM must hold where items are narrower than vectors: 32 KiB are under way then.
+NARROW_RESIDENT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,8 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
         grid,
         bytes_in_flight=items * form.channels * form.item,
         reason=f"strided, in units of {form.unit} bytes, {_HOW[form.window_step is not None]}",
+        # Eight numbers of items, each with two addresses, take registers.
+        least_resident=NARROW_RESIDENT if form.item < VECTOR else 0,
         capacity=room * form.channels,
         arguments=_wide_first(
             (
