@@ -1,49 +1,222 @@
 // Any layout: broadcast, padded, permuted and reversed, up to eight dimensions.
 //
-// An output is a loop nest, with byte strides in the input and the output, around a contiguous run. The
-// run is cut into units of kUnit bytes, the widest that every stride and offset allows. Units are
-// numbered in the order of the output; thread t of a block copies kLoads of them, kThreads apart. All
-// loads are under way before the first store.
+// An output is a loop nest, with byte strides in the input and in the output. Its innermost loop is a
+// row: units of kUnit bytes, side by side in the output and one step apart in the input. Rows are cut
+// into items of kItemBytes, which are numbered in the order of the output; thread t of a block copies
+// kItems of them, kThreads apart. All loads are under way before the first store.
 //
-// Outputs with equal nests share one entry of the tables. Code is made for each entry, with its sizes
-// as constants, so that no index needs a division by a variable.
+// An item is filled by a load for each of its units, which may be any step apart. Where the step is a
+// small constant (kStep), it is filled from the window of input that holds all of its units: whole
+// vectors, sorted by byte permutations. Up to kChannels outputs, whose units lie side by side in the
+// input, are filled from one window.
+//
+// Items of 16 bytes lie at multiples of 16 in memory. Where rows begin or end inside one (kEdges), the
+// units there are copied one by one, by threads of their own: no thread waits for one that has an edge.
+//
+// Sizes, strides and offsets are parameters: no split is compiled for its sizes. Each entry of the
+// tables, kChannels outputs, has its own nest, unless all nests are equal (kNests is 1).
+//
+// Assumes that a row with edges is longer than two items.
 
 using Unit = typename Unsigned<kUnit>::Type;
 
-template <int kNest> __device__ inline void copy_units(const Byte* src, Byte* dst, Wide tile) {
-    const Index first = static_cast<Index>(tile) * (kThreads * kLoads) + threadIdx.x;
-    Unit held[kLoads];
-    Offset dst_offsets[kLoads];
+constexpr int kUnits = kItemBytes / kUnit;  // of an item
+constexpr int kWords = kItemBytes < 4 ? 1 : kItemBytes / 4;
+constexpr int kEntries = kOutputs / kChannels;
+constexpr int kDistance = kStep < 0 ? -kStep : kStep;
+// Bytes of a window, and the vectors that may hold some of them.
+constexpr int kSpan = ((kUnits - 1) * kDistance + kChannels) * kUnit;
+constexpr int kVectors = (kSpan + 2 * kVector - 1 - kAlign) / kVector;
+constexpr int kWindowWords = kVectors * 4 + 2;  // two more may be read, but are not used
+
+// Division by a size. Items are numbered with 64 bits (Index) only where there are too many for 31.
+__device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) {
+    return quotient(number, Divisor{magic, shift});
+}
+__device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) { return __umul64hi(2 * number, magic) >> shift; }
+
+// A place in the input, and the same in the first output of an entry.
+struct Place {
+    const Byte* src;
+    Byte* dst;
+};
+
+// The beginning of a row. minus_sizes hold 2^32 or 2^64 less a size: one instruction takes a multiple away.
+__device__ inline Place row_at(const Parameters& launch, int entry, int nest, Index row) {
+    Place place = {launch.input + launch.offsets[entry], launch.outputs[entry * kChannels]};
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-        Index index = first + i * kThreads;
-        if (index >= kUnits[kNest]) continue;
-        long long from = static_cast<long long>(index % kRunUnits[kNest]) * kUnit;
-        dst_offsets[i] = static_cast<Offset>(from);
-        index /= kRunUnits[kNest];
-#pragma unroll
-        for (int d = kDimensions - 1; d >= 0; --d) {
-            constexpr int row = kNest * kDimensions;
-            const Index at = index % kSizes[row + d];
-            index /= kSizes[row + d];
-            from += static_cast<long long>(at) * kInputStrides[row + d];
-            dst_offsets[i] += static_cast<Offset>(at) * static_cast<Offset>(kOutputStrides[row + d]);
-        }
-        held[i] = load<Unit>(src + from);
+    for (int d = kDimensions - 2; d >= 0; --d) {
+        const int at = nest * kDimensions + d;
+        const Index rest = d == 0 ? 0 : quotient(row, launch.magics[at], launch.shifts[at]);
+        const Signed digit = row + rest * launch.minus_sizes[at];
+        place.src += static_cast<long long>(digit) * launch.input_strides[at];
+        place.dst += static_cast<long long>(digit) * launch.output_strides[at];
+        row = rest;
     }
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i)
-        if (first + i * kThreads < kUnits[kNest]) store(dst + dst_offsets[i], held[i]);
+    return place;
 }
 
-template <int kNest> __device__ inline void copy_nest(unsigned nest, const Byte* src, Byte* dst, Wide tile) {
-    if constexpr (kNest + 1 < kNests)
-        if (nest != kNest) return copy_nest<kNest + 1>(nest, src, dst, tile);
-    copy_units<kNest>(src, dst, tile);
+// Units of a row before its first item.
+__device__ inline int units_before(const Place& row) {
+    return kEdges ? (kVector - phase(row.dst, kVector)) % kVector / kUnit : 0;
+}
+
+__device__ inline Byte* in_channel(const Parameters& launch, int entry, int channel, Byte* dst) {
+    return channel == 0 ? dst : dst + (launch.outputs[entry * kChannels + channel] - launch.outputs[entry * kChannels]);
+}
+
+struct Item {
+    Place place;
+    bool is_stored;
+};
+
+// An item that is not to be stored lies where another is, so that it may be loaded.
+template <bool kFull>
+__device__ inline Item item_at(const Parameters& launch, int entry, int nest, Index number, long long step) {
+    const int at = nest * kDimensions + kDimensions - 1;
+    const bool is_item = kFull || number < launch.counts[nest];
+    if (!is_item) number = launch.counts[nest] - 1;
+    const Index row = kDimensions == 1 ? 0 : quotient(number, launch.magics[at], launch.shifts[at]);
+    Signed column = number + row * launch.minus_sizes[at];
+    Place place = row_at(launch, entry, nest, row);
+    const int before = units_before(place);
+    const bool is_whole = !kEdges || column * kUnits + before <= launch.row_units[nest] - kUnits;
+    if (!is_whole) --column;
+    place.src += static_cast<long long>(column) * launch.input_strides[at] + before * step;
+    place.dst += static_cast<long long>(column) * launch.output_strides[at] + before * kUnit;
+    return {place, is_whole && is_item};
+}
+
+// Words are filled in order, from the lowest unit on.
+template <class T> __device__ inline void put(unsigned (&words)[kWords], int i, T value) {
+    constexpr int kBytes = sizeof(T);
+    if constexpr (kBytes == 16)
+        words[0] = value.x, words[1] = value.y, words[2] = value.z, words[3] = value.w;
+    else if constexpr (kBytes == 8)
+        words[2 * i] = value.x, words[2 * i + 1] = value.y;
+    else if (i * kBytes % 4 == 0)
+        words[i * kBytes / 4] = value;
+    else
+        words[i * kBytes / 4] |= static_cast<unsigned>(value) << i * kBytes % 4 * 8;
+}
+
+__device__ inline void fill_by_units(const Byte* src, long long step, unsigned (&words)[kWords]) {
+    Unit units[kUnits];
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) units[i] = load<Unit>(src + i * step);
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) put(words, i, units[i]);
+}
+
+// The bytes of a window, from the first on.
+__device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
+    // Where steps go down, the last unit comes first.
+    const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
+    const int shift = phase(lowest, kVector) / kAlign * kAlign;
+    const Byte* vectors = lowest - shift;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+        // The last one may have nothing of the window, and lie outside the input.
+        const int at = i < kVectors - 1 ? i * kVector : (shift + kSpan - 1) / kVector * kVector;
+        const uint4 held = load<uint4>(vectors + at);
+        words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
+    }
+    // Shift by 8 bytes, by 4, and by 0 to 3.
+#pragma unroll
+    for (int i = 0; i < kVectors * 4; ++i) words[i] = kAlign <= 8 && shift & 8 ? words[i + 2] : words[i];
+#pragma unroll
+    for (int i = 0; i < kVectors * 4; ++i) words[i] = kAlign <= 4 && shift & 4 ? words[i + 1] : words[i];
+#pragma unroll
+    for (int i = 0; i < kVectors * 4; ++i)
+        if (kAlign < 4) words[i] = __funnelshift_r(words[i], words[i + 1], shift * 8);
+}
+
+// Where byte `byte` of an item is in its window.
+__device__ constexpr int origin(int channel, int byte) {
+    const int unit = kStep < 0 ? kUnits - 1 - byte / kUnit : byte / kUnit;
+    return (unit * kDistance + channel) * kUnit + byte % kUnit;
+}
+
+__device__ inline unsigned sorted_word(const unsigned (&window)[kWindowWords], int channel, int word) {
+    const int a = origin(channel, 4 * word), b = origin(channel, 4 * word + 1);
+    const int c = origin(channel, 4 * word + 2), d = origin(channel, 4 * word + 3);
+    if (kUnit >= 4) return window[a / 4];
+    if (a / 4 == b / 4 && c / 4 == d / 4)
+        return __byte_perm(window[a / 4], window[c / 4], a % 4 | b % 4 << 4 | (4 + c % 4) << 8 | (4 + d % 4) << 12);
+    const unsigned low = __byte_perm(window[a / 4], window[b / 4], a % 4 | (4 + b % 4) << 4);
+    const unsigned high = __byte_perm(window[c / 4], window[d / 4], c % 4 | (4 + d % 4) << 4);
+    return __byte_perm(low, high, 0x5410);
+}
+
+__device__ inline void fill(const Byte* src, long long step, unsigned (&words)[kChannels][kWords]) {
+    if constexpr (kWindow) {
+        unsigned window[kWindowWords] = {};
+        load_window(src, window);
+#pragma unroll
+        for (int i = 0; i < kChannels * kWords; ++i) words[i / kWords][i % kWords] = sorted_word(window, i / kWords, i % kWords);
+    } else {
+        fill_by_units(src, step, words[0]);
+    }
+}
+
+template <class T> __device__ inline T vector_of(const unsigned (&words)[kWords]) {
+    if constexpr (sizeof(T) == 16)
+        return make_uint4(words[0], words[1], words[2], words[3]);
+    else if constexpr (sizeof(T) == 8)
+        return make_uint2(words[0], words[1]);
+    else
+        return static_cast<T>(words[0]);
+}
+
+// The units of rows that are before the first item or behind the last whole one, one to a thread. A block
+// copies those of the rows whose first item is among its own.
+__device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end, long long step) {
+    constexpr int kSlots = 2 * kUnits;  // of a row: before, and behind
+    const int at = nest * kDimensions + kDimensions - 1;
+    const Index up = ~launch.minus_sizes[at];  // its size less 1
+    const Index first_row = quotient(begin + up, launch.magics[at], launch.shifts[at]);
+    const Index end_row = quotient(min(end, launch.counts[nest]) + up, launch.magics[at], launch.shifts[at]);
+    for (Index slot = threadIdx.x; slot < (end_row - first_row) * kSlots; slot += kThreads) {
+        const Place row = row_at(launch, entry, nest, first_row + slot / kSlots);
+        const Signed units = launch.row_units[nest], before = units_before(row);
+        const Signed behind = before + (units - before) / kUnits * kUnits;
+        const Signed place = slot % kSlots;
+        const Signed unit = place < kUnits ? place : behind + place - kUnits;
+        if (unit >= (place < kUnits ? before : units)) continue;
+#pragma unroll
+        for (int channel = 0; channel < kChannels; ++channel)
+            store(in_channel(launch, entry, channel, row.dst) + static_cast<long long>(unit) * kUnit,
+                  load<Unit>(row.src + unit * step + channel * kUnit));
+    }
+}
+
+// A tile is full, but for the last of an output.
+template <bool kFull> __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index first, long long step) {
+    Item items[kItems];
+    unsigned held[kItems][kChannels][kWords];
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+        items[i] = item_at<kFull>(launch, entry, nest, first + i * kThreads, step);
+        fill(items[i].place.src, step, held[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+        if (!items[i].is_stored) continue;
+#pragma unroll
+        for (int channel = 0; channel < kChannels; ++channel)
+            store(in_channel(launch, entry, channel, items[i].place.dst), vector_of<typename Unsigned<kItemBytes>::Type>(held[i][channel]));
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Parameters launch) {
-    const int output = find<kOutputs>(kTileStarts, static_cast<unsigned>(blockIdx.x));
-    copy_nest<0>(kOutputNests[output], launch.input + kOffsets[output], launch.outputs[output],
-                blockIdx.x - kTileStarts[output]);
+    constexpr int kTile = kThreads * kItems;
+    const int entry = find<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
+    const int nest = kNests == 1 ? 0 : entry;
+    const Index begin = static_cast<Index>(blockIdx.x - launch.tile_starts[entry]) * kTile;
+    const long long step = kWindow ? kStep * kUnit : launch.steps[nest];  // bytes
+    if (begin + kTile <= launch.counts[nest])
+        copy_tile<true>(launch, entry, nest, begin + threadIdx.x, step);
+    else
+        copy_tile<false>(launch, entry, nest, begin + threadIdx.x, step);
+    if constexpr (kEdges) copy_edges(launch, entry, nest, begin, begin + kTile, step);
 }

@@ -103,6 +103,11 @@ inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
     return static_cast<unsigned>(both << (shift < 32 ? shift : 32) >> 32);
 }
 
+// The high 64 bits of a product.
+inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+    return (static_cast<unsigned __int128>(x) * y) >> 64;
+}
+
 // Four bytes picked out of (y:x) by the low three bits of each nibble; bit 3 spreads the sign.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     const unsigned long long both = (static_cast<unsigned long long>(y) << 32) | x;

@@ -28,8 +28,11 @@ MOST_ISSUED = {
     1: 26, 2: 26, 3: 26, 4: 26, 5: 26, 6: 26, 7: 26, 8: 26, 9: 46, 10: 20,
     11: 20, 12: 20, 13: 26, 14: 26, 15: 63, 16: 26, 17: 23, 18: 22, 19: 18, 20: 17,
     21: 31, 22: 61, 23: 64, 24: 51, 25: 26, 26: 30, 27: 20, 28: 20, 29: 29, 30: 23,
-    31: 333, 32: 167, 33: 62, 34: 489, 35: 63, 36: 20,
+    31: 29, 32: 29, 33: 62, 34: 45, 35: 63, 36: 20,
 }  # fmt: skip
+# Bytes that threads load for each one that they store, where it is not nearly one: windows hold
+# what is between the elements, and at odd addresses a fourth vector where three are full.
+MOST_LOADED = {31: 2, 32: 2, 34: 4 / 3}
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
@@ -44,26 +47,8 @@ def figures(builds: Path) -> dict[int, model.Figures]:
 
 each = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 
-# Bars that wait for kernels of strided inputs whose elements are narrow, with what is reached.
-UNTIL_THE_KERNEL_LANDS = {
-    "sectors": {34: "3.03 times the sectors are read"},
-    "in flight": {31: "8 KiB in flight", 32: "16 KiB in flight", 34: "8 KiB in flight"},
-}
 
-
-def each_but(bar: str) -> pytest.MarkDecorator:
-    """Return `each`, where a workload that misses a bar for now must go on to miss it."""
-    missed = UNTIL_THE_KERNEL_LANDS[bar]
-    workloads = [
-        pytest.param(w, marks=[pytest.mark.xfail(reason=missed[w.number], strict=True)])
-        if w.number in missed
-        else w
-        for w in WORKLOADS
-    ]
-    return pytest.mark.parametrize("workload", workloads, ids=lambda workload: workload.name)
-
-
-@each_but("sectors")
+@each
 def test_sectors_are_near_the_least_possible(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
@@ -79,7 +64,7 @@ def test_packed_rows_are_stored_in_vectors(
     assert figures[workload.number].mean("vector_share") >= LEAST_VECTORS
 
 
-@each_but("in flight")
+@each
 def test_large_inputs_keep_the_memory_busy(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
@@ -160,7 +145,7 @@ def test_the_source_and_the_machine_code_ask_for_the_same(
     assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05, abs=0.05)
     parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
     assert sum(parts) == pytest.approx(row.executed("issue"))
-    assert 1 <= row.executed("load_bytes") <= 1.2
+    assert 1 <= row.executed("load_bytes") <= MOST_LOADED.get(workload.number, 1.2) + 1e-9
 
 
 @each

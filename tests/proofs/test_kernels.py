@@ -203,6 +203,32 @@ CASES = {
         element_bytes=2,
         strides=(3000, 700, 301, 90, 44, 21, 6, 1),
     ),
+    # Strided, in vectors: rows from windows of the input, whose ends are copied apart.
+    "every_second_byte": Case((40, 1024), (512, 512), strides=(2048, 2)),
+    "every_second_byte_of_odd_rows": Case((40, 1501), (700, 801), strides=(3005, 2)),
+    "every_third_half": Case((9, 1200), (600, 600), element_bytes=2, strides=(3601, 3)),
+    "every_fourth_byte": Case((7, 2048), (1024, 1024), strides=(8195, 4)),
+    "every_second_word_of_odd_rows": Case((5, 803), (803,), element_bytes=4, strides=(1607, 2)),
+    "every_second_double": Case((5, 600), (300, 300), element_bytes=8, strides=(1201, 2)),
+    "every_ninth_byte": Case((6, 600), (288, 312), strides=(5407, 9)),
+    "bytes_reversed": Case((9, 1111), (300, 811), strides=(1112, -1)),
+    "halves_reversed_by_two": Case((9, 800), (384, 416), element_bytes=2, strides=(1601, -2)),
+    "bytes_reversed_by_four": Case((4, 1024), (1024,), strides=(4096, -4)),
+    "broadcast_long_rows": Case((3, 700), (300, 400), strides=(1, 0)),
+    "padded_odd_long_rows": Case((9, 2000), (999, 1001), strides=(2011, 1)),
+    "padded_outputs_long_rows": Case(
+        (9, 2000), (999, 1001), element_bytes=2, output_strides=((1003, 1), (1024, 1))
+    ),
+    "rgb_of_odd_rows": Case((2, 5, 640, 3), (1,) * 3, axis=3, strides=(9605, 1921, 3, 1)),
+    "rgb_of_odd_rows_with_edges": Case((2, 5, 301, 3), (1,) * 3, axis=3, strides=(4525, 905, 3, 1)),
+    "two_of_rgba_halves": Case(
+        (3, 5, 264, 3), (1, 2), axis=3, element_bytes=2, strides=(6000, 1100, 4, 1)
+    ),
+    "rgb_of_odd_rows_misaligned": Case(
+        (5, 640, 3), (1,) * 3, axis=2, strides=(1921, 3, 1), misaligned=(1, 3)
+    ),
+    "pairs_of_padded_rows": Case((7, 300, 2), (1, 1), axis=2, element_bytes=4, strides=(602, 2, 1)),
+    "windows_of_few_outputs_and_many": Case((3, 20 * 256), (256,) * 20, strides=(10240, 2)),
     "mixed_strided_and_packed": Case(
         (8, 12), (4, 4, 4), element_bytes=4, output_strides=(None, (9, 2), (1, 8))
     ),
@@ -355,6 +381,27 @@ def element_cases(draw: st.DrawFn) -> Case:
     return Case((rows, outputs), (1,) * outputs, element_bytes=width, strides=(pitch, 1))
 
 
+@st.composite
+def windowed_cases(draw: st.DrawFn) -> Case:
+    """Long rows whose elements are a few apart, at any address, in outputs with or without gaps."""
+    rows, step = draw(st.integers(1, 9)), draw(st.integers(-5, 5))
+    sizes = draw(st.lists(st.integers(200, 1200), min_size=1, max_size=3))
+    if draw(st.booleans()):
+        sizes = [size // 16 * 16 for size in sizes]
+    length = sum(sizes)
+    pitch = length * max(1, abs(step)) + draw(st.sampled_from([0, 1, 2, 16]))
+    gap = draw(st.sampled_from([None, 0, 1, 16]))
+    outputs = None if gap is None else tuple((size + gap, 1) for size in sizes)
+    channels = draw(st.integers(1, max(1, step)))
+    misaligned = (draw(st.sampled_from([0, 0, 1, 4])), draw(st.sampled_from([0, 0, 2, 8])))
+    element_bytes = draw(st.sampled_from([1, 1, 2, 4, 8]))
+    if channels == 1:
+        shape, strides = (rows, length), (pitch, step)
+        return Case(shape, tuple(sizes), -1, element_bytes, strides, outputs, misaligned)
+    shape, strides = (rows, length, channels), (pitch, step, 1)
+    return Case(shape, (1,) * channels, -1, element_bytes, strides, None, misaligned)
+
+
 BATCH = 8
 # A batch costs a compilation, too dear to repeat while looking for a smaller example.
 COMPILING = settings(
@@ -399,12 +446,21 @@ def test_any_transposed_split_gives_numpy_bytes(
     check_batch(cases, builds, toolchain)
 
 
+@each_toolchain
+@settings(COMPILING, max_examples=2)
+@given(cases=st.lists(windowed_cases(), min_size=BATCH, max_size=BATCH))
+def test_any_split_in_windows_gives_numpy_bytes(
+    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
+) -> None:
+    check_batch(cases, builds, toolchain)
+
+
 @pytest.mark.slow
 @each_toolchain
 @settings(COMPILING, max_examples=40)
 @given(
     cases=st.lists(
-        packed_cases() | strided_cases() | transposed_cases() | element_cases(),
+        packed_cases() | strided_cases() | transposed_cases() | element_cases() | windowed_cases(),
         min_size=BATCH,
         max_size=2 * BATCH,
     )

@@ -1,11 +1,12 @@
 """The source of a launch: complete, stable, small."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from descriptors import packed
 from dmlsplit.backends.cuda.codegen import source
-from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.planner import Constant, plan
 from dmlsplit.geometry import split_geometry
 
 KERNELS = Path(__file__).parents[3] / "cuda"
@@ -23,12 +24,11 @@ def test_a_source_is_constants_then_common_then_the_kernel() -> None:
 
 
 def test_large_and_negative_numbers_are_typed() -> None:
-    geometry = split_geometry((2, 3), 0, (2,), 4, (-(2**33), 8), [(16, 4)])
+    geometry = split_geometry((512, 512), 1, (512,), 4, (4, 2048), [None])
     (launch,) = plan(geometry, 16, 16).launches
-    assert "-8589934592ll" in source(launch)
-    geometry = split_geometry((2, 3), 0, (2,), 4, (2**36, 8), [(16, 4)])
-    (launch,) = plan(geometry, 16, 16).launches
-    assert "68719476736ull" in source(launch)
+    far = Constant("long long", "kFar", (-(2**33), 2**36))
+    text = source(replace(launch, own_constants=(*launch.own_constants, far)))
+    assert "__constant__ constexpr long long kFar[] = {-8589934592ll, 68719476736ull};\n" in text
     (launch,) = plan(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1).launches
     assert "    unsigned long long places[4];\n" in source(launch)
 

@@ -57,6 +57,9 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
         ),
         (TRANSPOSED, ["transpose"], ["strided"]),
         (BROADCAST, ["strided"], ["strided"]),
+        # Every second byte is rows of one byte and a gap; so are three channels of four.
+        (split_geometry((1 << 20,), 0, (1 << 20,), 1, (2,), [None]), ["strided"], ["strided"]),
+        (split_geometry((4096, 3), 1, (1, 1, 1), 1, (4, 1), [None] * 3), ["strided"], ["strided"]),
     ],
 )
 def test_the_kernel_follows_from_geometry_and_alignment(

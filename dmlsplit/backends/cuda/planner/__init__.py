@@ -9,7 +9,7 @@ A plan bakes columns into constants; a launch passes pointers and the number of 
 `shift`         wide outputs at any alignment, through funnel shifts
 `transpose`     strided, and contiguous along different dimensions in input and output; also
                 rows of many outputs that are one element wide each, at aligned addresses
-`strided`       everything else
+`strided`       everything else, and single elements a few apart
 ==============  ===============================================================================
 """
 
@@ -23,7 +23,7 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     LaunchPlan,
 )
-from dmlsplit.backends.cuda.planner.nests import nest_launches
+from dmlsplit.backends.cuda.planner.nests import are_windows, nest_launches
 from dmlsplit.backends.cuda.planner.rows import row_launches
 from dmlsplit.geometry import SplitGeometry
 
@@ -57,5 +57,7 @@ def plan(
         bakes=bakes,
     )
     rows = geometry.row_split
-    launches = nest_launches(geometry, assumed) if rows is None else row_launches(rows, assumed)
+    if rows is None or (rows.pitch > sum(rows.widths) and are_windows(geometry, assumed)):
+        return LaunchPlan(tuple(nest_launches(geometry, assumed)))
+    launches = row_launches(rows, assumed)
     return LaunchPlan(tuple(launches))

@@ -1,0 +1,136 @@
+"""How the outputs of a strided split are copied: their loops, and what a kernel is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions, power_of_two
+from dmlsplit.geometry import StridedCopy
+
+# A row that begins or ends inside a vector has edges, which are copied unit by unit. They are worth
+# it from this many units on; never for units of 8 bytes, of which two are as cheap as a vector.
+LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 256, 4
+# Loads of single units that a thread has registers for.
+MOST_LOADS = 16
+# A window is worth its registers up to this many vectors.
+MOST_WINDOW_VECTORS = 5
+# Units up to this far apart leave registers for as many items as other kernels' threads have loads.
+NEAR_STEP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops of an output over units; the innermost one is a row. Strides are in bytes."""
+
+    unit: int  # bytes
+    sizes: tuple[int, ...]
+    input_strides: tuple[int, ...]
+    output_strides: tuple[int, ...]
+
+    @property
+    def row_units(self) -> int:
+        """Units of a row."""
+        return self.sizes[-1]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.row_units * self.unit
+
+    @property
+    def step(self) -> int:
+        """How far the units of a row are apart in the input, in units."""
+        return self.input_strides[-1] // self.unit
+
+    def row_alignment(self, assumed: Assumptions) -> int:
+        """Return the largest power of two, up to 16, that divides the addresses of output rows."""
+        return power_of_two(VECTOR, assumed.output_alignment, *self.output_strides[:-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a kernel is compiled for, beside the depth and the number of nests."""
+
+    unit: int  # bytes
+    item: int  # bytes that a thread stores at once
+    channels: int  # outputs that are filled from one window
+    window_step: int | None  # units, where items are filled from windows
+
+    @property
+    def items(self) -> int:
+        """Items of a thread: enough loads under way for memory to be busy."""
+        if self.window_step is not None:
+            return LOADS if self.channels == 1 and abs(self.window_step) <= NEAR_STEP else 1
+        units = self.item // self.unit
+        return min(LOADS if self.item == VECTOR else 2 * LOADS, MOST_LOADS // units)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Outputs with the same nest, whose units lie side by side in the input."""
+
+    outputs: tuple[int, ...]  # as indices into the geometry's pieces
+    offset: int  # where the first of them begins in the input, in bytes
+    nest: Nest
+
+    def window_alignment(self, assumed: Assumptions) -> int:
+        """Return the largest power of two, up to 16, that divides the addresses of windows."""
+        step = self.nest.input_strides[-1]
+        # Items begin where their row's address is a multiple of 16; the last unit of an item comes
+        # first where steps go down.
+        to_item = self.nest.row_alignment(assumed) * self.nest.step
+        strides = self.nest.input_strides[:-1]
+        return power_of_two(
+            VECTOR, assumed.input_alignment, self.offset, to_item, min(0, step), *strides
+        )
+
+
+def nest_of(piece: StridedCopy, assumed: Assumptions) -> Nest:
+    """Return the loops of an output over the widest units that all strides and offsets allow."""
+    strides = (*piece.input_strides, *piece.output_strides, piece.input_offset)
+    alignments = assumed.input_alignment, assumed.output_alignment
+    unit = power_of_two(VECTOR, *alignments, piece.run_bytes, *strides)
+    loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
+    if piece.run_bytes > unit or not loops:
+        loops.append((piece.run_bytes // unit, unit, unit))
+    sizes, input_strides, output_strides = zip(*loops, strict=True)
+    return Nest(unit, sizes, input_strides, output_strides)
+
+
+def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
+    """Choose how outputs with a nest are copied, so many of them together."""
+    item = nest.unit
+    if nest.output_strides[-1] == nest.unit:
+        item = power_of_two(nest.row_alignment(assumed), nest.row_bytes)
+        if nest.row_units >= LEAST_EDGED_UNITS and nest.unit <= MOST_EDGED_UNIT:
+            item = VECTOR
+    is_window = item == VECTOR and _has_window(nest, channels)
+    return Form(nest.unit, item, channels, nest.step if is_window else None)
+
+
+def _has_window(nest: Nest, channels: int) -> bool:
+    """Whether windows take fewer loads than units, and few registers."""
+    units = VECTOR // nest.unit
+    span = ((units - 1) * abs(nest.step) + channels) * nest.unit
+    vectors = (span + 2 * VECTOR - 1 - nest.unit) // VECTOR
+    return vectors <= MOST_WINDOW_VECTORS and vectors < channels * units
+
+
+def entries(
+    nest: Nest, outputs: Sequence[tuple[int, int]], assumed: Assumptions
+) -> Iterator[Entry]:
+    """Cut outputs with equal nests, each an index and an offset, into those of one window."""
+    # Vectors of all outputs of an entry must lie at the same places.
+    most = nest.step if assumed.output_alignment == VECTOR else 1
+    side_by_side: list[list[tuple[int, int]]] = []
+    for index, offset in outputs:
+        last = side_by_side[-1] if side_by_side else []
+        if 0 < len(last) < most and offset == last[-1][1] + nest.unit:
+            last.append((index, offset))
+        else:
+            side_by_side.append([(index, offset)])
+    for found in side_by_side:
+        has_window = form_of(nest, len(found), assumed).window_step is not None
+        for part in [found] if has_window else [[one] for one in found]:
+            yield Entry(tuple(index for index, _ in part), part[0][1], nest)

@@ -1,0 +1,85 @@
+"""How the outputs of a strided split are copied."""
+
+import pytest
+
+from dmlsplit.backends.cuda.launch import Assumptions
+from dmlsplit.backends.cuda.planner import H200
+from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of, nest_of
+from dmlsplit.geometry import StridedCopy
+
+
+def assumed(input_alignment: int = 16, output_alignment: int = 16) -> Assumptions:
+    return Assumptions(input_alignment, output_alignment, H200, 4094, True, True)
+
+
+def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
+    """Nine packed rows of units, `step` units apart in the input."""
+    return Nest(unit, (9, units), (pitch, step * unit), (units * unit, unit))
+
+
+@pytest.mark.parametrize(
+    ("nest", "channels", "form"),
+    [
+        # Units a few apart come from windows of the input, a vector at a time.
+        (rows(1, 1024, 2), 1, Form(1, 16, 1, 2)),
+        (rows(2, 1024, -4), 1, Form(2, 16, 1, -4)),
+        (rows(1, 1024, 0), 1, Form(1, 16, 1, 0)),
+        (rows(1, 1024, 1), 1, Form(1, 16, 1, 1)),
+        (rows(1, 1024, 3), 3, Form(1, 16, 3, 3)),
+        (rows(4, 1024, 2), 2, Form(4, 16, 2, 2)),
+        (rows(8, 1024, 2), 2, Form(8, 16, 2, 2)),
+        # Where a window takes as many loads as units do, units are loaded.
+        (rows(8, 1024, 2), 1, Form(8, 16, 1, None)),
+        (rows(4, 1024, 4), 1, Form(4, 16, 1, None)),
+        (rows(16, 7, 5), 1, Form(16, 16, 1, None)),
+        # Too far apart for registers.
+        (rows(1, 1024, 5), 1, Form(1, 16, 1, None)),
+        # Rows that are not whole vectors: long ones have edges, short ones narrower items.
+        (rows(1, 1023, 2), 1, Form(1, 16, 1, 2)),
+        (rows(1, 200, 2), 1, Form(1, 8, 1, None)),
+        (rows(2, 101, 2), 1, Form(2, 2, 1, None)),
+        (rows(8, 1001, 1), 1, Form(8, 8, 1, None)),
+        # Units that are apart in the output as well.
+        (Nest(4, (9, 64), (4096, 4), (4096, 8)), 1, Form(4, 4, 1, None)),
+    ],
+)
+def test_the_form_follows_from_the_rows(nest: Nest, channels: int, form: Form) -> None:
+    assert form_of(nest, channels, assumed()) == form
+
+
+def test_units_are_as_wide_as_all_places_allow() -> None:
+    piece = StridedCopy((9, 64), (1000, 16), (1024, 16), 8, 16)
+    assert nest_of(piece, assumed()).unit == 8
+    assert nest_of(piece, assumed(4, 16)).unit == 4
+    assert nest_of(piece, assumed(16, 2)).unit == 2
+    assert nest_of(piece, assumed()).sizes == (9, 64, 2)
+
+
+def test_channels_of_pixels_share_their_windows() -> None:
+    pixels = rows(1, 1024, 3, pitch=3073)
+    (rgb,) = entries(pixels, [(0, 0), (1, 1), (2, 2)], assumed())
+    assert rgb == Entry((0, 1, 2), 0, pixels)
+    two = list(entries(pixels, [(0, 0), (1, 2), (2, 3072), (3, 3073)], assumed()))
+    assert [entry.outputs for entry in two] == [(0,), (1,), (2, 3)]
+    # Their vectors lie at different places.
+    apart = list(entries(pixels, [(0, 0), (1, 1), (2, 2)], assumed(16, 1)))
+    assert [entry.outputs for entry in apart] == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("nest", "offset", "output_alignment", "alignment"),
+    [
+        (rows(1, 1024, 2, pitch=4096), 0, 16, 16),
+        (rows(1, 1024, 2, pitch=4096), 4, 16, 4),
+        (rows(1, 1024, 2, pitch=4099), 0, 16, 1),
+        # An output at odd addresses moves windows by its rows' beginnings.
+        (rows(1, 1024, 2, pitch=4096), 0, 1, 2),
+        # The window of units that go down begins at the last of an item.
+        (rows(2, 1024, -2, pitch=4096), 0, 16, 4),
+    ],
+)
+def test_windows_are_as_aligned_as_known(
+    nest: Nest, offset: int, output_alignment: int, alignment: int
+) -> None:
+    entry = Entry((0,), offset, nest)
+    assert entry.window_alignment(assumed(16, output_alignment)) == alignment

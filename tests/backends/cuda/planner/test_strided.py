@@ -1,0 +1,92 @@
+"""Plans of `strided`: what it is compiled for, and what it is told."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlsplit.backends.cuda.codegen import source
+from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.backends.cuda.planner import DeviceLimits, plan
+from dmlsplit.geometry import SplitGeometry, split_geometry
+
+
+def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeometry:
+    """Split rows of every second element, which are packed."""
+    length = sum(sizes)
+    strides = (2 * length * width, 2 * width)
+    return split_geometry((rows, length), 1, sizes, width, strides, [None] * len(sizes))
+
+
+def tables(launch: KernelLaunch) -> dict[str, tuple[int, ...]]:
+    return {one.name: one.value for one in launch.arguments if isinstance(one.value, tuple)}
+
+
+def sources(geometry: SplitGeometry) -> list[str]:
+    return [source(launch) for launch in plan(geometry, 16, 16).launches]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        every_second(8191, (16384, 16384)),
+        every_second(8192, (4096, 4096)),
+        every_second(70000, (16, 1600)),
+        every_second(9000, (320, 16000, 1600)),
+        every_second(4096, (65536, 65536, 16, 320)),
+    ],
+)
+def test_other_sizes_have_the_same_program(other: SplitGeometry) -> None:
+    """Rows, columns, offsets, and up to four outputs that are not all equal."""
+    ours = every_second(8192, (16384, 8192))
+    has_one_nest = len({(p.shape, p.input_strides) for p in other.pieces}) == 1
+    wanted = sources(every_second(8192, (8192, 8192)) if has_one_nest else ours)
+    assert sources(other) == wanted
+
+
+def test_other_batches_of_images_have_the_same_program() -> None:
+    def crop(images: int, height: int, width: int) -> SplitGeometry:
+        pitch = 3 * width + 3
+        strides = (height * pitch, pitch, 3, 1)
+        return split_geometry((images, height, width, 3), 3, (1,) * 3, 1, strides, [None] * 3)
+
+    assert sources(crop(32, 1080, 1920)) == sources(crop(17, 720, 1280))
+
+
+@given(
+    st.integers(1, 200),
+    st.lists(st.integers(1, 400), min_size=1, max_size=600),
+    st.sampled_from([1, 2, 4, 8]),
+    st.sampled_from([4096, 32764]),
+)
+def test_parameters_fit_every_driver(
+    rows: int, sizes: list[int], width: int, parameter_bytes: int
+) -> None:
+    limits = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, parameter_bytes)
+    launches = plan(every_second(rows, tuple(sizes), width), 16, 16, limits).launches
+    for launch in launches:
+        assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= parameter_bytes
+    assert sorted(o for launch in launches for o in launch.outputs) == list(range(len(sizes)))
+
+
+@given(st.lists(st.integers(2, 1 << 24), min_size=1, max_size=3), st.data())
+def test_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> None:
+    strides = tuple(-(3**d) * 8 for d in range(len(sizes)))
+    geometry = split_geometry(sizes, 0, (sizes[0],), 2, strides, [None])
+    (launch,) = plan(geometry, 16, 16).launches
+    found = tables(launch)
+    bits = 32 if "using Index = unsigned;" in source(launch) else 64
+    number = data.draw(st.integers(0, found["counts"][0] - 1))
+    for minus, magic, shift in zip(
+        found["minus_sizes"], found["magics"], found["shifts"], strict=True
+    ):
+        assert 0 <= magic < 1 << bits
+        assert (2 * number * magic >> bits) >> shift == number // ((1 << bits) - minus)
+
+
+def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
+    def is_wide(rows: int) -> bool:
+        (text,) = sources(every_second(rows, (1 << 14, 1 << 14)))
+        return "using Index = unsigned long long;" in text
+
+    assert not is_wide((1 << 20) - 1)
+    assert is_wide(1 << 20)

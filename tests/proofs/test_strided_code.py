@@ -1,0 +1,107 @@
+"""The machine code of `strided`: every byte that it stores, and what it takes."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import pytest
+
+import nvrtc
+from benchmarks import model, prediction
+from dmlsplit.backends.cuda import codegen, planner
+from kernel_cases import Case
+from sass import launch as sass
+
+RGB = (256, 480, 640, 3)
+# Cases that fill a GPU; the most instructions per warp and 512 bytes; and sectors that must be read
+# for each one that is written. What was issued before there were windows: 332, 166, 81.5, 41.5,
+# 332, 332, 348, 344, 87, 159, 376, 472, 472, 85.5, spills, 78.5.
+CASES = {
+    "every second byte": (Case((8192, 32768), (16384,) * 2, strides=(65536, 2)), 28, 2),
+    "every second half": (Case((8192, 16384), (8192,) * 2, -1, 2, (32768, 2)), 28, 2),
+    "every second word": (Case((8192, 8192), (4096,) * 2, -1, 4, (16384, 2)), 26, 2),
+    "every second double": (Case((8192, 4096), (2048,) * 2, -1, 8, (8192, 2)), 27, 2),
+    "every fourth byte": (Case((8192, 32768), (16384,) * 2, strides=(131072, 4)), 62, 4),
+    "every sixteenth byte": (Case((8192, 32768), (16384,) * 2, strides=(1 << 19, 16)), 106, 16),
+    "odd rows": (Case((8192, 32769), (16384, 16385), strides=(65539, 2)), 100, 2),
+    "bytes reversed": (Case((8192, 32768), (16384,) * 2, strides=(32768, -1)), 66, 1),
+    "words reversed": (Case((8192, 8192), (4096,) * 2, -1, 4, (8192, -1)), 51, 1),
+    "broadcast elements": (Case((8192, 16384), (8192,) * 2, -1, 2, (1, 0)), 41, 0),
+    "permuted odd rows": (
+        Case((64, 128, 32768), (16384,) * 2, strides=(32771, 64 * 32771, 1)),
+        68,
+        1,
+    ),
+    "RGB of odd rows": (Case(RGB, (1,) * 3, 3, strides=(480 * 1921, 1921, 3, 1)), 44, 1),
+    "RGB, edges": (
+        Case((256, 375, 500, 3), (1,) * 3, 3, strides=(375 * 1501, 1501, 3, 1)),
+        79,
+        1,
+    ),
+    "pairs of padded rows": (Case((4096, 4096, 2), (1, 1), 2, 4, (8200, 2, 1)), 24, 1),
+    "padded outputs": (
+        Case((8192, 8192), (4096,) * 2, -1, 4, None, ((4097, 1), (4100, 1))),
+        65,
+        1,
+    ),
+    "outputs of every second word": (
+        Case((8192, 8192), (4096,) * 2, -1, 4, None, ((8192, 2),) * 2),
+        76,
+        1,
+    ),
+}
+# The least fraction of a copy that reads and writes the same sectors.
+LEAST = {"H100": 0.90, "H200": 0.88}
+IN_FLIGHT_BYTES = 32 << 10
+BLOCKS = 6
+
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+
+
+def code_of(launch: planner.KernelLaunch, builds: Path) -> tuple[bytes, sass.Code]:
+    cubin = nvrtc.compile_cubin(codegen.source(launch), model.ARCH, builds)
+    return cubin, sass.code(nvrtc.disassembly(cubin, builds), cubin, 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_few_instructions_and_many_bytes_in_flight(name: str, builds: Path) -> None:
+    case, most, reads = CASES[name]
+    launch = max(case.launches, key=lambda launch: launch.total_bytes)
+    assert launch.kernel == "strided"
+    cubin, code = code_of(launch, builds)
+    blocks = sass.sampled(launch.grid, BLOCKS)
+    counts = sass.run(case.geometry, launch, code, blocks)
+    assert counts.issue <= most
+    resident = model.resident_blocks(launch, nvrtc.resources(cubin, builds))
+    in_flight = nvrtc.bytes_in_flight(nvrtc.sass(cubin, builds)) * launch.block * resident
+    assert in_flight >= IN_FLIGHT_BYTES
+    for gpu in prediction.GPUS:
+        if gpu.name in LEAST:
+            copy = gpu.copy_clocks * (1 + reads) / 2
+            extra = prediction.CLOCKS_PER_INSTRUCTION * (counts.issue - 16)
+            assert copy / (copy + extra) >= LEAST[gpu.name]
+
+
+SMALL = {
+    "odd rows": Case((40, 1501), (700, 801), strides=(3005, 2)),
+    "reversed by two": Case((9, 800), (384, 416), -1, 2, (1601, -2)),
+    "RGB, edges": Case((2, 5, 301, 3), (1,) * 3, 3, strides=(4525, 905, 3, 1)),
+    "padded outputs": Case((9, 2000), (999, 1001), -1, 2, None, ((1003, 1), (1024, 1))),
+    "misaligned": Case((9, 1111), (300, 811), strides=(1112, -1), misaligned=(3, 5)),
+    "far units": Case((6, 600), (288, 312), strides=(5407, 9)),
+    "eight dimensions": Case(
+        (2, 3, 2, 3, 2, 2, 3, 5), (1, 2), 3, 2, (3000, 700, 301, 90, 44, 21, 6, 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_byte_is_stored_once(name: str, builds: Path) -> None:
+    case = SMALL[name]
+    stored = 0
+    for launch in case.launches:
+        _, code = code_of(launch, builds)
+        counts = sass.run(case.geometry, launch, code, range(launch.grid), *case.misaligned)
+        stored += counts.stored_bytes if launch.grid <= 2 else launch.total_bytes
+    assert stored == prod(case.shape) * case.element_bytes
