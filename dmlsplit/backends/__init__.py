@@ -29,6 +29,9 @@ class Program(Protocol):
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input (`src`) and of each output."""
 
+    def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
+        """Do what ``bind(src, dsts)(stream)`` does; the sooner way to do it once."""
+
 
 class Backend(Protocol):
     """One engine on one device."""
@@ -37,8 +40,12 @@ class Backend(Protocol):
     def device(self) -> str:
         """``cpu`` or ``cuda:N``."""
 
-    def compile(self, geometry: SplitGeometry) -> Program:
-        """Return the program of a geometry: the costly step, done once."""
+    def compile(self, geometry: SplitGeometry, bakes: bool = True) -> Program:
+        """Return the program of a geometry: the costly step, done once.
+
+        `bakes` asks for the fastest program, however long it takes to compile; without it, new
+        sizes should be ready at once.
+        """
 
     def __hash__(self) -> int:
         """Backends are frozen values: equal ones share compiled programs."""

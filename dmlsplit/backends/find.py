@@ -39,6 +39,6 @@ def find_backend(device: str | None) -> Backend:
 
 
 @lru_cache(maxsize=256)
-def compiled(backend: Backend, geometry: SplitGeometry) -> Program:
+def compiled(backend: Backend, geometry: SplitGeometry, bakes: bool = True) -> Program:
     """Return the program of a geometry, cached if this backend has compiled it recently."""
-    return backend.compile(geometry)
+    return backend.compile(geometry, bakes)

@@ -2,58 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import compress
 from math import gcd
+from sys import intern
 from typing import Any
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.codegen import source as kernel_source
 from dmlsplit.backends.cuda.driver import Driver
+from dmlsplit.backends.cuda.failures import CompileError
 from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.packed_launch import Launcher, UnboundLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import SplitGeometry
 
-Variant = tuple[tuple[KernelLaunch, Any], ...]
+# Picks the outputs of one launch from those of the geometry.
+Picked = Callable[[Sequence[int]], Iterable[int]]
+Variant = tuple[tuple[Picked, Launcher], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CudaProgram:
-    """A compiled geometry: one variant for each alignment of the memory it was bound to."""
+    """A compiled geometry: one variant for each alignment of the memory that it is used on."""
 
     driver: Driver
     device: int
     limits: DeviceLimits
     geometry: SplitGeometry
+    # Whether an output has elements, without which its address matters to nothing.
+    is_written: tuple[bool, ...]
+    bakes: bool  # kernels are compiled for the columns; else for what many splits share
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
-        """Return the launches and compiled kernels for an alignment, in bytes, of the memory."""
+        """Return the launches for an alignment, in bytes, of the memory, their kernels compiled."""
         key = input_alignment, output_alignment
         if key not in self.variants:
-            launches = plan(self.geometry, *key, self.limits).launches
-            self.variants[key] = tuple(
-                (launch, self.driver.kernel(self.device, kernel_source(launch), launch.kernel))
-                for launch in launches
-            )
+            launches = plan(self.geometry, *key, self.limits, self.bakes).launches
+            try:
+                self.variants[key] = self._compiled(launches)
+            except CompileError as error:
+                baked = plan(self.geometry, *key, self.limits).launches
+                if set(map(kernel_source, baked)) <= set(map(kernel_source, launches)):
+                    raise
+                _warn(error.kernel, error.device)
+                self.variants[key] = self._compiled(baked)
         return self.variants[key]
+
+    def _compiled(self, launches: Iterable[KernelLaunch]) -> Variant:
+        return tuple((self._picked(launch), self._launcher(launch)) for launch in launches)
+
+    def _picked(self, launch: KernelLaunch) -> Picked:
+        outputs = launch.outputs
+        if outputs == tuple(range(len(self.geometry.pieces))):
+            return iter
+        return lambda dsts: [dsts[output] for output in outputs]
+
+    def _launcher(self, launch: KernelLaunch) -> Launcher:
+        # One object for equal texts, which as a key is then known at once.
+        source = intern(kernel_source(launch))
+        load = partial(self.driver.kernels(self.device), source, launch.kernel)
+        load()
+        return self.driver.launcher(
+            UnboundLaunch(
+                load,
+                self.device,
+                launch.grid,
+                launch.block,
+                len(launch.outputs),
+                launch.argument_bytes,
+            )
+        )
+
+    def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
+        return self.variant(gcd(VECTOR, src), gcd(VECTOR, *compress(dsts, self.is_written)))
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
 
         The alignment of the addresses, up to 16, chooses the kernels; a new one compiles them here.
         """
-        device, bind_launch = self.device, self.driver.bind_launch
-        pieces = zip(dsts, self.geometry.pieces, strict=True)
-        written = [dst for dst, piece in pieces if piece.run_bytes]
-        launches = []
-        for launch, kernel in self.variant(gcd(VECTOR, src), gcd(VECTOR, *written)):
-            addresses = [src, *(dsts[output] for output in launch.outputs)]
-            parameters = launch.parameters(addresses)
-            launches.append(bind_launch(device, kernel, launch.grid, launch.block, parameters))
+        device = self.device
+        variant = self._variant_of(src, dsts)
+        launches = [launcher.bind((src, *picked(dsts))) for picked, launcher in variant]
 
         def copy(stream: Any = None) -> None:
             handle = None if stream is None else stream_handle(stream, device)
@@ -61,6 +99,24 @@ class CudaProgram:
                 start(handle)
 
         return copy
+
+    def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
+        """Do what ``bind(src, dsts)(stream)`` does, for once, sooner."""
+        handle = None if stream is None else stream_handle(stream, self.device)
+        for picked, launcher in self._variant_of(src, dsts):
+            launcher.once((src, *picked(dsts)), handle)
+
+
+@cache
+def _warn(kernel: str, device: int) -> None:
+    """Say once that a kernel for any columns is replaced by kernels for each."""
+    warnings.warn(
+        f"kernel {kernel} does not compile for cuda:{device} without the sizes of a split; each "
+        "new shape is compiled for itself, which takes a tenth of a second. Fix: report NVRTC's "
+        "version and the GPU",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +144,11 @@ class CudaBackend:
         """``cuda:N``."""
         return f"cuda:{self.number}"
 
-    def compile(self, geometry: SplitGeometry) -> CudaProgram:
+    def compile(self, geometry: SplitGeometry, bakes: bool = True) -> CudaProgram:
         """Return the program of a geometry, with its kernels for aligned memory compiled."""
         found = driver.load()
-        program = CudaProgram(found, self.number, found.limits(self.number), geometry)
+        is_written = tuple(piece.run_bytes > 0 for piece in geometry.pieces)
+        limits = found.limits(self.number)
+        program = CudaProgram(found, self.number, limits, geometry, is_written, bakes)
         program.variant(VECTOR, VECTOR)
         return program
