@@ -1,8 +1,9 @@
-"""`python -m benchmarks dispatch`: what a bound CUDA dispatch costs the host, without a device.
+"""`python -m benchmarks dispatch`: what a split costs the host, without a GPU.
 
-The launch returns at once: it is CuPy's own `launchKernel` on a libcuda built here that does
-nothing, or a Python function if CuPy or a C compiler is missing. The current device and stream
-come from Python functions in both cases, so CuPy's own cost for them is not included.
+CuPy runs on the simulated card (tests/simulated_card), whose launches return at once: the time is
+that of Python, of CuPy, and of a driver that does nothing but keep a log. Where the card cannot be
+built, only arrays of NumPy are split. It is the processor's time of the calling thread, which other
+programs on the machine disturb less than the clock's.
 """
 
 from __future__ import annotations
@@ -10,138 +11,136 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+import dmlsplit as dml
 from benchmarks.environment import environment
-from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda import engine as cuda
-from dmlsplit.backends.cuda.packed_launch import BoundLaunch, PackedLaunch
-from dmlsplit.backends.cuda.planner import H200
-from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
-BAR_US, BAR_OUTPUTS = 3.0, 3
-OUTPUTS = (1, 3, 8, 32, 256, 4000, 8192)
-ROUNDS, CALLS, BINDS = 21, 20_000, 50
-INSIDE = "DMLSPLIT_NULL_DRIVER"
-STUB = """
-#define S(name) int name() { return 0; }
-S(cuLaunchKernel) S(cuInit) S(cuDriverGetVersion) S(cuCtxGetCurrent)
-"""
-
-
-class NullDriver(driver.Driver):
-    """The real driver, except for the calls that need a device."""
-
-    def __init__(self, launch_kernel: Callable[..., None]) -> None:
-        super().__init__(None, 1)
-        self._launch_kernel = launch_kernel
-
-    def kernel(self, device: int, source: str, name: str) -> Any:
-        """Compile nothing."""
-        return None
-
-    def bind_launch(
-        self, device: int, kernel: Any, grid: int, block: int, parameters: bytes
-    ) -> BoundLaunch:
-        """Pack a launch as the real driver does."""
-        stream = SimpleNamespace(ptr=0)
-        cuda = SimpleNamespace(
-            runtime=SimpleNamespace(getDevice=lambda: 0), get_current_stream=lambda: stream
-        )
-        return PackedLaunch(
-            cuda, self._launch_kernel, self.translated, None, 1, device, grid, block, parameters
-        ).launch
+TESTS = Path(__file__).parent.parent / "tests"
+# The column, the number of outputs, and the most microseconds, on a machine that does nothing else.
+BARS = (
+    ("dispatch_us", 3, 3.0),
+    ("split_us", 3, 10.0),
+    ("split_us", 64, 70.0),
+    ("bind_us", 3, 15.0),
+    ("bind_us", 64, 76.0),
+    ("numpy_split_us", 3, 6.0),
+)
+OUTPUTS = (1, 3, 16, 64, 256, 4000, 8192)
+ROWS, WIDTH, MOST_OF_NUMPY = 64, 32, 256
+# Each round of a column takes about as long, whatever the number of outputs.
+ROUNDS, CALLS, BOUND_CALLS = 21, 3000, 20_000
+INSIDE = "DMLSPLIT_ON_SIMULATED_CARD"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the table, write it as JSON if asked, and return 1 if the bar is missed."""
+    """Print the table, write it as JSON if asked, and return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dispatch", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each column: {ROUNDS}")
     options = parser.parse_args(argv)
-    if INSIDE not in os.environ and (status := _with_stub(argv)) is not None:
-        return status
-    launch_kernel, how = _launch_kernel()
-    print(f"Host time of a bound dispatch: {how}; median of {ROUNDS} rounds")
-    rows = [_row(NullDriver(launch_kernel), count) for count in OUTPUTS]
+    sys.path.append(str(TESTS))
+    from simulated_card import build  # type: ignore[import-not-found]
+
+    why_not = build.missing()
+    if INSIDE not in os.environ and not why_not:
+        return _on_card(build, argv)
+    print(f"Host time per call in us: median of {options.rounds} rounds. {why_not or ''}")
+    rows = [_row(count, options.rounds, with_cuda=not why_not) for count in OUTPUTS]
+    bars = list(_bars(rows))
     if options.json:
-        found = {
-            "environment": environment(["dispatch", *argv], with_gpu=False),
-            "launch": how,
-            "bar_us": BAR_US,
-            "rows": rows,
-        }
+        run = environment(["dispatch", *argv], with_gpu=False)
+        found = {"environment": run, "rows": rows, "bars": bars}
         options.json.write_text(json.dumps(found, indent=1) + "\n")
-    (found_us,) = (row["dispatch_us"] for row in rows if row["outputs"] == BAR_OUTPUTS)
-    is_met = found_us <= BAR_US
-    print(f"bar: {BAR_OUTPUTS} outputs in {BAR_US} us: {'met' if is_met else 'missed'}")
-    return int(not is_met)
+    for bar in bars:
+        what = "met" if bar["is_met"] else "missed"
+        print(f"bar: {bar['column']} of {bar['outputs']} outputs in {bar['most']} us: {what}")
+    return int(not all(bar["is_met"] for bar in bars))
 
 
-def _row(null: NullDriver, outputs: int) -> dict[str, float]:
-    program = cuda.CudaProgram(null, 0, H200, _geometry(outputs))
-    addresses = [(1 + output) << 12 for output in range(outputs)]
-    copy = program.bind(1 << 40, addresses)
-    launches = len(program.variant(16, 16))
-    row = {
-        "outputs": outputs,
-        "launches": launches,
-        "dispatch_us": _microseconds(copy, CALLS),
-        "dispatch_with_stream_us": _microseconds(lambda: copy(7), CALLS),
-        "bind_us": _microseconds(lambda: program.bind(1 << 40, addresses), BINDS),
-    }
+def _on_card(build: Any, arguments: Sequence[str]) -> int:
+    """Run again where CuPy finds the simulated card."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {**os.environ, **build.build(Path(folder)).environment, INSIDE: "1"}
+        command = [sys.executable, "-m", "benchmarks", "dispatch", *arguments]
+        return subprocess.run(command, env=variables, check=False).returncode
+
+
+def _bars(rows: Iterable[dict[str, float]]) -> Iterable[dict[str, Any]]:
+    by_count = {row["outputs"]: row for row in rows}
+    for column, outputs, most in BARS:
+        if column in by_count[outputs]:
+            is_met = by_count[outputs][column] <= most
+            yield {"column": column, "outputs": outputs, "most": most, "is_met": is_met}
+
+
+def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, float]:
+    array = np.zeros((ROWS, WIDTH * outputs), "f4")
+    # More would be copied by other threads.
+    columns = _numpy_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
+    if with_cuda:
+        columns |= _cuda_calls(array, outputs)
+    row: dict[str, float] = {"outputs": outputs}
+    for name, call in columns.items():
+        calls = BOUND_CALLS if name.startswith("dispatch") else max(1, CALLS // outputs)
+        row[name] = _microseconds(call, calls, rounds)
     print("  ".join(f"{name} {value:<7.4g}" for name, value in row.items()), flush=True)
     return row
 
 
-def _geometry(outputs: int) -> SplitGeometry:
-    shape, sizes = (64, 16 * outputs), (16,) * outputs
-    return split_geometry(shape, 1, sizes, 1, packed_byte_strides(shape, 1), [None] * outputs)
+def _descriptor(outputs: int) -> dml.SplitOperatorDesc:
+    tensor = dml.TensorDesc("FLOAT32", (ROWS, WIDTH * outputs))
+    return dml.SplitOperatorDesc.from_sizes(tensor, axis=1, sizes=(WIDTH,) * outputs)
 
 
-def _microseconds(call: Callable[[], Any], calls: int) -> float:
+def _numpy_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
+    operator = dml.Device("cpu").compile(_descriptor(outputs))
+    return {
+        "numpy_split_us": lambda: dml.split(array, outputs, 1),
+        "numpy_call_us": lambda: operator(array),
+        # The same with NumPy alone.
+        "numpy_alone_us": lambda: [piece.copy() for piece in np.split(array, outputs, 1)],
+    }
+
+
+def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
+    from simulated_card import card
+
+    card.load()
+    card.set_memory_limit(0, 1 << 40)
+    card.ignore_launches(True)
+    import cupy
+
+    array = cupy.asarray(host)
+    outs = [cupy.empty((ROWS, WIDTH), "f4") for _ in range(outputs)]
+    operator = dml.Device("cuda:0").compile(_descriptor(outputs))
+    bound = operator.bind(array, outs)
+    return {
+        "split_us": lambda: dml.split(array, outputs, 1),
+        "split_into_us": lambda: dml.split(array, outputs, 1, out=outs),
+        "call_us": lambda: operator(array),
+        "op_dispatch_us": lambda: operator.dispatch(array, outs),
+        "bind_us": lambda: operator.bind(array, outs),
+        "dispatch_us": bound.dispatch,
+        "dispatch_with_stream_us": lambda: bound.dispatch(0),
+    }
+
+
+def _microseconds(call: Callable[[], Any], calls: int, rounds: int) -> float:
     samples = []
-    for _ in range(ROUNDS):
-        begin = time.perf_counter_ns()
+    call()
+    for _ in range(rounds):
+        begin = time.thread_time_ns()
         for _ in range(calls):
             call()
-        samples.append((time.perf_counter_ns() - begin) / calls / 1000)
+        samples.append((time.thread_time_ns() - begin) / calls / 1000)
     return round(statistics.median(samples), 4)
-
-
-def _launch_kernel() -> tuple[Callable[..., None], str]:
-    try:
-        from cupy_backends.cuda.api import driver as api
-    except ImportError:
-        return _nothing, "a Python stub launches (CuPy is not installed)"
-    if INSIDE not in os.environ:
-        return _nothing, "a Python stub launches (there is no C compiler)"
-    api.launchKernel(1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0)
-    return api.launchKernel, "CuPy's launchKernel on a null libcuda"
-
-
-def _nothing(*arguments: int) -> None:
-    """Take a launch, and do nothing."""
-
-
-def _with_stub(arguments: Sequence[str]) -> int | None:
-    """Run again with a libcuda that does nothing; return None if there is no compiler for it."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if not compiler:
-        return None
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, "null.c"), Path(folder, "libcuda.so.1")
-        source.write_text(STUB)
-        subprocess.run([compiler, "-shared", "-fPIC", "-w", source, "-o", library], check=True)
-        paths = ":".join(filter(None, [folder, os.environ.get("LD_LIBRARY_PATH")]))
-        variables = {**os.environ, "LD_LIBRARY_PATH": paths, INSIDE: "1"}
-        command = [sys.executable, "-m", "benchmarks", "dispatch", *arguments]
-        return subprocess.run(command, env=variables, check=False).returncode

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from operator import add, le
+from typing import Any, NamedTuple, TypeAlias
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.types import Array
@@ -19,6 +20,9 @@ from dmlsplit.directml.rules import Broken, Violation, report, violations_of
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
+# The first fields of a view that an array of other memory shares, and those two of them that
+# matter to an output more than to the input.
+_SHAPE, _READ_ONLY = ArrayView._fields.index("shape"), ArrayView._fields.index("read_only")
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
@@ -47,11 +51,15 @@ class BufferBinding:
 
 
 class BoundTensor(NamedTuple):
-    """One checked entry of the table. A tuple, because one is made at every call."""
+    """One checked entry of the table."""
 
     owner: Any  # keeps the memory alive
     address: int  # of the tensor's first element
-    area: tuple[int, int]  # first byte of the tensor's memory, and the one after its last
+    span: tuple[int, int]  # first byte of the tensor's memory, and the one after its last
+
+
+# What the table returns: an array that is bound as it is may stand for itself.
+Entry: TypeAlias = ArrayView | BoundTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +68,23 @@ class _Expected:
 
     name: str
     tensor: TensorDesc
-    # Strides in bytes, sizes and NumPy's type string. The usual array is exactly this, which
-    # one comparison tells; only then is it asked what differs and whether that matters.
-    layout: tuple[tuple[int, ...], tuple[int, ...], str]
+    # The fields of a view from its shape on. The usual array is exactly this, which one comparison
+    # tells; of any other it is asked what differs and whether that matters.
+    usual: tuple[Any, ...]
     reach: int  # bytes from the first element to the end of the last
 
     @classmethod
-    def of(cls, name: str, tensor: TensorDesc) -> _Expected:
+    def of(cls, name: str, tensor: TensorDesc, device: str) -> _Expected:
         width = tensor.element_bytes
         kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = tuple(step * width for step in tensor.effective_strides)
-        reach = (tensor.last_element_index + 1) * width
-        return cls(name, tensor, (strides, tensor.sizes, kind), reach)
+        usual = ArrayView(None, 0, tensor.sizes, strides, kind, width, False, device)
+        return cls(name, tensor, usual[_SHAPE:], (tensor.last_element_index + 1) * width)
+
+    @property
+    def layout(self) -> tuple[tuple[int, ...], tuple[int, ...], str]:
+        """Sizes, strides in bytes, and NumPy's type string."""
+        return self.usual[:3]
 
 
 class BindingTable:
@@ -80,13 +93,19 @@ class BindingTable:
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
         self.desc = desc
         self.device = device
-        self._input = _Expected.of("InputTensor", desc.input_tensor)
+        self._input = _Expected.of("InputTensor", desc.input_tensor, device)
         self._outputs = [
-            _Expected.of(f"OutputTensors[{index}]", tensor)
+            _Expected.of(f"OutputTensors[{index}]", tensor, device)
             for index, tensor in enumerate(desc.output_tensors)
         ]
+        self._usual = [expected.usual for expected in self._outputs]
+        self._reaches = [expected.reach for expected in (self._input, *self._outputs)]
 
-    def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[BoundTensor, list[BoundTensor]]:
+    def is_input(self, array: ArrayView) -> bool:
+        """Whether an array is exactly what the input usually is, which breaks no rule."""
+        return (*array[_SHAPE:_READ_ONLY], False, array.device) == self._input.usual
+
+    def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[Entry, Sequence[Entry]]:
         """Check what is bound and return the entries: input, outputs.
 
         Raises
@@ -99,6 +118,26 @@ class BindingTable:
                 f"outputs is a {type(outputs).__name__}; it must be a list with one array per "
                 "output"
             )
+        # Each array is described once: that may wait for what its library has under way.
+        source = _seen(source, "InputTensor")
+        outputs = [_seen(output, "an output") for output in outputs]
+        if self._are_usual(source, outputs):
+            return source, outputs
+        return self._checked(source, outputs)
+
+    def _are_usual(self, source: Any, outputs: Sequence[Any]) -> bool:
+        """Whether these are arrays that break no rule: the sooner answer, and mostly the last."""
+        seen = [source, *outputs]
+        is_usual = set(map(type, seen)) == {ArrayView} and self.is_input(source)
+        if not is_usual or [output[_SHAPE:] for output in outputs] != self._usual:
+            return False
+        # By rising address, no tensor ends after the next one begins.
+        starts = [array.address for array in seen]
+        ends = sorted(map(add, starts, self._reaches))
+        return all(map(le, ends, sorted(starts)[1:]))
+
+    def _checked(self, source: Any, outputs: Sequence[Any]) -> tuple[Entry, Sequence[Entry]]:
+        """Check rule by rule what is bound, and return the entries."""
         found: list[Violation] = []
         given, count = len(outputs), len(self._outputs)
         if given != count:
@@ -134,16 +173,23 @@ def _bind(
     if is_buffer:
         broken += _buffer(expected.tensor, given, array)
         address = array.address + given.offset
-        area = (address, address + expected.tensor.total_tensor_size_in_bytes)
-    elif (array.strides, array.shape, array.type) == expected.layout:
-        address = array.address
-        area = (address, address + expected.reach)
+        span = (address, address + expected.tensor.total_tensor_size_in_bytes)
     else:
         broken += _array(expected, array)
-        address, area = array.address, array.span
+        address, span = array.address, array.span
     if broken:
         found += violations_of(expected.name, broken)
-    return BoundTensor(array.owner, address, area)
+    return BoundTensor(array.owner, address, span)
+
+
+def _seen(given: Any, name: str) -> Any:
+    """Return the view of an array; a binding, or what is no array, as it is."""
+    if isinstance(given, BufferBinding):
+        return given
+    try:
+        return view(given, name)
+    except InvalidArgumentError:
+        return given
 
 
 def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[Broken]:
@@ -167,7 +213,7 @@ def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Ite
 
 
 def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
-    strides, sizes, kind = expected.layout
+    sizes, strides, kind = expected.layout
     if array.type != kind:
         allowed = f"{kind} ({expected.tensor.data_type.name})"
         yield "DML-ARRAY-DATA-TYPE", "DataType", array.type, allowed
@@ -186,7 +232,7 @@ def _overlaps(
 ) -> Iterator[tuple[int, Broken]]:
     """Find outputs, by index, whose memory is also that of another output or of the input."""
     # By rising address, an output overlaps an earlier one if it begins before the furthest end.
-    areas = sorted((entry.area, index) for index, entry in enumerate(outputs) if entry)
+    areas = sorted((entry.span, index) for index, entry in enumerate(outputs) if entry)
     furthest, owner = 0, 0
     for (low, high), index in areas:
         if low < furthest:
@@ -195,5 +241,5 @@ def _overlaps(
             yield index, ("DML-BIND-OUTPUT-OVERLAP", "", found, allowed)
         if high > furthest:
             furthest, owner = high, index
-        if bound_input and low < bound_input.area[1] and bound_input.area[0] < high:
+        if bound_input and low < bound_input.span[1] and bound_input.span[0] < high:
             yield index, ("DML-BIND-IN-PLACE", "", "overlapping the input", "apart from the input")

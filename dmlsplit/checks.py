@@ -22,7 +22,8 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 def integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
     """Return `values` as a tuple of ints; a TypeError names the entry of anything else."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    is_usual = type(values) is tuple or type(values) is list  # the sooner answer
+    if not is_usual and (isinstance(values, (str, bytes)) or not isinstance(values, Iterable)):
         raise TypeError(f"{name} is {values!r}; it must be a sequence of integers")
     entries = tuple(values)
     if set(map(type, entries)) == {int}:  # most often, and much sooner known

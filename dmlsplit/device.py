@@ -12,16 +12,17 @@ from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.adapter import Context, package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.dlpack import give_back
+from dmlsplit.arrays.packing import packing
 from dmlsplit.arrays.types import A, Array, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import compiled, find_backend
-from dmlsplit.binding import BindingTable, BoundTensor, BufferBinding
+from dmlsplit.binding import BindingTable, BufferBinding, Entry
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import DataTypeLike, TensorDataType, TensorDesc
+from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
 from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
@@ -120,6 +121,12 @@ class CompiledOperator:
         self.desc = desc
         self._program = program
         self._table = BindingTable(desc, device.name)
+        tensors = desc.output_tensors
+        self._type = tensors[0].data_type.numpy_name
+        self._packing = None
+        if all(tensor.strides is None for tensor in tensors):
+            sizes = tuple(tensor.sizes for tensor in tensors)
+            self._packing = packing(sizes, tensors[0].element_bytes)
 
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
@@ -138,19 +145,46 @@ class CompiledOperator:
         with _on_stream(self.device.name, stream):
             source = view(buffer, "InputTensor")
             with adapter_of(source.owner).allocating_on(source, stream):
-                outputs = _outputs(self.desc.output_tensors, source)
-        # The input is bound as this view: another would wait for the array's stream again.
-        seen: Any = replace(array, buffer=source) if is_binding else source
-        self.dispatch(seen, outputs, stream)
-        return give_back(outputs, buffer)
+                made, addresses = self._outputs(source)
+            if is_binding or not self._table.is_input(source):
+                # The input is bound as this view: another would wait for its stream again.
+                seen: Any = replace(array, buffer=source) if is_binding else source
+                entry, _ = self._table.bind(seen, made)
+                source = source._replace(address=entry.address)
+            self._copy(source.owner, source.address, addresses, stream)
+            _used_on(stream, source.owner)
+            # Here, because another library is told to wait for the stream that is current.
+            return give_back(made, buffer)
+
+    def _outputs(self, like: ArrayView) -> tuple[list[Any], list[int]]:
+        """Make the outputs, which need no check, and return their addresses, too."""
+        library = adapter_of(like.owner)
+        if self._packing is not None:
+            return library.empty(like, self._packing, self._type)
+        made = [
+            library.strided(
+                like,
+                tensor.sizes,
+                [step * tensor.element_bytes for step in tensor.effective_strides],
+                self._type,
+                tensor.total_tensor_size_in_bytes,
+            )
+            for tensor in self.desc.output_tensors
+        ]
+        return made, [view(array, "output").address for array in made]
+
+    def _copy(self, owner: Any, src: int, dsts: Sequence[int], stream: Stream | None) -> None:
+        current = adapter_of(owner).current_stream(owner) if stream is None else None
+        self._program.copy(src, dsts, current() if current else stream)
 
     def dispatch(
         self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
     ) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
-            operator = self.bind(array, outputs)
-        operator.dispatch(stream)
+            src, dst = self._table.bind(array, outputs)
+            self._copy(src.owner, src.address, [entry.address for entry in dst], stream)
+            _used_on(stream, src.owner, *(entry.owner for entry in dst))
 
     def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
         """Check the binding table once, for many dispatches.
@@ -174,7 +208,9 @@ class CompiledOperator:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BoundOperator:
-    """A compiled operator with its buffers (IDMLBindingTable). It keeps them alive.
+    """A compiled operator with its buffers (IDMLBindingTable). It keeps them and its kernels alive.
+
+    A CUDA graph that captured its dispatch needs it for as long as the graph is replayed.
 
     Attributes
     ----------
@@ -184,7 +220,7 @@ class BoundOperator:
     """
 
     dispatch: BoundCopy
-    _keep: tuple[BoundTensor, ...]
+    _keep: tuple[Entry, ...]
 
 
 def _on_stream(device: str, stream: Stream | None) -> Context:
@@ -201,21 +237,11 @@ def _on_stream(device: str, stream: Stream | None) -> Context:
     return driver.load().on_stream(number, stream_handle(stream, number), own)
 
 
-def _outputs(tensors: Sequence[TensorDesc], like: ArrayView) -> list[Any]:
-    library = adapter_of(like.owner)
-    kind = tensors[0].data_type.numpy_name
-    if all(tensor.strides is None for tensor in tensors):
-        return library.empty(like, [tensor.sizes for tensor in tensors], kind)
-    return [
-        library.strided(
-            like,
-            tensor.sizes,
-            [step * tensor.element_bytes for step in tensor.effective_strides],
-            kind,
-            tensor.total_tensor_size_in_bytes,
-        )
-        for tensor in tensors
-    ]
+def _used_on(stream: Stream | None, *arrays: Any) -> None:
+    """Tell the libraries of arrays that a stream of the caller's choice uses their memory."""
+    if stream is not None:
+        for array in arrays:
+            adapter_of(array).used_on(array, stream)
 
 
 def _on_current_stream(copy: BoundCopy, array: Any) -> BoundCopy:

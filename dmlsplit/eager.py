@@ -7,6 +7,7 @@ empty pieces, the eleven data types) bind descriptors, not this function.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.dlpack import give_back
+from dmlsplit.arrays.packing import Packing, packing
+from dmlsplit.arrays.slices import Slices, copies, slices
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
@@ -48,7 +51,8 @@ def split(
     Returns
     -------
     list
-        The pieces, of the same library as `array`; or `out`.
+        The pieces, of the same library as `array`; or `out`. Small new pieces of CuPy's arrays,
+        of less than 1 MiB in all, share one block of memory, which each of them keeps.
 
     Raises
     ------
@@ -64,24 +68,35 @@ def split(
     if type(array).__module__.startswith("dask.array"):
         return _split_lazily(array, sizes_or_count, axis, out)
     source = view(array, "array")
-    library = adapter_of(source.owner)
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
-    before, after = source.shape[:at], source.shape[at + 1 :]
-    shapes = [(*before, size, *after) for size in sizes]
+    library = adapter_of(source.owner)
+    layout = source.device, source.shape, source.strides, source.item_bytes
     if out is None:
-        strides = None
-        made = library.empty(source, shapes)
-        addresses = library.addresses(made)
+        plan = _plan(*layout, at, sizes)
+        if plan.slices is not None and (pieces := copies(source.owner, plan.slices)):
+            return give_back(pieces, array)
+        made, addresses = library.empty(source, plan.outputs)
     else:
-        outputs = _checked(out, source, shapes)
-        strides = tuple(output.strides for output in outputs)
+        outputs = _checked(out, source, _shapes(source.shape, at, sizes))
         addresses = [output.address for output in outputs]
-    program = _program(
-        source.device, source.shape, source.strides, source.item_bytes, at, sizes, strides
-    )
+        plan = _plan(*layout, at, sizes, tuple([output.strides for output in outputs]))
     current = library.current_stream(source.owner)
-    program.bind(source.address, addresses)(None if current is None else current())
+    plan.program.copy(source.address, addresses, None if current is None else current())
     return give_back(made, array) if out is None else list(out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How arrays of one layout are split."""
+
+    program: Program
+    outputs: Packing  # to be made
+    slices: Slices | None  # of an array of NumPy, if that is the faster way
+
+
+def _shapes(shape: tuple[int, ...], axis: int, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    before, after = shape[:axis], shape[axis + 1 :]
+    return tuple((*before, size, *after) for size in sizes)
 
 
 def _split_lazily(
@@ -99,18 +114,21 @@ def _split_lazily(
 
 
 @lru_cache(maxsize=1024)
-def _program(
+def _plan(
     device: str,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     item_bytes: int,
     axis: int,
     sizes: tuple[int, ...],
-    output_strides: tuple[tuple[int, ...], ...] | None,
-) -> Program:
+    output_strides: tuple[tuple[int, ...], ...] | None = None,
+) -> _Plan:
     layouts = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
-    return compiled(find_backend(device), geometry)
+    # A call must not wait for the compiler because of new sizes.
+    program = compiled(find_backend(device), geometry)
+    outputs = packing(_shapes(shape, axis, sizes), item_bytes)
+    return _Plan(program, outputs, slices(geometry, axis, sizes) if device == "cpu" else None)
 
 
 def _checked(

@@ -6,17 +6,19 @@ and a launch moves nothing: what comes out is compared on the simulated card, an
 
 from __future__ import annotations
 
-import re
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from math import prod
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from dmlsplit.backends.cuda.failures import CompileError
 from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.packed_launch import BoundLaunch, UnboundLaunch
 from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.errors import DmlError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
@@ -37,14 +39,58 @@ class Launched:
     stream: int
 
 
+@dataclass(frozen=True)
+class FakeKernel:
+    """A compiled source."""
+
+    source: str
+    name: str
+
+
+@dataclass(frozen=True)
+class FakeLauncher:
+    """Records the launches of a kernel."""
+
+    driver: FakeDriver
+    launch: UnboundLaunch
+
+    def bind(self, addresses: Sequence[int]) -> BoundLaunch:
+        self.driver.calls.append("pack")
+        kernel, launch = self.launch.load(), self.launch
+        assert 8 * (1 + launch.outputs) <= len(launch.parameters)
+        assert len(addresses) == 1 + launch.outputs
+        launched = Launched(
+            launch.device,
+            kernel.name,  # type: ignore[attr-defined]
+            launch.grid,
+            launch.block,
+            tuple(addresses),
+            launch.parameters[8 * (1 + launch.outputs) :],
+            CURRENT_STREAM,
+        )
+        return partial(self._start, launched)
+
+    def once(self, addresses: Sequence[int], handle: int | None) -> None:
+        self.bind(addresses)(handle)
+
+    def _start(self, launched: Launched, handle: int | None) -> None:
+        self.driver.calls.append("launch")
+        if self.driver.failure:
+            raise self.driver.failure
+        launched = launched if handle is None else replace(launched, stream=handle)
+        self.driver.launched.append(launched)
+
+
 class FakeArray:
     """An array in fake device memory; CuPy's attributes as far as they are used."""
 
     def __init__(self, host: np.ndarray, device: int, **interface: Any) -> None:
         self.host, self._device = host, device
         self.dtype, self.shape, self.strides = host.dtype, host.shape, host.strides
+        address = host.__array_interface__["data"][0]
+        self.data = SimpleNamespace(ptr=address, device_id=device)
         self.__cuda_array_interface__ = {
-            "data": (host.__array_interface__["data"][0], not host.flags.writeable),
+            "data": (address, not host.flags.writeable),
             "shape": host.shape,
             "strides": host.strides,
             "typestr": host.dtype.str,
@@ -67,6 +113,8 @@ class FakeDriver:
     launched: list[Launched] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     failure: DmlError | None = None
+    refuses: str | None = None  # the beginning of sources that do not compile
+    loaded: dict[int, Callable[[str, str], FakeKernel]] = field(default_factory=dict)
 
     def array(self, value: np.ndarray, device: int = 0, **interface: Any) -> FakeArray:
         """Put a copy, with its strides kept, into device memory at an aligned address."""
@@ -85,55 +133,58 @@ class FakeDriver:
     def limits(self, device: int) -> DeviceLimits:
         return self.device_limits
 
-    def kernel(self, device: int, source: str, name: str) -> tuple[str, str]:
+    def kernels(self, device: int) -> Callable[[str, str], FakeKernel]:
+        if device not in self.loaded:
+            self.loaded[device] = cache(partial(self._compiled, device))
+        return self.loaded[device]
+
+    def _compiled(self, device: int, source: str, name: str) -> FakeKernel:
         self.calls.append("compile")
         if self.failure:
             raise self.failure
+        if self.refuses is not None and source.startswith(self.refuses):
+            raise CompileError(name, device, "no such word")
         self.sources.append(source)
-        return source, name
+        return FakeKernel(source, name)
 
-    def bind_launch(
-        self,
-        device: int,
-        kernel: tuple[str, str],
-        grid: int,
-        block: int,
-        parameters: bytes,
-    ) -> Callable[[int | None], None]:
-        self.calls.append("pack")
-        source, name = kernel
-        ((outputs,),) = [re.findall(r"kOutputs = (\d+);", source)]
-        layout = f"<{1 + int(outputs)}Q"
-        addresses, size = struct.unpack_from(layout, parameters), struct.calcsize(layout)
-        # A kernel may have room for more outputs.
-        while addresses[-1] == 0:
-            addresses = addresses[:-1]
-        arguments = parameters[size:]
-        launch = Launched(device, name, grid, block, addresses, arguments, CURRENT_STREAM)
+    def launcher(self, launch: UnboundLaunch) -> FakeLauncher:
+        return FakeLauncher(self, launch)
 
-        def start(handle: int | None) -> None:
-            self.calls.append("launch")
-            if self.failure:
-                raise self.failure
-            self.launched.append(launch if handle is None else replace(launch, stream=handle))
+    def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> FakeArray:
+        size = prod(shape) * dtype.itemsize
+        return self.strided(
+            device, shape, dtype, packed_byte_strides(tuple(shape), dtype.itemsize), size
+        )
 
-        return start
-
-    def empty(
+    def strided(
         self,
         device: int,
         shape: Sequence[int],
-        dtype: Any,
-        strides: Sequence[int] | None,
+        dtype: np.dtype,
+        strides: Sequence[int],
         size_in_bytes: int,
     ) -> FakeArray:
+        store = self._taken(size_in_bytes)
+        return FakeArray(np.ndarray(shape, dtype, store, 0, strides), device)
+
+    def parts(
+        self,
+        device: int,
+        shapes: Sequence[Sequence[int]],
+        dtype: np.dtype,
+        offsets: Sequence[int],
+        size_in_bytes: int,
+    ) -> tuple[list[FakeArray], list[int]]:
+        store = self._taken(size_in_bytes)
+        places = zip(shapes, offsets, strict=True)
+        made = [FakeArray(np.ndarray(shape, dtype, store, at), device) for shape, at in places]
+        return made, [array.data.ptr for array in made]
+
+    def _taken(self, size: int) -> np.ndarray:
         self.calls.append("allocate")
-        kind = np.dtype(dtype)
-        needed = size_in_bytes if strides is not None else prod(shape) * kind.itemsize
-        if needed > self.memory_bytes:
-            raise MemoryError(needed)
-        steps = packed_byte_strides(shape, kind.itemsize) if strides is None else tuple(strides)
-        return FakeArray(np.ndarray(shape, kind, self._allocate(needed), 0, steps), device)
+        if size > self.memory_bytes:
+            raise MemoryError(size)
+        return self._allocate(size)
 
     def upload(self, device: int, array: np.ndarray) -> FakeArray:
         self.calls.append("upload")

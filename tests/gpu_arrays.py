@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dmlsplit as dml
+from dmlsplit import device, eager
+from dmlsplit.backends import find
+from dmlsplit.backends.cuda import driver
 
 
 def noise(shape: tuple[int, ...], dtype: str = "u1", seed: int = 0) -> np.ndarray:
@@ -35,3 +41,25 @@ def problem(columns: int = 100) -> tuple[Any, list[Any]]:
 def same(source: Any, outs: list[Any]) -> bool:
     joined = np.concatenate([out.get() for out in outs], 1)
     return bool(joined.tobytes() == source.get().tobytes())
+
+
+@contextmanager
+def public_launch() -> Iterator[None]:
+    """Use a CuPy whose undocumented launchKernel takes other arguments."""
+    import cupy
+    from cupy_backends.cuda.api import driver as api
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "launchKernel", lambda function, dimensions: None)
+        changed = driver.Driver(cupy, driver.load().device_count)
+        patch.setattr(driver, "load", lambda: changed)
+        forget_programs()
+        yield
+    forget_programs()
+
+
+def forget_programs() -> None:
+    """Empty the caches that hold programs of a driver."""
+    find.compiled.cache_clear()
+    device._compile.cache_clear()
+    eager._plan.cache_clear()

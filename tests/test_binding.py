@@ -50,25 +50,25 @@ def test_arrays_are_bound_as_whole_buffers() -> None:
     bound_input, bound = TABLE.bind(source, (one, two, three))
     assert bound_input.owner is source
     assert bound_input.address == address(source)
-    assert bound_input.area == (address(source), address(source) + 48)
+    assert bound_input.span == (address(source), address(source) + 48)
     owners = zip(bound, (one, two, three), strict=True)
     assert all(entry.owner is array for entry, array in owners)
     assert [entry.address for entry in bound] == [address(one), address(two), address(three)]
-    assert [entry.area[1] - entry.area[0] for entry in bound] == [16, 8, 24]
+    assert [entry.span[1] - entry.span[0] for entry in bound] == [16, 8, 24]
 
 
 def test_a_buffer_is_bound_from_its_offset_to_the_size_of_the_tensor() -> None:
     store = np.zeros(256, np.uint8)
     bound_input, _ = TABLE.bind(BufferBinding(store, 32, 64), outputs())
     assert bound_input.address == address(store) + 32
-    assert bound_input.area == (address(store) + 32, address(store) + 80)
+    assert bound_input.span == (address(store) + 32, address(store) + 80)
     assert bound_input.owner is store
 
 
 def test_strides_of_dimensions_of_one_do_not_matter() -> None:
     strided = np.lib.stride_tricks.as_strided(ramp(12), X.sizes, (4, 400, 8, 4))
     entry, _ = TABLE.bind(strided, outputs())
-    assert entry.area == (entry.address, entry.address + 48)
+    assert entry.span == (entry.address, entry.address + 48)
 
 
 @pytest.mark.parametrize("number", [1.0, "16", None, True])
@@ -221,7 +221,7 @@ def test_a_broadcast_input_reaches_as_far_as_its_strides() -> None:
     source = np.lib.stride_tricks.as_strided(store, (3, 4), (0, 4))
     output = [np.zeros((3, 4), np.uint16)]
     entry, _ = BindingTable(desc, "cpu").bind(source, output)
-    assert entry.area == (address(store), address(store) + 14)
+    assert entry.span == (address(store), address(store) + 14)
 
 
 # Overlaps: ranges of one store, in units of 16 bytes, for an input of three and two outputs.

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from gpu_arrays import bound, cuts, noise, problem, same
+from gpu_arrays import bound, cuts, noise, problem, public_launch, same
 
 pytestmark = pytest.mark.gpu
 
@@ -265,15 +265,12 @@ def test_a_dispatch_allocates_nothing() -> None:
     assert not seen
 
 
-def test_sanitize_the_public_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dmlsplit.backends.cuda import driver
-
-    found = driver.load()
-    monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
-    source, outs = problem()
-    bound(source, outs).dispatch()
-    assert same(source, outs)
-    check(noise((3, 1200)), (1,) * 1200, 1)  # More than 4,096 bytes of parameters.
+def test_sanitize_the_public_launch() -> None:
+    with public_launch():
+        source, outs = problem()
+        bound(source, outs).dispatch()
+        assert same(source, outs)
+        check(noise((3, 1200)), (1,) * 1200, 1)  # More than 4,096 bytes of parameters.
 
 
 # Other libraries.

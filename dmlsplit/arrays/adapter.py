@@ -9,9 +9,10 @@ from math import prod
 from typing import Any, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
+from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
-from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError
+from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
 
 Shape: TypeAlias = Sequence[int]
 Shapes: TypeAlias = Sequence[Shape]
@@ -24,8 +25,15 @@ class Adapter(Protocol):
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
 
-    def empty(self, like: ArrayView, shapes: Shapes, dtype: str | None = None) -> list[Any]:
+    def empty(
+        self, like: ArrayView, wanted: Packing, dtype: str | None = None
+    ) -> tuple[list[Any], list[int]]:
         """Make packed arrays on the device of `like`, of its type or of one that NumPy names.
+
+        Returns
+        -------
+        tuple
+            The arrays, and the address of the first element of each.
 
         Raises
         ------
@@ -36,9 +44,6 @@ class Adapter(Protocol):
     def strided(self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int) -> Any:
         """Make an array as `empty` does, with strides in bytes, in memory of `size` bytes."""
 
-    def addresses(self, made: list[Any]) -> list[int]:
-        """Return the address of the first element of each array that `empty` made."""
-
     def current_stream(self, array: Any) -> Callable[[], int] | None:
         """Return what tells the stream that the library would use now; None for CuPy's, or none."""
         return None
@@ -46,6 +51,10 @@ class Adapter(Protocol):
     def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
         """Return a context in which `empty` makes arrays for work on a stream."""
         return nullcontext()
+
+    def used_on(self, array: Any, stream: Stream) -> None:
+        """Tell the library that work on a stream uses an array, to be freed after that only."""
+        return
 
     def packed(self, array: Any, name: str) -> Any:
         """Return an array with its elements in row-major order: itself, or a copy."""
@@ -65,10 +74,15 @@ def allocate(
         return list(map(make, rest, repeat(dtype)))
     except (MemoryError, RuntimeError) as error:
         wanted = prod(shapes[-1 - len(list(rest))]) * int(dtype.itemsize)
-        if like.device == "cpu":
-            raise OutOfMemoryError(f"an output of {wanted} bytes does not fit in memory") from None
-        what = "an output cannot be allocated"
-        raise driver.load().translated(error, device_number(like.device), what, wanted) from None
+        raise not_allocated(like, wanted, error) from None
+
+
+def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:
+    """Return the error for outputs of so many bytes, for which there was no memory."""
+    if like.device == "cpu":
+        return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
+    what = "an output cannot be allocated"
+    return driver.load().translated(error, device_number(like.device), what, size)
 
 
 def package_of(value: object) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -56,11 +57,23 @@ def _reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) ->
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + item_bytes
 
 
+# Makes a view of a tuple of its fields, in half the time of `ArrayView`.
+view_of: Callable[[tuple[Any, ...]], ArrayView] = partial(tuple.__new__, ArrayView)
+
+
+@lru_cache(maxsize=64)
 def device_number(device: str) -> int:
     """Return the N of ``cuda:N``."""
     return int(device.removeprefix("cuda:"))
 
 
+@lru_cache(maxsize=64)
+def device_name(number: int) -> str:
+    """Return ``cuda:N``."""
+    return f"cuda:{number}"
+
+
+@lru_cache(maxsize=256)
 def type_string(dtype: np.dtype) -> str:
     """Return NumPy's string of a type; extensions, such as bfloat16, have only their name."""
     return str(dtype) if dtype.isbuiltin == _EXTENSION else dtype.str

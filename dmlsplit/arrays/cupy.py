@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Shape, Shapes, allocate, package_of, type_name
-from dmlsplit.arrays.array_view import ArrayView, device_number, type_string
+from dmlsplit.arrays.adapter import Adapter, Shape, allocate, not_allocated, package_of, type_name
+from dmlsplit.arrays.array_view import (
+    ArrayView,
+    device_name,
+    device_number,
+    type_string,
+    view_of,
+)
+from dmlsplit.arrays.packing import Packing
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
@@ -15,23 +23,41 @@ from dmlsplit.geometry import packed_byte_strides
 
 class _Cupy(Adapter):
     def view(self, array: Any, name: str) -> ArrayView:
-        # The interface names the current stream, which is the one that will be used.
-        return cuda_view(array, array.__cuda_array_interface__, array.device.id)
+        # Its interface would say the same, and take several times as long.
+        dtype, memory = array.dtype, array.data
+        return view_of(
+            (
+                array,
+                memory.ptr,
+                array.shape,
+                array.strides,
+                type_string(dtype),
+                dtype.itemsize,
+                False,
+                device_name(memory.device_id),
+            )
+        )
 
-    def empty(self, like: ArrayView, shapes: Shapes, dtype: str | None = None) -> list[Any]:
-        number, make = device_number(like.device), driver.load().empty
+    def empty(
+        self, like: ArrayView, wanted: Packing, dtype: str | None = None
+    ) -> tuple[list[Any], list[int]]:
+        found, number = driver.load(), device_number(like.device)
         kind = _dtype(like.owner, like.type) if dtype is None else np.dtype(dtype)
-        return allocate(like, lambda shape, kind: make(number, shape, kind, None, 0), shapes, kind)
+        if wanted.is_shared:
+            try:
+                return found.parts(number, wanted.shapes, kind, wanted.offsets, wanted.size)
+            except (MemoryError, RuntimeError) as error:
+                raise not_allocated(like, wanted.size, error) from None
+        make = partial(found.empty, number)
+        made = allocate(like, make, wanted.shapes, kind)
+        return made, [array.data.ptr for array in made]
 
     def strided(self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int) -> Any:
-        number, make, kind = device_number(like.device), driver.load().empty, np.dtype(dtype)
-        (made,) = allocate(
-            like, lambda *_: make(number, shape, kind, strides, size), [(size,)], np.dtype("u1")
-        )
-        return made
-
-    def addresses(self, made: list[Any]) -> list[int]:
-        return [int(array.__cuda_array_interface__["data"][0]) for array in made]
+        number, kind = device_number(like.device), np.dtype(dtype)
+        try:
+            return driver.load().strided(number, shape, kind, strides, size)
+        except (MemoryError, RuntimeError) as error:
+            raise not_allocated(like, size, error) from None
 
     def packed(self, array: Any, name: str) -> Any:
         if package_of(array) != "cupy":
@@ -58,7 +84,7 @@ def cuda_view(
         type_string(dtype),
         dtype.itemsize,
         bool(read_only) or is_immutable,
-        f"cuda:{number}",
+        device_name(number),
     )
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Shape, Shapes, allocate
-from dmlsplit.arrays.array_view import ArrayView
+from dmlsplit.arrays.adapter import Adapter, Shape, allocate
+from dmlsplit.arrays.array_view import ArrayView, view_of
+from dmlsplit.arrays.packing import Packing
 from dmlsplit.errors import InvalidArgumentError
 
 
@@ -23,30 +24,32 @@ class _Numpy(Adapter):
             raise InvalidArgumentError(
                 f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
             )
-        return ArrayView(
-            array,
-            _address(array),
-            array.shape,
-            array.strides,
-            dtype.str,
-            dtype.itemsize,
-            not array.flags.writeable,
-            "cpu",
+        return view_of(
+            (
+                array,
+                _address(array),
+                array.shape,
+                array.strides,
+                dtype.str,
+                dtype.itemsize,
+                not array.flags.writeable,
+                "cpu",
+            )
         )
 
-    def empty(self, like: ArrayView, shapes: Shapes, dtype: str | None = None) -> list[np.ndarray]:
+    def empty(
+        self, like: ArrayView, wanted: Packing, dtype: str | None = None
+    ) -> tuple[list[np.ndarray], list[int]]:
         # The type itself: its string does not tell extensions, such as bfloat16, apart.
         kind = like.owner.dtype if dtype is None else np.dtype(dtype)
-        return allocate(like, np.empty, shapes, kind)
+        made = allocate(like, np.empty, wanted.shapes, kind)
+        return made, list(map(_address, made))
 
     def strided(
         self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int
     ) -> np.ndarray:
-        (store,) = self.empty(like, [(size,)], "u1")
+        (store,) = allocate(like, np.empty, [(size,)], np.dtype("u1"))
         return np.ndarray(shape, dtype, store, 0, strides)
-
-    def addresses(self, made: list[np.ndarray]) -> list[int]:
-        return [_address(array) for array in made]
 
     def packed(self, array: np.ndarray, name: str) -> Any:
         # A view of a subclass need not be what NumPy's is.

@@ -5,21 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import (
-    Adapter,
-    Context,
-    Shape,
-    Shapes,
-    allocate,
-    not_shared,
-    type_name,
+from dmlsplit.arrays.adapter import Adapter, Context, Shape, allocate, not_shared, type_name
+from dmlsplit.arrays.array_view import (
+    ArrayView,
+    device_name,
+    device_number,
+    type_string,
+    view_of,
 )
-from dmlsplit.arrays.array_view import ArrayView, device_number, type_string
+from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
@@ -40,38 +39,35 @@ class _Torch(Adapter):
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:  # nested, or inside a transform of torch.func
             raise not_shared(tensor, name, error) from None
-        return ArrayView(
-            tensor,
-            address,
-            shape,
-            tuple(step * width for step in steps),
-            _type_string(tensor.dtype),
-            width,
-            # torch itself refuses to write where it would have to track gradients.
-            bool(tensor.requires_grad),
-            f"cuda:{tensor.device.index}" if tensor.is_cuda else "cpu",
+        return view_of(
+            (
+                tensor,
+                address,
+                shape,
+                tuple([step * width for step in steps]),
+                _type_string(tensor.dtype),
+                width,
+                # torch itself refuses to write where it would have to track gradients.
+                bool(tensor.requires_grad),
+                device_name(tensor.get_device()) if tensor.is_cuda else "cpu",
+            )
         )
 
-    def empty(self, like: ArrayView, shapes: Shapes, dtype: str | None = None) -> list[Any]:
-        empty, device = _torch().empty, like.owner.device
+    def empty(
+        self, like: ArrayView, wanted: Packing, dtype: str | None = None
+    ) -> tuple[list[Any], list[int]]:
+        # Each has memory of its own: a view of a block takes torch longer to make than a tensor.
         kind = like.owner.dtype if dtype is None else _dtype(dtype)
-        return allocate(
-            like, lambda shape, kind: empty(shape, dtype=kind, device=device), shapes, kind
-        )
+        made = allocate(like, _maker(like.owner), wanted.shapes, kind)
+        return made, [tensor.data_ptr() for tensor in made]
 
     def strided(self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int) -> Any:
         width = np.dtype(dtype).itemsize
-        (store,) = self.empty(like, [(size // width,)], dtype)
+        (store,) = allocate(like, _maker(like.owner), [(size // width,)], _dtype(dtype))
         return store.as_strided(shape, [step // width for step in strides])
 
-    def addresses(self, made: list[Any]) -> list[int]:
-        return [tensor.data_ptr() for tensor in made]
-
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
-        if not tensor.is_cuda:
-            return None
-        current, device = _torch().cuda.current_stream, tensor.device
-        return lambda: int(current(device).cuda_stream)
+        return partial(_current_stream(), tensor.get_device()) if tensor.is_cuda else None
 
     def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
         if stream is None or like.device == "cpu":
@@ -79,6 +75,13 @@ class _Torch(Adapter):
         cuda, handle = _torch().cuda, stream_handle(stream, device_number(like.device))
         context: Context = cuda.stream(cuda.ExternalStream(handle, device=like.device))
         return context
+
+    def used_on(self, tensor: Any, stream: Stream) -> None:
+        # torch would use the memory again when the stream that it was allocated on allows it.
+        if tensor.is_cuda:
+            number = tensor.get_device()
+            handle = stream_handle(stream, number)
+            tensor.record_stream(_torch().cuda.ExternalStream(handle, device=number))
 
     def packed(self, tensor: Any, name: str) -> Any:
         _check_memory(tensor, name)
@@ -91,12 +94,13 @@ class _Torch(Adapter):
 
 def _check_memory(tensor: Any, name: str) -> None:
     """Refuse tensors whose memory, if any, does not hold their elements one by one."""
-    if type(tensor).__torch_dispatch__ is not _torch().Tensor.__torch_dispatch__:
+    torch = _torch()
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise InvalidArgumentError(
             f"{name} is a {type_name(tensor)}, which has no memory of its own; it must be a plain "
             "tensor"
         )
-    if tensor.device.type not in ("cpu", "cuda") or str(tensor.layout) != "torch.strided":
+    if not (tensor.is_cpu or tensor.is_cuda) or tensor.layout is not torch.strided:
         raise InvalidArgumentError(
             f"{name} is a {tensor.layout} tensor on {tensor.device}; it must be a torch.strided "
             "one on the CPU or a CUDA device"
@@ -105,6 +109,24 @@ def _check_memory(tensor: Any, name: str) -> None:
         raise InvalidArgumentError(
             f"{name} is quantized; its pieces would lose scale and zero point. Fix: int_repr()"
         )
+
+
+def _maker(like: Any) -> Callable[[Shape, Any], Any]:
+    """Return what makes a packed tensor on the device of another."""
+    empty, device = _torch().empty, like.device
+    return lambda shape, kind: empty(shape, dtype=kind, device=device)
+
+
+@cache
+def _current_stream() -> Callable[[int], int]:
+    """Return what tells the handle of torch's current stream on a device."""
+    torch = _torch()
+    try:
+        # What Triton uses: the public call makes a Stream, which takes several times as long.
+        found: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+    except AttributeError:
+        return lambda device: int(torch.cuda.current_stream(device).cuda_stream)
+    return found
 
 
 def _torch() -> Any:

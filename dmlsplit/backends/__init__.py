@@ -29,6 +29,9 @@ class Program(Protocol):
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input (`src`) and of each output."""
 
+    def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
+        """Do what ``bind(src, dsts)(stream)`` does; the sooner way to do it once."""
+
 
 class Backend(Protocol):
     """One engine on one device."""

@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from dmlsplit.arrays import ArrayView, adapter_of
+from dmlsplit.arrays.packing import packing
 from dmlsplit.device import CompiledOperator
 
 Shape = tuple[int, ...]
@@ -27,8 +28,8 @@ def run_on_bytes(
         carrier = library.reinterpreted(packed, tensor.data_type.numpy_name, tensor.sizes)
         filled = operator(carrier)
     outputs = iter(filled)
-    without = [shape for shape in shapes if 0 in shape]
-    empty = iter(library.empty(source, without) if without else ())
+    without = tuple(shape for shape in shapes if 0 in shape)
+    empty = iter(library.empty(source, packing(without, source.item_bytes))[0] if without else ())
     return [
         next(empty) if 0 in shape else library.reinterpreted(next(outputs), array.dtype, shape)
         for shape in shapes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.arrays import CUPY, view
 from dmlsplit.arrays.cupy import cuda_view
+from dmlsplit.arrays.packing import packing
 from dmlsplit.frontends.openvino import variadic_split
 from fake_cuda import FakeArray, FakeDriver
 
@@ -24,7 +24,6 @@ class Array(FakeArray):
 
     def __init__(self, made: FakeArray, device: int) -> None:
         super().__init__(made.host, device, stream=77)
-        self.device = SimpleNamespace(id=device)
 
 
 def test_an_array_is_described_without_a_call_of_the_driver(fake: FakeDriver) -> None:
@@ -39,9 +38,8 @@ def test_an_array_is_described_without_a_call_of_the_driver(fake: FakeDriver) ->
 
 def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
     like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
-    (packed,) = CUPY.empty(like, [(2, 3)])
+    (packed,), (address,) = CUPY.empty(like, packing(((2, 3),), 4))
     strided = CUPY.strided(like, (2, 3), (2, 4), "i2", 12)
-    (address,) = CUPY.addresses([packed])
     seen = cuda_view(packed, packed.__cuda_array_interface__, 1)
     assert (seen.address, seen.shape, seen.strides, seen.type) == (address, (2, 3), (12, 4), "<f4")
     assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)

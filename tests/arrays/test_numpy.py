@@ -9,6 +9,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays import NUMPY, adapter_of, view
+from dmlsplit.arrays.packing import packing
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_a_subclass_is_packed_into_a_plain_array() -> None:
 def test_extension_types_are_kept() -> None:
     kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
     array = np.arange(4).astype(kind)
-    (made,) = adapter_of(array).empty(view(array, "array"), [(2, 3)])
+    (made,), _ = adapter_of(array).empty(view(array, "array"), packing(((2, 3),), 2))
     assert (made.dtype, made.shape) == (array.dtype, (2, 3))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +11,9 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from dmlsplit import arrays
 from dmlsplit.arrays import adapter_of
+from dmlsplit.arrays import torch as torch_arrays
 
 
 @pytest.fixture
@@ -120,21 +124,58 @@ def test_subclasses_of_tensors_come_back_as_tensors(torch: Any) -> None:
         assert isinstance(found, torch.Tensor)
 
 
-def test_torchs_current_stream_is_asked_at_every_dispatch() -> None:
+class CudaTensor:
+    """What is asked of a tensor on the second device; `recorded` has the streams that use it."""
+
+    is_cuda = True
+
+    def __init__(self) -> None:
+        self.recorded: list[Any] = []
+
+    def get_device(self) -> int:
+        return 1
+
+    def record_stream(self, stream: Any) -> None:
+        self.recorded.append(stream)
+
+
+@pytest.fixture
+def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A torch with streams; each question for the current one has another answer."""
     handles = iter([5, 6])
-    stream = SimpleNamespace(
-        current_stream=lambda device: SimpleNamespace(cuda_stream=next(handles))
-    )
 
-    class Tensor:
-        is_cuda, device = True, "cuda:0"
+    def current_stream(device: int) -> SimpleNamespace:
+        assert device == 1
+        return SimpleNamespace(cuda_stream=next(handles))
 
-    module = SimpleNamespace(Tensor=Tensor, cuda=stream)
-    with pytest.MonkeyPatch.context() as patch:
-        import sys
+    def external(handle: int, device: int) -> tuple[int, int]:
+        return handle, device
 
-        patch.setitem(sys.modules, "torch", module)
-        current = adapter_of(Tensor()).current_stream(Tensor())
-        assert current is not None
-        assert [current(), current()] == [5, 6]
-        assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
+    cuda = SimpleNamespace(current_stream=current_stream, ExternalStream=external)
+    module = SimpleNamespace(Tensor=CudaTensor, cuda=cuda, _C=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "torch", module)
+    arrays._adapter.cache_clear()
+    torch_arrays._current_stream.cache_clear()
+    yield module
+    arrays._adapter.cache_clear()
+    torch_arrays._current_stream.cache_clear()
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_torchs_current_stream_is_asked_at_every_dispatch(
+    made_up_torch: SimpleNamespace, is_raw: bool
+) -> None:
+    if is_raw:  # The quick call that torch does not document is taken where there is one.
+        handles = iter([5, 6])
+        made_up_torch._C._cuda_getCurrentRawStream = lambda device: next(handles)
+        del made_up_torch.cuda.current_stream
+    current = adapter_of(CudaTensor()).current_stream(CudaTensor())
+    assert current is not None
+    assert [current(), current()] == [5, 6]
+    assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
+
+
+def test_torch_is_told_of_the_stream_that_uses_a_tensor(made_up_torch: SimpleNamespace) -> None:
+    tensor = CudaTensor()
+    adapter_of(tensor).used_on(tensor, 77)
+    assert tensor.recorded == [(77, 1)]

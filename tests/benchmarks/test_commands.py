@@ -11,6 +11,7 @@ from benchmarks import calls, dispatch
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
+from simulated_card import build
 
 
 def test_a_run_says_where_it_was_made() -> None:
@@ -37,19 +38,22 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_the_dispatch_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(dispatch.INSIDE, "1")
-    monkeypatch.setattr(dispatch, "_launch_kernel", lambda: (dispatch._nothing, "a stub launches"))
+    """Its columns of CUDA: proofs/test_simulated_card.py."""
+    monkeypatch.setattr(build, "missing", lambda: "there is no card")
     monkeypatch.setattr(dispatch, "CALLS", 10)
-    monkeypatch.setattr(dispatch, "BAR_US", 1e9)
+    monkeypatch.setattr(dispatch, "BARS", [("numpy_split_us", 3, 1e9)])
     path = tmp_path / "dispatch.json"
-    assert command.main(["dispatch", "--json", str(path)]) == 0
-    assert "bar: 3 outputs in 1000000000.0 us: met" in capsys.readouterr().out
+    words = ["dispatch", "--rounds", "1", "--json", str(path)]
+    assert command.main(words) == 0
+    assert "bar: numpy_split_us of 3 outputs in 1000000000.0 us: met" in capsys.readouterr().out
     found = json.loads(path.read_text())
     assert [row["outputs"] for row in found["rows"]] == list(dispatch.OUTPUTS)
-    assert [row["launches"] for row in found["rows"]] == [1, 1, 1, 1, 1, 1, 3]
-    assert found["environment"]["command"][3:] == ["dispatch", "--json", str(path)]
-    monkeypatch.setattr(dispatch, "BAR_US", 0)
-    assert command.main(["dispatch"]) == 1
+    assert found["bars"] == [
+        {"column": "numpy_split_us", "outputs": 3, "most": 1e9, "is_met": True}
+    ]
+    assert found["environment"]["command"][3:] == words
+    monkeypatch.setattr(dispatch, "BARS", [("numpy_split_us", 3, 0)])
+    assert command.main(words) == 1
 
 
 def test_the_latency_command(tmp_path: Path) -> None:

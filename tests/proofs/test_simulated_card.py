@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import dispatch
 from simulated_card import build
 
 TESTS = Path(__file__).parent.parent
@@ -175,6 +176,28 @@ def test_the_gpu_tests_pass_on_the_card(runs: Runs) -> None:
 def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> None:
     """Each array has an allocation of its own; other streams run before what is waited for."""
     _check_gpu_tests(card.tests("exact", *ON_GPU, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
+
+
+def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
+    """Its figures are not looked at."""
+    path = card.folder / "dispatch.json"
+    line = [sys.executable, "-m", "benchmarks", "dispatch", "--rounds", "1", "--json", str(path)]
+    done = subprocess.run(
+        line,
+        cwd=TESTS.parent,
+        env=card.environment(CARD_NVRTC="", **{dispatch.INSIDE: "1"}),
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT_S,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr[-4000:]
+    found = json.loads(path.read_text())
+    assert [row["outputs"] for row in found["rows"]] == list(dispatch.OUTPUTS)
+    for row in found["rows"]:
+        assert {"split_us", "split_into_us", "call_us", "op_dispatch_us", "bind_us"} <= set(row)
+        assert all(value > 0 for value in row.values())
+    assert len(found["bars"]) == len(dispatch.BARS)
 
 
 # The command line, and how many rows are measured: two peers of 28 workloads; 14 cases of one

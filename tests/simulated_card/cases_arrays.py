@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import cupy
@@ -113,14 +114,14 @@ def test_an_interface_to_host_memory_is_refused() -> None:
         dml.split(source, SIZES, 1)
 
 
-def written_late() -> tuple[Any, Any, np.ndarray]:
-    """An array whose values are still to come on a stream of its own."""
+def written_late() -> tuple[Any, Any, np.ndarray, Any]:
+    """An array whose values are still to come on a stream of its own, from another array."""
     array = noise((40, 8), "f4")
     fresh, source = cupy.asarray(array), cupy.zeros((40, 8), "f4")
     producer = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
     source.data.copy_from_device_async(fresh.data, fresh.nbytes, producer)
-    return source, producer, array
+    return source, producer, array, fresh
 
 
 LIBRARIES = {
@@ -131,7 +132,7 @@ LIBRARIES = {
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_another_library_has_under_way_is_waited_for(library: str) -> None:
-    source, producer, array = written_late()
+    source, producer, array, _fresh = written_late()
     check(dml.split(LIBRARIES[library](source, producer), SIZES, 1), array)
 
 
@@ -139,7 +140,7 @@ def test_what_another_library_has_under_way_is_waited_for(library: str) -> None:
 @pytest.mark.parametrize("how", ["call", "dispatch"])
 def test_it_is_waited_for_on_the_stream_that_is_given(library: str, how: str) -> None:
     """The split runs on `stream`, so that is the stream that must wait."""
-    source, producer, array = written_late()
+    source, producer, array, _fresh = written_late()
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (40, 8)), axis=1, sizes=SIZES)
     op = dml.Device("cuda:0").compile(desc)
     foreign = LIBRARIES[library](source, producer)
@@ -152,6 +153,31 @@ def test_it_is_waited_for_on_the_stream_that_is_given(library: str, how: str) ->
         op.dispatch(foreign, found, stream=side)
     side.synchronize()
     check(found, array)
+
+
+class Consumer(DlPack):
+    """A library that takes arrays by DLPack, on the stream that is current then."""
+
+    def __init__(self, array: Any) -> None:
+        super().__init__(array)
+        self.streams: list[int] = []
+
+    def __array_namespace__(self) -> Any:
+        def from_dlpack(array: Any) -> Any:
+            # CuPy lets the consumer wait for CuPy's current stream.
+            self.streams.append(cupy.cuda.get_current_stream().ptr)
+            return array
+
+        return SimpleNamespace(from_dlpack=from_dlpack)
+
+
+def test_another_library_takes_outputs_on_the_stream_that_writes_them() -> None:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (40, 8)), axis=1, sizes=SIZES)
+    side = cupy.cuda.Stream(non_blocking=True)
+    source = Consumer(cupy.asarray(noise((40, 8), "f4")))
+    cupy.cuda.Device().synchronize()
+    dml.Device("cuda:0").compile(desc)(source, stream=side)
+    assert source.streams == [side.ptr] * 3
 
 
 def test_no_memory_is_lost() -> None:

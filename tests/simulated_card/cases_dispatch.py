@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from gpu_arrays import bound, noise, problem, same
+from gpu_arrays import bound, noise, problem, public_launch, same
 from simulated_card import card
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
@@ -220,21 +220,18 @@ def test_a_handle_of_another_devices_stream_is_refused_by_cuda() -> None:
         bound_rows(source, outs).dispatch(strange.ptr)
 
 
-def test_the_public_launch_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    from dmlsplit.backends.cuda import driver
-
-    found = driver.load()
-    monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
-    source, outs = many_outputs(1200)
-    operator = bound_rows(source, outs)
-    operator.dispatch()
-    names = calls_of(operator.dispatch)
-    assert names.count(LAUNCH) == 1
-    assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(names)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.Device().synchronize()
-    operator.dispatch(stream.ptr)
-    assert card.pending() == 1
-    stream.synchronize()
-    found_bytes = np.concatenate([out.get() for out in outs]).tobytes()
-    assert found_bytes == source.get().tobytes()
+def test_the_public_launch_does_the_same() -> None:
+    with public_launch():
+        source, outs = many_outputs(1200)
+        operator = bound_rows(source, outs)
+        operator.dispatch()
+        names = calls_of(operator.dispatch)
+        assert names.count(LAUNCH) == 1
+        assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(names)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        cupy.cuda.Device().synchronize()
+        operator.dispatch(stream.ptr)
+        assert card.pending() == 1
+        stream.synchronize()
+        found_bytes = np.concatenate([out.get() for out in outs]).tobytes()
+        assert found_bytes == source.get().tobytes()

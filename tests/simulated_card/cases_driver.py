@@ -11,7 +11,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
-from gpu_arrays import bound, problem, same
+from gpu_arrays import bound, problem, public_launch, same
 from simulated_card import card
 
 
@@ -25,6 +25,17 @@ def test_parameters_are_as_large_as_driver_and_compiler_allow(
 ) -> None:
     monkeypatch.setattr(cupy.cuda.runtime, "driverGetVersion", lambda: version)
     monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", lambda: nvrtc)
+    assert Driver(cupy, 1).limits(0).parameter_bytes == limit
+
+
+@pytest.mark.parametrize(("major", "limit"), [(5, 4096), (6, 4096), (7, 32764), (12, 32764)])
+def test_parameters_are_as_large_as_the_gpu_allows(
+    major: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = cupy.cuda.runtime.getDeviceProperties(0)
+    monkeypatch.setattr(
+        cupy.cuda.runtime, "getDeviceProperties", lambda device: known | {"major": major}
+    )
     assert Driver(cupy, 1).limits(0).parameter_bytes == limit
 
 
@@ -51,16 +62,15 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
     assert same(source, outs)
 
 
-def test_the_public_launch_fails_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_public_launch_fails_alike() -> None:
     """The way for a CuPy that does not show a kernel's handle."""
-    found = driver.load()
-    monkeypatch.setattr(found, "bind_launch", found._public_launch, raising=False)
-    source, outs = problem()
-    operator = bound(source, outs)
-    operator.dispatch()
-    card.fail("cuLaunchKernel", 719)
-    with pytest.raises(dml.DeviceRemovedError, match="the launch failed: cuda:0 is gone"):
+    with public_launch():
+        source, outs = problem()
+        operator = bound(source, outs)
         operator.dispatch()
+        card.fail("cuLaunchKernel", 719)
+        with pytest.raises(dml.DeviceRemovedError, match="the launch failed: cuda:0 is gone"):
+            operator.dispatch()
 
 
 def test_free_memory_comes_from_nvml_else_from_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

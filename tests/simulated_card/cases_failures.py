@@ -28,6 +28,7 @@ LAUNCHES = {
     400: (dml.InvalidArgumentError, "a stream that is alive"),
     906: (dml.InvalidArgumentError, "whose capture allows it"),
     1: (dml.DmlError, "the launch failed on cuda:0: CUDA_ERROR_INVALID_VALUE"),
+    3: (dml.DmlError, "CUDA_ERROR_NOT_INITIALIZED.*Fix: start processes with spawn"),
 }
 
 
@@ -125,6 +126,7 @@ def test_a_module_that_cannot_be_loaded() -> None:
         dml.split(source, (11, 20), 1)
 
 
+@pytest.mark.filterwarnings("ignore:kernel .* does not compile:RuntimeWarning")
 def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

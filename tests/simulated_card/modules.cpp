@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <set>
@@ -22,6 +23,7 @@ struct Module;
 struct Function {
     Module* module;
     const Kernel* kernel;
+    bool is_loaded;  // code comes to the card when it is first needed (CUDA_MODULE_LOADING=LAZY)
 };
 
 struct Module {
@@ -31,6 +33,8 @@ struct Module {
     Function function;
     std::string held;  // of an idle card: the image, as a driver keeps its own copy
 };
+
+std::atomic<bool> ignores_launches = false;
 
 std::set<Module*>& modules() {
     static auto* live = new std::set<Module*>;
@@ -62,8 +66,16 @@ Status open(const void* image, Module& module) {
         say("a module cannot be opened: %s", dlerror());
         return {CUDA_ERROR_INVALID_IMAGE};
     }
-    module.function = {&module, static_cast<const Kernel*>(dlsym(module.library, "card_kernel"))};
+    module.function = {&module, static_cast<const Kernel*>(dlsym(module.library, "card_kernel")), false};
     return kOk;
+}
+
+// A capture forbids it, as drivers before CUDA 12.3 do.
+Status load(Function& function) {
+    if (function.is_loaded) return kOk;
+    const Status status = unsafe_in_capture();
+    function.is_loaded = !status;
+    return status;
 }
 
 // Like a byte of the card: one launch touches memory of its own device only.
@@ -89,11 +101,17 @@ void report(const Kernel& kernel, const Outcome& outcome) {
         outcome.bytes, outcome.address, outcome.block, outcome.thread, place);
 }
 
-Action launch_of(const Kernel& kernel, int number, unsigned grid, unsigned block,
+Action launch_of(const Function& function, int number, unsigned grid, unsigned block,
                  const void* parameters) {
+    const Kernel& kernel = *function.kernel;
+    Module* const module = function.module;
     const auto* first = static_cast<const unsigned char*>(parameters);
     std::vector<unsigned char> held(first, first + kernel.parameter_bytes);
-    return [&kernel, number, grid, block, held = std::move(held)]() -> Status {
+    return [&kernel, module, number, grid, block, held = std::move(held)]() -> Status {
+        if (!modules().count(module)) {
+            say("kernel %s runs, whose module is unloaded", kernel.name);
+            return {CUDA_ERROR_LAUNCH_FAILED};
+        }
         const Outcome outcome = kernel.run({grid, block, number, held.data(), find_window});
         if (outcome.status) report(kernel, outcome);
         spend(number, outcome.bytes_moved);
@@ -104,6 +122,8 @@ Action launch_of(const Kernel& kernel, int number, unsigned grid, unsigned block
 }  // namespace card
 
 using namespace card;
+
+EXPORT void card_ignore_launches(int is_on) { ignores_launches = is_on; }
 
 EXPORT CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
     ENTER;
@@ -125,7 +145,7 @@ EXPORT CUresult cuModuleUnload(CUmodule handle) {
     run_device(module->device);
     modules().erase(module);
     if (is_idle()) delete module;
-    // The library stays open: graphs may still name it, as they may not on a card.
+    // What is left of it stays: a graph may name it still, and fails.
     return kOk;
 }
 
@@ -140,15 +160,29 @@ EXPORT CUresult cuModuleGetFunction(CUfunction* found, CUmodule handle, const ch
     return kOk;
 }
 
+// To ask for an attribute loads the function's code.
+EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
+    ENTER;
+    Function* function = function_of(handle);
+    if (!function) return error(CUDA_ERROR_INVALID_HANDLE);
+    if (attribute != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
+        say("cuFuncGetAttribute knows the threads of a block only");
+        return error(CUDA_ERROR_NOT_SUPPORTED);
+    }
+    *value = kMostThreads;
+    return error(load(*function).number);
+}
+
 EXPORT CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                unsigned block_x, unsigned block_y, unsigned block_z,
                                unsigned shared_bytes, CUstream on, void** parameters,
                                void** extra) {
+    if (ignores_launches) return CUDA_SUCCESS;
     ENTER;
     const int number = current_context();
     if (number < 0) return error(CUDA_ERROR_INVALID_CONTEXT);
     if (device(number).broken) return error(device(number).broken);
-    const Function* function = function_of(handle);
+    Function* function = function_of(handle);
     Stream* stream = stream_of(on);
     if (!function || function->module->device != number || !stream || stream->device != number)
         return error(CUDA_ERROR_INVALID_HANDLE);
@@ -162,6 +196,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid
     if (is_idle()) return error(kOk.number);
     if (function->kernel->parameter_bytes > kMostParameterBytes)
         return error(CUDA_ERROR_INVALID_VALUE);
-    return error(enqueue(*stream, launch_of(*function->kernel, number, grid_x, block_x,
+    if (const Status status = load(*function)) return error(status.number);
+    return error(enqueue(*stream, launch_of(*function, number, grid_x, block_x,
                                             parameters[0])).number);
 }

@@ -73,6 +73,10 @@ class NumpyProgram:
         ]
         return _on_this_thread([move for found in whole for move in found])
 
+    def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
+        """Do what ``bind(src, dsts)()`` does."""
+        self.bind(src, dsts)()
+
 
 @dataclass(frozen=True, slots=True)
 class NumpyBackend:
@@ -81,7 +85,7 @@ class NumpyBackend:
     device: str = "cpu"
 
     def compile(self, geometry: SplitGeometry) -> NumpyProgram:
-        """Return the program of a geometry."""
+        """Return the program of a geometry; there is only one."""
         groups: dict[int, list[EqualNests]] = {}
         for nests in equal_nests(geometry.pieces):
             groups.setdefault(nests.shape[0], []).append(nests)

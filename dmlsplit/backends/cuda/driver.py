@@ -5,9 +5,10 @@ No other module of the library imports CuPy. Tests replace `load` to use a drive
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, partial
+from itertools import repeat
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,13 +16,16 @@ import numpy as np
 
 from dmlsplit.backends.cuda.failures import translated
 from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.modules import Kernel, kernels
 from dmlsplit.backends.cuda.nvml import gpu_memory
-from dmlsplit.backends.cuda.packed_launch import BoundLaunch, PackedLaunch
+from dmlsplit.backends.cuda.packed_launch import Launcher, UnboundLaunch, public_launch
 from dmlsplit.errors import DmlError, UnsupportedError
 
-# Bytes of kernel parameters, and the CUDA version that raised them (CUDA 12.1 release notes).
-LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE = 32764, 4096, 12010
-OPTIONS = ("-std=c++17",)
+# Bytes of kernel parameters, and the CUDA version that raised them, from a compute capability on
+# (CUDA 12.1 release notes).
+LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 32764, 4096, 12010, 7
+
+_NO_CONTEXT = nullcontext()
 
 
 @cache
@@ -63,13 +67,33 @@ def is_available() -> bool:
     return True
 
 
+def _driver_api() -> Any:
+    """Return CuPy's module of the CUDA driver; None if it is not as we know it.
+
+    CuPy does not document it. To launch nothing is refused by CUDA, but if the function takes
+    something else, by Python.
+    """
+    try:
+        from cupy_backends.cuda.api import driver
+
+        assert callable(driver.funcGetAttribute)
+        driver.launchKernel(*[0] * 11)
+    except (ImportError, AttributeError, TypeError):
+        return None
+    except RuntimeError:
+        pass
+    return driver
+
+
 class Driver:
     """The part of CuPy that dmlsplit uses. Devices are ordinals, below `device_count`."""
 
     def __init__(self, cupy: Any, device_count: int) -> None:
         self.device_count = device_count
         self._cupy = cupy
+        self._api = _driver_api()
         self._limits: dict[int, DeviceLimits] = {}
+        self._kernels: dict[int, Callable[[str, str], Kernel]] = {}
 
     def limits(self, device: int) -> DeviceLimits:
         """Return what the planner must know of a device; CUDA is asked once."""
@@ -79,87 +103,83 @@ class Driver:
                 properties = runtime.getDeviceProperties(device)
                 major, minor = cuda.nvrtc.getVersion()
                 version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
+            is_large = version >= LARGE_SINCE and properties["major"] >= LARGE_CAPABILITY
             self._limits[device] = DeviceLimits(
                 properties["multiProcessorCount"],
                 properties["maxThreadsPerMultiProcessor"],
                 properties["sharedMemPerMultiprocessor"],
                 properties["sharedMemPerBlock"],
                 properties["l2CacheSize"],
-                LARGE_PARAMETERS if version >= LARGE_SINCE else SMALL_PARAMETERS,
+                LARGE_PARAMETERS if is_large else SMALL_PARAMETERS,
                 properties["regsPerMultiprocessor"],
                 properties["maxBlocksPerMultiProcessor"],
             )
         return self._limits[device]
 
-    def kernel(self, device: int, source: str, name: str) -> Any:
-        """Return a source's kernel, compiled now or from CuPy's cache on disk.
+    def kernels(self, device: int) -> Callable[[str, str], Kernel]:
+        """Return what loads the kernel of a source, by its name, on a device.
 
-        Raises
-        ------
-        DmlError
-            With the kernel's name and the compiler's log.
+        It raises `CompileError` with the compiler's log; the kernels used last stay loaded.
         """
-        cupy = self._cupy
-        try:
-            with cupy.cuda.Device(device):
-                kernel = cupy.RawKernel(source, name, options=OPTIONS)
-                kernel.compile()
-        except cupy.cuda.compiler.CompileException as error:
-            raise DmlError(
-                f"kernel {name} does not compile for cuda:{device}; NVRTC says:\n{error}"
-            ) from None
-        except (RuntimeError, OSError) as error:
-            raise self.translated(error, device, f"kernel {name} cannot be loaded") from None
-        return kernel
+        if device not in self._kernels:
+            on_device = partial(self._on, device)
+            self._kernels[device] = kernels(self._cupy, on_device, self._target)
+        return self._kernels[device]
 
-    def bind_launch(
-        self, device: int, kernel: Any, grid: int, block: int, parameters: bytes
-    ) -> BoundLaunch:
-        """Bind a kernel's launch to memory; its only parameter is a struct by value."""
-        try:
-            from cupy_backends.cuda.api import driver
+    def _target(self, function: Any) -> Any:
+        """Return what launches a function of CuPy, once its code is on the device.
 
-            launch_kernel = driver.launchKernel
-            # A kernel's handle belongs to the device that is current when it is asked for.
-            what = "the kernel's handle is not available"
-            with self._on(device, what):
-                function = kernel.kernel.ptr
-        except (ImportError, AttributeError):
-            # CuPy does not document these two names.
-            return self._public_launch(device, kernel, grid, block, parameters)
-        api = self._cupy.cuda, launch_kernel, self.translated
-        return PackedLaunch(*api, kernel, function, device, grid, block, parameters).launch
+        With lazy loading, that would else happen at its first launch, which a capture forbids
+        before CUDA 12.3 (CUDA programming guide, "Lazy Loading").
+        """
+        if self._api is None:
+            return function
+        self._api.funcGetAttribute(0, function.ptr)
+        return function.ptr
 
-    def _public_launch(
-        self, device: int, kernel: Any, grid: int, block: int, parameters: bytes
-    ) -> BoundLaunch:
-        """Bind a launch through RawKernel, which passes an array of one item by value."""
+    def launcher(self, launch: UnboundLaunch) -> Launcher:
+        """Return what sends a launch to its device."""
         cuda = self._cupy.cuda
-        arguments = (np.frombuffer(parameters, f"V{len(parameters)}"),)
+        launch_kernel = self._api.launchKernel if self._api else public_launch(cuda)
+        return Launcher(cuda, launch_kernel, self.translated, launch)
 
-        def launch(handle: int | None) -> None:
-            with (
-                self._on(device, "the launch failed"),
-                cuda.get_current_stream() if handle is None else self._stream(handle),
-            ):
-                kernel((grid,), (block,), arguments)
+    def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> Any:
+        """Allocate a packed CuPy array."""
+        with self._current(device):
+            return self._cupy.ndarray(shape, dtype)
 
-        return launch
-
-    def empty(
+    def strided(
         self,
         device: int,
         shape: Sequence[int],
-        dtype: Any,
-        strides: Sequence[int] | None,
+        dtype: np.dtype,
+        strides: Sequence[int],
         size_in_bytes: int,
     ) -> Any:
-        """Allocate a CuPy array: a packed one, or, with `strides`, one of `size_in_bytes`."""
-        cupy = self._cupy
-        with cupy.cuda.Device(device):
-            if strides is None:
-                return cupy.empty(shape, dtype)
-            return cupy.ndarray(shape, dtype, cupy.cuda.alloc(size_in_bytes), strides)
+        """Allocate so many bytes, and return a CuPy array with strides on them."""
+        with self._current(device):
+            return self._cupy.ndarray(shape, dtype, self._cupy.cuda.alloc(size_in_bytes), strides)
+
+    def parts(
+        self,
+        device: int,
+        shapes: Sequence[Sequence[int]],
+        dtype: np.dtype,
+        offsets: Sequence[int],
+        size_in_bytes: int,
+    ) -> tuple[list[Any], list[int]]:
+        """Allocate so many bytes, and return packed CuPy arrays at offsets, and their addresses."""
+        with self._current(device):
+            memory = self._cupy.cuda.alloc(size_in_bytes)
+            # A map calls each without a step of Python's in between.
+            places = map(memory.__add__, offsets)
+            made = list(map(self._cupy.ndarray, shapes, repeat(dtype), places))
+        return made, list(map(memory.ptr.__add__, offsets))
+
+    def _current(self, device: int) -> AbstractContextManager[object]:
+        """Return a context in which a device is current, which is free if it is already."""
+        cuda = self._cupy.cuda
+        return _NO_CONTEXT if cuda.runtime.getDevice() == device else cuda.Device(device)
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import compress
 from math import gcd
+from sys import intern
 from typing import Any
 
 from dmlsplit.backends import BoundCopy
@@ -12,48 +15,72 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.codegen import source as kernel_source
 from dmlsplit.backends.cuda.driver import Driver
 from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.packed_launch import Launcher, UnboundLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import SplitGeometry
 
-Variant = tuple[tuple[KernelLaunch, Any], ...]
+# Picks the outputs of one launch from those of the geometry.
+Picked = Callable[[Sequence[int]], Iterable[int]]
+Variant = tuple[tuple[Picked, Launcher], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CudaProgram:
-    """A compiled geometry: one variant for each alignment of the memory it was bound to."""
+    """A compiled geometry: one variant for each alignment of the memory that it is used on."""
 
     driver: Driver
     device: int
     limits: DeviceLimits
     geometry: SplitGeometry
+    # Whether an output has elements, without which its address matters to nothing.
+    is_written: tuple[bool, ...]
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
-        """Return the launches and compiled kernels for an alignment, in bytes, of the memory."""
+        """Return the launches for an alignment, in bytes, of the memory, their kernels compiled."""
         key = input_alignment, output_alignment
         if key not in self.variants:
             launches = plan(self.geometry, *key, self.limits).launches
             self.variants[key] = tuple(
-                (launch, self.driver.kernel(self.device, kernel_source(launch), launch.kernel))
-                for launch in launches
+                (self._picked(launch), self._launcher(launch)) for launch in launches
             )
         return self.variants[key]
+
+    def _picked(self, launch: KernelLaunch) -> Picked:
+        outputs = launch.outputs
+        if outputs == tuple(range(len(self.geometry.pieces))):
+            return iter
+        return lambda dsts: [dsts[output] for output in outputs]
+
+    def _launcher(self, launch: KernelLaunch) -> Launcher:
+        # One object for equal texts, which as a key is then known at once.
+        source = intern(kernel_source(launch))
+        load = partial(self.driver.kernels(self.device), source, launch.kernel)
+        load()
+        return self.driver.launcher(
+            UnboundLaunch(
+                load,
+                self.device,
+                launch.grid,
+                launch.block,
+                len(launch.outputs),
+                launch.parameters([0] * (1 + len(launch.outputs))),
+            )
+        )
+
+    def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
+        return self.variant(gcd(VECTOR, src), gcd(VECTOR, *compress(dsts, self.is_written)))
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
 
         The alignment of the addresses, up to 16, chooses the kernels; a new one compiles them here.
         """
-        device, bind_launch = self.device, self.driver.bind_launch
-        pieces = zip(dsts, self.geometry.pieces, strict=True)
-        written = [dst for dst, piece in pieces if piece.run_bytes]
-        launches = []
-        for launch, kernel in self.variant(gcd(VECTOR, src), gcd(VECTOR, *written)):
-            addresses = [src, *(dsts[output] for output in launch.outputs)]
-            parameters = launch.parameters(addresses)
-            launches.append(bind_launch(device, kernel, launch.grid, launch.block, parameters))
+        device = self.device
+        variant = self._variant_of(src, dsts)
+        launches = [launcher.bind((src, *picked(dsts))) for picked, launcher in variant]
 
         def copy(stream: Any = None) -> None:
             handle = None if stream is None else stream_handle(stream, device)
@@ -61,6 +88,12 @@ class CudaProgram:
                 start(handle)
 
         return copy
+
+    def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
+        """Do what ``bind(src, dsts)(stream)`` does, for once, sooner."""
+        handle = None if stream is None else stream_handle(stream, self.device)
+        for picked, launcher in self._variant_of(src, dsts):
+            launcher.once((src, *picked(dsts)), handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +124,8 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """Return the program of a geometry, with its kernels for aligned memory compiled."""
         found = driver.load()
-        program = CudaProgram(found, self.number, found.limits(self.number), geometry)
+        is_written = tuple(piece.run_bytes > 0 for piece in geometry.pieces)
+        limits = found.limits(self.number)
+        program = CudaProgram(found, self.number, limits, geometry, is_written)
         program.variant(VECTOR, VECTOR)
         return program

@@ -11,8 +11,18 @@ OUT_OF_MEMORY = 2
 INVALID_CONTEXT = 201
 # An invalid handle, and everything about a stream's capture.
 BAD_STREAM = frozenset({400, *range(900, 909)})
+# After a fork the child cannot use CUDA, which its parent has initialised.
+NOT_INITIALIZED = 3
 # After these the context cannot be used again.
 REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 999})
+
+
+class CompileError(DmlError):
+    """A kernel does not compile for a device; the message ends with NVRTC's log."""
+
+    def __init__(self, kernel: str, device: int, log: object) -> None:
+        super().__init__(f"kernel {kernel} does not compile for cuda:{device}; NVRTC says:\n{log}")
+        self.kernel, self.device = kernel, device
 
 
 def translated(
@@ -37,6 +47,11 @@ def translated(
         return InvalidArgumentError(
             f"{what} on {name}: {error}. Fix: dispatch on a stream that is alive, of "
             "this device, and whose capture allows it"
+        )
+    if status == NOT_INITIALIZED:
+        return DmlError(
+            f"{what} on {name}: {error}. A forked process cannot use CUDA if its parent did. Fix: "
+            "start processes with spawn"
         )
     is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     if device is None or (not is_full and status != OUT_OF_MEMORY):

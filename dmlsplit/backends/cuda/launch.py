@@ -93,7 +93,6 @@ class Assumptions:
     limits: DeviceLimits
     most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
     bypasses_cache: bool  # outputs are too large for the L2 cache, and must not push out the input
-    bakes: bool  # kernels may be compiled for these columns; else only for what many splits share
 
 
 @dataclass(frozen=True, slots=True)

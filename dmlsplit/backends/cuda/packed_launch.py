@@ -1,72 +1,155 @@
-"""A call of cuLaunchKernel whose parameters are packed once, when memory is bound.
+"""A call of cuLaunchKernel with parameters that were packed before: for many launches, or for one.
 
-CuPy's RawKernel packs its arguments and looks up the kernel's handle at every call, although only
-the stream changes from one dispatch to the next.
+CuPy's RawKernel packs its arguments and looks up the kernel's handle at every call. Here arguments
+are packed when a launch is planned and addresses when memory is bound, so that a dispatch passes
+nothing but the stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.backends.cuda.failures import INVALID_CONTEXT
+from dmlsplit.backends.cuda.modules import Kernel
 from dmlsplit.errors import DmlError
 
 # One launch, bound to memory; takes a stream's handle, or None for CuPy's current stream.
 BoundLaunch = Callable[[int | None], None]
+# Driver's: CUDA's error, the device and what could not be done, as the library's error.
+Translated = Callable[[Exception, int, str], DmlError]
 
 
-class PackedLaunch:
-    """A kernel's launch on memory that it was bound to. Its method `launch` is a `BoundLaunch`.
+@dataclass(frozen=True, slots=True)
+class UnboundLaunch:
+    """A launch of a kernel on a device, but for the memory and the stream.
 
-    The driver reads the parameters at every launch, through raw pointers: cuLaunchKernel gets the
-    address of an array that holds the address of the `parameters`. This object keeps both and the
-    kernel alive, and a bound method keeps this object.
+    The kernel's only parameter is a struct by value that begins with the addresses of the input and
+    of each output.
     """
+
+    load: Callable[[], Kernel]  # a kernel that was not used for long may have been unloaded
+    device: int
+    grid: int
+    block: int
+    outputs: int
+    parameters: bytes  # but for the addresses
+
+
+# cuLaunchKernel reads one address for each parameter; after the only one follows its size.
+_Pointers = ctypes.c_uint64 * 2
+
+
+class _Parameters:
+    """The struct, and the address of its address, as the driver reads them."""
+
+    __slots__ = ("_pointers", "address", "block")
+
+    def __init__(self, content: bytes) -> None:
+        self.block = ctypes.create_string_buffer(content, len(content))
+        self._pointers = _Pointers(ctypes.addressof(self.block), len(content))
+        self.address = ctypes.addressof(self._pointers)
+
+
+class Launcher:
+    """Sends one launch to its device, as often as wanted."""
 
     def __init__(
         self,
         cuda: Any,  # cupy.cuda
-        launch_kernel: Callable[..., None],  # cuLaunchKernel
-        translated: Callable[[Exception, int, str], DmlError],  # Driver's
-        kernel: Any,
-        function: int,  # the kernel's handle on the device; the kernel owns it
-        device: int,
-        grid: int,
-        block: int,
-        parameters: bytes,  # the only one: a struct by value
+        launch_kernel: Callable[..., None],  # cuLaunchKernel, or `public_launch`
+        translated: Translated,
+        launch: UnboundLaunch,
     ) -> None:
-        block_bytes = np.frombuffer(parameters, np.uint64)
-        pointers = np.array([block_bytes.ctypes.data], np.uint64)
-        self._alive = kernel, block_bytes, pointers
-        self._address = pointers.ctypes.data
-        self._cuda, self._translated, self._device = cuda, translated, device
+        self._cuda, self._translated, self._device = cuda, translated, launch.device
+        self._load, self._grid, self._block = launch.load, launch.grid, launch.block
         # Looked up once: a dispatch takes less than half a microsecond.
+        self._launch_kernel = launch_kernel
         self._current_device = cuda.runtime.getDevice
         self._current_stream = cuda.get_current_stream
-        self._launch = partial(launch_kernel, function, grid, 1, 1, block, 1, 1, 0)
+        self._is_capturing = cuda.runtime.streamIsCapturing
+        layout = struct.Struct(f"<{1 + launch.outputs}Q")
+        self._pack = layout.pack_into
+        self._content = launch.parameters
+        # Parameters that no call of `once` uses now. Two threads must not use the same ones: the
+        # driver reads them without the interpreter's lock.
+        self._free: list[_Parameters] = []
 
-    def launch(self, handle: int | None) -> None:
+    def bind(self, addresses: Sequence[int]) -> BoundLaunch:
+        """Fix the addresses of the input and of each output. The result keeps the kernel loaded."""
+        parameters = _Parameters(self._content)
+        self._pack(parameters.block, 0, *addresses)
+        return partial(self._launch, self._send, self._load(), parameters)
+
+    def once(self, addresses: Sequence[int], handle: int | None) -> None:
+        """Launch on memory at these addresses, on a stream or on CuPy's current one."""
+        kernel = self._load()
+        try:
+            parameters = self._free.pop()
+        except IndexError:
+            parameters = _Parameters(self._content)
+        self._pack(parameters.block, 0, *addresses)
+        self._launch(self._send_once, kernel, parameters, handle)
+        self._free.append(parameters)
+
+    def _launch(
+        self,
+        send: Callable[[Kernel, _Parameters, int | None], None],
+        kernel: Kernel,
+        parameters: _Parameters,
+        handle: int | None,
+    ) -> None:
         """Launch on a stream, on this launch's own device."""
         try:
             if self._current_device() == self._device:
-                self._launch_here(handle)
+                send(kernel, parameters, handle)
             else:
                 with self._cuda.Device(self._device):
-                    self._launch_here(handle)
+                    send(kernel, parameters, handle)
         except RuntimeError as error:
             raise self._translated(error, self._device, "the launch failed") from None
 
-    def _launch_here(self, handle: int | None) -> None:
+    def _send_once(self, kernel: Kernel, parameters: _Parameters, handle: int | None) -> None:
         stream = self._current_stream().ptr if handle is None else handle
+        self._send(kernel, parameters, stream)
+        if self._is_capturing(stream):
+            # A graph does not keep its kernel loaded, and here no bound operator does.
+            kernel.keep_loaded()
+
+    def _send(self, kernel: Kernel, parameters: _Parameters, handle: int | None) -> None:
+        stream = self._current_stream().ptr if handle is None else handle
+        target, address = kernel.target, parameters.address
+        grid, block = self._grid, self._block
         try:
-            self._launch(stream, self._address, 0)
+            self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
         except RuntimeError as error:
             if getattr(error, "status", None) != INVALID_CONTEXT:
                 raise
             # A thread that never used CUDA has no context yet.
             self._cuda.Device(self._device).use()
-            self._launch(stream, self._address, 0)
+            self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
+
+
+def public_launch(cuda: Any) -> Callable[..., None]:
+    """Return cuLaunchKernel made of what CuPy documents, several times slower.
+
+    It takes CuPy's Function where cuLaunchKernel takes a handle.
+    """
+
+    def launch(function: Any, grid: int, _y: int, _z: int, block: int, *rest: int) -> None:
+        *_, stream, address, _extra = rest
+        start, size = _Pointers.from_address(address)
+        # CuPy passes an array of one item by value.
+        packed = np.frombuffer(ctypes.string_at(start, size), f"V{size}")
+        on = SimpleNamespace(__cuda_stream__=lambda: (0, stream))
+        with cuda.Stream.from_external(on):
+            function((grid,), (block,), (packed,))
+
+    return launch

@@ -13,32 +13,23 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import device as device_module
-from dmlsplit import eager
-from dmlsplit.backends import find
+from dmlsplit.arrays.cupy import CUPY
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.planner import H200
 from fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
-from gpu_arrays import noise
-
-
-def forget() -> None:
-    """Empty the caches that hold programs of another driver."""
-    find.compiled.cache_clear()
-    device_module._compile.cache_clear()
-    eager._program.cache_clear()
+from gpu_arrays import forget_programs, noise
 
 
 def installed(fake: FakeDriver, patch: pytest.MonkeyPatch) -> FakeDriver:
     patch.setattr(driver, "load", lambda: fake)
-    forget()
+    forget_programs()
     return fake
 
 
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
     yield
-    forget()
+    forget_programs()
 
 
 @pytest.fixture
@@ -124,12 +115,32 @@ def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDri
     source = fake.array(noise((4, 6)))
     fake.calls.clear()
     op(source, stream=7)
-    assert fake.calls[:4] == ["enter 7", "allocate", "allocate", "leave 7"]
+    assert fake.calls == ["enter 7", "allocate", "pack", "launch", "leave 7"]
     assert fake.launched[0].stream == 7
     fake.calls.clear()
     with pytest.raises(dml.InvalidArgumentError, match="stream is 'side'"):
         op(source, stream="side")
     assert fake.calls == []
+
+
+def test_libraries_are_told_of_the_stream_that_uses_their_arrays(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[tuple[Any, Any]] = []
+    monkeypatch.setattr(
+        type(CUPY), "used_on", lambda _, array, stream: used.append((array, stream))
+    )
+    op = dml.Device("cuda").compile(DESC)
+    source = fake.array(noise((4, 96), "f2"))
+    outs = [fake.array(np.zeros((4, size), "f2")) for size in SIZES]
+    op(source)
+    op.dispatch(source, outs)
+    assert not used
+    op(source, stream=7)
+    assert used == [(source, 7)]  # The outputs are made for that stream.
+    used.clear()
+    op.dispatch(source, outs, stream=7)
+    assert used == [(array, 7) for array in (source, *outs)]
 
 
 def test_a_stream_of_another_device_is_refused(fake: FakeDriver) -> None:
@@ -150,6 +161,20 @@ def test_outputs_beyond_the_parameters_take_more_launches(
     assert all(8 * len(launch.addresses) <= limit for launch in fake.launched)
     written = [address for launch in fake.launched for address in launch.addresses[1:]]
     assert sorted(written) == sorted(out.__cuda_array_interface__["data"][0] for out in outs)
+
+
+def test_a_call_does_not_wait_for_a_compiler_because_of_more_rows(fake: FakeDriver) -> None:
+    for rows in (64, 65, 200, 64):
+        dml.split(fake.array(noise((rows, 96), "f2")), SIZES, 1)
+    assert fake.calls.count("compile") == 1
+
+
+def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
+    fake.refuses = ""
+    with pytest.raises(dml.DmlError, match="kernel rows does not compile for cuda:0"):
+        dml.Device("cuda").compile(DESC)
+    with pytest.raises(dml.DmlError, match="kernel rows does not compile for cuda:0"):
+        dml.split(fake.array(noise((4, 96), "f2")), SIZES, 1)
 
 
 def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:

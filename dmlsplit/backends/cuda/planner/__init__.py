@@ -1,14 +1,13 @@
 """Which kernels carry out a geometry, and how they are launched. Pure, and GPU-free.
 
-A plan bakes columns into constants; a launch passes pointers and the number of rows. The choice:
+No kernel is compiled for the sizes of a split; they are arguments of its launches. The choice:
 
 ==============  ===============================================================================
-`vector`        all rows of all outputs are multiples of 16 bytes, at aligned addresses
+`rows`          wide outputs, at any alignment
 `deinterleave`  a few equal elements of 1 to 8 bytes to a row, at aligned addresses
-`tile`          short rows, or narrow outputs of long rows, through shared memory
-`shift`         wide outputs at any alignment, through funnel shifts
-`transpose`     strided, and contiguous along different dimensions in input and output; also
-                rows of many outputs that are one element wide each, at aligned addresses
+`transpose`     rows of many outputs that are one element wide each, at aligned addresses
+`tile`          other short rows, or narrow outputs of long rows, through shared memory
+`transpose`     strided, and contiguous along different dimensions in input and output
 `strided`       everything else, and single elements a few apart
 ==============  ===============================================================================
 """
@@ -39,13 +38,11 @@ def plan(
     input_alignment: int,
     output_alignment: int,
     limits: DeviceLimits = H200,
-    bakes: bool = True,
 ) -> LaunchPlan:
     """Choose the launches of a geometry for a device.
 
     Alignments are the largest power of two, 1 to 16, that divides the address of the input's
-    first element, and those of all outputs. Unless it `bakes`, a packed split gets kernels
-    that are not compiled for its columns.
+    first element, and those of all outputs.
     """
     assumed = Assumptions(
         input_alignment,
@@ -54,7 +51,6 @@ def plan(
         most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would take half of the cache or more are not worth caching.
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
-        bakes=bakes,
     )
     rows = geometry.row_split
     if rows is None or (rows.pitch > sum(rows.widths) and are_windows(geometry, assumed)):

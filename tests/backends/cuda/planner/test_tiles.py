@@ -24,7 +24,6 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
         limits=replace(H200, parameter_bytes=bytes_),
         most_outputs=4000,
         bypasses_cache=True,
-        bakes=False,
     )
 
 
@@ -99,7 +98,7 @@ def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
     texts = set()
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)
-        texts |= {codegen.source(launch) for launch in plan(geometry, 1, 16, bakes=False).launches}
+        texts |= {codegen.source(launch) for launch in plan(geometry, 1, 16).launches}
     assert len(texts) <= 2
 
 

@@ -1,0 +1,31 @@
+"""Several packed arrays of one type that are made at once: their shapes, and one block for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+
+# Arrays that need less than this in all share one block of memory, which saves a third of the time
+# that CuPy takes to make them. The block lives as long as any of them: a small price below, not
+# above. CUDA aligns allocations to 256 bytes at least and CuPy's pool to 512, so parts of the block
+# begin where allocations of their own would.
+SHARED_BYTES = 1 << 20
+ALIGNMENT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Arrays to be made, of the same type: shapes, and where each begins in a shared block."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    offsets: tuple[int, ...]  # bytes
+    size: int  # of the block
+    is_shared: bool  # whether they are parts of one block
+
+
+def packing(shapes: tuple[tuple[int, ...], ...], item_bytes: int) -> Packing:
+    """Lay out arrays one after the other."""
+    sizes = (-(-prod(shape) * item_bytes // ALIGNMENT) * ALIGNMENT for shape in shapes)
+    *offsets, size = accumulate(sizes, initial=0)
+    return Packing(shapes, tuple(offsets), size, len(shapes) > 1 and size < SHARED_BYTES)

@@ -1,0 +1,91 @@
+"""Loaded modules: compiled or read from disk, and unloaded when nothing needs them any more.
+
+CuPy keeps every RawModule that it ever loaded. New shapes may need new modules, so that a process
+which sees many shapes would fill the device's memory with code.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from dmlsplit.backends.cuda import images
+from dmlsplit.backends.cuda.failures import CompileError
+
+# Modules that one device keeps loaded, the least recently used go first. Those that bound
+# operators and captured graphs need come on top.
+MOST_MODULES = 256
+OPTIONS = ("-std=c++17",)
+
+Context: TypeAlias = AbstractContextManager[object]
+
+
+class Kernel:
+    """A kernel of a module that stays loaded for as long as this object lives.
+
+    `target` is what launches it: its handle, or CuPy's Function (`packed_launch.public_launch`).
+    """
+
+    __slots__ = ("_module", "_unused", "target")
+
+    def __init__(self, module: Any, target: Any, unused: deque[Any]) -> None:
+        self._module, self.target, self._unused = module, target, unused
+
+    def keep_loaded(self) -> None:
+        """Keep the module until the process ends."""
+        _kept.add(self)
+
+    def __del__(self) -> None:
+        self._unused.append(self._module)
+
+
+_kept: set[Kernel] = set()
+
+
+def kernels(
+    cupy: Any, on_device: Callable[[str], Context], target: Callable[[Any], Any]
+) -> Callable[[str, str], Kernel]:
+    """Return what loads the kernel of a source, by its name, on a device.
+
+    Parameters
+    ----------
+    on_device
+        A context in which the device is current and CUDA's errors become the library's; it is
+        given what cannot be done.
+    target
+        Takes CuPy's Function and returns `Kernel.target`.
+    """
+    # The last reference may go at any time, but to unload a module waits for the device and would
+    # break a capture. So does loading one: what is not needed any more goes then.
+    unused: deque[Any] = deque()
+
+    def load(source: str, name: str) -> Kernel:
+        with on_device(f"kernel {name} cannot be loaded"):
+            unused.clear()
+            image = _image(cupy, source, name)
+            module = cupy.cuda.function.Module()
+            module.load(image)
+            return Kernel(module, target(module.get_function(name)), unused)
+
+    # The module that leaves for the latest one is unloaded with the next.
+    return lru_cache(maxsize=MOST_MODULES - 1)(load)
+
+
+def _image(cupy: Any, source: str, name: str) -> bytes:
+    """Return a source compiled for the current device, from disk if it is there."""
+    device = cupy.cuda.Device()
+    version = map(str, cupy.cuda.nvrtc.getVersion())
+    file = images.file_name(source, (*OPTIONS, device.compute_capability, *version))
+    image = images.read(file)
+    if image is None:
+        compiler = cupy.cuda.compiler
+        try:
+            # In memory: CuPy writes no file either.
+            image, _ = compiler.compile_using_nvrtc(source, OPTIONS, cache_in_memory=True)
+        except compiler.CompileException as error:
+            raise CompileError(name, device.id, error) from None
+        images.write(file, image)
+    return image

@@ -1,0 +1,105 @@
+"""Compiled kernels on disk: bounded, checked, shared."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmlsplit.backends.cuda import images
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
+    return tmp_path / "dmlsplit"
+
+
+def test_what_is_written_is_read(folder: Path) -> None:
+    assert images.read("a.image") is None
+    images.write("a.image", b"code")
+    assert images.read("a.image") == b"code"
+    assert [path.name for path in folder.iterdir()] == ["a.image"]
+
+
+def test_a_name_tells_sources_options_and_compilers_apart() -> None:
+    given = [("source", ("90", "13")), ("source", ("9", "013")), ("source", ("90", "14")),
+             ("other", ("90", "13")), ("source90", ("13",))]  # fmt: skip
+    names = {images.file_name(*one) for one in given}
+    assert len(names) == len(given)
+    assert images.file_name(*given[0]) in names
+
+
+@pytest.mark.parametrize("damage", ["empty", "short", "changed", "no file"])
+def test_a_damaged_file_is_not_read_and_is_written_again(folder: Path, damage: str) -> None:
+    images.write("a.image", b"code of a kernel")
+    path = folder / "a.image"
+    content = path.read_bytes()
+    if damage == "no file":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes(
+            {"empty": b"", "short": content[:-1], "changed": content[:-1] + b"L"}[damage]
+        )
+    assert images.read("a.image") is None
+    images.write("a.image", b"code of a kernel")
+    assert images.read("a.image") == (None if damage == "no file" else b"code of a kernel")
+
+
+def test_the_files_read_last_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "MOST_FILES", 8)
+    for number in range(30):
+        name = f"{number:02}.image"
+        images.write(name, b"code")
+        os.utime(folder / name, (number, number))
+        if number == 20:
+            assert images.read("13.image") == b"code"
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == ["13.image", *(f"{number}.image" for number in range(23, 30))]
+
+
+def test_there_are_512_files_at_most() -> None:
+    assert images.MOST_FILES == 512
+
+
+def test_no_files_are_made_where_cupy_makes_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images.write("a.image", b"code")
+    monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "1")
+    assert images.read("a.image") is None
+    images.write("b.image", b"code")
+    assert [path.name for path in folder.iterdir()] == ["a.image"]
+
+
+def test_a_folder_that_cannot_be_written_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUPY_CACHE_DIR", "/dev/null/kernels")
+    images.write("a.image", b"code")
+    assert images.read("a.image") is None
+
+
+def test_by_default_files_are_beside_those_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
+    monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert images.folder() == Path("/home/someone/.cupy/kernel_cache/dmlsplit")
+
+
+def test_processes_share_the_files(folder: Path) -> None:
+    """Each reads whole files only, whatever the others write and remove."""
+    text = (
+        "from dmlsplit.backends.cuda import images\n"
+        "images.MOST_FILES = 4\n"
+        "for i in range(150):\n"
+        "    name, content = f'{i % 7}.image', bytes([i % 7]) * 20_000\n"
+        "    assert images.read(name) in (None, content)\n"
+        "    images.write(name, content)\n"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", text]) for _ in range(3)]
+    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    assert 1 <= len(list(folder.iterdir())) <= 7

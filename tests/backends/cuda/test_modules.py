@@ -1,0 +1,123 @@
+"""How many modules stay loaded, and when one goes. A CuPy is made up; the card has a real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dmlsplit.backends.cuda import images, modules
+from dmlsplit.backends.cuda.failures import CompileError
+from dmlsplit.backends.cuda.modules import MOST_MODULES, Kernel, kernels
+
+
+class NvrtcError(Exception):
+    """CuPy's."""
+
+
+class Gpu:
+    """One GPU: what is loaded on it, and CuPy as far as `modules` uses it."""
+
+    def __init__(self) -> None:
+        self.loaded: set[bytes] = set()
+        self.most = self.loads = 0
+        self.strays = 0  # modules unloaded where another device may be current
+        self.is_current = False
+        gpu = self
+
+        class Module:
+            def load(self, image: bytes) -> None:
+                assert gpu.is_current
+                self.image = image
+                gpu.loaded.add(image)
+                gpu.loads += 1
+                gpu.most = max(gpu.most, len(gpu.loaded))
+
+            def get_function(self, name: str) -> SimpleNamespace:
+                return SimpleNamespace(name=name, module=self.image)
+
+            def __del__(self) -> None:
+                gpu.strays += not gpu.is_current
+                gpu.loaded.discard(self.image)
+
+        def compiled(source: str, options: Any, cache_in_memory: bool) -> tuple[bytes, None]:
+            assert cache_in_memory
+            if "error" in source:
+                raise NvrtcError("line 1")
+            return source.encode(), None
+
+        self.cuda = SimpleNamespace(
+            Device=lambda: SimpleNamespace(compute_capability="90", id=3),
+            function=SimpleNamespace(Module=Module),
+            nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
+            compiler=SimpleNamespace(compile_using_nvrtc=compiled, CompileException=NvrtcError),
+        )
+
+    @contextmanager
+    def on_device(self, what: str) -> Iterator[None]:
+        self.is_current = True
+        yield
+        self.is_current = False
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    monkeypatch.setattr(images, "read", lambda name: None)
+    monkeypatch.setattr(images, "write", lambda name, image: None)
+    return Gpu()
+
+
+def loader(gpu: Gpu) -> Callable[[str, str], Kernel]:
+    return kernels(gpu, gpu.on_device, lambda function: function)
+
+
+def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu) -> None:
+    load = loader(gpu)
+    for number in range(10_000):
+        load(f"source {number}", "tile")
+    assert gpu.most == MOST_MODULES == 256
+    assert (gpu.loads, gpu.strays) == (10_000, 0)
+
+
+def test_the_kernels_used_last_stay(gpu: Gpu) -> None:
+    load = loader(gpu)
+    for number in range(1000):
+        load("used", "tile")
+        load(f"source {number}", "tile")
+    assert gpu.loads == 1001
+    load("source 999", "tile")
+    load("used", "tile")
+    assert gpu.loads == 1001
+
+
+def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu) -> None:
+    load = loader(gpu)
+    held = load("held", "tile")
+    for number in range(1000):
+        load(f"source {number}", "tile")
+    assert b"held" in gpu.loaded
+    assert held.target.module == b"held"
+    del held
+    # Not at once: a garbage collection may come during a capture.
+    assert b"held" in gpu.loaded
+    load("another", "tile")
+    assert b"held" not in gpu.loaded
+
+
+def test_a_kernel_may_be_kept_for_good(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modules, "_kept", set())
+    load = loader(gpu)
+    load("captured", "tile").keep_loaded()
+    for number in range(1000):
+        load(f"source {number}", "tile")
+    assert b"captured" in gpu.loaded
+
+
+def test_a_compiler_s_error_names_the_kernel_and_the_device(gpu: Gpu) -> None:
+    with pytest.raises(CompileError, match="kernel tile does not compile for cuda:3") as caught:
+        loader(gpu)("an error", "tile")
+    assert (caught.value.kernel, caught.value.device) == ("tile", 3)
+    assert "line 1" in str(caught.value)

@@ -1,0 +1,135 @@
+"""`dml.split` on a GPU by plans that earlier calls left: addresses, devices, streams."""
+
+from __future__ import annotations
+
+import threading
+
+import cupy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit import eager
+from gpu_arrays import forget_programs, noise
+from simulated_card import card
+
+ROWS, COLUMNS = 8, 12
+STORE = noise((4096,))
+# Kinds of the same and of other sizes; bytes from an aligned address to the array.
+KINDS, STARTS = ("f4", "u4", "u2", "u1"), (0, 1, 2, 4, 8, 16)
+SIZES = [(4, 8), (12,), (3, 3, 3, 3)]
+
+
+# The kind, the start, the sizes, the axis, the device, and whether it is transposed and on a stream
+# of its own.
+Call = tuple[str, int, int, int, int, bool, bool]
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> Call:
+    kind = draw(st.sampled_from(KINDS))
+    start = draw(st.sampled_from([at for at in STARTS if at % np.dtype(kind).itemsize == 0]))
+    which, axis = draw(st.integers(0, 2)), draw(st.sampled_from([1, -1]))
+    number, is_transposed, on_side = (draw(st.integers(0, 1)) for _ in range(3))
+    return kind, start, which, axis, number, bool(is_transposed), bool(on_side)
+
+
+def run(call: Call) -> None:
+    kind, start, which, axis, number, is_transposed, on_side = call
+    shape = (COLUMNS, ROWS) if is_transposed else (ROWS, COLUMNS)
+    end = start + ROWS * COLUMNS * np.dtype(kind).itemsize
+    with cupy.cuda.Device(number):
+        store = cupy.asarray(STORE)
+        source = store[start:end].view(kind).reshape(shape)
+        host = STORE[start:end].view(kind).reshape(shape)
+        if is_transposed:
+            source, host = source.T, host.T
+        stream = cupy.cuda.Stream(non_blocking=True) if on_side else cupy.cuda.Stream.null
+        cupy.cuda.Device().synchronize()
+    # The array's device need not be the current one; but the current stream must be of that device.
+    with cupy.cuda.Device(number if on_side else 0), stream:
+        found = dml.split(source, SIZES[which], axis)
+    stream.synchronize()
+    cupy.cuda.Device(number).synchronize()
+    wanted = np.split(host, np.cumsum(SIZES[which])[:-1], 1)
+    assert [piece.device.id for piece in found] == [number] * len(wanted)
+    for piece, expected in zip(found, wanted, strict=True):
+        assert (piece.dtype, piece.shape) == (expected.dtype, expected.shape)
+        assert piece.data.ptr % 512 == 0
+        assert piece.get().tobytes() == np.ascontiguousarray(expected).tobytes()
+
+
+@settings(max_examples=20, derandomize=True)
+@given(st.lists(calls(), min_size=1, max_size=10))
+def test_a_plan_serves_every_call_of_its_layout(found: list[Call]) -> None:
+    for call in found:
+        run(call)
+
+
+def test_small_outputs_share_memory_and_keep_it() -> None:
+    forget_programs()
+    source = cupy.asarray(noise((16, 12), "f4"))
+    one, two, three = dml.split(source, 3, 1)
+    assert one.data.mem is two.data.mem is three.data.mem
+    wanted = three.get()
+    del one, two
+    cupy.zeros((16, 12), "f4")  # Takes whatever is free.
+    assert three.get().tobytes() == wanted.tobytes()
+    large = dml.split(cupy.zeros((1 << 10, 1 << 9), "f4"), 2, 1)
+    assert large[0].data.mem is not large[1].data.mem
+
+
+def test_a_hit_is_an_allocation_and_a_launch() -> None:
+    source = cupy.asarray(noise((16, 12), "f4"))
+    dml.split(source, 3, 1)
+    with card.calls() as recorded:
+        dml.split(source, 3, 1)
+    assert [name for name in recorded.names if name != "cudaGetDevice"] == [
+        "cuLaunchKernel", "cudaStreamIsCapturing"
+    ]  # fmt: skip
+
+
+def test_another_device_is_made_current_and_left() -> None:
+    with cupy.cuda.Device(1):
+        source = cupy.asarray(noise((16, 12), "f4"))
+        cupy.cuda.Device().synchronize()
+    # The current stream is another one on each device.
+    with cupy.cuda.Stream(non_blocking=True):
+        found = dml.split(source, 3, 1)
+    assert cupy.cuda.runtime.getDevice() == 0
+    assert np.concatenate([one.get() for one in found], 1).tobytes() == source.get().tobytes()
+
+
+def test_threads_share_a_plan() -> None:
+    """Each has parameters of its own: the driver reads them while others run."""
+    sources = [cupy.asarray(noise((16, 12), "f4", seed=seed)) for seed in range(8)]
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            for _ in range(30):
+                found = dml.split(sources[number], 3, 1)
+                stream.synchronize()
+                joined = np.concatenate([piece.get() for piece in found], 1)
+                if joined.tobytes() != sources[number].get().tobytes():
+                    wrong.append(number)
+
+    cupy.cuda.Device().synchronize()
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_call_refuses_as_it_did_before() -> None:
+    source = cupy.asarray(noise((16, 12), "f4"))
+    for _ in range(2):
+        dml.split(source, 3, 1)
+        for sizes in (True, 3.0, (4.0, 8.0), (5, 8), "3"):
+            with pytest.raises(dml.InvalidArgumentError):
+                dml.split(source, sizes, 1)
+    assert eager._plan.cache_info().currsize >= 1

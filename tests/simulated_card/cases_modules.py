@@ -1,0 +1,112 @@
+"""Modules of kernels: compiled once, loaded, unloaded, and captured before they ever ran."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import cupy
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.backends.cuda import driver, modules
+from dmlsplit.backends.cuda.driver import Driver
+from gpu_arrays import bound, forget_programs, noise, same
+from simulated_card import card
+
+COMPILE, LOAD, UNLOAD = "nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnload"
+# Widths of the first of two outputs: each is a kernel of its own.
+WIDTHS = (130, 131, 133, 134, 135, 137)
+
+
+@pytest.fixture
+def two_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A driver that keeps two modules loaded."""
+    monkeypatch.setattr(modules, "MOST_MODULES", 2)
+    fresh = Driver(cupy, driver.load().device_count)
+    monkeypatch.setattr(driver, "load", lambda: fresh)
+    forget_programs()
+    yield
+    forget_programs()
+
+
+def problem(width: int) -> tuple[Any, list[Any]]:
+    source = cupy.asarray(noise((64, 300), "u4").view("f4"))
+    return source, [cupy.zeros((64, size), "f4") for size in (width, 300 - width)]
+
+
+def test_modules_that_nothing_needs_are_unloaded(two_modules: None) -> None:
+    with card.calls() as recorded:
+        for width in WIDTHS:
+            source, outs = problem(width)
+            bound(source, outs).dispatch()
+            assert same(source, outs)
+            loaded = card.log().count(LOAD) - card.log().count(UNLOAD)
+    assert recorded.names.count(LOAD) == len(WIDTHS)
+    assert recorded.names.count(UNLOAD) >= len(WIDTHS) - 2
+    gc.collect()
+    assert card.log().count(LOAD) - card.log().count(UNLOAD) == loaded
+
+
+def test_what_was_unloaded_is_loaded_again_and_not_compiled(two_modules: None) -> None:
+    for width in WIDTHS:
+        bound(*problem(width)).dispatch()
+    source, outs = problem(WIDTHS[0])
+    with card.calls() as recorded:
+        bound(source, outs).dispatch()
+    assert recorded.names.count(LOAD) == 1
+    assert recorded.names.count(COMPILE) == 0
+    assert same(source, outs)
+
+
+def test_a_bound_operator_keeps_its_kernel(two_modules: None) -> None:
+    source, outs = problem(WIDTHS[0])
+    operator = bound(source, outs)
+    for width in WIDTHS[1:]:
+        bound(*problem(width)).dispatch()
+    with card.calls() as recorded:
+        operator.dispatch()
+    assert recorded.names.count(LOAD) == 0
+    assert same(source, outs)
+
+
+def test_a_captured_call_keeps_its_kernel(two_modules: None) -> None:
+    """A graph of an eager call has no bound operator to keep."""
+    source, outs = problem(WIDTHS[0])
+    dml.split(source, (130, 170), 1, out=outs)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture()
+        dml.split(source, (130, 170), 1, out=outs)
+        graph = stream.end_capture()
+    forget_programs()
+    for width in WIDTHS[1:]:
+        bound(*problem(width)).dispatch()
+    source.set(noise((64, 300), "u4", seed=1).view("f4"))
+    cupy.cuda.Device().synchronize()
+    graph.launch(stream)
+    stream.synchronize()
+    assert same(source, outs)
+
+
+@pytest.mark.parametrize("how", ["bound", "op.dispatch"])
+def test_a_split_may_be_captured_before_its_first_launch(how: str, two_modules: None) -> None:
+    """The card loads code lazily, and a capture forbids that: compiling has done it."""
+    source, outs = problem(140)
+    operator = bound(source, outs)
+    x = dml.TensorDesc("FLOAT32", source.shape)
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(140, 160)))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with stream:
+        stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+        if how == "bound":
+            operator.dispatch()
+        else:
+            op.dispatch(source, outs)
+        graph = stream.end_capture()
+    graph.launch(stream)
+    stream.synchronize()
+    assert same(source, outs)
