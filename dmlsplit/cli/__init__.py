@@ -8,14 +8,34 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from signal import SIGINT
 
 from dmlsplit.cli import completion, devices, explain, levels, run, validate
-from dmlsplit.cli.terminal import ACCEPTED, INTERRUPTED, UNUSABLE, forget_stdout, tell
+from dmlsplit.cli.terminal import (
+    ACCEPTED,
+    INTERRUPTED,
+    UNUSABLE,
+    forget_stdout,
+    interruptible,
+    open_standard_streams,
+    tell,
+)
 from dmlsplit.errors import DmlError, one_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
+    open_standard_streams()
+    try:
+        with interruptible():
+            return _run(argv)
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            tell(f"interrupted: {note}")
+        return INTERRUPTED + (stop.args[0] if stop.args else SIGINT)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     arguments = build_parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
@@ -23,8 +43,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         forget_stdout()
         return ACCEPTED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except (DmlError, OSError) as error:
         tell(f"error: {one_line(error)}")
         return UNUSABLE
