@@ -23,6 +23,7 @@ REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # and the number of the signal, as a shell has it
 
+STDERR = 2
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Progress = Callable[[int, int], None]
@@ -64,8 +65,6 @@ def _forget(stream: TextIO | None) -> None:
 
 def tell(message: str) -> None:
     """Print something that is not the result; where it cannot be printed, only it is lost."""
-    if sys.stderr is None:  # closed before the command began; print would take standard output
-        return
     try:
         print(f"dmlsplit: {printable(message)}", file=sys.stderr, flush=True)
     except OSError:
@@ -98,9 +97,11 @@ def interruptible() -> Iterator[None]:
 
 def open_standard_streams() -> None:
     """Open what the shell closed, or the next file would take its number and its output."""
-    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass
     os.close(handle)
+    if sys.stderr is None:  # print would take standard output
+        sys.stderr = io.TextIOWrapper(io.FileIO(STDERR, "w"), write_through=True)
 
 
 def wants_colour() -> bool:

@@ -39,13 +39,13 @@ def _input(workspace: str, run: str) -> tuple[Path, Any, BlockGrid]:
 def _pieces(workspace: str, run: str, count: int) -> list[Any]:
     """Open the pieces of a run once per process."""
     zarr = needed("zarr", "a zarr store")
-    return [
+    found = []
+    for draft in (Path(workspace) / str(piece) for piece in range(count)):
+        with naming(draft):
+            piece = zarr.open_array(str(draft), mode="r+")
         # Zarr's own search for chunks of the fill value is slow, and takes -0j for 0j.
-        zarr.open_array(str(Path(workspace) / str(piece)), mode="r+").with_config(
-            {"write_empty_chunks": True}
-        )
-        for piece in range(count)
-    ]
+        found.append(piece.with_config({"write_empty_chunks": True}))
+    return found
 
 
 def marks(workspace: str, run: str, blocks: list[int]) -> list[tuple[int, int]]:
