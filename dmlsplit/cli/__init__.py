@@ -1,7 +1,8 @@
 """The command line. Nothing else prints.
 
 Results go to standard output, everything else to standard error. The commands import what
-they run when they run, so that help starts fast.
+they run when they run, so that help starts fast, and are imported themselves when an interrupt ends
+quietly already.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import argparse
 from collections.abc import Callable, Sequence
 from signal import SIGINT
 
-from dmlsplit.cli import completion, devices, explain, levels, run, validate
 from dmlsplit.cli.terminal import (
     ACCEPTED,
     INTERRUPTED,
@@ -28,18 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_standard_streams()
     try:
         with interruptible():
-            return _run(argv)
+            arguments = build_parser().parse_args(argv)
+            command: Callable[[argparse.Namespace], int] = arguments.command
+            return command(arguments)
     except KeyboardInterrupt as stop:
         for note in getattr(stop, "__notes__", ()):
             tell(f"interrupted: {note}")
         return INTERRUPTED + (stop.args[0] if stop.args else SIGINT)
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    arguments = build_parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], int] = arguments.command
-    try:
-        return command(arguments)
     except BrokenPipeError:
         forget_stdout()
         return ACCEPTED
@@ -51,6 +46,7 @@ def _run(argv: Sequence[str] | None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
     from dmlsplit import __version__
+    from dmlsplit.cli import completion, devices, explain, levels, run, validate
 
     parser = argparse.ArgumentParser(
         prog="dmlsplit",

@@ -77,8 +77,10 @@ def interruptible() -> Iterator[None]:
 
     The KeyboardInterrupt carries the number of the signal.
     """
+    received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         signal.signal(number, signal.SIG_DFL)
         raise KeyboardInterrupt(number)
 
@@ -90,6 +92,10 @@ def interruptible() -> Iterator[None]:
         for number in taken:
             signal.signal(number, stop)
         yield
+    except Exception:
+        if received:  # modules in C turn an interrupt of their imports into an ImportError
+            raise KeyboardInterrupt(*received[:1]) from None
+        raise
     finally:
         for number in taken:
             signal.signal(number, before[number])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +30,8 @@ from dmlsplit.storage.marks import ARRAY_FILES, array_files
 
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+# A folder with other files is not a workspace, whatever its name.
+_OURS = re.compile(r"lock|journal|\.journal-dmlsplit|to-repair|(old-)?\d+")
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,7 @@ def _lock(folder: Path) -> int:
     while True:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
-        names = {entry.name for entry in folder.iterdir()}
-        if names and "lock" not in names:
+        if not all(_OURS.fullmatch(entry.name) for entry in folder.iterdir()):
             raise InvalidArgumentError(
                 f"{folder} is not the workspace of a run; it is not used. Fix: move it away"
             )

