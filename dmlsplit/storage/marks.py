@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from dmlsplit.atomic import naming
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.storage.blocks import BlockGrid
 
@@ -34,10 +35,12 @@ def input_state(path: Path) -> list[list[Any]]:
     if not path.is_dir():
         path.stat()
         return [[path.name, *(_seen(path) or ()), ""]]
-    return [
-        [file.name, *(_seen(file) or ()), blake2b(file.read_bytes(), digest_size=8).hexdigest()]
-        for file in array_files(path)
-    ]
+    return [[file.name, *(_seen(file) or ()), _digest(file)] for file in array_files(path)]
+
+
+def _digest(file: Path) -> str:
+    with naming(file):
+        return blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
 def block_mark(path: Path, stored: Any, grid: BlockGrid, index: int) -> int:

@@ -27,7 +27,11 @@ from dmlsplit.storage.marks import input_state
 from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
 from dmlsplit.storage.workspace import Workspace, claimed, publish
 
-BLOCK_BYTES = 32 << 20
+# On the CPU a block and its parts stay in the second-level cache: 1 MiB was a third faster than 32.
+# With many pieces blocks are larger, so that a part is worth a call, as they are for a GPU.
+BLOCK_BYTES = 1 << 20
+PIECES_PER_BLOCK = 32
+MOST_BLOCKS = 32
 
 Progress = Callable[[int, int], None]
 
@@ -87,7 +91,7 @@ def split_file(
     axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = tuple((*source.shape[:axis], size, *source.shape[axis + 1 :]) for size in sizes)
     targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
-    grid = _grid(source, axis, sizes)
+    grid = _grid(source, axis, sizes, device)
     header = run_header(path, "npy", state, source.dtype, grid)
     workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
     with claimed(workspace, overwrite):
@@ -111,12 +115,14 @@ def check_unchanged(path: Path, header: RunHeader) -> None:
         )
 
 
-def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...]) -> BlockGrid:
+def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
     """Return the blocks of an array as it is stored: the last dimension is contiguous."""
     shape, width = source.stored_shape, source.dtype.itemsize
     axis = len(shape) - 1 - axis if source.is_fortran else axis
-    chunk = packed_chunk(shape, width, BLOCK_BYTES)
-    return BlockGrid(shape, axis, sizes, chunk, (1,) * len(shape), width, BLOCK_BYTES)
+    on_cpu = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
+    wanted = BLOCK_BYTES * (on_cpu if device == "cpu" else MOST_BLOCKS)
+    chunk = packed_chunk(shape, width, wanted)
+    return BlockGrid(shape, axis, sizes, chunk, (1,) * len(shape), width, wanted)
 
 
 def _check_space(workspace: Workspace, source: NpyFile, shapes: Sequence[tuple[int, ...]]) -> None:
