@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlsplit.atomic import naming
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.storage.blocks import BlockGrid
 
 # Two changes within a tick of the file system's clock leave the same time. Ticks are up to 10 ms.
@@ -70,5 +70,6 @@ def _seen(file: Path) -> tuple[int, int] | None:
         else:
             break
     if not stat.S_ISREG(found.st_mode):
-        raise InvalidArgumentError(f"{file} is not a regular file")
+        with about(file):
+            raise InvalidArgumentError("is not a regular file")
     return found.st_size, found.st_mtime_ns

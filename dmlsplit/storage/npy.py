@@ -19,7 +19,7 @@ from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import split
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import split_geometry
 from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
 from dmlsplit.storage.journal import RunHeader, check_same_run, create_journal, run_header
@@ -85,8 +85,7 @@ def split_file(
         If a file cannot be read or written. The pieces appear under their names only when
         all of them are complete.
     """
-    with about(path):
-        state = input_state(path)
+    state = input_state(path)
     source = open_npy(path)
     axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = tuple((*source.shape[:axis], size, *source.shape[axis + 1 :]) for size in sizes)

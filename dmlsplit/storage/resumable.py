@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ import numpy as np
 
 from dmlsplit.atomic import naming
 from dmlsplit.checks import piece_sizes
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, about
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import counted
 from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.storage.journal import (
@@ -55,6 +56,7 @@ from dmlsplit.storage.zarr_arrays import (
 )
 
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
+ANSWER_SECONDS = 10.0
 # Blocks whose files are looked at in one task.
 MARKS_AT_ONCE = 256
 
@@ -101,8 +103,7 @@ def split_store(
     OSError
         If a file cannot be read or written.
     """
-    with about(path):
-        state = input_state(path)
+    state = input_state(path)
     stored = open_stored(path)
     axis, sizes = piece_sizes(tuple(stored.shape), sizes_or_count, axis)
     grid = grid_for(stored, axis, sizes, block_bytes)
@@ -167,9 +168,9 @@ def _run_blocks(
                 f"{workspace.input} changed while it was split: {len(late)} of {len(grid)} blocks "
                 "are old. Fix: start the same run again when nothing writes to it"
             )
-    return (f"{counted(len(old), 'block')} of {workspace.input} had changed: done again",) * bool(
-        old
-    )
+    if not old:
+        return ()
+    return (f"{counted(len(old), 'block')} of {workspace.input} had changed: done again",)
 
 
 def _changed(journal: Journal, run: tuple[str, str], submit: Submit) -> list[int]:
@@ -205,11 +206,28 @@ def _executor(scheduler: str | None) -> Iterator[Submit]:
 
 def _check_address(scheduler: str) -> None:
     """Refuse an address that dask would hang on."""
-    if not re.fullmatch(r"((tcp|tls|ucx|wss?)://)?[^/\s]+:\d{1,5}|inproc://\S+", scheduler):
+    found = re.fullmatch(r"(?:(tcp|tls|ucx|wss?)://)?([^/\s]+):(\d{1,5})|inproc://\S+", scheduler)
+    if not found:
         raise InvalidArgumentError(
             f"no Dask scheduler answers at {scheduler or repr(scheduler)}: it must be an address "
             "such as tcp://host:8786"
         )
+    scheme, host, port = found.groups()
+    if host and scheme in (None, "tcp") and _is_silent(host.strip("[]"), int(port)):
+        raise InvalidArgumentError(
+            f"no Dask scheduler answers at {scheduler}: something else is listening there"
+        )
+
+
+def _is_silent(host: str, port: int) -> bool:
+    """Whether something takes a connection and says nothing: a scheduler speaks first."""
+    try:
+        with socket.create_connection((host, port), ANSWER_SECONDS) as connection:
+            return not connection.recv(1)
+    except TimeoutError:
+        return True
+    except (OSError, OverflowError):  # dask tries again for a while, and says what is wrong
+        return False
 
 
 def _check_cluster(client: Any) -> None:
@@ -248,8 +266,8 @@ def _in_flight(
             yield from map(_result, done)
             pending |= {executor.submit(work, value) for value in islice(waiting, len(done))}
     finally:
-        for future in pending:
-            future.cancel()
+        # What has begun is waited for: nothing may write when the workspace is given up.
+        wait([future for future in pending if not future.cancel()])
 
 
 def _result(future: Future[Any]) -> Any:

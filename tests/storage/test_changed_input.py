@@ -182,11 +182,11 @@ def test_a_pipe_or_device_as_a_chunk_is_refused_and_not_waited_for(
     chunk = store / "c/3/0/0"
     chunk.unlink()
     os.mkfifo(chunk)
-    with pytest.raises(dml.InvalidArgumentError, match="c/3/0/0 is not a regular file"):
+    with pytest.raises(dml.InvalidArgumentError, match="c/3/0/0: is not a regular file"):
         split_store(store, (1, 6), 2, tmp_path)
     chunk.unlink()
     chunk.symlink_to("/dev/zero")
-    with pytest.raises(dml.InvalidArgumentError, match="c/3/0/0 is not a regular file"):
+    with pytest.raises(dml.InvalidArgumentError, match="c/3/0/0: is not a regular file"):
         split_store(store, (1, 6), 2, tmp_path)
     (store / "zarr.json").unlink()
     os.mkfifo(store / "zarr.json")

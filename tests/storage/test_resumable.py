@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -196,6 +197,17 @@ def test_a_scheduler_that_does_not_exist_is_named(
     line = ["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
     assert main([*line, "--scheduler", "nonsense://x"]) == 2
     assert "no Dask scheduler answers at nonsense://x" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_something_else_than_a_scheduler_is_not_waited_for(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resumable, "ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(dml.InvalidArgumentError, match="something else is listening there"):
+            split_store(store, (1, 6), 2, tmp_path / "out", scheduler=address)
     assert not (tmp_path / "out").exists()
 
 
