@@ -93,6 +93,8 @@ def claimed(workspace: Workspace, overwrite: bool) -> Iterator[None]:
     except OSError as error:
         if error.filename in drafts:
             error.filename = str(drafts[error.filename])
+            kept = f"what is done is in {workspace.folder}, and the same command goes on"
+            error.strerror = f"{error.strerror}; {kept}"
         raise
     finally:
         if not workspace.journal.exists():

@@ -15,7 +15,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.storage import resumable, workspace
+from dmlsplit.storage import executors, resumable, workspace
 from dmlsplit.storage.resumable import split_store
 from stores import VALUES, StopError, assert_pieces, finished_blocks, make_store, stop_after
 
@@ -203,7 +203,7 @@ def test_a_scheduler_that_does_not_exist_is_named(
 def test_something_else_than_a_scheduler_is_not_waited_for(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resumable, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(executors, "ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(dml.InvalidArgumentError, match="something else is listening there"):
@@ -258,7 +258,7 @@ def test_a_cluster_without_dmlsplit_is_refused_before_it_gets_a_block(machine: s
     with pytest.raises(
         dml.UnsupportedError, match="where the scheduler and every worker run"
     ) as error:
-        resumable._check_cluster(client)
+        executors._check_cluster(client)
     assert error.value.message.startswith(f"{machine} has ModuleNotFoundError: No module named")
 
 
@@ -273,5 +273,5 @@ def test_an_error_of_a_block_names_its_cause(cause: Exception, fix: bool) -> Non
     error.__cause__ = cause
     future.set_exception(error)
     with pytest.raises(dml.UnsupportedError, match=f"a block failed: {type(cause).__name__}") as it:
-        resumable._result(future)
+        executors._result(future)
     assert ("where the scheduler and every worker run" in it.value.message) == fix
