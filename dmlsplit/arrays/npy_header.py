@@ -66,13 +66,14 @@ def read_npy_header(file: BinaryIO) -> NpyHeader:
             f"has data type {dtype}; Python objects are never loaded. "
             "Fix: save the array with a plain data type"
         )
-    if not all(type(size) is int and size >= 0 for size in shape) or dtype.subdtype is not None:
+    are_sizes = all(type(size) is int and size >= 0 for size in shape)
+    if not are_sizes or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise InvalidArgumentError(
             f"is a damaged .npy file: its shape is {shape} and its data type {dtype}"
         )
     # NumPy leaves out sizes of 0 here: the strides of an empty array must be numbers, too.
     spanned = prod(size or 1 for size in shape) * dtype.itemsize
-    if len(shape) > MAX_DIMENSIONS or not dtype.itemsize or spanned > MAX_BYTES:
+    if len(shape) > MAX_DIMENSIONS or spanned > MAX_BYTES:
         raise InvalidArgumentError(
             f"is no array that fits in memory: its header says {len(shape)} dimensions, "
             f"{shown(shape)} elements of {dtype.itemsize} bytes"
