@@ -7,22 +7,26 @@
 True
 """
 
-from dmlsplit.binding import BufferBinding
-from dmlsplit.device import BoundOperator, CompiledOperator, Device
-from dmlsplit.directml.legalization import legalize
-from dmlsplit.directml.levels import FeatureLevel
-from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules import ValidationReport, Violation
-from dmlsplit.directml.tensor import TensorDataType, TensorDesc, TensorFlags
-from dmlsplit.directml.validation import minimum_feature_level, validate
-from dmlsplit.eager import split
-from dmlsplit.errors import (
-    DeviceRemovedError,
-    DmlError,
-    InvalidArgumentError,
-    OutOfMemoryError,
-    UnsupportedError,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dmlsplit.binding import BufferBinding
+    from dmlsplit.device import BoundOperator, CompiledOperator, Device
+    from dmlsplit.directml.legalization import legalize
+    from dmlsplit.directml.levels import FeatureLevel
+    from dmlsplit.directml.operator import SplitOperatorDesc
+    from dmlsplit.directml.rules import ValidationReport, Violation
+    from dmlsplit.directml.tensor import TensorDataType, TensorDesc, TensorFlags
+    from dmlsplit.directml.validation import minimum_feature_level, validate
+    from dmlsplit.eager import split
+    from dmlsplit.errors import (
+        DeviceRemovedError,
+        DmlError,
+        InvalidArgumentError,
+        OutOfMemoryError,
+        UnsupportedError,
+    )
 
 __version__ = "0.1.0"
 
@@ -48,3 +52,32 @@ __all__ = [
     "split",
     "validate",
 ]
+
+_MODULES = {
+    "binding": "BufferBinding",
+    "device": "BoundOperator CompiledOperator Device",
+    "directml.legalization": "legalize",
+    "directml.levels": "FeatureLevel",
+    "directml.operator": "SplitOperatorDesc",
+    "directml.rules": "ValidationReport Violation",
+    "directml.tensor": "TensorDataType TensorDesc TensorFlags",
+    "directml.validation": "minimum_feature_level validate",
+    "eager": "split",
+    "errors": "DeviceRemovedError DmlError InvalidArgumentError OutOfMemoryError UnsupportedError",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that the command starts before NumPy does.
+
+    An interrupt during the imports then finds a command that can end quietly.
+    """
+    for module, names in _MODULES.items():
+        if name in names.split():
+            globals()[name] = getattr(import_module(f"dmlsplit.{module}"), name)
+            return globals()[name]
+    raise AttributeError(f"module 'dmlsplit' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

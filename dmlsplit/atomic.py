@@ -1,36 +1,39 @@
-"""Atomic writes: files that appear whole or not at all."""
+"""Atomic writes: files that appear whole or not at all.
+
+A file is written under a hidden name beside its own, its draft, and takes its name when it is
+whole. A draft is locked while its writer lives, so no two write the same one, and what a killed
+writer left is written over by the next.
+"""
 
 from __future__ import annotations
 
-import errno
+import fcntl
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from errno import EINVAL, ENOENT, ENOSPC, EWOULDBLOCK
 from pathlib import Path
 
 
 @contextmanager
 def atomic_write(*paths: Path) -> Iterator[list[Path]]:
-    """Yield a temporary file beside each path; they take the names if the block succeeds.
+    """Yield a draft beside each path; they take the names if the block succeeds.
 
     Raises
     ------
     OSError
-        If a path exists and is not a regular file, or its folder cannot be written; both
-        before the block begins.
+        If a path exists and is not a regular file, its folder cannot be written, or another
+        process writes the same path; all before the block begins. Errors name the path,
+        never the draft.
     """
-    final = [_replaceable(path) for path in paths]
-    temporaries: list[Path] = []
-    try:
-        for path in final:
-            temporaries.append(_temporary(path))
-        yield temporaries
-        for temporary, path in zip(temporaries, final, strict=True):
-            temporary.replace(path)
-    finally:
-        for temporary in temporaries:
-            temporary.unlink(missing_ok=True)
+    final = [replaceable(path) for path in paths]
+    with ExitStack() as stack:
+        drafts = [stack.enter_context(_draft(*pair)) for pair in zip(final, paths, strict=True)]
+        yield [draft for draft, _ in drafts]
+        for path, (draft, handle) in zip(final, drafts, strict=True):
+            with naming(path):
+                os.fsync(handle)  # or a power failure could leave the name without the bytes
+                draft.replace(path)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -38,26 +41,91 @@ def write_text(path: Path, text: str) -> None:
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_text(text, encoding="utf-8")
         return
-    with atomic_write(path) as (temporary,):
-        temporary.write_text(text, encoding="utf-8")
+    with atomic_write(path) as (draft,), naming(path):
+        draft.write_text(text, encoding="utf-8")
 
 
-def _replaceable(path: Path) -> Path:
-    """Return where a path leads, so that a link stays a link."""
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let every OSError of the block name this file: most calls name none, or a draft."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
+
+
+def lock(path: Path) -> int:
+    """Create a file if there is none, lock it, and return its descriptor.
+
+    The lock ends when the descriptor is closed, if only because the process was killed.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process holds the lock.
+    """
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(handle)
+            if not isinstance(error, BlockingIOError):
+                raise
+            why = "is in use: another process is writing it"
+            raise BlockingIOError(EWOULDBLOCK, why, str(path)) from None
+        if is_open_as(handle, path):
+            return handle
+        # The one that held the lock before has removed or renamed the file meanwhile.
+        os.close(handle)
+
+
+def is_open_as(handle: int, path: Path) -> bool:
+    """Whether a descriptor is of the file that has this name now."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def check_space(folder: Path, wanted: int, path: Path) -> None:
+    """Refuse to write more bytes than are free; the error names `path`."""
+    found = os.statvfs(folder)
+    free = found.f_bavail * found.f_frsize
+    # Some network file systems do not say how large they are.
+    if wanted > free and found.f_blocks:
+        raise OSError(
+            ENOSPC, f"does not fit: {wanted} bytes are needed, {free} are free", str(path)
+        )
+
+
+def replaceable(path: Path) -> Path:
+    """Return where a path leads, so that a link stays a link; a regular file or nothing yet."""
     final = path.resolve()
     if final.exists() and not final.is_file():
-        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+        raise OSError(EINVAL, "is not a regular file", str(path))
     if not final.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+        raise FileNotFoundError(ENOENT, "there is no such folder", str(path.parent))
     return final
 
 
-def _temporary(path: Path) -> Path:
-    """Make an empty hidden file beside `path`, with the same ending."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent)
-    # mkstemp makes a private file; the result is as readable as any other.
-    mask = os.umask(0)
-    os.umask(mask)
-    os.fchmod(handle, 0o666 & ~mask)
-    os.close(handle)
-    return Path(name)
+@contextmanager
+def _draft(path: Path, given: Path) -> Iterator[tuple[Path, int]]:
+    """Make an empty hidden file beside `path`, with the same ending; remove it at the end."""
+    draft = path.with_name(f".{path.stem}-dmlsplit{path.suffix}")
+    with naming(given):
+        handle = lock(draft)
+    try:
+        with naming(given):
+            os.ftruncate(handle, 0)
+        yield draft, handle
+    except OSError as error:
+        if error.filename == str(draft):
+            error.filename, error.filename2 = str(given), None
+        raise
+    finally:
+        # Not by its name alone: that may be the draft of another process by now.
+        if is_open_as(handle, draft):
+            draft.unlink()
+        os.close(handle)

@@ -1,6 +1,6 @@
 """Zarr stores to split, and what is to be found afterwards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,11 @@ def assert_pieces(
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def finished_blocks(lines: Iterable[str | bytes]) -> set[int]:
+    """The numbers of the blocks that the lines of a journal, but the first, record."""
+    return {int(line.split()[0]) for line in lines}
 
 
 class StopError(Exception):

@@ -4,14 +4,14 @@ import errno
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dmlsplit.atomic import atomic_write, write_text
+from dmlsplit.atomic import atomic_write, check_space, write_text
 
 
 def test_the_file_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
@@ -108,20 +108,96 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 def test_no_temporary_file_is_left_when_another_cannot_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = tempfile.mkstemp
+    make = os.open
 
-    def full(**where: Any) -> tuple[int, str]:
+    def full(path: Path, *how: Any) -> int:
         if list(tmp_path.iterdir()):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return make(**where)
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return make(path, *how)
 
-    monkeypatch.setattr(tempfile, "mkstemp", full)
+    monkeypatch.setattr(os, "open", full)
     with (
-        pytest.raises(OSError, match="No space left"),
+        pytest.raises(OSError, match="No space left") as error,
         atomic_write(tmp_path / "a", tmp_path / "b"),
     ):
         pytest.fail("the block must not begin")
+    assert error.value.filename == str(tmp_path / "b")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "out.npy"
+    program = """
+import os, signal
+from pathlib import Path
+from dmlsplit.atomic import atomic_write
+with atomic_write(Path("out.npy")) as (draft,):
+    draft.write_bytes(bytes(1000))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    root = {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    line = [sys.executable, "-c", program]
+    done = subprocess.run(line, cwd=tmp_path, env={**os.environ, **root}, check=False)
+    assert done.returncode == -9
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".out-")
+    with atomic_write(path) as (draft,):
+        assert draft.read_bytes() == b""
+        draft.write_bytes(b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with atomic_write(path) as (draft,):
+        draft.write_text("first")
+        with pytest.raises(BlockingIOError, match="another process is writing it") as error:
+            write_text(path, "second")
+        assert error.value.filename == str(path)
+    assert path.read_text() == "first"
+    write_text(path, "second")
+    assert path.read_text() == "second"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_draft_of_the_next_writer_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    writer = atomic_write(path)
+    (draft,) = writer.__enter__()
+    draft.replace(path)  # as at the end: the name of the draft is free, and taken by the next
+    with atomic_write(path) as (following,):
+        assert following == draft
+        writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+        assert following.exists()
+
+
+def test_errors_name_the_file_and_not_its_draft(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for name in ("fsync", "ftruncate"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, fail)
+            with pytest.raises(OSError, match="Input/output") as error:
+                write_text(tmp_path / "out", "text")
+        assert error.value.filename == str(tmp_path / "out")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_fit_is_refused_with_the_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = SimpleNamespace(f_bavail=3, f_frsize=4096, f_blocks=100)
+    monkeypatch.setattr(os, "statvfs", lambda folder: found)
+    check_space(tmp_path, 12288, tmp_path / "a")
+    with pytest.raises(OSError, match="12289 bytes are needed, 12288 are free") as error:
+        check_space(tmp_path, 12289, tmp_path / "a")
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(tmp_path / "a"))
+    found.f_blocks = 0  # a file system that does not know its size
+    check_space(tmp_path, 12289, tmp_path / "a")
 
 
 def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:

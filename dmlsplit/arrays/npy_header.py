@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from dataclasses import dataclass
 from math import prod
@@ -10,7 +11,10 @@ from typing import BinaryIO
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, one_line
+from dmlsplit.messages import shown
 
+MAX_DIMENSIONS = 64  # of a NumPy array
+MAX_BYTES = 2**63 - 1
 _READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -62,9 +66,17 @@ def read_npy_header(file: BinaryIO) -> NpyHeader:
             f"has data type {dtype}; Python objects are never loaded. "
             "Fix: save the array with a plain data type"
         )
-    if min(shape, default=0) < 0 or dtype.itemsize == 0 or dtype.subdtype is not None:
+    are_sizes = all(type(size) is int and size >= 0 for size in shape)
+    if not are_sizes or dtype.itemsize == 0 or dtype.subdtype is not None:
         raise InvalidArgumentError(
             f"is a damaged .npy file: its shape is {shape} and its data type {dtype}"
+        )
+    # NumPy leaves out sizes of 0 here: the strides of an empty array must be numbers, too.
+    spanned = prod(size or 1 for size in shape) * dtype.itemsize
+    if len(shape) > MAX_DIMENSIONS or spanned > MAX_BYTES:
+        raise InvalidArgumentError(
+            f"is no array that fits in memory: its header says {len(shape)} dimensions, "
+            f"{shown(shape)} elements of {dtype.itemsize} bytes"
         )
     return NpyHeader(shape, fortran_order, dtype, file.tell())
 
@@ -76,3 +88,15 @@ def _parsed(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
     with warnings.catch_warnings():  # headers that Python 2 wrote
         warnings.simplefilter("ignore")
         return _READERS[version](file)
+
+
+def npy_header(shape: tuple[int, ...], fortran_order: bool, dtype: np.dtype) -> bytes:
+    """Return what a .npy file has before its elements."""
+    text = io.BytesIO()
+    descr = np.lib.format.dtype_to_descr(dtype)
+    fields = {"descr": descr, "fortran_order": fortran_order, "shape": shape}
+    try:
+        np.lib.format.write_array_header_1_0(text, fields)
+    except ValueError:  # longer than version 1.0 allows
+        np.lib.format.write_array_header_2_0(text, fields)
+    return text.getvalue()

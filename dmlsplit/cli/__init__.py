@@ -1,30 +1,43 @@
 """The command line. Nothing else prints.
 
 Results go to standard output, everything else to standard error. The commands import what
-they run when they run, so that help starts fast.
+they run when they run, so that help starts fast, and are imported themselves when an interrupt ends
+quietly already.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from signal import SIGINT
 
-from dmlsplit.cli import completion, devices, explain, levels, run, validate
-from dmlsplit.cli.terminal import ACCEPTED, INTERRUPTED, UNUSABLE, forget_stdout, tell
+from dmlsplit.cli.terminal import (
+    ACCEPTED,
+    INTERRUPTED,
+    UNUSABLE,
+    forget_stdout,
+    interruptible,
+    open_standard_streams,
+    tell,
+)
 from dmlsplit.errors import DmlError, one_line
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status."""
-    arguments = build_parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], int] = arguments.command
+    open_standard_streams()
     try:
-        return command(arguments)
+        with interruptible():
+            arguments = build_parser().parse_args(argv)
+            command: Callable[[argparse.Namespace], int] = arguments.command
+            return command(arguments)
+    except KeyboardInterrupt as stop:
+        for note in getattr(stop, "__notes__", ()):
+            tell(f"interrupted: {note}")
+        return INTERRUPTED + (stop.args[0] if stop.args else SIGINT)
     except BrokenPipeError:
         forget_stdout()
         return ACCEPTED
-    except KeyboardInterrupt:
-        return INTERRUPTED
     except (DmlError, OSError) as error:
         tell(f"error: {one_line(error)}")
         return UNUSABLE
@@ -33,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
     from dmlsplit import __version__
+    from dmlsplit.cli import completion, devices, explain, levels, run, validate
 
     parser = argparse.ArgumentParser(
         prog="dmlsplit",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import Commands, add_command, integers
 from dmlsplit.cli.terminal import ACCEPTED, Progress, progress_bar, show, tell
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.messages import printable
 
 if TYPE_CHECKING:
     from dmlsplit.storage.npy import SplitFiles
@@ -25,15 +27,14 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "split a .npy file or a zarr array, or run a DxDispatch model"
     parser = add_command(commands, run, summary, _DESCRIPTION)
-    parser.add_argument(
-        "input", type=Path, metavar="INPUT", help=".npy file, zarr array or DxDispatch .json"
-    )
+    parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
     parser.add_argument("--axis", type=int, help="negative counts from the end")
     cut = parser.add_mutually_exclusive_group()
     cut.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
     cut.add_argument("--count", type=int, metavar="N", help="number of equal pieces")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="default: here")
+    parser.add_argument("-o", "--output", metavar="DIR", help="default: here")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     parser.add_argument(
         "--format", choices=("npy", "zarr"), help="of the pieces; default: that of INPUT"
     )
@@ -47,6 +48,15 @@ def add_to(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Split a file or a zarr array, or run a DxDispatch model."""
+    for place in (arguments.input, arguments.output or ""):
+        if "://" in place:
+            raise UnsupportedError(
+                f"{place} is a URL; run reads and writes local files only. "
+                "Fix: dask.array.from_zarr, dmlsplit.split and dask.array.to_zarr in a program"
+            )
+    arguments.input = Path(arguments.input)
+    # zarr leaves the other reads of a block unfinished when one fails; asyncio tells at exit.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
     from dmlsplit.backends.find import find_backend
@@ -61,11 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
     with progress_bar(arguments.input.name) as progress:
         done = _split(arguments, cut, device, progress)
     pieces = zip(done.paths, done.shapes, strict=True)
-    show(
+    head = (
         f"{done.input}: {done.dtype} {done.shape} -> {len(done.paths)} pieces "
-        f"along axis {done.axis}, on {device}\n"
-        + "\n".join(f"  {path}  {done.dtype} {shape}" for path, shape in pieces)
+        f"along axis {done.axis}, on {device}"
     )
+    lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))
+    show("\n".join(map(printable, lines)))
     for note in done.notes:
         tell(f"note: {note}")
     return ACCEPTED
@@ -79,15 +90,16 @@ def _split(
     from dmlsplit.storage.resumable import split_store
     from dmlsplit.storage.zarr_arrays import is_store
 
-    split = (arguments.input, cut, arguments.axis, arguments.output or Path())
-    zarr_only = {name: getattr(arguments, name) for name in ("scheduler", "block_bytes")}
-    stored = is_store(arguments.input)
+    path, axis, folder = arguments.input, arguments.axis, Path(arguments.output or "")
+    common: Any = {"overwrite": arguments.overwrite, "device": device, "progress": progress}
+    zarr_only: Any = {name: getattr(arguments, name) for name in ("scheduler", "block_bytes")}
+    stored = is_store(path)
     if arguments.format == "zarr" or (stored and arguments.format is None):
-        return split_store(*split, device=device, progress=progress, **zarr_only)
+        return split_store(path, cut, axis, folder, **common, **zarr_only)
     if stored:
-        raise InvalidArgumentError(f"{arguments.input} is split into zarr only. Fix: --format zarr")
+        raise InvalidArgumentError(f"{path} is split into zarr only. Fix: --format zarr")
     _refuse(arguments, tuple(zarr_only), "for zarr pieces only. Fix: --format zarr")
-    return split_file(*split, device=device, progress=progress)
+    return split_file(path, cut, axis, folder, **common)
 
 
 def _run_model(arguments: argparse.Namespace) -> int:
@@ -98,7 +110,8 @@ def _run_model(arguments: argparse.Namespace) -> int:
     flags = ("axis", "split", "count", "output", "format", "scheduler", "block_bytes")
     why = "not for a DxDispatch model, which itself says what to split and where to write"
     _refuse(arguments, flags, why)
-    run_model(arguments.input, Device(arguments.device), output=show)
+    device = Device(arguments.device)
+    run_model(arguments.input, device, output=show, overwrite=arguments.overwrite)
     return ACCEPTED
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from errno import EBADF
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import TYPE_CHECKING, TextIO
 
 from dmlsplit.messages import printable
 
@@ -17,7 +21,10 @@ if TYPE_CHECKING:
 ACCEPTED = 0
 REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
-INTERRUPTED = 130  # as a shell has it: 128 + SIGINT
+INTERRUPTED = 128  # and the number of the signal, as a shell has it
+
+STDERR = 2
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Progress = Callable[[int, int], None]
 
@@ -36,21 +43,71 @@ def show(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        if sys.stdout is None:  # closed before the command began
+            raise OSError(EBADF, os.strerror(EBADF))
         print(text, flush=True)
     except OSError as error:
         forget_stdout()
         if not isinstance(error, BrokenPipeError):
+            error.filename = "standard output"
             raise
 
 
 def forget_stdout() -> None:
     """Keep Python from reporting a closed pipe or a full disk once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _forget(sys.stdout)
+
+
+def _forget(stream: TextIO | None) -> None:
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tell(message: str) -> None:
-    """Print something that is not the result."""
-    print(f"dmlsplit: {printable(message)}", file=sys.stderr)
+    """Print something that is not the result; where it cannot be printed, only it is lost."""
+    try:
+        print(f"dmlsplit: {printable(message)}", file=sys.stderr, flush=True)
+    except OSError:
+        _forget(sys.stderr)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does; a second one ends the process at once.
+
+    The KeyboardInterrupt carries the number of the signal.
+    """
+    received: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)
+        raise KeyboardInterrupt(number)
+
+    before = {number: signal.getsignal(number) for number in STOPS}
+    taken = [number for number in STOPS if before[number] not in (None, signal.SIG_IGN)]
+    if current_thread() is not main_thread():
+        taken = []  # where Python takes no signals
+    try:
+        for number in taken:
+            signal.signal(number, stop)
+        yield
+    except Exception:
+        if received:  # modules in C turn an interrupt of their imports into an ImportError
+            raise KeyboardInterrupt(*received[:1]) from None
+        raise
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
+
+
+def open_standard_streams() -> None:
+    """Open what the shell closed, or the next file would take its number and its output."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= STDERR:
+        pass
+    os.close(handle)
+    if sys.stderr is None:  # print would take standard output
+        sys.stderr = io.TextIOWrapper(io.FileIO(STDERR, "w"), write_through=True)
 
 
 def wants_colour() -> bool:
@@ -65,7 +122,13 @@ def progress_bar(name: str) -> Iterator[Progress]:
     from tqdm import tqdm
 
     with tqdm(
-        desc=name, unit="B", unit_scale=True, disable=None, delay=0.5, leave=False, file=sys.stderr
+        desc=printable(name),
+        unit="B",
+        unit_scale=True,
+        disable=None,
+        delay=0.5,
+        leave=False,
+        file=sys.stderr,
     ) as bar:
 
         def progress(done: int, total: int) -> None:

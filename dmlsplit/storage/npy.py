@@ -1,29 +1,37 @@
-"""Splits .npy files of any size: mapped, block by block, written atomically."""
+"""Splits .npy files of any size: block by block, into pieces that appear together."""
 
 from __future__ import annotations
 
-import os
 import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
+from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
-from dmlsplit.arrays.npy_header import read_npy_header
-from dmlsplit.atomic import atomic_write
+from dmlsplit.atomic import check_space
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import split
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import split_geometry
-from dmlsplit.storage.blocks import BlockGrid, packed_chunk
+from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
+from dmlsplit.storage.journal import RunHeader, check_same_run, create_journal, run_header
+from dmlsplit.storage.marks import input_state
+from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
+from dmlsplit.storage.workspace import Workspace, claimed, publish
 
-BLOCK_BYTES = 32 << 20
+# On the CPU a block and its parts stay in the second-level cache: 1 MiB was a third faster than 32.
+# With many pieces blocks are larger, so that a part is worth a call, as they are for a GPU.
+BLOCK_BYTES = 1 << 20
+PIECES_PER_BLOCK = 32
+MOST_BLOCKS = 32
 
 Progress = Callable[[int, int], None]
 
@@ -47,6 +55,7 @@ def split_file(
     axis: int,
     folder: Path,
     *,
+    overwrite: bool = False,
     device: str = "cpu",
     progress: Progress = lambda done, total: None,
 ) -> SplitFiles:
@@ -55,11 +64,13 @@ def split_file(
     Parameters
     ----------
     path
-        A .npy file; it is mapped, never read whole.
+        A .npy file; it is never read whole.
     sizes_or_count, axis
         As in `dmlsplit.split`.
     folder
         Where the pieces go; it is made if it does not exist.
+    overwrite
+        Replace pieces that exist.
     device
         ``"cpu"`` or ``"cuda:N"``.
     progress
@@ -68,47 +79,86 @@ def split_file(
     Raises
     ------
     InvalidArgumentError
-        If it is not a .npy file, or the sizes do not fit its shape.
+        If it is not a .npy file, the sizes do not fit its shape, a piece exists or would
+        replace the input, or the input changes meanwhile.
     OSError
         If a file cannot be read or written. The pieces appear under their names only when
         all of them are complete.
     """
-    array = open_npy(path)
-    axis, sizes = piece_sizes(array.shape, sizes_or_count, axis)
-    shapes = tuple((*array.shape[:axis], size, *array.shape[axis + 1 :]) for size in sizes)
-    paths = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
-    folder.mkdir(parents=True, exist_ok=True)
-    _allow_open_files(len(sizes))
-    with atomic_write(*paths) as temporaries:
-        pieces = [
-            _create(temporary, array.dtype, shape, _is_fortran(array))
-            for temporary, shape in zip(temporaries, shapes, strict=True)
-        ]
-        _copy(array, pieces, axis, device, progress)
-        for piece in pieces:
-            piece.flush()
-    return SplitFiles(path, str(array.dtype), array.shape, axis, paths, shapes)
+    state = input_state(path)
+    source = open_npy(path)
+    axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
+    shapes = tuple((*source.shape[:axis], size, *source.shape[axis + 1 :]) for size in sizes)
+    targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
+    grid = _grid(source, axis, sizes, device)
+    header = run_header(path, "npy", state, source.dtype, grid)
+    workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
+    with claimed(workspace, overwrite):
+        if workspace.journal.is_file():  # all pieces are whole, some may have their names
+            check_same_run(workspace.journal, header)
+        else:
+            _check_space(workspace, source, shapes)
+            _write_pieces(workspace, source, shapes, grid, device, progress)
+            check_unchanged(path, header)
+            create_journal(workspace.journal, {**header, "pieces": workspace.inodes()})
+        publish(workspace)
+    return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes)
 
 
-def open_npy(path: Path) -> np.ndarray:
-    """Map a .npy file for reading; one that is damaged or holds Python objects is refused."""
-    with about(path):
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InvalidArgumentError("is not a regular file; it must be a .npy file")
-        with path.open("rb") as file:
-            header = read_npy_header(file)
-            size = os.fstat(file.fileno()).st_size
-        wanted = header.offset + header.size_in_bytes
-        if size < wanted:
-            raise InvalidArgumentError(
-                f"has {size} bytes; its header says {wanted}. Fix: copy the file again"
-            )
-    order: Literal["F", "C"] = "F" if header.fortran_order else "C"
-    return np.memmap(path, header.dtype, "r", header.offset, header.shape, order)
+def check_unchanged(path: Path, header: RunHeader) -> None:
+    """Refuse pieces of an input that was changed while it was read."""
+    if input_state(path) != header["state"]:
+        raise InvalidArgumentError(
+            f"{path} changed while it was split; no piece was written. "
+            "Fix: start the same run again when nothing writes to it"
+        )
 
 
-def _is_fortran(array: np.ndarray) -> bool:
-    return array.flags.f_contiguous and not array.flags.c_contiguous
+def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
+    """Return the blocks of an array as it is stored: the last dimension is contiguous."""
+    shape, width = source.stored_shape, source.dtype.itemsize
+    axis = len(shape) - 1 - axis if source.is_fortran else axis
+    on_cpu = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
+    wanted = BLOCK_BYTES * (on_cpu if device == "cpu" else MOST_BLOCKS)
+    chunk = packed_chunk(shape, width, wanted)
+    return BlockGrid(shape, axis, sizes, chunk, (1,) * len(shape), width, wanted)
+
+
+def _check_space(workspace: Workspace, source: NpyFile, shapes: Sequence[tuple[int, ...]]) -> None:
+    """Refuse pieces that do not fit on the disk before the first byte is written."""
+    sizes = (prod(shape) * source.dtype.itemsize for shape in shapes)
+    for target, wanted in zip(workspace.targets, accumulate(sizes), strict=True):
+        check_space(workspace.folder, wanted, target)
+
+
+def _write_pieces(
+    workspace: Workspace,
+    source: NpyFile,
+    shapes: Sequence[tuple[int, ...]],
+    grid: BlockGrid,
+    device: str,
+    progress: Progress,
+) -> None:
+    """Write whole pieces under the names of drafts."""
+    _allow_open_files(len(shapes))
+    pieces = [
+        create_npy(workspace.draft(index), target, source, shape)
+        for index, (target, shape) in enumerate(zip(workspace.targets, shapes, strict=True))
+    ]
+    most = max((prod(grid[index].shape) for index in range(len(grid))), default=0)
+    whole, arena = np.empty(most, source.dtype), np.empty(most, source.dtype)
+    done = 0
+    for index in range(len(grid)):
+        block = grid[index]
+        values = whole[: prod(block.shape)].reshape(block.shape)
+        source.read_into(values, block.region)
+        parts = _split_block(values, arena, block, grid.axis, device)
+        for part, part_values in zip(block.parts, parts, strict=True):
+            pieces[part.piece].write(part_values, part.region)
+        done += values.nbytes
+        progress(done, source.nbytes)
+    for piece in pieces:
+        piece.sync()
 
 
 def _allow_open_files(count: int) -> None:
@@ -125,44 +175,23 @@ def _allow_open_files(count: int) -> None:
             ) from None
 
 
-def _create(path: Path, dtype: np.dtype, shape: tuple[int, ...], fortran: bool) -> np.memmap:
-    """Make a .npy file of zeros, and map it for writing."""
-    output = np.lib.format.open_memmap(path, "w+", dtype, shape, fortran)
-    # Reserved now, a full disk is an error; found out through the map, it would be SIGBUS.
-    with path.open("r+b") as file:
-        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    return output
-
-
-def _copy(
-    array: np.ndarray, pieces: Sequence[np.ndarray], axis: int, device: str, progress: Progress
-) -> None:
-    if _is_fortran(array):
-        # It is the row-major array of the transposed shape.
-        array, pieces, axis = array.T, [piece.T for piece in pieces], array.ndim - 1 - axis
-    sizes = tuple(piece.shape[axis] for piece in pieces)
-    chunk = packed_chunk(array.shape, array.itemsize, BLOCK_BYTES)
-    ones = (1,) * array.ndim
-    grid = BlockGrid(array.shape, axis, sizes, chunk, ones, array.itemsize, BLOCK_BYTES)
-    done = 0
-    for index in range(len(grid)):
-        block = grid[index]
-        parts = [pieces[part.piece][part.region] for part in block.parts]
-        _split_block(array[block.region], parts, axis, device)
-        done += grid.nbytes(index)
-        progress(done, array.nbytes)
-
-
-def _split_block(block: np.ndarray, parts: list[np.ndarray], axis: int, device: str) -> None:
-    sizes = tuple(part.shape[axis] for part in parts)
-    if device == "cpu":
-        # Not the public split: nothing overlaps, which it would check anew for each block.
-        layout = (block.shape, axis, sizes, block.itemsize, block.strides)
-        program = _program(*layout, tuple(part.strides for part in parts))
-        program.bind(block.ctypes.data, [part.ctypes.data for part in parts])()
-        return
-    for part, piece in zip(parts, split_on(device, block, sizes, axis), strict=True):
-        part[...] = piece
+def _split_block(
+    values: np.ndarray, arena: np.ndarray, block: Block, axis: int, device: str
+) -> Sequence[np.ndarray]:
+    """Split a block into its parts: on the CPU, into memory that is there already."""
+    sizes = tuple(part.size for part in block.parts)
+    if len(sizes) == 1:
+        return [values]
+    if device != "cpu":
+        return [np.ascontiguousarray(part) for part in split_on(device, values, sizes, axis)]
+    shapes = [(*block.shape[:axis], size, *block.shape[axis + 1 :]) for size in sizes]
+    ends = accumulate(map(prod, shapes))
+    parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
+    # Not the public split: nothing overlaps, which it would check anew for each block.
+    layout = (block.shape, axis, sizes, values.itemsize, values.strides)
+    program = _program(*layout, tuple(part.strides for part in parts))
+    program.bind(values.ctypes.data, [part.ctypes.data for part in parts])()
+    return parts
 
 
 def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]:

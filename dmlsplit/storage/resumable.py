@@ -1,52 +1,55 @@
 """Splits stores that are larger than memory, block by block, on threads or on a Dask cluster.
 
-Pieces grow in a hidden folder beside their final places, the workspace of the run, with a
-journal of the finished blocks. They move to their names when all of them are complete. The
-same run, started again, continues from what it finds after an interruption:
+Pieces grow in the workspace of the run, with a journal of the finished blocks. They get their names
+when all of them are complete. The same run, started again, continues from what it finds after an
+interruption:
 
 - No journal: pieces may be half created, so they are created anew. The journal is written
   last, and only whole.
-- A journal: its blocks are done. A block that was written but not recorded, or whose line is
-  cut short, is done again, with the same result.
-- Some pieces are missing: they have already moved to their names. The rest follow.
-- No workspace: the run is complete, or had not begun. It is removed after its journal, so
-  that a run interrupted there is done again from the start.
-
-An old piece moves into the workspace just before the new one takes its name, and is removed
-with it.
+- A journal: its blocks are done, if the files that they were read from are as they were. A block
+  that was written but not recorded, or whose line is cut short, is done again, with the same
+  result.
+- Some pieces have their names: the rest follow.
+- No workspace: the run is complete, or had not begun.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from dmlsplit.atomic import naming
 from dmlsplit.checks import piece_sizes
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import counted
 from dmlsplit.storage.blocks import BlockGrid
-from dmlsplit.storage.journal import Journal, RunHeader, create_journal, open_journal
+from dmlsplit.storage.executors import Submit, submitting
+from dmlsplit.storage.journal import (
+    Journal,
+    RunHeader,
+    check_same_run,
+    create_journal,
+    open_journal,
+    run_header,
+)
+from dmlsplit.storage.marks import input_state
 from dmlsplit.storage.npy import Progress, SplitFiles
-from dmlsplit.storage.worker import move_block
+from dmlsplit.storage.worker import TO_REPAIR, marks, move_block
+from dmlsplit.storage.workspace import Workspace, claimed, publish
 from dmlsplit.storage.zarr_arrays import (
     absent_chunks,
     create_piece,
-    describe,
     grid_for,
-    needed,
     open_stored,
 )
 
-ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
+# Blocks whose files are looked at in one task.
+MARKS_AT_ONCE = 256
 
 
 def split_store(
@@ -55,6 +58,7 @@ def split_store(
     axis: int,
     folder: Path,
     *,
+    overwrite: bool = False,
     device: str = "cpu",
     scheduler: str | None = None,
     block_bytes: int | None = None,
@@ -67,7 +71,7 @@ def split_store(
     path
         A zarr array, format 2 or 3, or a .npy file. Pieces keep the format, codecs, fill
         value and attributes of a zarr array, and its chunks where they are large enough.
-    sizes_or_count, axis, folder, device, progress
+    sizes_or_count, axis, folder, overwrite, device, progress
         As in `split_file`. On a cluster every worker must see `path` and `folder` under the
         same names.
     scheduler
@@ -79,184 +83,102 @@ def split_store(
     Raises
     ------
     InvalidArgumentError
-        If the input is damaged, its data type has no fixed size, the sizes do not fit, or
-        the folder holds an unfinished run of another split.
+        If the input is damaged or changes meanwhile, its data type has no fixed size, the
+        sizes do not fit, a piece exists or would replace the input, or the folder holds an
+        unfinished run of another split.
     UnsupportedError
         If zarr or dask is not installed.
     OSError
         If a file cannot be read or written.
     """
+    state = input_state(path)
     stored = open_stored(path)
     axis, sizes = piece_sizes(tuple(stored.shape), sizes_or_count, axis)
     grid = grid_for(stored, axis, sizes, block_bytes)
     name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
-    outputs = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
-    _refuse_other_files(outputs)
-    workspace = folder.absolute() / f".{name}.unfinished"
-    header: RunHeader = {
-        "input": str(path.absolute()),
-        "state": _state(path),
-        "data_type": stored.dtype.str,
-        "grid": grid.to_json(),
-        "run": uuid.uuid4().hex,
-    }
-    with _executor(scheduler) as (executor, window), _claimed(workspace):
+    targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
+    header = run_header(path, "zarr", state, stored.dtype, grid)
+    workspace = Workspace(folder.absolute() / f".{name}.unfinished", path, targets)
+    with submitting(scheduler) as submit, claimed(workspace, overwrite):
         _prepare(workspace, header, stored, grid)
-        with open_journal(workspace / "journal") as journal:
-            _check_same_run(workspace, journal.header, header)
-            work = partial(move_block, str(workspace), journal.header["run"], device)
-            missing = (index for index in range(len(grid)) if index not in journal.done)
-            _record(journal, grid, _in_flight(executor, window, work, missing), progress)
-        _publish(workspace, outputs)
+        redone = _run_blocks(workspace, header, grid, device, submit, progress)
+        publish(workspace)
     shapes = tuple(map(grid.piece_shape, range(len(sizes))))
-    notes = absent_chunks(path, stored)
-    return SplitFiles(path, str(stored.dtype), grid.shape, axis, outputs, shapes, notes)
+    notes = (*redone, *absent_chunks(path, stored))
+    return SplitFiles(path, str(stored.dtype), grid.shape, axis, targets, shapes, notes)
 
 
-def _state(path: Path) -> list[list[Any]]:
-    """Return what changes when the input is written anew."""
-    files = _metadata(path) if path.is_dir() else [path]
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files]
-
-
-def _metadata(array: Path) -> list[Path]:
-    """Return the files that make a folder a zarr array."""
-    files = (array / name for name in ("zarr.json", ".zarray"))
-    return [file for file in files if file.is_file()]
-
-
-def _refuse_other_files(outputs: Iterable[Path]) -> None:
-    for output in outputs:
-        if os.path.lexists(output) and not _metadata(output):
-            raise InvalidArgumentError(
-                f"{output} exists and is not a zarr array; it is not replaced. Fix: move it away"
-            )
-
-
-@contextmanager
-def _claimed(workspace: Path) -> Iterator[None]:
-    """Keep other processes from writing to a workspace meanwhile."""
-    workspace.mkdir(parents=True, exist_ok=True)
-    with (workspace / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InvalidArgumentError(
-                f"{workspace} is in use: another run writes the same pieces. "
-                "Fix: wait until it ends"
-            ) from None
-        yield
-
-
-def _prepare(workspace: Path, header: RunHeader, stored: Any, grid: BlockGrid) -> None:
+def _prepare(workspace: Workspace, header: RunHeader, stored: Any, grid: BlockGrid) -> None:
     """Create the pieces and then the journal that vouches for them, unless it exists."""
-    if (workspace / "journal").is_file():
+    if workspace.journal.is_file():
+        _check_input(workspace, header)
+        for partial_file in workspace.folder.rglob("*.partial"):  # of zarr, in a killed run
+            partial_file.unlink()
         return
-    try:
-        for piece in range(len(grid.sizes)):
-            shutil.rmtree(workspace / str(piece), ignore_errors=True)
-            create_piece(workspace / str(piece), stored, grid, piece)
-    except BaseException:
-        shutil.rmtree(workspace, ignore_errors=True)
-        raise
-    create_journal(workspace / "journal", header)
+    for piece, target in enumerate(workspace.targets):
+        with naming(target):
+            create_piece(workspace.draft(piece), stored, grid, piece)
+    create_journal(workspace.journal, {**header, "pieces": workspace.inodes()})
 
 
-def _check_same_run(workspace: Path, found: RunHeader, wanted: RunHeader) -> None:
-    """Refuse to continue a run of another input or split; `run` differs in every start."""
-    before, now = ({**header, **header["grid"]} for header in (found, wanted))
-    for field in now:
-        if field not in ("grid", "run") and before.get(field) != now[field]:
+def _check_input(workspace: Workspace, header: RunHeader) -> None:
+    """Refuse an input that is not the one that the run began with."""
+    is_repaired = (workspace.folder / TO_REPAIR).exists()
+    check_same_run(workspace.journal, header, is_repaired=is_repaired)
+
+
+def _run_blocks(
+    workspace: Workspace,
+    header: RunHeader,
+    grid: BlockGrid,
+    device: str,
+    submit: Submit,
+    progress: Progress,
+) -> tuple[str, ...]:
+    """Do the blocks that are not done, or are done from old files; return notes for the user."""
+    with open_journal(workspace.journal, len(grid)) as journal:
+        run = str(workspace.folder), journal.header["run"]
+        old = _changed(journal, run, submit)
+        journal.marks[old] = 0
+        missing = np.flatnonzero(journal.marks == 0)
+        if len(missing) and any(workspace.published()):
             raise InvalidArgumentError(
-                f"{workspace} holds an unfinished run with {field} {_short(before.get(field))}; "
-                f"this one has {_short(now[field])}. Fix: finish that run, or remove the folder"
+                f"{workspace.input} changed after pieces of the unfinished run in "
+                f"{workspace.folder} had their names. Fix: remove that folder, start again "
+                "with --overwrite"
             )
+        work = partial(move_block, *run, device)
+        _record(journal, grid, submit(work, map(int, missing)), progress)
+        _check_input(workspace, {**header, "state": input_state(workspace.input)})
+        late = _changed(journal, run, submit)
+        if late:
+            raise InvalidArgumentError(
+                f"{workspace.input} changed while it was split: {len(late)} of {len(grid)} blocks "
+                "are old. Fix: start the same run again when nothing writes to it"
+            )
+    if not old:
+        return ()
+    return (f"{counted(len(old), 'block')} of {workspace.input} had changed: done again",)
 
 
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else f"{text[:80]}..."
+def _changed(journal: Journal, run: tuple[str, str], submit: Submit) -> list[int]:
+    """Return the blocks that are done, but from files that have changed since."""
+    done = np.flatnonzero(journal.marks)
+    batches = (
+        done[start : start + MARKS_AT_ONCE].tolist() for start in range(0, len(done), MARKS_AT_ONCE)
+    )
+    found = submit(partial(marks, *run), batches)
+    return [block for batch in found for block, mark in batch if journal.marks[block] != mark]
 
 
-@contextmanager
-def _executor(scheduler: str | None) -> Iterator[tuple[Executor, int]]:
-    """Yield something that runs blocks, and how many blocks to hand it at a time."""
-    if scheduler is None:
-        threads = len(os.sched_getaffinity(0))
-        with ThreadPoolExecutor(threads) as pool:
-            yield pool, 2 * threads
-        return
-    distributed = needed("distributed", "scheduler")
-    try:
-        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise UnsupportedError(
-            f"no Dask scheduler answers at {scheduler}: {describe(error)}"
-        ) from None
-    with client, client.get_executor(pure=False) as pool:
-        _check_cluster(client)
-        yield pool, max(4, 4 * sum(client.nthreads().values()))
-
-
-def _check_cluster(client: Any) -> None:
-    """Refuse a cluster without dmlsplit: dask workers stop when they cannot import a task."""
-    # exec, because a function of dmlsplit could not even be sent to where dmlsplit is missing.
-    program = "import dmlsplit.storage.worker, zarr"
-    for machine, run in (("the scheduler", client.run_on_scheduler), ("a worker", client.run)):
-        try:
-            run(exec, program)
-        except ImportError as error:
-            raise UnsupportedError(f"{machine} has {describe(error)}. {ON_A_CLUSTER}") from None
-
-
-def _record(journal: Journal, grid: BlockGrid, finished: Iterable[int], progress: Progress) -> None:
+def _record(
+    journal: Journal, grid: BlockGrid, finished: Iterable[tuple[int, int]], progress: Progress
+) -> None:
     """Record blocks as they finish."""
     total = prod(grid.shape) * grid.item_bytes
-    done = sum(map(grid.nbytes, journal.done))
+    done = sum(map(grid.nbytes, np.flatnonzero(journal.marks).tolist()))
     progress(done, total)
-    for index in finished:
-        journal.add(index)
-        done += grid.nbytes(index)
+    for block, mark in finished:
+        journal.add(block, mark)
+        done += grid.nbytes(block)
         progress(done, total)
-
-
-def _in_flight(
-    executor: Executor, window: int, work: Callable[[int], int], blocks: Iterable[int]
-) -> Iterator[int]:
-    """Yield each block when it is done; at most `window` of them are handed out at a time."""
-    waiting = iter(blocks)
-    pending = {executor.submit(work, block) for block in islice(waiting, window)}
-    try:
-        while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            yield from map(_result, done)
-            pending |= {executor.submit(work, block) for block in islice(waiting, len(done))}
-    finally:
-        for future in pending:
-            future.cancel()
-
-
-def _result(future: Future[int]) -> int:
-    try:
-        return future.result()
-    except (DmlError, OSError):
-        raise
-    except Exception as error:  # whatever the cluster, a codec or a worker's Python raises
-        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-        fix = f". {ON_A_CLUSTER}" if isinstance(cause, ImportError) else ""
-        raise UnsupportedError(f"a block failed: {describe(cause)}{fix}") from error
-
-
-def _publish(workspace: Path, outputs: Iterable[Path]) -> None:
-    """Move the pieces to their names."""
-    for index, output in enumerate(outputs):
-        piece = workspace / str(index)
-        if not piece.exists():  # it moved before an interruption
-            continue
-        if output.exists():
-            old = workspace / f"old-{index}"
-            shutil.rmtree(old, ignore_errors=True)
-            output.rename(old)
-        piece.rename(output)
-    (workspace / "journal").unlink()
-    shutil.rmtree(workspace)

@@ -12,59 +12,81 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.atomic import naming
+from dmlsplit.errors import DmlError, InvalidArgumentError
 from dmlsplit.storage.blocks import Block, BlockGrid
 from dmlsplit.storage.journal import read_header
+from dmlsplit.storage.marks import block_mark
 from dmlsplit.storage.npy import split_on
 from dmlsplit.storage.zarr_arrays import describe, needed, open_stored
 
+# The file in a workspace that says that the input was to be copied again.
+TO_REPAIR = "to-repair"
+
 
 @lru_cache(maxsize=4)
-def _opened(workspace: str, run: str) -> tuple[Any, list[Any], BlockGrid]:
-    """Open the input and pieces of a run once per process.
+def _input(workspace: str, run: str) -> tuple[Path, Any, BlockGrid]:
+    """Open the input of a run once per process.
 
     `run` tells it from an earlier one in the same workspace.
     """
-    folder = Path(workspace)
-    header = read_header(folder / "journal")
-    grid = BlockGrid.from_json(header["grid"])
+    header = read_header(Path(workspace) / "journal")
+    path = Path(header["input"])
+    return path, open_stored(path), BlockGrid.from_json(header["grid"])
+
+
+@lru_cache(maxsize=4)
+def _pieces(workspace: str, run: str, count: int) -> list[Any]:
+    """Open the pieces of a run once per process."""
     zarr = needed("zarr", "a zarr store")
-    pieces = [
+    found = []
+    for draft in (Path(workspace) / str(piece) for piece in range(count)):
+        with naming(draft):
+            piece = zarr.open_array(str(draft), mode="r+")
         # Zarr's own search for chunks of the fill value is slow, and takes -0j for 0j.
-        zarr.open_array(str(folder / str(piece)), mode="r+").with_config(
-            {"write_empty_chunks": True}
-        )
-        for piece in range(len(grid.sizes))
-    ]
-    return open_stored(Path(header["input"])), pieces, grid
+        found.append(piece.with_config({"write_empty_chunks": True}))
+    return found
 
 
-def move_block(workspace: str, run: str, device: str, index: int) -> int:
-    """Read one block, split it in one dispatch, write its parts; return its number.
+def marks(workspace: str, run: str, blocks: list[int]) -> list[tuple[int, int]]:
+    """Return the marks that the files of blocks have now, each after the number of its block."""
+    path, stored, grid = _input(workspace, run)
+    return [(index, block_mark(path, stored, grid, index)) for index in blocks]
+
+
+def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, int]:
+    """Read one block, split it in one dispatch, write its parts; return its number and mark.
 
     Safe to repeat: it writes the same bytes to chunks that no other block touches.
     """
-    stored, pieces, grid = _opened(workspace, run)
-    block = grid[index]
-    parts = [_read(stored, block)]
+    path, stored, grid = _input(workspace, run)
+    pieces = _pieces(workspace, run, len(grid.sizes))
+    block, mark = grid[index], block_mark(path, stored, grid, index)
+    parts = [_read(Path(workspace), path, stored, block)]
     if len(block.parts) > 1:
         parts = split_on(device, parts.pop(), [part.size for part in block.parts], grid.axis)
     for part in block.parts:
-        # pop() drops the list's reference, so that each part is freed once it is written.
-        _write(pieces[part.piece], part.region, parts.pop(0), grid.piece_chunk(part.piece))
-    return index
+        with naming(Path(workspace) / str(part.piece)):
+            # pop() drops the list's reference, so that each part is freed once it is written.
+            _write(pieces[part.piece], part.region, parts.pop(0), grid.piece_chunk(part.piece))
+    return index, mark
 
 
-def _read(stored: Any, block: Block) -> np.ndarray:
+def _read(workspace: Path, path: Path, stored: Any, block: Block) -> np.ndarray:
     try:
         return np.asarray(stored[block.region])
-    except OSError:
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+    except DmlError:
         raise
     except Exception as error:  # codecs have no common error
         where = ", ".join(f"{side.start}:{side.stop}" for side in block.region)
+        # The next run takes another copy for the same input, and does again what differs.
+        (workspace / TO_REPAIR).touch()
         raise InvalidArgumentError(
-            f"{getattr(stored, 'store', 'input')}: the chunks of [{where}] cannot be read: "
-            f"{describe(error)}. Fix: copy the store again, and start the same run again"
+            f"{path}: the chunks of [{where}] cannot be read: {describe(error)}. "
+            "Fix: copy the store again, and start the same run again"
         ) from None
 
 
@@ -79,8 +101,12 @@ def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple
         return
     for start in product(*(range(0, n, side) for n, side in zip(data.shape, chunk, strict=True))):
         values = data[tuple(slice(a, a + side) for a, side in zip(start, chunk, strict=True))]
-        if not _fill_bits(values, piece).all():
-            corner = [side.start + a for side, a in zip(region, start, strict=True)]
+        corner = [side.start + a for side, a in zip(region, start, strict=True)]
+        if _fill_bits(values, piece).all():
+            # The block may be done again because the input has changed.
+            place = tuple(a // side for a, side in zip(corner, chunk, strict=True))
+            (piece.store.root / piece.metadata.encode_chunk_key(place)).unlink(missing_ok=True)
+        else:
             sides = zip(corner, values.shape, strict=True)
             piece[tuple(slice(a, a + n) for a, n in sides)] = values
 

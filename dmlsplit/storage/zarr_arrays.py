@@ -9,11 +9,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.storage.blocks import BlockGrid, packed_chunk
-from dmlsplit.storage.npy import open_npy
+from dmlsplit.storage.marks import METADATA_FILES
+from dmlsplit.storage.npy_file import NpyFile, open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
 BLOCK_BYTES = 8 << 20
@@ -39,14 +38,16 @@ def is_store(path: Path) -> bool:
 
 
 def open_stored(path: Path) -> Any:
-    """Open a zarr array or map a .npy file, for reading; groups and Python objects are refused."""
+    """Open a zarr array or a .npy file for reading; groups and Python objects are refused."""
     with about(path):
         return _open_store(path) if is_store(path) else open_npy(path)
 
 
 def _open_store(path: Path) -> Any:
     zarr = needed("zarr", "a zarr store")
-    path.stat()
+    for file in (path / name for name in METADATA_FILES):
+        if file.exists() and not file.is_file():  # zarr would wait for a pipe
+            raise InvalidArgumentError(f"its {file.name} is not a regular file")
     try:
         store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path)
         node = zarr.open(store, mode="r")
@@ -54,6 +55,9 @@ def _open_store(path: Path) -> Any:
         raise InvalidArgumentError(
             "is not a zarr store: it has no zarr.json, .zarray or .zgroup"
         ) from None
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     except Exception as error:  # zarr's errors about metadata have no common root
         raise InvalidArgumentError(
             f"has damaged zarr metadata: {describe(error)}. Fix: copy the store again"
@@ -64,6 +68,10 @@ def _open_store(path: Path) -> Any:
         raise InvalidArgumentError(
             f"has data type {node.dtype}; its elements have no fixed size, so they cannot "
             "be split as bytes"
+        )
+    if 0 in (*node.chunks, *(node.shards or ())):
+        raise InvalidArgumentError(
+            f"has damaged zarr metadata: its chunks are {node.chunks}. Fix: copy the store again"
         )
     return node
 
@@ -82,13 +90,13 @@ def _fix_for_group(path: Path, group: Any) -> str:
 def grid_for(
     stored: Any, axis: int, sizes: tuple[int, ...], block_bytes: int | None = None
 ) -> BlockGrid:
-    """Return the blocks in which to split a zarr array or a mapped .npy file."""
+    """Return the blocks in which to split a zarr array or a .npy file."""
     wanted = BLOCK_BYTES if block_bytes is None else block_bytes
     if wanted < 1:
         raise InvalidArgumentError(f"block_bytes is {wanted}; it must be at least 1")
     shape, width = tuple(stored.shape), max(1, stored.dtype.itemsize)
     chunk, inner = packed_chunk(shape, width, CHUNK_BYTES), (1,) * len(shape)
-    if not isinstance(stored, np.ndarray):
+    if not isinstance(stored, NpyFile):
         chunk = tuple(stored.shards or stored.chunks)
         inner = tuple(stored.chunks) if stored.shards else inner
     return BlockGrid(shape, axis, sizes, chunk, inner, width, wanted)
@@ -96,7 +104,7 @@ def grid_for(
 
 def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
     """Return a note if chunks are missing: the array is sparse, or is an incomplete copy."""
-    if isinstance(stored, np.ndarray) or stored.nchunks > COUNTED_CHUNKS:
+    if isinstance(stored, NpyFile) or stored.nchunks > COUNTED_CHUNKS:
         return ()
     absent = stored.nchunks - stored.nchunks_initialized
     if not absent:
@@ -129,7 +137,7 @@ def create_piece(path: Path, stored: Any, grid: BlockGrid, piece: int) -> None:
 
 def _kept(stored: Any) -> dict[str, Any]:
     """Return what the pieces have in common with a zarr array."""
-    if isinstance(stored, np.ndarray):
+    if isinstance(stored, NpyFile):
         return {}
     metadata = stored.metadata
     kept = {

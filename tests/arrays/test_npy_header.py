@@ -64,6 +64,18 @@ REFUSED = {
         npy(HEADER.replace("6, 2", "6, -2")),
         "is a damaged .npy file: its shape is (6, -2) and its data type float32",
     ),
+    "true": (
+        npy(HEADER.replace("6, 2", "True,")),
+        "its shape is (True,) and its data type float32",
+    ),
+    "empty and too large": (
+        npy(HEADER.replace("6, 2", f"0, {2**63 - 1}, {2**63 - 1}")),
+        "is no array that fits in memory: its header says 3 dimensions",
+    ),
+    "too many dimensions": (
+        npy(HEADER.replace("6, 2", "1, " * 100)),
+        "is no array that fits in memory: its header says 100 dimensions, [1, 1, ",
+    ),
     "no bytes": (npy(HEADER.replace("<f4", "|V0")), "its shape is (6, 2) and its data type |V0"),
     "nested": (npy(HEADER.replace("'<f4'", "('<f4', (2,))")), "its data type ('<f4', (2,))"),
     "objects": (

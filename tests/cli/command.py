@@ -19,11 +19,14 @@ FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
 
 
 def started(
-    *arguments: str, folder: Path | None = None, **more: object
+    *arguments: str, folder: Path | None = None, program: str | None = None, **more: object
 ) -> "subprocess.Popen[bytes]":
-    """Start a command with pipes; Ctrl-C ends it even if the tests were started to ignore it."""
+    """Start a command with pipes; Ctrl-C ends it even if the tests were started to ignore it.
+
+    A `program` is run in place of the module, with the same arguments.
+    """
     more.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT)})
-    line = [sys.executable, "-m", "dmlsplit", *arguments]
+    line = [sys.executable, *(["-c", program] if program else ["-m", "dmlsplit"]), *arguments]
     pipe = subprocess.PIPE
     inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

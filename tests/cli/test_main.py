@@ -133,7 +133,7 @@ def test_a_full_disk_is_one_line(here: Path) -> None:
         child = started("validate", *FLAGS, folder=here, stdout=full)
         _, err = child.communicate()
     assert child.returncode == 2
-    assert err == b"dmlsplit: error: No space left on device\n"
+    assert err == b"dmlsplit: error: standard output: No space left on device\n"
 
 
 def test_an_interrupt_is_quiet(here: Path) -> None:

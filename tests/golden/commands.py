@@ -154,6 +154,8 @@ COMMANDS = {
         "run descriptor.json --axis 2",
         "run dispatch.json --format npy",
         "run verdicts.onnx --axis 0 --count 2",
+        "run s3://bucket/numbers.zarr --axis 0 --count 2",
+        "run numbers.zarr --axis 0 --count 2 --scheduler localhost",
     ],
 }
 

@@ -26,7 +26,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of every block that is moved."""
     blocks: list[int] = []
 
-    def counted(*arguments: Any) -> int:
+    def counted(*arguments: Any) -> tuple[int, int]:
         blocks.append(arguments[-1])
         return worker.move_block(*arguments)
 

@@ -67,7 +67,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", progress=interrupt)
+        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", overwrite=True, progress=interrupt)
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["a_0.npy"]
     assert (tmp_path / "out" / "a_0.npy").read_bytes() == before
 

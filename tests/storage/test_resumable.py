@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,9 +15,9 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.storage import resumable
+from dmlsplit.storage import executors, resumable, workspace
 from dmlsplit.storage.resumable import split_store
-from stores import VALUES, StopError, assert_pieces, make_store, stop_after
+from stores import VALUES, StopError, assert_pieces, finished_blocks, make_store, stop_after
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -49,7 +50,7 @@ def test_an_interrupted_run_resumes_where_it_stopped(
         split_store(store, (1, 6), 2, out, progress=stop_after(6))
     assert [path.name for path in out.iterdir()] == [".in.unfinished"]
     journal = (out / ".in.unfinished" / "journal").read_text().splitlines()
-    finished = set(map(int, journal[1:]))
+    finished = finished_blocks(journal[1:])
     assert len(finished) >= 6
     moved.clear()
     split_store(store, (1, 6), 2, out)
@@ -60,9 +61,9 @@ def test_an_interrupted_run_resumes_where_it_stopped(
 def test_earlier_pieces_stay_until_the_new_ones_are_complete(store: Path, tmp_path: Path) -> None:
     split_store(store, (3, 4), 2, tmp_path)
     with pytest.raises(StopError):
-        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(5))
+        split_store(store, (1, 6), 2, tmp_path, overwrite=True, progress=stop_after(5))
     assert_pieces(tmp_path, VALUES, 2, (3, 4))
-    split_store(store, (1, 6), 2, tmp_path)
+    split_store(store, (1, 6), 2, tmp_path, overwrite=True)
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
@@ -74,29 +75,41 @@ def test_an_unfinished_run_of_another_split_is_not_continued(store: Path, tmp_pa
     ):
         split_store(store, (2, 5), 2, tmp_path)
     os.utime(store / "zarr.json", (1, 1))
-    with pytest.raises(dml.InvalidArgumentError, match="with state"):
+    with pytest.raises(dml.InvalidArgumentError, match="Fix: remove that folder") as error:
         split_store(store, (1, 6), 2, tmp_path)
+    began = f"after the unfinished run in {tmp_path / '.in.unfinished'} began"
+    assert f"{store} was replaced or changed {began}" in str(error.value)
 
 
+@pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
 def test_an_interrupted_renaming_is_finished(
-    store: Path, tmp_path: Path, moved: list[int], monkeypatch: pytest.MonkeyPatch
+    exchanges: bool,
+    store: Path,
+    tmp_path: Path,
+    moved: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     split_store(store, (3, 4), 2, tmp_path)
-    rename = Path.rename
+    take_name = workspace._take_name
 
-    def stop_at_last(path: Path, target: Path) -> Path:
+    def stop_at_last(draft: Path, target: Path, old: Path) -> None:
         if target.name == "in_1.zarr":
             raise StopError
-        return rename(path, target)
+        take_name(draft, target, old)
 
-    monkeypatch.setattr(Path, "rename", stop_at_last)
-    with pytest.raises(StopError):
-        split_store(store, (1, 6), 2, tmp_path)
-    monkeypatch.setattr(Path, "rename", rename)
+    if not exchanges:
+        monkeypatch.setattr(workspace, "_exchanged", lambda one, other: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(workspace, "_take_name", stop_at_last)
+        with pytest.raises(StopError):
+            split_store(store, (1, 6), 2, tmp_path, overwrite=True)
     moved.clear()
-    split_store(store, (1, 6), 2, tmp_path)
+    split_store(store, (1, 6), 2, tmp_path, overwrite=True)
     assert moved == []
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
+    assert (
+        sorted(entry.name for entry in tmp_path.iterdir()) == "in.zarr in_0.zarr in_1.zarr".split()
+    )
 
 
 # Python leaves SIGINT ignored in what a background job starts.
@@ -110,9 +123,9 @@ from dmlsplit.cli import main
 zarr_arrays.BLOCK_BYTES = 2048
 def slow(*arguments):
     time.sleep(0.02)
-    number = move_block(*arguments)
+    number, mark = move_block(*arguments)
     os.write(2, b"%d\\n" % number)
-    return number
+    return number, mark
 resumable.move_block = slow
 sys.exit(main(sys.argv[1:]))
 """
@@ -141,7 +154,7 @@ def test_a_killed_process_is_resumed(
 
     second = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
     redone = set(map(int, second.stderr.split()))
-    assert redone == set(range(15)) - set(map(int, journal[1:]))
+    assert redone == set(range(15)) - finished_blocks(journal[1:])
     assert_pieces(out, VALUES, 2, (1, 6))
 
 
@@ -184,6 +197,17 @@ def test_a_scheduler_that_does_not_exist_is_named(
     line = ["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
     assert main([*line, "--scheduler", "nonsense://x"]) == 2
     assert "no Dask scheduler answers at nonsense://x" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_something_else_than_a_scheduler_is_not_waited_for(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(dml.InvalidArgumentError, match="something else is listening there"):
+            split_store(store, (1, 6), 2, tmp_path / "out", scheduler=address)
     assert not (tmp_path / "out").exists()
 
 
@@ -234,7 +258,7 @@ def test_a_cluster_without_dmlsplit_is_refused_before_it_gets_a_block(machine: s
     with pytest.raises(
         dml.UnsupportedError, match="where the scheduler and every worker run"
     ) as error:
-        resumable._check_cluster(client)
+        executors._check_cluster(client)
     assert error.value.message.startswith(f"{machine} has ModuleNotFoundError: No module named")
 
 
@@ -249,5 +273,5 @@ def test_an_error_of_a_block_names_its_cause(cause: Exception, fix: bool) -> Non
     error.__cause__ = cause
     future.set_exception(error)
     with pytest.raises(dml.UnsupportedError, match=f"a block failed: {type(cause).__name__}") as it:
-        resumable._result(future)
+        executors._result(future)
     assert ("where the scheduler and every worker run" in it.value.message) == fix

@@ -117,7 +117,8 @@ def test_a_damaged_store_is_one_line_and_touches_nothing(
     split_store(store, (3, 4), 2, out)
     before = contents(out)
     DAMAGES[damage](store)
-    assert main(["run", str(store), "--axis", "2", "--split", "1,6", "-o", str(out)]) == 2
+    line = ["run", str(store), "--axis", "2", "--split", "1,6", "-o", str(out), "--overwrite"]
+    assert main(line) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("dmlsplit: error: ")

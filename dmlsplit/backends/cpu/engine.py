@@ -85,7 +85,14 @@ class NumpyBackend:
     device: str = "cpu"
 
     def compile(self, geometry: SplitGeometry) -> NumpyProgram:
-        """Return the program of a geometry; there is only one."""
+        """Return the program of a geometry.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If DMLSPLIT_NUM_THREADS is set to anything but a number of threads.
+        """
+        threads.thread_count()  # A wrong one is refused here, not when a large split is bound.
         groups: dict[int, list[EqualNests]] = {}
         for nests in equal_nests(geometry.pieces):
             groups.setdefault(nests.shape[0], []).append(nests)

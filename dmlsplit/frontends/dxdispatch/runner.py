@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
-from dmlsplit.atomic import atomic_write
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
@@ -29,8 +30,9 @@ from dmlsplit.frontends.dxdispatch.model import (
     WriteFile,
     load,
 )
+from dmlsplit.frontends.dxdispatch.output_files import check_targets, write_file
 from dmlsplit.frontends.dxdispatch.text import printed
-from dmlsplit.messages import shown
+from dmlsplit.messages import printable, shown
 
 MAX_NUMPY_DIMENSIONS = 64
 # Binary data that all print commands may print together; its text is several times as long.
@@ -71,6 +73,7 @@ def run(
     device: Device | str | None = None,
     *,
     output: Callable[[str], object] | None = None,
+    overwrite: bool = False,
 ) -> Result:
     """Run a DxDispatch model: dispatch its Splits, print and write its resources.
 
@@ -82,6 +85,8 @@ def run(
         A `Device` or its name; None takes the GPU if there is one.
     output
         Called with each line as it is printed, such as `print`.
+    overwrite
+        Let writeFile commands replace files that existed before the run.
 
     Returns
     -------
@@ -92,12 +97,14 @@ def run(
     ------
     InvalidArgumentError
         If the file is not such a model, dispatches anything but a Split, or a descriptor or a
-        binding breaks a rule.
+        binding breaks a rule, or a file that it writes exists, is one that it reads, or does
+        not fit on the disk.
     OutOfMemoryError
-        If its resources do not fit in memory.
+        If its resources do not fit in the memory that is free.
     """
     model = load(path)
     with about(path):
+        check_targets(model, Path(path), overwrite)
         return _run(model, device if isinstance(device, Device) else Device(device), output)
 
 
@@ -127,10 +134,11 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
             case Print():
                 buffer = buffers[command.resource]
                 values = buffer.elements(buffer.resource.values.size_in_bytes)
-                emit(printed(command.resource, values, command.verbose))
+                emit(printed(printable(command.resource), values, command.verbose))
             case WriteFile():
-                _write(command, buffers[command.resource])
-                emit(f"Resource '{command.resource}' written to '{command.path}'")
+                buffer = buffers[command.resource]
+                write_file(command, buffer.elements(buffer.resource.size_in_bytes))
+                emit(printable(f"Resource '{command.resource}' written to '{command.path}'"))
     contents = {name: buffer.elements(_used(buffer.resource)) for name, buffer in buffers.items()}
     return Result(tuple(lines), contents)
 
@@ -174,10 +182,29 @@ def _check_dimensions(dimensions: tuple[int, ...], resource: Resource) -> None:
 
 def _check_memory(model: Model) -> None:
     # Linux allocates more memory than there is, and kills the process that uses it.
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     wanted = sum(resource.size_in_bytes for resource in model.resources)
-    if wanted > machine:
-        raise OutOfMemoryError(f"resources take {wanted} bytes; this machine has {machine}")
+    free = _free_memory()
+    if wanted > free:
+        raise OutOfMemoryError(f"resources take {wanted} bytes; this machine has {free} free")
+
+
+def _free_memory() -> int:
+    """Return how many bytes can be used before other programs have to give up theirs."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
+    limit = _text("/sys/fs/cgroup/memory.max").strip()  # of the container
+    return min(
+        machine,
+        int(found[1]) << 10 if found else machine,
+        int(limit) if limit.isdigit() else machine,
+    )
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
 
 
 def _allocated(resource: Resource, device: Device) -> _Buffer:
@@ -259,21 +286,3 @@ def _used(resource: Resource) -> int:
     """Return the size without the bytes that only round it up to a multiple of 4."""
     padding = resource.size_in_bytes - resource.values.size_in_bytes - resource.offset_in_bytes
     return resource.size_in_bytes - (padding if padding < 4 else 0)
-
-
-def _write(command: WriteFile, buffer: _Buffer) -> None:
-    """Write a file that appears whole: an interrupted run leaves the old one as it was."""
-    target = command.path
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(target) as (temporary,), temporary.open("wb") as file:
-            if command.is_npy:
-                values = buffer.elements(buffer.resource.size_in_bytes)
-                shape = command.dimensions or (len(values),)
-                np.save(file, values[: prod(shape)].reshape(shape), allow_pickle=False)
-            else:
-                to_host(buffer.memory).tofile(file)
-    except OSError as error:
-        raise InvalidArgumentError(
-            f"{command.place}: {target} cannot be written: {error}"
-        ) from None

@@ -1,0 +1,107 @@
+"""Where blocks are done: on threads of this process, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
+from dmlsplit.storage.zarr_arrays import describe, needed
+
+ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
+ANSWER_SECONDS = 10.0
+
+# Calls a function of each of many values, in any order, and yields the results.
+Submit = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+@contextmanager
+def submitting(scheduler: str | None) -> Iterator[Submit]:
+    """Yield what does blocks: on as many threads as there are processors, or on a cluster."""
+    if scheduler is None:
+        threads = len(os.sched_getaffinity(0))
+        with ThreadPoolExecutor(threads) as pool:
+            yield partial(_in_flight, pool, 2 * threads)
+        return
+    _check_address(scheduler)
+    distributed = needed("distributed", "scheduler")
+    try:
+        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise UnsupportedError(
+            f"no Dask scheduler answers at {scheduler}: {describe(error)}"
+        ) from None
+    with client, client.get_executor(pure=False) as pool:
+        _check_cluster(client)
+        yield partial(_in_flight, pool, max(4, 4 * sum(client.nthreads().values())))
+
+
+def _check_address(scheduler: str) -> None:
+    """Refuse an address that dask would hang on."""
+    found = re.fullmatch(r"(?:(tcp|tls|ucx|wss?)://)?([^/\s]+):(\d{1,5})|inproc://\S+", scheduler)
+    if not found:
+        raise InvalidArgumentError(
+            f"no Dask scheduler answers at {scheduler or repr(scheduler)}: it must be an address "
+            "such as tcp://host:8786"
+        )
+    scheme, host, port = found.groups()
+    if host and scheme in (None, "tcp") and _is_silent(host.strip("[]"), int(port)):
+        raise InvalidArgumentError(
+            f"no Dask scheduler answers at {scheduler}: something else is listening there"
+        )
+
+
+def _is_silent(host: str, port: int) -> bool:
+    """Whether something takes a connection and says nothing: a scheduler speaks first."""
+    try:
+        with socket.create_connection((host, port), ANSWER_SECONDS) as connection:
+            return not connection.recv(1)
+    except TimeoutError:
+        return True
+    except (OSError, OverflowError):  # dask tries again for a while, and says what is wrong
+        return False
+
+
+def _check_cluster(client: Any) -> None:
+    """Refuse a cluster without dmlsplit: dask workers stop when they cannot import a task."""
+    # exec, because a function of dmlsplit could not even be sent to where dmlsplit is missing.
+    program = "import dmlsplit.storage.worker, zarr"
+    for machine, run in (("the scheduler", client.run_on_scheduler), ("a worker", client.run)):
+        try:
+            run(exec, program)
+        except ImportError as error:
+            raise UnsupportedError(f"{machine} has {describe(error)}. {ON_A_CLUSTER}") from None
+
+
+def _in_flight(
+    executor: Executor, window: int, work: Callable[[Any], Any], values: Iterable[Any]
+) -> Iterator[Any]:
+    """Yield each result when it is there; at most `window` values are handed out at a time."""
+    waiting = iter(values)
+    pending = {executor.submit(work, value) for value in islice(waiting, window)}
+    try:
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            yield from map(_result, done)
+            pending |= {executor.submit(work, value) for value in islice(waiting, len(done))}
+    finally:
+        # What has begun is waited for: nothing may write when the workspace is given up.
+        wait([future for future in pending if not future.cancel()])
+
+
+def _result(future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except (DmlError, OSError):
+        raise
+    except Exception as error:  # whatever the cluster, a codec or a worker's Python raises
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        fix = f". {ON_A_CLUSTER}" if isinstance(cause, ImportError) else ""
+        raise UnsupportedError(f"a block failed: {describe(cause)}{fix}") from error

@@ -1,0 +1,155 @@
+"""The elements of .npy files, read and written box by box, with calls and never through a map.
+
+A map turns an error of the disk, a full one, or a file that becomes shorter into a signal that
+ends the process. A call returns an error that names the file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from operator import mul
+from pathlib import Path
+from weakref import finalize
+
+import numpy as np
+
+from dmlsplit.arrays.npy_header import NpyHeader, npy_header, read_npy_header
+from dmlsplit.atomic import naming
+from dmlsplit.errors import InvalidArgumentError, about
+
+Region = tuple[slice, ...]
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """An open .npy file.
+
+    Errors name `path`, which for a draft is the file that it becomes. In `stored_shape` the last
+    dimension is contiguous, whatever the order of the array; `read_into` and `write` count by it.
+    """
+
+    path: Path
+    header: NpyHeader
+    handle: int  # closed with the object
+
+    def __post_init__(self) -> None:
+        finalize(self, os.close, self.handle)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements per dimension of the array."""
+        return self.header.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Data type of the elements."""
+        return self.header.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.header.size_in_bytes
+
+    @property
+    def is_fortran(self) -> bool:
+        """Whether the array is stored with its first dimension contiguous."""
+        return self.header.fortran_order and len(self.shape) > 1
+
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """Elements per dimension, the contiguous one last."""
+        return self.shape[::-1] if self.is_fortran else self.shape
+
+    def __getitem__(self, region: Region) -> np.ndarray:
+        """Read a box of the array."""
+        sides = region[::-1] if self.is_fortran else region
+        values = np.empty([side.stop - side.start for side in sides], self.dtype)
+        self.read_into(values, sides)
+        return values.T if self.is_fortran else values
+
+    def read_into(self, values: np.ndarray, region: Region) -> None:
+        """Read a box of the stored array into a contiguous array of its shape."""
+        for place, part in self._runs(values, region):
+            with naming(self.path):
+                done = 0
+                while done < len(part):
+                    count = os.preadv(self.handle, [part[done:]], place + done)
+                    if not count:
+                        raise InvalidArgumentError(f"{self.path} became shorter while it was read")
+                    done += count
+
+    def write(self, values: np.ndarray, region: Region) -> None:
+        """Write a contiguous array to a box of the stored array."""
+        for place, part in self._runs(values, region):
+            with naming(self.path):
+                _write(self.handle, part, place)
+
+    def sync(self) -> None:
+        """Wait until the bytes are on the disk."""
+        with naming(self.path):
+            os.fsync(self.handle)
+
+    def _runs(self, values: np.ndarray, region: Region) -> Iterator[tuple[int, memoryview]]:
+        """Yield the bytes of a box that are contiguous in the file, and where they begin."""
+        flat = values.reshape(-1).view(np.uint8).data
+        width, at = self.dtype.itemsize, 0
+        for first, count in runs(self.stored_shape, region):
+            yield self.header.offset + first * width, flat[at : at + count * width]
+            at += count * width
+
+
+def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
+    """Yield the first element and the number of elements of each contiguous run of a box."""
+    sizes = [side.stop - side.start for side in region]
+    if not prod(sizes):
+        return
+    # The innermost dimensions that the box spans, and the one before them, are one run.
+    inner = len(shape) - 1
+    while inner > 0 and sizes[inner] == shape[inner]:
+        inner -= 1
+    strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
+    begin, count = region[inner].start * strides[inner], prod(sizes[inner:])
+    for place in product(*(range(side.start, side.stop) for side in region[:inner])):
+        yield begin + sum(map(mul, place, strides)), count
+
+
+def open_npy(path: Path) -> NpyFile:
+    """Open a .npy file for reading; one that is damaged or holds Python objects is refused."""
+    with about(path), naming(path):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise InvalidArgumentError("is not a regular file; it must be a .npy file")
+        with path.open("rb") as file:
+            header = read_npy_header(file)
+            found = NpyFile(path, header, os.dup(file.fileno()))
+        size, wanted = os.fstat(found.handle).st_size, header.offset + header.size_in_bytes
+        if size < wanted:
+            raise InvalidArgumentError(
+                f"has {size} bytes; its header says {wanted}. Fix: copy the file again"
+            )
+    return found
+
+
+def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -> NpyFile:
+    """Create a .npy file with all the space that it needs, to be written box by box.
+
+    It has the data type and the order of `like`. Errors name `path`, which the draft becomes.
+    """
+    header = npy_header(shape, like.is_fortran, like.dtype)
+    created = NpyHeader(shape, like.is_fortran, like.dtype, len(header))
+    with naming(path):
+        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        piece = NpyFile(path, created, handle)
+        # Reserved now, so that a full disk is an error before any work is done.
+        os.posix_fallocate(handle, 0, created.offset + created.size_in_bytes)
+        _write(handle, memoryview(header), 0)
+    return piece
+
+
+def _write(handle: int, data: memoryview, place: int) -> None:
+    while data:
+        count = os.pwrite(handle, data, place)
+        data, place = data[count:], place + count

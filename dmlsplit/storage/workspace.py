@@ -1,0 +1,227 @@
+"""The hidden folder in which pieces grow, and how they get their names.
+
+The workspace of a run lies beside its pieces, ``.NAME.unfinished``, and holds:
+
+- ``lock``, which is locked while a run uses the folder;
+- ``0``, ``1``, ...: the pieces until they have their names;
+- ``journal``, which vouches for the pieces. Without one they are worth nothing: they are removed
+  by the run itself, or if that was killed, by the next run into the same folder.
+
+A run is complete when all its pieces have their names and the journal is removed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
+from pathlib import Path
+from typing import Any
+
+from dmlsplit.atomic import lock, naming
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.storage.journal import read_header
+from dmlsplit.storage.marks import ARRAY_FILES, array_files
+
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+# A folder with other files is not a workspace, whatever its name.
+_OURS = re.compile(r"lock|journal|\.journal-dmlsplit|to-repair|(old-)?\d+")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where the pieces of an input are made, and the names that they get."""
+
+    folder: Path
+    input: Path
+    targets: tuple[Path, ...]
+
+    @property
+    def journal(self) -> Path:
+        """Where the record of the run is."""
+        return self.folder / "journal"
+
+    def draft(self, piece: int) -> Path:
+        """Where a piece is until it gets its name."""
+        return self.folder / str(piece)
+
+    def inodes(self) -> list[int]:
+        """Return the inode of each piece, for the journal."""
+        return [self.draft(piece).stat().st_ino for piece in range(len(self.targets))]
+
+    def published(self) -> list[bool]:
+        """Return which pieces have their names."""
+        if not self.journal.is_file():
+            return [False] * len(self.targets)
+        inodes = read_header(self.journal)["pieces"]
+        if len(inodes) != len(self.targets):  # of another split, which is refused later
+            return [False] * len(self.targets)
+        # After an exchange the draft is what the target was, until the workspace is removed.
+        return [
+            not self.draft(piece).exists() or (target.exists() and target.stat().st_ino == inode)
+            for piece, (target, inode) in enumerate(zip(self.targets, inodes, strict=True))
+        ]
+
+
+@contextmanager
+def claimed(workspace: Workspace, overwrite: bool) -> Iterator[None]:
+    """Keep other processes from a workspace; check the targets; remove it if it is worth nothing.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If another run uses it, or a target exists and is not to be replaced.
+    """
+    drafts = {str(workspace.draft(n)): target for n, target in enumerate(workspace.targets)}
+    handle = _lock(workspace.folder)
+    try:
+        _remove_dead(workspace.folder.parent)
+        if not workspace.journal.is_file():
+            _clear(workspace.folder)
+        _check_targets(workspace, overwrite)
+        yield
+    except KeyboardInterrupt as stop:
+        resumes = workspace.journal.is_file()
+        stop.add_note("the same command goes on" if resumes else "the same command starts anew")
+        raise
+    except OSError as error:
+        if error.filename in drafts:
+            error.filename = str(drafts[error.filename])
+            kept = f"what is done is in {workspace.folder}, and the same command goes on"
+            error.strerror = f"{error.strerror}; {kept}"
+        raise
+    finally:
+        if not workspace.journal.exists():
+            _remove(workspace.folder)
+        os.close(handle)
+
+
+def publish(workspace: Workspace) -> None:
+    """Give the pieces their names. What is interrupted here is finished by the same run."""
+    published = workspace.published()
+    for piece, target in enumerate(workspace.targets):
+        if published[piece]:
+            continue
+        try:
+            _take_name(workspace.draft(piece), target, workspace.folder / f"old-{piece}")
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}; {piece} of {len(published)} pieces have their names, the "
+                f"others wait in {workspace.folder}. Fix: start the same run again",
+                str(target),
+            ) from None
+    with naming(workspace.journal):
+        workspace.journal.unlink()
+
+
+def _lock(folder: Path) -> int:
+    """Create a workspace if there is none, and lock it."""
+    while True:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
+        if not all(_OURS.fullmatch(entry.name) for entry in folder.iterdir()):
+            raise InvalidArgumentError(
+                f"{folder} is not the workspace of a run; it is not used. Fix: move it away"
+            )
+        try:
+            with naming(folder / "lock"):
+                return lock(folder / "lock")
+        except BlockingIOError:
+            raise InvalidArgumentError(
+                f"{folder} is in use: another run writes the same pieces. Fix: wait until it ends"
+            ) from None
+        except FileNotFoundError:  # a run that ends has just removed the folder
+            continue
+
+
+def _remove_dead(folder: Path) -> None:
+    """Remove what killed runs left in workspaces that nobody can continue."""
+    for other in folder.glob(".*.unfinished"):
+        if (other / "lock").is_file() and not (other / "journal").exists():
+            with suppress(OSError):
+                handle = lock(other / "lock")
+                if not (other / "journal").exists():
+                    _remove(other)
+                os.close(handle)
+
+
+def _clear(folder: Path) -> None:
+    """Remove all that is in a workspace but its lock."""
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != "lock":
+            entry.unlink()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a workspace as far as possible, its lock last; the next run removes the rest."""
+    with suppress(OSError):
+        _clear(folder)
+        (folder / "lock").unlink()
+        folder.rmdir()
+
+
+def _check_targets(workspace: Workspace, overwrite: bool) -> None:
+    """Refuse to replace the input, or anything that is not to be replaced."""
+    for target, is_done in zip(workspace.targets, workspace.published(), strict=True):
+        if is_done:
+            continue
+        _refuse_input(workspace.input, target)
+        if not os.path.lexists(target):
+            continue
+        is_array = array_files(target) if target.suffix == ".zarr" else target.is_file()
+        if not is_array and not target.is_symlink():
+            kind = "a zarr array" if target.suffix == ".zarr" else "a regular file"
+            raise InvalidArgumentError(
+                f"{target} exists and is not {kind}; it is not replaced. Fix: move it away"
+            )
+        if not overwrite:
+            raise InvalidArgumentError(
+                f"{target} exists; it is not replaced. Fix: --overwrite, or another folder"
+            )
+
+
+def _refuse_input(source: Path, target: Path) -> None:
+    """Refuse a target that is the input, under whatever name, or is in it, or around it."""
+    final = Path(os.path.realpath(target))
+    places = {Path(os.path.realpath(source))}
+    if source.is_dir():  # its files may be links, too
+        places |= {Path(os.path.realpath(source / name)) for name in (*ARRAY_FILES, "c")}
+        inside = Path(os.path.realpath(source)) in final.parents
+    else:
+        inside = target.exists() and target.samefile(source)
+    if inside or any(final in (place, *place.parents) for place in places):
+        raise InvalidArgumentError(
+            f"{target} is the input, {source}, or a part of it. Fix: write to another folder"
+        )
+
+
+def _take_name(draft: Path, target: Path, old: Path) -> None:
+    """Rename a piece. An old one is replaced at once; an old folder ends up in the workspace."""
+    if not draft.is_dir() or not os.path.lexists(target):
+        draft.replace(target)
+    elif not _exchanged(draft, target):
+        target.rename(old)
+        draft.rename(target)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Exchange two names at once; False if the file system cannot."""
+    rename: Any = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    if not rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        return True
+    number = ctypes.get_errno()
+    if number in (EINVAL, ENOSYS, EOPNOTSUPP, EXDEV):
+        return False
+    raise OSError(number, os.strerror(number), str(other))

@@ -1,0 +1,247 @@
+"""How `run` ends: signals, closed streams, a full disk, names and files that are hostile."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from dmlsplit.cli import main
+from tests.cli.command import ROOT, started
+
+INPUT = np.arange(24, dtype="f4").reshape(6, 4)
+HALVES = ["--axis", "0", "--count", "2"]
+CLOSED = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def shell(line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line of the shell in the current folder; `dmlsplit` in it is ours."""
+    line = line.replace("dmlsplit", f"{sys.executable} -m dmlsplit")
+    return subprocess.run(
+        ["bash", "-c", line], env=CLOSED, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def npy(here: Path) -> Path:
+    np.save("a.npy", INPUT)
+    return here / "a.npy"
+
+
+def assert_refused(capsys: pytest.CaptureFixture[str], line: list[str], message: str) -> str:
+    assert main(line) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert said.startswith("dmlsplit: error: ")
+    assert said.count("\n") == 1
+    return said
+
+
+# Signals.
+
+# Each block takes a while, and is announced.
+SLOW = """
+import os, sys, time
+from dmlsplit.cli import main
+from dmlsplit.storage import npy, resumable
+from dmlsplit.storage.worker import move_block
+npy.BLOCK_BYTES = 16
+split_block = npy._split_block
+def slow(act):
+    def acting(*arguments):
+        os.write(1, b".")
+        time.sleep(0.05)
+        return act(*arguments)
+    return acting
+npy._split_block = slow(npy._split_block)
+resumable.move_block = slow(move_block)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("form", ["npy", "zarr"])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
+    form: str, number: signal.Signals, status: int, npy: Path
+) -> None:
+    name = "a.npy"
+    if form == "zarr":
+        zarr.create_array("a.zarr", data=INPUT, chunks=(1, 4))
+        name = "a.zarr"
+    line = ["run", name, *HALVES, "--block-bytes", "16"][: None if form == "zarr" else -2]
+    child = started(*line, "-o", "out", folder=npy.parent, program=SLOW)
+    assert child.stdout
+    child.stdout.read(2)
+    child.send_signal(number)
+    _, err = child.communicate()
+    assert child.returncode == status
+    goes_on = {"npy": "starts anew", "zarr": "goes on"}[form]
+    assert err.decode() == f"dmlsplit: interrupted: the same command {goes_on}\n"
+    left = {"npy": [], "zarr": [".a.unfinished"]}[form]
+    assert [entry.name for entry in Path("out").iterdir()] == left
+    assert main([*line, "-o", "out"]) == 0
+    assert sorted(entry.name for entry in Path("out").iterdir()) == [f"a_0.{form}", f"a_1.{form}"]
+
+
+def test_an_ignored_signal_stays_ignored(npy: Path) -> None:
+    line = ["nohup", sys.executable, "-c", SLOW, "run", "a.npy", *HALVES, "-o", "out"]
+    child = subprocess.Popen(line, env=CLOSED, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert child.stdout
+    child.stdout.read(1)
+    child.send_signal(signal.SIGHUP)
+    child.communicate()
+    assert child.returncode == 0
+    assert Path("out/a_1.npy").exists()
+
+
+def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert main(["run", "a.npy", *HALVES]) == 0
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_modules_are_imported_is_quiet(
+    number: signal.Signals, npy: Path
+) -> None:
+    """Where in the imports the signal arrives is a matter of time, so it is sent at many times."""
+    for delay in range(0, 28, 4):
+        child = started("run", "a.npy", *HALVES, "-o", f"{delay}", folder=npy.parent)
+        # Before NumPy Python itself is starting, and nothing of ours can run.
+        maps = Path(f"/proc/{child.pid}/maps")
+        while child.poll() is None and "_multiarray_umath" not in maps.read_text():
+            time.sleep(0.001)
+        time.sleep(delay / 100)
+        child.send_signal(number)
+        _, err = child.communicate()
+        # Python ends by SIGINT itself if a KeyboardInterrupt passed an exec, as of a dataclass.
+        assert child.returncode in (0, 128 + number, -number, -signal.SIGINT), err
+        assert b"Traceback" not in err, err
+
+
+# Streams.
+
+
+def test_closed_streams_take_no_output_of_another(npy: Path) -> None:
+    done = shell("dmlsplit run a.npy --axis 0 --count 2 >&-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "dmlsplit: error: standard output: Bad file descriptor\n"
+    assert np.load("a_1.npy").shape == (3, 4)
+    done = shell("dmlsplit run missing.npy --axis 0 --count 2 2>&-")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+    zarr.create_array("b.zarr", data=INPUT, chunks=(2, 2))
+    for name, form in (("a.npy", "npy"), ("b.zarr", "zarr")):
+        line = f"dmlsplit run {name} --axis 0 --count 2 -o {form}"
+        done = shell(f"{line} 2>&- <&-")
+        assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 3, "")
+        done = shell(f"{line} --overwrite >&- 2>&- <&-")
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+    np.testing.assert_array_equal(np.load("npy/a_0.npy"), INPUT[:3])
+
+
+def test_an_error_that_cannot_be_printed_still_has_its_status(npy: Path) -> None:
+    assert shell("dmlsplit run missing.npy --axis 0 --count 2 2>/dev/full").returncode == 2
+
+
+# Names, files and settings that are hostile.
+
+
+def test_control_characters_do_not_reach_the_terminal(
+    npy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, escape = "\x1b[31mred\n.npy", re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+    fields = np.zeros((4, 2), [("\x1b[2J", "f4")])
+    np.save(name, fields)
+    assert main(["run", name, *HALVES]) == 0
+    shown = capsys.readouterr().out
+    assert not escape.search(shown)
+    assert shown.count("\n") == 3
+    assert_refused(capsys, ["run", name, *HALVES], r"\x1b[31mred _0.npy exists")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("s3://bucket/a.zarr", "s3://bucket/a.zarr is a URL; run reads and writes local files"),
+        ("a.npy -o s3://bucket/out", "s3://bucket/out is a URL; run reads and writes local files"),
+        ("a.npy -o s3://bucket/out", "Fix: dask.array.from_zarr, dmlsplit.split and dask.array"),
+        ("a.zarr --scheduler localhost", "no Dask scheduler answers at localhost: it must be"),
+        ("a.zarr --scheduler=", "no Dask scheduler answers at '': it must be an address such as"),
+        ("a.zarr --scheduler tcp://", "no Dask scheduler answers at tcp://: it must be"),
+        ("a.zarr --scheduler http://x", "no Dask scheduler answers at http://x: it must be"),
+        ("objects.zarr", "its elements have no fixed size, so they cannot be split as bytes"),
+        ("chunk0.zarr", "chunk0.zarr: has damaged zarr metadata: its chunks are (0, 4)"),
+        ("damaged.zarr.zip", "damaged.zarr.zip: has damaged zarr metadata: BadZipFile"),
+        ("folder.zarr.zip", "folder.zarr.zip: is not a zarr store"),
+    ],
+)
+def test_what_cannot_be_run_is_said_at_once_and_in_one_line(
+    line: str, message: str, npy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zarr.create_array("a.zarr", data=INPUT, chunks=(2, 4))
+    zarr.create_array("chunk0.zarr", data=INPUT, chunks=(2, 4))
+    metadata = Path("chunk0.zarr/zarr.json")
+    found = re.sub(r'"chunk_shape": \[\s*2', '"chunk_shape": [0', metadata.read_text())
+    metadata.write_text(found)
+    Path("objects.zarr").mkdir()
+    Path("objects.zarr/.zarray").write_text(
+        '{"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|O", "compressor": null,'
+        ' "fill_value": null, "order": "C", "filters": [{"id": "vlen-utf8"}]}'
+    )
+    Path("damaged.zarr.zip").write_bytes(b"PK")
+    Path("folder.zarr.zip").mkdir()
+    begun = time.monotonic()
+    assert_refused(capsys, ["run", *line.split(), *HALVES], message)
+    assert time.monotonic() - begun < 10
+    assert not Path("s3:").exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        ("(0, 9223372036854775807, 9223372036854775807)", "is no array that fits in memory"),
+        ("(9223372036854775807, 0, 2)", "is no array that fits in memory"),
+        ("(True,)", "is a damaged .npy file: its shape is (True,)"),
+        (f"({'1,' * 100})", "its header says 100 dimensions"),
+    ],
+)
+def test_a_npy_shape_that_no_array_has_is_refused(
+    shape: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n".encode()
+    head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little")
+    Path("a.npy").write_bytes(head + text + bytes(64))
+    assert_refused(capsys, ["run", "a.npy", "--axis", "0", "--count", "1"], message)
+    Path("a.npy").write_bytes(head.replace(b"\x01\x00", b"\x09\x09", 1) + text + bytes(64))
+    assert_refused(capsys, ["run", "a.npy", "--axis", "0", "--count", "1"], "version is (9, 9)")
+
+
+def test_a_corrupt_chunk_is_one_line(here: Path) -> None:
+    """Zarr reads the chunks of a block together; what the others do must not be heard of."""
+    zarr.create_array("a.zarr", data=np.arange(4096.0).reshape(64, 64), chunks=(2, 64))
+    for chunk in (3, 4, 5, 20):
+        Path(f"a.zarr/c/{chunk}/0").write_bytes(b"short")
+    done = shell("dmlsplit run a.zarr --axis 0 --count 2")
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"dmlsplit: error: .*a.zarr: the chunks of .* cannot be read: .*\n", done.stderr
+    )
+
+
+def test_a_wrong_number_of_threads_is_refused_at_the_first_split(npy: Path) -> None:
+    done = shell("DMLSPLIT_NUM_THREADS=abc dmlsplit run a.npy --axis 0 --count 2")
+    assert done.returncode == 2
+    assert "DMLSPLIT_NUM_THREADS is 'abc'; it must be a whole number from 1 to 1024" in done.stderr
+    program = "import numpy, dmlsplit; dmlsplit.split(numpy.zeros(4), 2)"
+    line = [sys.executable, "-c", program]
+    many = {**CLOSED, "DMLSPLIT_NUM_THREADS": "0"}
+    done = subprocess.run(line, env=many, capture_output=True, text=True, check=False)
+    assert "InvalidArgumentError: DMLSPLIT_NUM_THREADS is '0'" in done.stderr

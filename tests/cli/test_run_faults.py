@@ -1,0 +1,213 @@
+"""Whatever fails and whenever it is killed: files are old or new, and the same command goes on.
+
+Every call about files fails in turn, with each error, and each signal arrives at every call. The
+short test takes a sample of these.
+"""
+
+import errno
+import json
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+from faults import harness
+from stores import contents
+
+ERRORS = ["ENOSPC", "EIO", "EACCES", "EINTR"]
+SIGNALS = ["SIGKILL", "SIGTERM", "SIGINT"]
+FAULTS = [*ERRORS, *SIGNALS]
+SAMPLE = 12
+
+INPUT = np.arange(24, dtype="f4").reshape(6, 4)
+OLD = np.zeros((2, 2), "i2")
+NPY = ["run", "q.npy", "--axis", "1", "--split", "1,3", "-o", "out"]
+ZARR = ["run", "q.zarr", "--axis", "1", "--split", "1,3", "-o", "out"]
+MODEL = {
+    "resources": {
+        "A": {"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": "q.npy"}},
+        **{
+            name: {
+                "initialValuesDataType": "FLOAT32",
+                "initialValues": {"value": 0, "valueCount": 12},
+            }
+            for name in "BC"
+        },
+    },
+    "dispatchables": {
+        "cut": {
+            "type": "DML_OPERATOR_SPLIT",
+            "desc": {
+                "InputTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 6, 4]},
+                "OutputTensors": [{"DataType": "FLOAT32", "Sizes": [1, 1, 3, 4]}] * 2,
+                "Axis": 2,
+            },
+        }
+    },
+    "commands": [
+        {
+            "type": "dispatch",
+            "dispatchable": "cut",
+            "bindings": {"InputTensor": "A", "OutputTensors": ["B", "C"]},
+        },
+        {"type": "writeFile", "resource": "B", "targetPath": "out/b.npy"},
+        {"type": "writeFile", "resource": "C", "targetPath": "out/c.dat"},
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, and what it writes."""
+
+    line: list[str]
+    targets: tuple[str, ...]
+    has_old: bool = False  # targets that exist
+
+    def prepare(self, folder: Path) -> None:
+        """Write the input, and old targets."""
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "out").mkdir(parents=True)
+        if self.line[1] == "q.zarr":
+            zarr.create_array(str(folder / "q.zarr"), data=INPUT, chunks=(3, 2))
+        else:
+            np.save(folder / "q.npy", INPUT)
+        (folder / "model.json").write_text(json.dumps(MODEL))
+        for name in self.targets if self.has_old else ():
+            if name.endswith(".zarr"):
+                zarr.create_array(str(folder / "out" / name), data=OLD, chunks=(1, 2))
+            else:
+                (folder / "out" / name).write_bytes(b"old")
+
+
+NPY_PIECES, ZARR_PIECES = ("q_0.npy", "q_1.npy"), ("q_0.zarr", "q_1.zarr")
+CASES = {
+    "npy": Case(NPY, NPY_PIECES),
+    "npy over old pieces": Case([*NPY, "--overwrite"], NPY_PIECES, True),
+    "zarr": Case(ZARR, ZARR_PIECES),
+    "zarr over old pieces": Case([*ZARR, "--overwrite"], ZARR_PIECES, True),
+    "npy to zarr": Case([*NPY, "--format", "zarr"], ZARR_PIECES),
+    "dxdispatch": Case(["run", "model.json", "--overwrite"], ("b.npy", "c.dat")),
+    "dxdispatch over old files": Case(
+        ["run", "model.json", "--overwrite"], ("b.npy", "c.dat"), True
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Runs]:
+    if not shutil.which("g++"):
+        pytest.skip("there is no g++")
+    with harness.running(builds, tmp_path_factory.mktemp("scratch")) as found:
+        yield found
+
+
+Found = dict[str, bytes] | None
+
+
+def found(folder: Path, case: Case) -> list[Found]:
+    """Return the bytes of each target; None where there is none."""
+    paths = [folder / "out" / name for name in case.targets]
+    files = [
+        contents(path) if path.is_dir() else {"": path.read_bytes()}
+        for path in paths
+        if path.exists()
+    ]
+    return [files.pop(0) if path.exists() else None for path in paths]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What there is before and after a whole run, and how many calls it makes."""
+
+    input: dict[str, bytes]
+    old: list[Found]
+    new: list[Found]
+    calls: int
+
+
+def expected(runs: harness.Runs, case: Case, folder: Path) -> Expected:
+    case.prepare(folder)
+    old = found(folder, case)
+    whole = runs.run(case.line, folder)
+    assert (whole.status, whole.err) == (0, "")
+    new = found(folder, case)
+    assert not [one for one, other in zip(old, new, strict=True) if one == other]
+    return Expected(the_input(folder), old, new, whole.calls)
+
+
+def the_input(folder: Path) -> dict[str, bytes]:
+    return {name: data for name, data in contents(folder).items() if not name.startswith("out/")}
+
+
+def check(
+    runs: harness.Runs, case: Case, folder: Path, right: Expected, at: int, fault: str
+) -> None:
+    """Run once with a fault and once without."""
+    case.prepare(folder)
+    if fault in ERRORS:
+        outcome = runs.run(case.line, folder, at, error=getattr(errno, fault))
+    else:
+        outcome = runs.run(case.line, folder, at, signal=getattr(signal, fault))
+    place = f"{fault} at call {at}, {outcome.failed}: {outcome.status} {outcome.err}"
+    left = found(folder, case)
+    pairs = zip(left, right.old, right.new, strict=True)
+    assert all(target in (old, new) for target, old, new in pairs), place
+    assert the_input(folder) == right.input, place
+    is_complete = left == right.new and not list(folder.glob("out/.*/journal"))
+    if outcome.failed and fault in ERRORS:
+        assert outcome.status in (0, 2), place
+        if outcome.status:
+            assert outcome.err.startswith("dmlsplit: error: "), place
+            assert outcome.err.count("\n") == 1, place
+            assert any(name in outcome.err for name in ("out", "q.npy", "q.zarr", "json")), place
+            assert "unfinished/0" not in outcome.err, place
+            assert "unfinished/1" not in outcome.err, place
+    elif outcome.failed:
+        number = getattr(signal, fault)
+        assert outcome.status in ((-number,) if fault == "SIGKILL" else (0, 128 + number)), place
+        assert outcome.err.count("\n") <= 1, place
+    if outcome.status == 0:
+        assert left == right.new, place
+    again = runs.run(case.line, folder)
+    if is_complete and case.line[-1] != "--overwrite":
+        assert again.status == 2, place
+        assert "exists; it is not replaced" in again.err, place
+    else:
+        assert (again.status, again.err) == (0, ""), f"{place} then {again}"
+    assert found(folder, case) == right.new, place
+    assert not [entry for entry in folder.rglob(".*") if entry.name != ".zarray"], place
+    assert not list(folder.rglob("*.partial")), place
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_sample_of_faults(name: str, runs: harness.Runs, tmp_path: Path) -> None:
+    case, folder = CASES[name], tmp_path / "here"
+    right = expected(runs, case, folder)
+    chosen = random.Random(name)
+    for number in range(SAMPLE):
+        at = 1 + (number * right.calls + chosen.randrange(right.calls)) // SAMPLE
+        check(runs, case, folder, right, at, FAULTS[number % len(FAULTS)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", CASES)
+def test_every_fault(
+    name: str,
+    fault: str,
+    runs: harness.Runs,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    case, folder = CASES[name], tmp_path / "here"
+    right = expected(runs, case, folder)
+    for at in range(1, right.calls + 1):
+        check(runs, case, folder, right, at, fault)
+    record_property("calls", right.calls)

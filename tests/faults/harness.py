@@ -1,0 +1,77 @@
+"""Runs of the command line in which one call about files fails, or a signal arrives at one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import builds
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    status: int  # the negative number of a signal if that ended it
+    calls: int  # calls about the folder
+    failed: str  # the call that was chosen, and its file; empty if there were fewer
+    err: str
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A process that runs the command line in children."""
+
+    process: subprocess.Popen[str]
+    scratch: Path
+
+    def run(
+        self, line: list[str], folder: Path, at: int = 0, error: int = 0, signal: int = 0
+    ) -> Outcome:
+        """Run a command in a folder; call `at` that concerns the folder is the chosen one."""
+        files = {name: str(self.scratch / name) for name in ("out", "err")}
+        fault = {"at": at, "error": error, "signal": signal}
+        request = {"line": line, "folder": str(folder), **fault, **files}
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        return Outcome(**answer, err=Path(files["err"]).read_text())
+
+
+def library(folder: Path) -> Path:
+    """Return the compiled library, which a folder of `builds` keeps."""
+    source = HERE / "faults.cpp"
+    line = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
+
+    def compile_to(target: Path) -> None:
+        subprocess.run([*line, str(source), "-o", str(target), "-ldl"], check=True)
+
+    return builds.made(folder / f"faults-{builds.key(source.read_text(), *line)}.so", compile_to)
+
+
+@contextmanager
+def running(builds_folder: Path, scratch: Path) -> Iterator[Runs]:
+    """Start the process; end it with the block."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "LD_PRELOAD": str(library(builds_folder)),
+        "DMLSPLIT_NUM_THREADS": "1",
+    }
+    line = [sys.executable, str(HERE / "server.py")]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
+        yield Runs(process, scratch)
+        assert process.stdin
+        process.stdin.close()

@@ -1,0 +1,72 @@
+"""Runs the command line in forked children, with a fault in each. Started by harness.py.
+
+A line of JSON asks for a run, a line answers it. What the command needs is imported once, here, and
+no thread is started: each child begins where a new process would be after its imports.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+
+import tqdm  # noqa: F401
+import zarr.codecs  # noqa: F401
+
+from dmlsplit.backends.cpu import engine  # noqa: F401
+from dmlsplit.cli import main
+from dmlsplit.frontends.dxdispatch import runner  # noqa: F401
+from dmlsplit.storage import npy, resumable  # noqa: F401
+
+SECONDS = 60
+npy.BLOCK_BYTES = 32  # so that small files have several blocks
+
+
+def answer(request: dict, library: ctypes.CDLL) -> dict:
+    fault = (request["at"], request["error"], request["signal"])
+    library.choose_fault(os.fsencode(request["folder"]), *fault)
+    child = os.fork()
+    if not child:
+        os._exit(command(request))
+    _, status = os.waitpid(child, 0)
+    return {
+        "status": os.waitstatus_to_exitcode(status),
+        "calls": library.counted_calls(),
+        "failed": os.fsdecode(library.failed_call()),
+    }
+
+
+def command(request: dict) -> int:
+    signal.alarm(SECONDS)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.chdir(request["folder"])
+    # Outside of the folder, so that the messages themselves are no calls that count.
+    for name, number in (("out", 1), ("err", 2)):
+        os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    try:
+        return main(request["line"])
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        # As at the end of a process: what threads still write, they write. The rest of that end
+        # would take longer than the run.
+        threading._shutdown()
+
+
+def serve() -> None:
+    library = ctypes.CDLL(None)
+    library.choose_fault.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int]
+    library.counted_calls.restype = ctypes.c_long
+    library.failed_call.restype = ctypes.c_char_p
+    gc.freeze()  # or the first collection in each child would copy all memory
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        print(json.dumps(answer(json.loads(line), library)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,81 @@
+"""Runs that are killed, and inputs that change, at random moments."""
+
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+import dmlsplit as dml
+from dmlsplit.storage.resumable import split_store
+from faults import harness
+from stores import assert_pieces, contents, make_store
+
+LINE = "run in.zarr --axis 2 --split 1,5 -o out --block-bytes 2048".split()
+
+
+def changing(store: Path, rows: slice, values: np.ndarray, moment: int) -> Callable[..., None]:
+    """Return a progress function that writes rows of the input after so many blocks."""
+    moments = iter(range(1000))
+
+    def progress(done: int, total: int) -> None:
+        if next(moments) == moment:
+            zarr.open_array(str(store))[rows] = values[rows]
+
+    return progress
+
+
+def test_a_change_at_a_random_moment_is_noticed_or_harmless(
+    store: Path, tmp_path: Path, small_blocks: None
+) -> None:
+    chosen, noticed = random.Random(3), 0
+    for number in range(30):
+        chunk, moment, out = chosen.randrange(15), chosen.randrange(16), tmp_path / str(number)
+        rows = slice(4 * chunk, 4 * chunk + 4)
+        values: Any = zarr.open_array(str(store))[:]
+        values[rows] += 1
+        try:
+            change = changing(store, rows, values, moment)
+            split_store(store, (1, 6), 2, out, progress=change)
+        except dml.InvalidArgumentError:
+            noticed += 1
+            split_store(store, (1, 6), 2, out)
+        assert_pieces(out, values, 2, (1, 6))
+    assert 0 < noticed < 30
+
+
+@pytest.mark.slow
+def test_runs_that_are_killed_two_hundred_times_end_as_if_they_were_not(
+    builds: Path, tmp_path: Path
+) -> None:
+    if not shutil.which("g++"):
+        pytest.skip("there is no g++")
+    values = np.random.default_rng(1).integers(0, 1 << 16, (120, 16, 6), dtype="u2")
+    folder, chosen = tmp_path / "here", random.Random(1)
+    make_store(folder / "in.zarr", values, chunks=(8, 16, 6))
+    kills = runs_that_ended = 0
+    with harness.running(builds, tmp_path) as runs:
+        whole = runs.run(LINE, folder)
+        assert whole.status == 0
+        right = contents(folder / "out")
+        shutil.rmtree(folder / "out")
+        while kills < 200:
+            at = chosen.randrange(1, whole.calls)
+            outcome = runs.run(LINE, folder, at, signal=SIGKILL)
+            kills += outcome.status == -SIGKILL
+            is_complete = (folder / "out/in_1.zarr").exists() and not list(
+                folder.glob("out/.*/journal")
+            )
+            if outcome.status == 0 or is_complete:
+                runs_that_ended += 1
+                pieces = {k: v for k, v in contents(folder / "out").items() if k[0] != "."}
+                assert pieces == right
+                shutil.rmtree(folder / "out")
+            else:
+                assert outcome.status == -SIGKILL, outcome.err
+    assert runs_that_ended > 5

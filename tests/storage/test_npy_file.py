@@ -1,0 +1,93 @@
+"""Boxes of .npy files, read and written without a map."""
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.storage.npy_file import create_npy, open_npy, runs
+
+DTYPES = ["u1", "<f4", ">i8", "c16", "M8[s]", "V3", "S5", [("a", "<i2"), ("b", "?")]]
+
+
+@st.composite
+def boxes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+    shape = tuple(draw(st.lists(st.integers(0, 5), min_size=1, max_size=4)))
+    ends = [sorted(draw(st.tuples(st.integers(0, n), st.integers(0, n)))) for n in shape]
+    return shape, tuple(slice(start, stop) for start, stop in ends)
+
+
+def random_array(shape: tuple[int, ...], dtype: Any, order: Any) -> np.ndarray:
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    data = np.random.default_rng(size).integers(0, 2, size, np.uint8).tobytes()
+    return np.frombuffer(data, dtype).reshape(shape, order=order)
+
+
+@given(boxes(), st.sampled_from(DTYPES), st.sampled_from("CF"))
+def test_a_box_is_read_and_written_as_numpy_does(
+    tmp_path_factory: pytest.TempPathFactory,
+    box: tuple[tuple[int, ...], tuple[slice, ...]],
+    dtype: Any,
+    order: str,
+) -> None:
+    (shape, region), folder = box, tmp_path_factory.mktemp("box")
+    array = random_array(shape, dtype, order)
+    np.save(folder / "a.npy", array)
+    found = open_npy(folder / "a.npy")
+    assert (found.shape, found.dtype, found.nbytes) == (shape, array.dtype, array.nbytes)
+    assert found[region].tobytes() == array[region].tobytes()
+
+    sides = region[::-1] if found.is_fortran else region
+    values = np.ascontiguousarray(array[region].T if found.is_fortran else array[region])
+    create_npy(folder / "b.npy", folder / "b.npy", found, shape).write(values, sides)
+    right = np.zeros_like(array)
+    right[region] = array[region]
+    assert np.load(folder / "b.npy").tobytes("A") == right.tobytes("A")
+    whole = io.BytesIO()
+    np.save(whole, np.zeros_like(array))
+    assert (folder / "b.npy").stat().st_size == len(whole.getvalue())
+
+
+def test_what_is_contiguous_is_one_run() -> None:
+    assert list(runs((4, 3, 2), (slice(1, 3), slice(0, 3), slice(0, 2)))) == [(6, 12)]
+    assert list(runs((4, 3, 2), (slice(1, 3), slice(1, 2), slice(0, 2)))) == [(8, 2), (14, 2)]
+    assert list(runs((4,), (slice(1, 3),))) == [(1, 2)]
+    assert list(runs((4, 3), (slice(1, 1), slice(0, 3)))) == []
+
+
+def test_a_call_that_moves_a_part_of_the_bytes_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = np.arange(100, dtype="u2").reshape(10, 10)
+    np.save(tmp_path / "a.npy", array)
+    read, write = os.preadv, os.pwrite
+    monkeypatch.setattr(os, "preadv", lambda h, parts, at: read(h, [parts[0][:7]], at))
+    monkeypatch.setattr(os, "pwrite", lambda h, data, at: write(h, data[:7], at))
+    whole = (slice(0, 10), slice(0, 10))
+    found = open_npy(tmp_path / "a.npy")
+    values = found[whole]
+    np.testing.assert_array_equal(values, array)
+    create_npy(tmp_path / "b.npy", tmp_path / "b.npy", found, (10, 10)).write(values, whole)
+    assert (tmp_path / "b.npy").read_bytes() == (tmp_path / "a.npy").read_bytes()
+
+
+def test_a_file_that_becomes_shorter_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(1000))
+    found = open_npy(tmp_path / "a.npy")
+    os.truncate(tmp_path / "a.npy", 200)
+    with pytest.raises(dml.InvalidArgumentError, match=r"a.npy became shorter while it was read"):
+        found[slice(0, 1000),]
+
+
+def test_files_are_closed_with_their_objects(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(10))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for _ in range(10):
+        open_npy(tmp_path / "a.npy")
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -1,0 +1,221 @@
+"""What a run may replace, how pieces get their names, and what it removes."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.cli import main
+from dmlsplit.storage import workspace
+from dmlsplit.storage.npy import split_file
+from dmlsplit.storage.resumable import split_store
+from stores import VALUES, StopError, assert_pieces, contents, make_store, stop_after
+
+pytestmark = pytest.mark.usefixtures("small_blocks")
+
+INPUT = np.arange(24, dtype="f4").reshape(6, 4)
+HALVES = np.split(INPUT, 2)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    np.save(tmp_path / "q.npy", INPUT)
+    return tmp_path / "q.npy"
+
+
+def assert_halves(folder: Path) -> None:
+    for index, half in enumerate(HALVES):
+        np.testing.assert_array_equal(np.load(folder / f"q_{index}.npy"), half)
+    assert [entry.name for entry in folder.glob(".*")] == []
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_the_input_is_never_replaced(
+    link: object, overwrite: list[str], path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.rename(path.with_name("q_0.npy"))
+    link(path, path.with_name("q_0.npy"))  # type: ignore[operator]
+    before = path.read_bytes()
+    line = ["run", str(path), "--axis", "0", "--count", "2", "-o", str(path.parent)]
+    assert main([*line, *overwrite]) == 2
+    assert "q_0.npy is the input" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert sorted(entry.name for entry in path.parent.iterdir()) == ["q.npy", "q_0.npy"]
+
+
+@pytest.mark.parametrize("how", ["link", "link to metadata", "inside", "around"])
+def test_an_input_store_is_never_replaced(how: str, tmp_path: Path) -> None:
+    folder, name = tmp_path, tmp_path / "in.zarr"
+    if how == "inside":
+        make_store(name)
+        folder = name
+    elif how == "around":
+        name = make_store(tmp_path / "in_0.zarr") / "in.zarr"
+        make_store(name)
+    else:
+        real = make_store(tmp_path / "in_0.zarr")
+        if how == "link":
+            name.symlink_to(real)
+        else:
+            name.mkdir()
+            for entry in real.iterdir():
+                (name / entry.name).symlink_to(entry)
+    before = contents(tmp_path)
+    with pytest.raises(dml.InvalidArgumentError, match=r"is the input, .* or a part of it"):
+        split_store(name, (1, 6), 2, folder, overwrite=True)
+    assert contents(tmp_path) == before
+
+
+def test_pieces_are_replaced_only_when_asked(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["run", str(path), "--axis", "0", "--count", "2", "-o", str(path.parent)]
+    path.with_name("q_1.npy").write_text("precious")
+    assert main(line) == 2
+    assert "q_1.npy exists; it is not replaced. Fix: --overwrite" in capsys.readouterr().err
+    assert path.with_name("q_1.npy").read_text() == "precious"
+    assert not path.with_name("q_0.npy").exists()
+    assert main([*line, "--overwrite"]) == 0
+    assert_halves(path.parent)
+    assert main(line) == 2
+    assert_halves(path.parent)
+
+
+def test_zarr_pieces_are_replaced_only_when_asked(store: Path, tmp_path: Path) -> None:
+    split_store(store, (3, 4), 2, tmp_path)
+    with pytest.raises(dml.InvalidArgumentError, match=r"in_0.zarr exists; it is not replaced"):
+        split_store(store, (1, 6), 2, tmp_path)
+    assert_pieces(tmp_path, VALUES, 2, (3, 4))
+
+
+def test_a_link_in_the_place_of_a_piece_is_replaced_and_not_what_it_leads_to(
+    path: Path, store: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis").write_text("text")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "q_0.npy").symlink_to(tmp_path / "precious" / "thesis")
+    (out / "in_0.zarr").symlink_to(tmp_path / "precious")
+    split_file(path, 2, 0, out, overwrite=True)
+    split_store(store, (1, 6), 2, out, overwrite=True)
+    assert_halves(out)
+    assert_pieces(out, VALUES, 2, (1, 6))
+    assert contents(tmp_path / "precious") == {"thesis": b"text"}
+
+
+@pytest.mark.parametrize("name", ["q_0.npy", "q_1.npy"])
+def test_a_folder_in_the_place_of_a_piece_is_seen_before_anything_is_written(
+    name: str, path: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "out" / name).mkdir(parents=True)
+    with pytest.raises(dml.InvalidArgumentError, match=f"{name} exists and is not a regular file"):
+        split_file(path, 2, 0, tmp_path / "out", overwrite=True)
+    assert [entry.name for entry in (tmp_path / "out").iterdir()] == [name]
+
+
+def test_a_renaming_that_fails_says_what_there_is_and_is_finished_by_the_same_run(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+
+    def fail_at_last(draft: Path, target: Path) -> Path:
+        if target.name == "q_1.npy":
+            raise OSError(errno.EIO, "Input/output error", str(draft), None, str(target))
+        return replace(draft, target)
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail_at_last)
+        with pytest.raises(OSError, match="1 of 2 pieces have their names") as error:
+            split_file(path, 2, 0, out)
+    assert error.value.filename == str(out / "q_1.npy")
+    assert f"others wait in {out / '.q.unfinished'}. Fix: start the same run again" in str(
+        error.value
+    )
+    np.testing.assert_array_equal(np.load(out / "q_0.npy"), HALVES[0])
+    with pytest.raises(dml.InvalidArgumentError, match=r"unfinished run with sizes \[3, 3\]"):
+        split_file(path, (1, 5), 0, out)
+    split_file(path, 2, 0, out)
+    assert_halves(out)
+
+
+def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full:
+        f_bavail, f_frsize, f_blocks = 1, 90, 100
+
+    monkeypatch.setattr(os, "statvfs", lambda folder: Full)
+    line = ["run", str(path), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
+    assert main(line) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path}/out/q_1.npy: does not fit: 96 bytes are needed, 90 are free" in said
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_next_run_removes_what_killed_runs_left(
+    path: Path, store: Path, tmp_path: Path
+) -> None:
+    """Under the same name and under others; what can be continued stays."""
+    out = tmp_path / "out"
+    for name in (".q.unfinished", ".other.unfinished"):
+        (out / name / "0").mkdir(parents=True)
+        (out / name / "lock").touch()
+        (out / name / "1").write_bytes(bytes(1000))
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, out, progress=stop_after(3))
+    split_file(path, 2, 0, out)
+    assert sorted(entry.name for entry in out.iterdir()) == [".in.unfinished", "q_0.npy", "q_1.npy"]
+
+
+def test_what_a_live_run_writes_is_left_alone(path: Path, store: Path, tmp_path: Path) -> None:
+    def second(done: int, total: int) -> None:
+        if not (tmp_path / "q_0.npy").exists():
+            split_file(path, 2, 0, tmp_path)
+            with pytest.raises(dml.InvalidArgumentError, match="another run writes the same"):
+                split_store(store, (1, 6), 2, tmp_path)
+
+    split_store(store, (1, 6), 2, tmp_path, progress=second)
+    assert_pieces(tmp_path, VALUES, 2, (1, 6))
+
+
+def test_two_runs_of_one_npy_file_do_not_disturb_each_other(path: Path, tmp_path: Path) -> None:
+    def second(done: int, total: int) -> None:
+        with pytest.raises(dml.InvalidArgumentError, match="another run writes the same pieces"):
+            split_file(path, 2, 0, tmp_path)
+
+    split_file(path, 2, 0, tmp_path, progress=second)
+    assert_halves(tmp_path)
+
+
+def test_a_folder_of_the_user_is_not_taken_for_a_workspace(path: Path, tmp_path: Path) -> None:
+    (tmp_path / ".q.unfinished").mkdir()
+    (tmp_path / ".q.unfinished" / "poem.txt").write_text("first line")
+    with pytest.raises(dml.InvalidArgumentError, match="is not the workspace of a run"):
+        split_file(path, 2, 0, tmp_path)
+    assert contents(tmp_path / ".q.unfinished") == {"poem.txt": b"first line"}
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EXDEV, errno.ENOSYS])
+def test_names_are_not_exchanged_where_the_file_system_cannot(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("new", "old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+
+    class Library:
+        def renameat2(self, *arguments: object) -> int:
+            workspace.ctypes.set_errno(number)
+            return -1
+
+    monkeypatch.setattr(workspace.ctypes, "CDLL", lambda *a, **k: Library())
+    workspace._take_name(tmp_path / "new", tmp_path / "old", tmp_path / "aside")
+    assert set(contents(tmp_path)) == {"old/new", "aside/old"}
+    shutil.rmtree(tmp_path / "aside")
