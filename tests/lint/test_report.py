@@ -280,13 +280,13 @@ def test_junit_counts_its_cases() -> None:
     root = ET.fromstring(junit_report(assessment()))
     assert root.attrib == {
         "name": "dmlsplit",
-        "tests": "8",
-        "failures": "5",
+        "tests": "9",
+        "failures": "6",
         "errors": "1",
         "skipped": "1",
     }
     assert [suite.get("name") for suite in root] == ["models/net.onnx", "models/bad.onnx"]
-    assert len(list(root.iter("testcase"))) == 8
+    assert len(list(root.iter("testcase"))) == 9
 
 
 def test_a_verdict_that_is_allowed_is_not_a_failure() -> None:

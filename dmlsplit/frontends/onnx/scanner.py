@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, repeat
 
-from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.constants import elements
+from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import (
     NODES,
     Attribute,
@@ -32,8 +34,8 @@ from dmlsplit.frontends.onnx.messages import (
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value, merged, outputs
-from dmlsplit.frontends.site import SplitSite
+from dmlsplit.frontends.onnx.shapes import UNKNOWN, Gap, Value, merged, outputs, traced
+from dmlsplit.frontends.site import Cause, SplitSite
 
 # Bodies in bodies and functions in functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
@@ -47,13 +49,22 @@ _FunctionKey = tuple[str, str, str]
 _Call = tuple[_FunctionKey, tuple[Value, ...], frozenset[tuple[str, Attribute]]]
 
 
-def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
+def scan(
+    path: str | os.PathLike[str],
+    dimensions: FixedSizes | None = None,
+    infer_shapes: bool = False,
+) -> list[SplitSite]:
     """Find every split of an ONNX model: main graph, nested bodies and functions.
 
     Parameters
     ----------
     path
         The model. External data that it names is not opened.
+    dimensions
+        Sizes for its dynamic dimensions.
+    infer_shapes
+        Whether ONNX's shape inference fills what is not known otherwise, where onnx is
+        installed. It runs in a process of its own, with limits of time and memory.
 
     Returns
     -------
@@ -66,17 +77,41 @@ def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
     InvalidArgumentError
         If the file cannot be read, is not an ONNX model, or nests too deeply.
     """
-    name = os.fsdecode(path)
-    with about(name), _mapped(name) as data:
-        # A second walk, of calls and constants, may cost as much as a small model again.
-        reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
-        try:
-            model = reader.read(Model, Span(0, len(data)))
-            if len(model.graph) != 1:
-                raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
-            return _Walk(name, reader, model).sites()
-        except WireError as error:
-            raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
+    name, dimensions = os.fsdecode(path), dimensions or FixedSizes({})
+    with about(name):
+        with _mapped(name) as data:
+            sites = _walked(name, data, dimensions)
+        if infer_shapes and any(map(_is_untracked, sites)) and inference.is_installed():
+            sites = _inferred(name, sites, dimensions)
+    return sites
+
+
+def _is_untracked(site: SplitSite) -> bool:
+    return bool(site.unknown) and site.cause is Cause.UNTRACKED
+
+
+def _inferred(name: str, sites: list[SplitSite], dimensions: FixedSizes) -> list[SplitSite]:
+    """Return the sites with what ONNX's shape inference knows; or why it does not help."""
+    try:
+        return _walked(name, inference.with_inferred_shapes(name, dimensions.given), dimensions)
+    except UnsupportedError as error:
+        remark = f"; onnx's shape inference failed: {error.message}"
+        return [
+            replace(site, unknown=site.unknown + remark) if _is_untracked(site) else site
+            for site in sites
+        ]
+
+
+def _walked(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
+    # A second walk, of calls and constants, may cost as much as a small model again.
+    reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
+    try:
+        model = reader.read(Model, Span(0, len(data)))
+        if len(model.graph) != 1:
+            raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
+        return _Walk(name, reader, model, dimensions).sites()
+    except WireError as error:
+        raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
 
 
 @contextmanager
@@ -103,11 +138,12 @@ class _Scope:
 
     place: str
     values: ChainMap[str, Value]
-    declared: Mapping[str, ValueInfo]
+    declared: Mapping[str, Value]
     defaults: frozenset[str]
     opsets: Mapping[str, int]
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
     calls: tuple[_FunctionKey, ...]
+    path: tuple[int | str, ...] = ()
     depth: int = 0
     conditional: bool = False
 
@@ -115,8 +151,9 @@ class _Scope:
 class _Walk:
     """One walk over a model."""
 
-    def __init__(self, file: str, reader: Reader, model: Model) -> None:
+    def __init__(self, file: str, reader: Reader, model: Model, dimensions: FixedSizes) -> None:
         self._file = file
+        self._dimensions = dimensions
         self._reader = reader
         self._elements = partial(elements, reader)
         self._model = model
@@ -134,14 +171,23 @@ class _Walk:
             if key not in {called for called, _, _ in self._called}:
                 unknown = [UNKNOWN] * len(function.input)
                 place = f"function {_function_name(function)}"
-                self._body(function, unknown, replace(scope, place=place, attributes=None))
+                path = (place, "()")
+                self._body(
+                    function, unknown, replace(scope, place=place, attributes=None, path=path)
+                )
         return self._found
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> None:
         _check_depth(scope)
         graph = self._reader.read(Graph, span)
-        declared = (*graph.output, *graph.value_info, *graph.input)
-        inputs = {entry.name: merged(UNKNOWN, entry) for entry in graph.input}
+        is_main = not scope.path
+        if is_main:
+            self._dimensions.meet(graph.input)
+        declared = {
+            entry.name: Value(entry.data_type, self._dimensions.applied(entry))
+            for entry in (*graph.output, *graph.value_info)
+        }
+        inputs = {entry.name: self._input(entry, is_main) for entry in graph.input}
         constants = {t.name: Value(t.data_type, t.shape, t) for t in graph.initializer}
         defaults = inputs.keys() & constants.keys()
         if self._model.ir_version < _DEFAULTS_SINCE_IR:
@@ -150,27 +196,39 @@ class _Walk:
             scope,
             place=place or shown_name(graph.name or "main graph"),
             values=scope.values.new_child(inputs | constants),
-            declared={entry.name: entry for entry in declared},
+            declared=declared | inputs,
             defaults=frozenset(defaults),
         )
         self._nodes(graph, inner)
 
+    def _input(self, entry: ValueInfo, is_main: bool) -> Value:
+        shape = self._dimensions.applied(entry, is_main)
+        text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
+        gap = Gap(Cause.DYNAMIC, text) if shape is None else None
+        return Value(entry.data_type, shape, gap=gap)
+
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
         for index, span in enumerate(self._reader.entries(body.span, NODES[type(body)])):
             node = self._reader.read(Node, span)
-            found = chain(self._node(node, index, scope), repeat(UNKNOWN))
+            inputs = [_known(name, scope) for name in node.input]
+            found = chain(self._node(node, index, inputs, scope), repeat(UNKNOWN))
+            given = [value for name, value in zip(node.input, inputs, strict=True) if name]
+            here = Gap(
+                Cause.UNTRACKED, f"its shape is not known after {_named(node, index, scope)}"
+            )
             for name, value in zip(node.output, found, strict=False):
                 if name:
-                    scope.values[name] = merged(value, scope.declared.get(name))
+                    value = merged(value, scope.declared.get(name))
+                    scope.values[name] = traced(value, given, here)
 
-    def _node(self, node: Node, index: int, scope: _Scope) -> Sequence[Value]:
-        inputs = [scope.values.get(name, UNKNOWN) for name in node.input]
+    def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
         for name, attribute in node.attributes.items():
             for position, span in enumerate(attribute.bodies):
                 which = f"[{position}]" if len(attribute.bodies) > 1 else ""
                 place = f"{scope.place}/{_label(node, index)}.{shown_name(name)}{which}"
                 conditional = scope.conditional or node.op_type == "If"
-                inner = replace(scope, depth=scope.depth + 1, conditional=conditional)
+                path = (*scope.path, index, name, position)
+                inner = replace(scope, path=path, depth=scope.depth + 1, conditional=conditional)
                 self._graph(span, inner, place)
         if not node.domain and node.op_type in OPERATORS:
             return self._split(node, index, inputs, scope)
@@ -181,7 +239,14 @@ class _Walk:
 
     def _split(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
         site, values = describe(
-            SplitSite(self._file, scope.place, shown_name(node.name), index, node.op_type),
+            SplitSite(
+                self._file,
+                scope.place,
+                shown_name(node.name),
+                index,
+                node.op_type,
+                path=(*scope.path, index),
+            ),
             node,
             inputs,
             _attributes(node, scope),
@@ -208,7 +273,12 @@ class _Walk:
         call = function.key, tuple(inputs), frozenset(attributes.items())
         if call not in self._called:
             place = f"{scope.place}/{_label(node, index)}"
-            inner = replace(scope, place=place, attributes=attributes if caller_knows else None)
+            inner = replace(
+                scope,
+                place=place,
+                attributes=attributes if caller_knows else None,
+                path=(*scope.path, index, "()"),
+            )
             self._called[call] = self._body(function, inputs, inner)
         return self._called[call]
 
@@ -218,7 +288,7 @@ class _Walk:
         if function.key in scope.calls:
             raise WireError(f"function {_function_name(function)} calls itself")
         _check_depth(scope)
-        declared = {entry.name: entry for entry in function.value_info}
+        declared = {e.name: Value(e.data_type, e.shape) for e in function.value_info}
         values = {
             name: merged(value, declared.get(name))
             for name, value in zip(function.input, inputs, strict=False)
@@ -234,6 +304,13 @@ class _Walk:
         )
         self._nodes(function, inner)
         return tuple(inner.values.get(name, UNKNOWN) for name in function.output)
+
+
+def _known(name: str, scope: _Scope) -> Value:
+    if not name or name in scope.values:
+        return scope.values.get(name, UNKNOWN)
+    text = f"value {shown_name(name)!r} is not made by an earlier node"
+    return Value(gap=Gap(Cause.ORDER, text))
 
 
 def _check_depth(scope: _Scope) -> None:
@@ -256,6 +333,11 @@ def _attributes(node: Node, scope: _Scope) -> dict[str, Attribute | None]:
 
 def _label(node: Node, index: int) -> str:
     return shown_name(node.name) or f"{shown_name(node.op_type)}[{index}]"
+
+
+def _named(node: Node, index: int, scope: _Scope) -> str:
+    name = shown_name(node.op_type) + (f" {shown_name(node.name)!r}" if node.name else f"[{index}]")
+    return f"{name} of {scope.place}"
 
 
 def _function_name(function: Function) -> str:

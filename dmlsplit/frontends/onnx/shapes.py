@@ -16,12 +16,20 @@ import numpy as np
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.constants import Constant
-from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape, ValueInfo
+from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
+from dmlsplit.frontends.site import Cause, NotKnownError
 
 INT64_MAX = 2**63 - 1
 # Returns the elements of a small constant, or raises a WireError.
 Read = Callable[[Constant], np.ndarray]
+
+
+class Gap(NamedTuple):
+    """What made a shape unknown, where a value does not say it itself."""
+
+    cause: Cause
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +40,25 @@ class Value:
     # None if the rank is unknown; a text names a dynamic size.
     shape: Shape | None = None
     constant: Constant | None = None  # None if the elements are not constant
+    gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every size is known."""
+        return self.shape is not None and all(isinstance(size, int) for size in self.shape)
+
+    def gap_error(self, dynamic: str) -> NotKnownError:
+        """Return an error that says what made the shape unknown; else what is dynamic."""
+        if self.gap is None:
+            return NotKnownError(dynamic, Cause.DYNAMIC)
+        return NotKnownError(self.gap.text, self.gap.cause)
 
 
 UNKNOWN = Value()
 _Number = TypeVar("_Number", int, tuple[int, ...])
 
 
-def merged(found: Value, declared: ValueInfo | None) -> Value:
+def merged(found: Value, declared: Value | None) -> Value:
     """Complete what was inferred of a value with what the model declares."""
     if declared is None:
         return found
@@ -51,6 +71,17 @@ def merged(found: Value, declared: ValueInfo | None) -> Value:
             one if isinstance(one, int) or other == "?" else other for one, other in pairs
         )
     return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
+
+
+def traced(found: Value, inputs: Sequence[Value], here: Gap) -> Value:
+    """Complete an output of a node with what made its shape unknown: `here` if not a gap before."""
+    if found.is_static or found.gap:
+        return found
+    before = next((value.gap for value in inputs if value.gap), None)
+    # The rank is lost here, or a size is that all inputs have.
+    if before is None and (found.shape is None or all(value.is_static for value in inputs)):
+        before = here
+    return replace(found, gap=before)
 
 
 class _Call(NamedTuple):
@@ -244,13 +275,19 @@ def _windowed(call: _Call, channels: int | str, kernel: Sequence[int | str]) -> 
     if "auto_pad" in call.node.attributes and "pads" not in call.node.attributes:
         raise ValueError("auto_pad")
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    sizes = [
-        (size + low + high - dilation * (window - 1) - 1) // stride + 1
-        if isinstance(size, int) and isinstance(window, int)
-        else "?"
-        for size, window, stride, dilation, low, high in rows
-    ]
-    return (batch, channels, *sizes)
+    return (batch, channels, *(_steps(*row) for row in rows))
+
+
+def _steps(
+    size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
+) -> int | str:
+    """Return in how many places a window fits along one dimension."""
+    if isinstance(size, str) or isinstance(window, str):
+        return "?"
+    room = size + low + high - (dilation * (window - 1) + 1)
+    if room < 0:
+        raise ValueError("the window is wider than the padded input")
+    return room // stride + 1
 
 
 _SAME = (

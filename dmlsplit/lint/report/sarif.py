@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
 from dmlsplit.directml.rules import Rule
-from dmlsplit.lint.report.phrases import address, grouped, headline
+from dmlsplit.lint.report.phrases import address, grouped, headline, with_slashes
 from dmlsplit.lint.verdict import Assessment, Diagnostic, Verdict
 from dmlsplit.messages import printable
 
@@ -27,6 +28,7 @@ def sarif_report(assessment: Assessment, colour: bool = False) -> str:
 
     said = [(verdict, *each) for verdict in assessment.verdicts for each in grouped(verdict)]
     rules = {diagnostic.rule.id: diagnostic.rule for _, diagnostic, _ in said}
+    rules |= {each.rule.id: each.rule for each in assessment.diagnostics}
     driver = {
         "name": "dmlsplit",
         "version": __version__,
@@ -60,7 +62,7 @@ def _result(
     site, name = verdict.site, address(verdict.site)
     said = printable(diagnostic.message) + others
     text = f"{name}: {headline(verdict, assessment)}: {said}"
-    failed = assessment.fails(verdict) and diagnostic.severity != "warning"
+    failed = assessment.fails(verdict) and diagnostic.severity not in ("warning", "note")
     kind = "function" if "." in site.place else "module"
     logical = {"name": name, "fullyQualifiedName": name, "kind": kind}
     identity = f"{site.place}|{site.node}|{site.index}|{diagnostic.rule.id}|{diagnostic.field}"
@@ -77,8 +79,13 @@ def _result(
 
 
 def _physical(file: str) -> dict[str, Any]:
-    path = quote(file.replace("\\", "/").removeprefix("./"), errors="backslashreplace")
-    uri = f"file://{path}" if path.startswith("/") else path
+    path = with_slashes(file)
+    if PureWindowsPath(path).drive and not path.startswith("/"):
+        path = "/" + path  # C:/m.onnx is file:///C:/m.onnx
+    path = quote(path, safe="/:" if path.startswith("/") else "/", errors="backslashreplace")
+    # //server/share is a whole authority and path.
+    uri = f"file:{path}" if path.startswith("//") else f"file://{path}"
+    uri = uri if path.startswith("/") else path
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}}
 
 
