@@ -13,11 +13,12 @@ import stat
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, repeat
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.constants import elements
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
@@ -78,7 +79,7 @@ def scan(
         If the file cannot be read, is not an ONNX model, or nests too deeply.
     """
     name, dimensions = os.fsdecode(path), dimensions or FixedSizes({})
-    with about(name):
+    with about(name), recognised(name, binary=True):
         with _mapped(name) as data:
             sites = _walked(name, data, dimensions)
         if infer_shapes and any(map(_is_untracked, sites)) and inference.is_installed():
@@ -144,6 +145,8 @@ class _Scope:
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
     calls: tuple[_FunctionKey, ...]
     path: tuple[int | str, ...] = ()
+    # Of the nodes with bodies and the calls so far: two of one name are told apart.
+    labels: set[str] = field(default_factory=set)
     depth: int = 0
     conditional: bool = False
 
@@ -198,6 +201,7 @@ class _Walk:
             values=scope.values.new_child(inputs | constants),
             declared=declared | inputs,
             defaults=frozenset(defaults),
+            labels=set(),
         )
         self._nodes(graph, inner)
 
@@ -222,10 +226,14 @@ class _Walk:
                     scope.values[name] = traced(value, given, here)
 
     def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
+        label = _label(node, index)
+        if label in scope.labels:
+            label += f"[{index}]"
         for name, attribute in node.attributes.items():
+            scope.labels.update([label] if attribute.bodies else ())
             for position, span in enumerate(attribute.bodies):
                 which = f"[{position}]" if len(attribute.bodies) > 1 else ""
-                place = f"{scope.place}/{_label(node, index)}.{shown_name(name)}{which}"
+                place = f"{scope.place}/{label}.{shown_name(name)}{which}"
                 conditional = scope.conditional or node.op_type == "If"
                 path = (*scope.path, index, name, position)
                 inner = replace(scope, path=path, depth=scope.depth + 1, conditional=conditional)
@@ -234,7 +242,8 @@ class _Walk:
             return self._split(node, index, inputs, scope)
         key = (node.domain, node.op_type, node.overload)
         if key in self._functions:
-            return self._call(node, index, self._functions[key], inputs, scope)
+            scope.labels.add(label)
+            return self._call(node, index, label, self._functions[key], inputs, scope)
         return outputs(node, inputs, self._elements) if not node.domain else ()
 
     def _split(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
@@ -264,7 +273,13 @@ class _Walk:
         return values
 
     def _call(
-        self, node: Node, index: int, function: Function, inputs: list[Value], scope: _Scope
+        self,
+        node: Node,
+        index: int,
+        label: str,
+        function: Function,
+        inputs: list[Value],
+        scope: _Scope,
     ) -> Sequence[Value]:
         attributes = {attribute.name: attribute for attribute in function.attribute_proto}
         given = _attributes(node, scope)
@@ -272,7 +287,7 @@ class _Walk:
         caller_knows = all(value is not None for value in given.values())
         call = function.key, tuple(inputs), frozenset(attributes.items())
         if call not in self._called:
-            place = f"{scope.place}/{_label(node, index)}"
+            place = f"{scope.place}/{label}"
             inner = replace(
                 scope,
                 place=place,
@@ -300,6 +315,7 @@ class _Walk:
             defaults=frozenset(),
             opsets={opset.domain: opset.version for opset in function.opset_import},
             calls=(*scope.calls, function.key),
+            labels=set(),
             depth=scope.depth + 1,
         )
         self._nodes(function, inner)

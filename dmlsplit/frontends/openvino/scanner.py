@@ -11,6 +11,7 @@ from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
+from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
@@ -100,7 +101,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is not such a model, or its weights are needed and cannot be read.
     """
     xml = Path(path)
-    with about(path):
+    with about(path), recognised(path):
         try:
             return list(_scan(read_ir(xml), xml, str(path), ""))
         except OSError as error:
