@@ -15,7 +15,7 @@ from dmlsplit.cli.inputs import (
     scanned,
     target_of,
 )
-from dmlsplit.cli.terminal import show, status_of, tell
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, show, status_of, tell
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import shown
 
@@ -100,7 +100,8 @@ def explain(arguments: argparse.Namespace) -> int:
             )
         picture = svg_picture(explained[0].geometry, str(explained[0].desc))
         write_text(Path(arguments.svg), picture)
-    return status_of(assessment)
+    refused = any(verdict.outcome in failing for verdict in assessment.verdicts)
+    return max(status_of(assessment), REFUSED if refused else ACCEPTED)
 
 
 def _wanted(sites: Sequence[SplitSite], name: str | None) -> Sequence[SplitSite]:

@@ -69,6 +69,10 @@ class SplitSite:
         The axis in `shape`, counted from the front; -1 if unknown.
     pieces : tuple of int
         Sizes of all outputs along the axis, the empty ones included; empty if unknown.
+    meets : tuple of str
+        The element-wise nodes in which pieces of the split meet again, as in GLU.
+    implied : str
+        Why the node, which is no split, becomes one in ONNX Runtime; empty for a split.
     sized_by : str
         What says how many pieces there are: ``split``, ``num_outputs``, or ``outputs`` where
         the node has neither of them; empty if unknown, or another operator's.
@@ -92,5 +96,7 @@ class SplitSite:
     shape: tuple[int | str, ...] = ()
     axis: int = -1
     pieces: tuple[int, ...] = ()
+    meets: tuple[str, ...] = ()
+    implied: str = ""
     sized_by: str = ""
     path: tuple[int | str, ...] = ()

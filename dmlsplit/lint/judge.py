@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from dmlsplit.directml.legalization import legalize
@@ -37,7 +38,9 @@ def assess(
     defects_fail: bool = False,
 ) -> Assessment:
     """Judge all sites for a target."""
-    verdicts = tuple(judge(site, target) for site in sites)
+    # What only becomes a split in ONNX Runtime is judged where it is asked for.
+    judged = (site for site in sites if target.via == "ort" or not site.implied)
+    verdicts = tuple(judge(site, target) for site in judged)
     about_target = tuple(map(_diagnostic, onnxruntime.target_violations(target)))
     return Assessment(
         target, verdicts, tuple(unreadable), frozenset(failing), about_target, defects_fail
@@ -46,6 +49,8 @@ def assess(
 
 def judge(site: SplitSite, target: Target) -> Verdict:
     """Judge one site for a target."""
+    if site.implied:
+        return _remarked(site, target)
     said, descriptors = [*_of_the_node(site)], site.descriptors
     # Where the sizes are unknown, what is judged is what every size has.
     judged = (site.smallest,) if site.unknown and site.smallest else descriptors
@@ -75,6 +80,18 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     return Verdict(site, descriptors, outcome, diagnostics, legalized, minimum, fix, undecided)
 
 
+def _remarked(site: SplitSite, target: Target) -> Verdict:
+    """Judge a node that becomes a split: what is wrong with that split is a warning."""
+    descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
+    broken = [*onnxruntime.empty_pieces(site)]
+    broken += [v for desc in descriptors for v in validate(desc, target.level).violations]
+    diagnostics = [Diagnostic(RULES["SPLIT-IMPLIED"], "note", site.implied)]
+    diagnostics += [replace(_diagnostic(each), severity="warning") for each in broken]
+    minimum = _minimum(descriptors, target)
+    fix = "; ".join(dict.fromkeys(each.hint for each in broken))
+    return Verdict(site, descriptors, Outcome.OK, tuple(diagnostics), (), minimum, fix)
+
+
 def _outcome(site: SplitSite, refused: bool, legalized: bool) -> Outcome:
     if not refused:
         return Outcome.UNKNOWN if site.unknown else Outcome.OK
@@ -91,6 +108,12 @@ def _of_the_node(site: SplitSite) -> Iterator[Diagnostic]:
         yield Diagnostic(RULES["SPLIT-NODE-TEXT"], "error", message)
     for warning in site.warnings:
         yield Diagnostic(RULES["SPLIT-NODE-SURPRISE"], "warning", warning)
+    for place in site.meets:
+        message = (
+            f"its pieces meet again in {place}. In fused graphs, as of GLU, DirectML is known to "
+            "use one in place of the other (onnxruntime issues 32146, 24311, 21007)"
+        )
+        yield Diagnostic(RULES["SPLIT-DEFECT-MEET"], "defect", message)
     if site.unknown:
         yield Diagnostic(RULES["SPLIT-NODE-UNKNOWN"], "note", site.unknown)
 
@@ -130,6 +153,8 @@ def _fixes(
     undecided: bool,
 ) -> Iterator[str]:
     """Yield what can be done, the most direct way first."""
+    if site.meets:
+        yield RULES["SPLIT-DEFECT-MEET"].hint
     if outcome is Outcome.UNKNOWN:
         yield from _remedies(site)
     if outcome in (Outcome.OK, Outcome.UNKNOWN):

@@ -59,9 +59,14 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
         allowed = f"at most {MOST_DIMENSIONS}"
         yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
     if any(site.pieces) and not site.problem:
-        for index, size in enumerate(site.pieces):
-            if size == 0:
-                yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")
+        yield from empty_pieces(site)
+
+
+def empty_pieces(site: SplitSite) -> Iterator[Violation]:
+    """Yield the pieces of a site that are empty."""
+    for index, size in enumerate(site.pieces):
+        if size == 0:
+            yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")
 
 
 def _of_the_operator(site: SplitSite, target: Target) -> Iterator[Violation]:

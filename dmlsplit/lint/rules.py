@@ -51,9 +51,16 @@ RULES = rules.RULES | by_id(
             " used in place of the other.",
             "policy",
             _ORT + "issues/32146",
-            "compare the model's results with the CPU's, or disable graph fusion in ONNX Runtime"
-            " (session option ep.dml.disable_graph_fusion=1). A Slice is no cure: it becomes a"
-            " DirectML Split too (onnxruntime pull request 18289)",
+            "compare the results with the CPU's, or disable graph fusion in ONNX Runtime (session"
+            " option ep.dml.disable_graph_fusion=1, which the reporter of 21007 verified). A Slice"
+            " is no cure: it becomes a DirectML Split too (onnxruntime pull request 18289)",
+            hresult=None,
+        ),
+        "SPLIT-IMPLIED": _rule(
+            "Nodes of other operators become DirectML Splits in ONNX Runtime.",
+            "policy",
+            _ORT + "pull/18289",
+            "nothing has to be done",
             hresult=None,
         ),
         "ORT-FEATURE-LEVEL": _provider(

@@ -143,9 +143,10 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     kind = ElementType.of_dtype(array.dtype)
     if kind is ElementType.UNDEFINED:
         swapped = str(array.dtype)[:1] in "<>"
-        what = "ONNX has that type in native byte order only" if swapped else "ONNX has no such type"
+        has = "that type in native byte order only" if swapped else "no such type"
         fix = "bytes in native order" if swapped else ""
-        refuse(arguments.operator, f"the input has data type {array.dtype}", what, fix)
+        found = f"the input has data type {array.dtype}"
+        refuse(arguments.operator, found, f"ONNX has {has}", fix)
     # Packed before it is viewed: a lazily conjugated tensor of torch has no bytes of its own.
     is_text = kind is ElementType.STRING
     source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)

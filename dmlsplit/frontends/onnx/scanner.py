@@ -22,6 +22,8 @@ from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.constants import elements
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
+from dmlsplit.frontends.onnx.implied import implied_splits
+from dmlsplit.frontends.onnx.meetings import ELEMENT_WISE, Pieces, met, passed_on
 from dmlsplit.frontends.onnx.messages import (
     NODES,
     Attribute,
@@ -217,13 +219,23 @@ class _Walk:
             inputs = [_known(name, scope) for name in node.input]
             found = chain(self._node(node, index, inputs, scope), repeat(UNKNOWN))
             given = [value for name, value in zip(node.input, inputs, strict=True) if name]
-            here = Gap(
-                Cause.UNTRACKED, f"its shape is not known after {_named(node, index, scope)}"
-            )
+            pieces = self._pieces(node, index, given, scope)
+            here = partial(_gap_after, node, index, scope)
             for name, value in zip(node.output, found, strict=False):
                 if name:
-                    value = merged(value, scope.declared.get(name))
-                    scope.values[name] = traced(value, given, here)
+                    value = traced(merged(value, scope.declared.get(name)), given, here)
+                    scope.values[name] = replace(value, pieces=pieces) if pieces else value
+
+    def _pieces(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Pieces:
+        """Return the pieces that a node's outputs derive from; note where pieces of one meet."""
+        pieces = [value.pieces for value in inputs if value.pieces]
+        if not pieces or node.domain or node.op_type not in ELEMENT_WISE:
+            return frozenset()
+        splits = met(pieces)
+        for split in splits:
+            site = self._found[split]
+            self._found[split] = replace(site, meets=(*site.meets, _named(node, index, scope)))
+        return frozenset() if splits else passed_on(pieces)
 
     def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
         label = _label(node, index)
@@ -244,7 +256,26 @@ class _Walk:
         if key in self._functions:
             scope.labels.add(label)
             return self._call(node, index, label, self._functions[key], inputs, scope)
-        return outputs(node, inputs, self._elements) if not node.domain else ()
+        if node.domain:
+            return ()
+        self._implied(node, index, inputs, scope)
+        return outputs(node, inputs, self._elements)
+
+    def _implied(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> None:
+        for found in implied_splits(node, inputs, self._elements):
+            self._found.append(
+                SplitSite(
+                    self._file,
+                    scope.place,
+                    shown_name(node.name),
+                    index,
+                    node.op_type,
+                    (found.descriptor,),
+                    implied=found.why,
+                    pieces=found.pieces,
+                    path=(*scope.path, index),
+                )
+            )
 
     def _split(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
         site, values = describe(
@@ -270,7 +301,13 @@ class _Walk:
         if site.problem and scope.conditional:
             warnings += ("the node is in a branch of an If, which may never be taken",)
         self._found.append(replace(site, warnings=warnings))
-        return values
+        if node.op_type != "Split" or site.problem:
+            return values
+        split, known = len(self._found) - 1, chain(values, repeat(UNKNOWN))
+        return [
+            replace(value, pieces=frozenset({(split, output)}))
+            for output, value in zip(range(len(node.output)), known, strict=False)
+        ]
 
     def _call(
         self,
@@ -285,6 +322,8 @@ class _Walk:
         given = _attributes(node, scope)
         attributes.update({name: value for name, value in given.items() if value is not None})
         caller_knows = all(value is not None for value in given.values())
+        # Pieces are not followed into functions and out of them: each call would be a new one.
+        inputs = [replace(value, pieces=frozenset()) if value.pieces else value for value in inputs]
         call = function.key, tuple(inputs), frozenset(attributes.items())
         if call not in self._called:
             place = f"{scope.place}/{label}"
@@ -319,7 +358,8 @@ class _Walk:
             depth=scope.depth + 1,
         )
         self._nodes(function, inner)
-        return tuple(inner.values.get(name, UNKNOWN) for name in function.output)
+        found = (inner.values.get(name, UNKNOWN) for name in function.output)
+        return tuple(replace(value, pieces=frozenset()) for value in found)
 
 
 def _known(name: str, scope: _Scope) -> Value:
@@ -327,6 +367,11 @@ def _known(name: str, scope: _Scope) -> Value:
         return scope.values.get(name, UNKNOWN)
     text = f"value {shown_name(name)!r} is not made by an earlier node"
     return Value(gap=Gap(Cause.ORDER, text))
+
+
+def _gap_after(node: Node, index: int, scope: _Scope) -> Gap:
+    text = f"its shape is not known after {_named(node, index, scope)}"
+    return Gap(Cause.UNTRACKED, text)
 
 
 def _check_depth(scope: _Scope) -> None:

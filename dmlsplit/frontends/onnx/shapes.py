@@ -16,6 +16,7 @@ import numpy as np
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.constants import Constant
+from dmlsplit.frontends.onnx.meetings import Pieces
 from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.site import Cause, NotKnownError
@@ -41,6 +42,7 @@ class Value:
     shape: Shape | None = None
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
+    pieces: Pieces = frozenset()  # of splits, from which it derives element by element
 
     @property
     def is_static(self) -> bool:
@@ -73,18 +75,18 @@ def merged(found: Value, declared: Value | None) -> Value:
     return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
 
 
-def traced(found: Value, inputs: Sequence[Value], here: Gap) -> Value:
+def traced(found: Value, inputs: Sequence[Value], here: Callable[[], Gap]) -> Value:
     """Complete an output of a node with what made its shape unknown: `here` if not a gap before."""
     if found.is_static or found.gap:
         return found
     before = next((value.gap for value in inputs if value.gap), None)
     # The rank is lost here, or a size is that all inputs have.
     if before is None and (found.shape is None or all(value.is_static for value in inputs)):
-        before = here
+        before = here()
     return replace(found, gap=before)
 
 
-class _Call(NamedTuple):
+class Call(NamedTuple):
     """A node with what is known of its inputs. What it lacks is a ValueError or IndexError."""
 
     node: Node
@@ -92,6 +94,7 @@ class _Call(NamedTuple):
     read: Read
 
     def shape(self, at: int) -> Shape:
+        """Return the shape of an input."""
         shape = self.inputs[at].shape
         if shape is None:
             raise ValueError("unknown rank")
@@ -102,11 +105,11 @@ class _Call(NamedTuple):
         value = self.node.attributes.get(name, Attribute()).value
         return value if isinstance(value, type(default)) else default
 
-    def integers(self, name: str) -> Sequence[int]:
-        """Return integers that are an attribute in old opsets and the second input in new ones."""
+    def integers(self, name: str, at: int = 1) -> Sequence[int]:
+        """Return integers that are an attribute in old opsets and an input in new ones."""
         if name in self.node.attributes:
             return self.number(name, ())
-        constant = self.inputs[1].constant
+        constant = self.inputs[at].constant
         if constant is None:
             raise ValueError(name)
         values = self.read(constant)
@@ -124,7 +127,7 @@ def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    call = _Call(node, inputs, read)
+    call = Call(node, inputs, read)
     try:
         shape = _plausible(rule(call))
     except (ValueError, IndexError, TypeError, ZeroDivisionError):
@@ -160,7 +163,7 @@ def _total(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) 
     return combine(numbers) if len(numbers) == len(sizes) else "?"
 
 
-def _broadcast(call: _Call) -> Shape:
+def _broadcast(call: Call) -> Shape:
     return _broadcast_shape(*(call.shape(at) for at in range(len(call.inputs))))
 
 
@@ -181,7 +184,7 @@ def _broadcast_size(sizes: tuple[int | str, ...]) -> int | str:
     return "?" if len(wide) > 1 else next(iter(wide), 1)
 
 
-def _reshape(call: _Call) -> Shape:
+def _reshape(call: Call) -> Shape:
     wanted = call.integers("shape")
     shape = call.shape(0) if 0 in wanted or -1 in wanted else ()
     keeps_zero = call.number("allowzero", 0) == 1
@@ -206,7 +209,7 @@ def _rest(before: list[int | str], after: list[int | str]) -> int | str:
     return size
 
 
-def _transpose(call: _Call) -> Shape:
+def _transpose(call: Call) -> Shape:
     shape = call.shape(0)
     order = call.number("perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
@@ -214,14 +217,14 @@ def _transpose(call: _Call) -> Shape:
     return tuple(shape[i] for i in order)
 
 
-def _flatten(call: _Call) -> Shape:
+def _flatten(call: Call) -> Shape:
     shape, axis = call.shape(0), call.number("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ValueError("axis")
     return _total(prod, shape[:axis]), _total(prod, shape[axis:])
 
 
-def _unsqueeze(call: _Call) -> Shape:
+def _unsqueeze(call: Call) -> Shape:
     axes, shape = call.integers("axes"), list(call.shape(0))
     rank = len(shape) + len(axes)
     for axis in sorted(axis_from_front(axis, rank) for axis in axes):
@@ -229,43 +232,43 @@ def _unsqueeze(call: _Call) -> Shape:
     return tuple(shape)
 
 
-def _squeeze(call: _Call) -> Shape:
+def _squeeze(call: Call) -> Shape:
     shape = call.shape(0)
     axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
-def _concat(call: _Call) -> Shape:
+def _concat(call: Call) -> Shape:
     shapes = [call.shape(at) for at in range(len(call.inputs))]
     axis = axis_from_front(call.number("axis", 0), len(shapes[0]))
     total = _total(sum, [shape[axis] for shape in shapes])
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
 
 
-def _matmul(call: _Call) -> Shape:
+def _matmul(call: Call) -> Shape:
     left, right = call.shape(0), call.shape(1)
     if len(left) < 2 or len(right) < 2:
         raise ValueError("vectors")
     return (*_broadcast_shape(left[:-2], right[:-2]), left[-2], right[-1])
 
 
-def _gemm(call: _Call) -> Shape:
+def _gemm(call: Call) -> Shape:
     rows = call.shape(0)[1 if call.number("transA", 0) else 0]
     return (rows, call.shape(1)[0 if call.number("transB", 0) else 1])
 
 
-def _conv(call: _Call) -> Shape:
+def _conv(call: Call) -> Shape:
     channels, _, *kernel = call.shape(1)
     return _windowed(call, channels, kernel)
 
 
-def _pool(call: _Call) -> Shape:
+def _pool(call: Call) -> Shape:
     if call.number("ceil_mode", 0):
         raise ValueError("ceil_mode")
     return _windowed(call, call.shape(0)[1], call.number("kernel_shape", ()))
 
 
-def _windowed(call: _Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
+def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
     """Return the shape after a window slides with explicit padding (ONNX, Conv)."""
     batch, _, *spatial = call.shape(0)
     rank = len(spatial)
@@ -301,7 +304,7 @@ _BROADCAST = (
     "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
 ).split()
 
-_RULES: dict[str, Callable[[_Call], Shape]] = {
+_RULES: dict[str, Callable[[Call], Shape]] = {
     **dict.fromkeys(_SAME, lambda call: call.shape(0)),
     **dict.fromkeys(_BROADCAST, _broadcast),
     "AveragePool": _pool,

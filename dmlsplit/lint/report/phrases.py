@@ -41,8 +41,13 @@ def code(verdict: Verdict) -> str:
 def with_slashes(file: str) -> str:
     """Return the name of a file as annotations and URIs want it, wherever it is from."""
     # Elsewhere a backslash is an ordinary letter of a name, if a rare one.
-    is_windows = os.name == "nt" or PureWindowsPath(file).drive
-    return (file.replace("\\", "/") if is_windows else file).removeprefix("./")
+    theirs = is_windows() or PureWindowsPath(file).is_absolute()
+    return (file.replace("\\", "/") if theirs else file).removeprefix("./")
+
+
+def is_windows() -> bool:
+    """Whether a backslash separates folders here."""
+    return os.sep == "\\"
 
 
 def grouped(verdict: Verdict) -> list[tuple[Diagnostic, str]]:

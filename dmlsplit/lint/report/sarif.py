@@ -38,6 +38,14 @@ def sarif_report(assessment: Assessment, colour: bool = False) -> str:
         {"level": "error", "message": {"text": printable(text)}, "locations": [_physical(file)]}
         for file, text in assessment.unreadable
     ]
+    about_target = [
+        {
+            "level": "error",
+            "message": {"text": f"{assessment.target}: {each.message}. Fix: {each.rule.hint}"},
+            "descriptor": {"id": each.rule.id},
+        }
+        for each in assessment.diagnostics
+    ]
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
@@ -45,6 +53,7 @@ def sarif_report(assessment: Assessment, colour: bool = False) -> str:
             {
                 "executionSuccessful": not assessment.unreadable,
                 "toolExecutionNotifications": notifications,
+                "toolConfigurationNotifications": about_target,
             }
         ],
         "results": [_result(*each, list(rules), assessment) for each in said],
@@ -80,12 +89,16 @@ def _result(
 
 def _physical(file: str) -> dict[str, Any]:
     path = with_slashes(file)
-    if PureWindowsPath(path).drive and not path.startswith("/"):
-        path = "/" + path  # C:/m.onnx is file:///C:/m.onnx
-    path = quote(path, safe="/:" if path.startswith("/") else "/", errors="backslashreplace")
-    # //server/share is a whole authority and path.
-    uri = f"file:{path}" if path.startswith("//") else f"file://{path}"
-    uri = uri if path.startswith("/") else path
+    windows = PureWindowsPath(path)
+    # C:, or //server/share.
+    drive = windows.drive.replace("\\", "/") if windows.is_absolute() else ""
+    rest = quote(path[len(drive) :], errors="backslashreplace")
+    if drive.startswith("//"):
+        uri = f"file:{quote(drive)}{rest}"
+    elif drive:
+        uri = f"file:///{drive}{rest}"
+    else:
+        uri = f"file://{rest}" if rest.startswith("/") else rest
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}}
 
 
