@@ -58,6 +58,6 @@ def _temporary(path: Path) -> Path:
     # mkstemp makes a private file; the result is as readable as any other.
     mask = os.umask(0)
     os.umask(mask)
-    os.fchmod(handle, 0o666 & ~mask)
     os.close(handle)
+    Path(name).chmod(0o666 & ~mask)
     return Path(name)
