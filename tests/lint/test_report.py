@@ -264,6 +264,14 @@ def test_sarif_has_the_required_structure(each: Assessment) -> None:
     assert len(set(prints)) == len(prints)
 
 
+def test_sarif_tells_two_findings_of_one_rule_apart() -> None:
+    site = SplitSite("f", "net", "n", 0, "Split-13", meets=("Mul 'a' of net", "Add 'b' of net"))
+    results = json.loads(sarif_report(assess([site], resolve_target())))["runs"][0]["results"]
+    prints = [result["partialFingerprints"]["dmlsplitNode/v1"] for result in results]
+    assert len(set(prints)) == len(prints) == 2
+    assert {result["level"] for result in results} == {"warning"}
+
+
 def test_sarif_keeps_fingerprints_when_other_nodes_change() -> None:
     whole = json.loads(sarif_report(assessment()))["runs"][0]["results"]
     fewer = replace(assessment(), verdicts=assessment().verdicts[2:])

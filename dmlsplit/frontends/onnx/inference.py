@@ -26,6 +26,7 @@ SECONDS = 60
 MEMORY_BYTES = 4 << 30
 # Tensors that a scan does not read (`MAXIMUM_VALUES`) are not handed back either.
 _LARGEST_BYTES = 8 * MAXIMUM_VALUES
+_MOST_BYTES = 256 << 20  # of a model without its weights
 
 
 def is_installed() -> bool:
@@ -84,7 +85,10 @@ def _child(path: str, sizes: str) -> None:
     fix_dimensions(model, json.loads(sizes))
     _drop_weights(model.graph)
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    sys.stdout.buffer.write(inferred.SerializeToString())
+    found = inferred.SerializeToString()
+    if len(found) > _MOST_BYTES:
+        raise MemoryError(f"the shapes take {len(found)} bytes; at most {_MOST_BYTES} are read")
+    sys.stdout.buffer.write(found)
 
 
 def _limit_memory() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
@@ -56,9 +57,20 @@ def sarif_report(assessment: Assessment, colour: bool = False) -> str:
                 "toolConfigurationNotifications": about_target,
             }
         ],
-        "results": [_result(*each, list(rules), assessment) for each in said],
+        "results": _told_apart([_result(*each, list(rules), assessment) for each in said]),
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Number results that say several things of one rule about one field of one node."""
+    seen: Counter[str] = Counter()
+    for result in results:
+        prints = result["partialFingerprints"]
+        for name, value in prints.items():
+            seen[value] += 1
+            prints[name] = value if seen[value] == 1 else f"{value}:{seen[value]}"
+    return results
 
 
 def _result(
