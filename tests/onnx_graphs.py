@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx.scanner import MAXIMUM_DEPTH
+from dmlsplit.frontends.onnx.walk import MAXIMUM_DEPTH
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -120,8 +120,9 @@ REMEDIES = {
     Cause.DYNAMIC: "give the size with --dim NAME=N; fix it in the model with python -m"
     " onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value N",
     Cause.LENGTHS: "make the split lengths a constant of the model, or use num_outputs",
-    Cause.UNTRACKED: "save the shapes in the model: python -m onnxruntime.tools.symbolic_shape_infer;"
-    " or install onnx, if it is missing, for its shape inference: pip install 'dmlsplit[onnx]'",
+    Cause.UNTRACKED: "save the shapes in the model: python -m"
+    " onnxruntime.tools.symbolic_shape_infer; or install onnx, if it is missing, for its shape"
+    " inference: pip install 'dmlsplit[onnx]'",
     Cause.WEIGHTS: "keep small tensors in the model, as onnx.save does with size_threshold=1024",
     Cause.OPERATION_SET: "convert the model with a version of OpenVINO that writes opset1 splits",
     Cause.COUNT: "give the pieces a larger chunk size; no model needs so many",

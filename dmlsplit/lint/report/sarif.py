@@ -35,35 +35,35 @@ def sarif_report(assessment: Assessment, colour: bool = False) -> str:
         "version": __version__,
         "rules": [_reporting_descriptor(rule) for rule in rules.values()],
     }
-    notifications = [
-        {"level": "error", "message": {"text": printable(text)}, "locations": [_physical(file)]}
-        for file, text in assessment.unreadable
-    ]
-    about_target = [
-        {
-            "level": "error",
-            "message": {"text": f"{assessment.target}: {each.message}. Fix: {each.rule.hint}"},
-            "descriptor": {"id": each.rule.id},
-        }
-        for each in assessment.diagnostics
-    ]
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
-        "invocations": [
-            {
-                "executionSuccessful": not assessment.unreadable,
-                "toolExecutionNotifications": notifications,
-                "toolConfigurationNotifications": about_target,
-            }
-        ],
+        "invocations": [_invocation(assessment)],
         "results": _told_apart([_result(*each, list(rules), assessment) for each in said]),
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
+def _invocation(assessment: Assessment) -> dict[str, Any]:
+    return {
+        "executionSuccessful": not assessment.unreadable,
+        "toolExecutionNotifications": [
+            {"level": "error", "message": {"text": printable(text)}, "locations": [_physical(file)]}
+            for file, text in assessment.unreadable
+        ],
+        "toolConfigurationNotifications": [
+            {
+                "level": "error",
+                "message": {"text": f"{assessment.target}: {each.message}. Fix: {each.rule.hint}"},
+                "descriptor": {"id": each.rule.id},
+            }
+            for each in assessment.diagnostics
+        ],
+    }
+
+
 def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number results that say several things of one rule about one field of one node."""
+    """Append a number where results say several things of one rule about a field of a node."""
     seen: Counter[str] = Counter()
     for result in results:
         prints = result["partialFingerprints"]
