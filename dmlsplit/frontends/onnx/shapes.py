@@ -83,7 +83,7 @@ def traced(found: Value, inputs: Sequence[Value], here: Callable[[], Gap]) -> Va
     # The rank is lost here, or a size is that all inputs have.
     if before is None and (found.shape is None or all(value.is_static for value in inputs)):
         before = here()
-    return replace(found, gap=before)
+    return replace(found, gap=before) if before else found
 
 
 class Call(NamedTuple):

@@ -142,13 +142,11 @@ class Walk:
         return frozenset() if splits else passed_on(pieces)
 
     def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
-        label = _label(node, index)
-        if label in scope.labels:
-            label += f"[{index}]"
-        for name, attribute in node.attributes.items():
-            scope.labels.update([label] if attribute.bodies else ())
-            for position, span in enumerate(attribute.bodies):
-                which = f"[{position}]" if len(attribute.bodies) > 1 else ""
+        bodies = {name: each.bodies for name, each in node.attributes.items() if each.bodies}
+        label = _own_label(node, index, scope) if bodies else ""
+        for name, spans in bodies.items():
+            for position, span in enumerate(spans):
+                which = f"[{position}]" if len(spans) > 1 else ""
                 place = f"{scope.place}/{label}.{shown_name(name)}{which}"
                 conditional = scope.conditional or node.op_type == "If"
                 path = (*scope.path, index, name, position)
@@ -158,8 +156,7 @@ class Walk:
             return self._split(node, index, inputs, scope)
         key = (node.domain, node.op_type, node.overload)
         if key in self._functions:
-            scope.labels.add(label)
-            return self._call(node, index, label, self._functions[key], inputs, scope)
+            return self._call(node, index, self._functions[key], inputs, scope)
         if node.domain:
             return ()
         self._implied(node, index, inputs, scope)
@@ -217,7 +214,6 @@ class Walk:
         self,
         node: Node,
         index: int,
-        label: str,
         function: Function,
         inputs: list[Value],
         scope: _Scope,
@@ -230,7 +226,7 @@ class Walk:
         inputs = [replace(value, pieces=frozenset()) if value.pieces else value for value in inputs]
         call = function.key, tuple(inputs), frozenset(attributes.items())
         if call not in self._called:
-            place = f"{scope.place}/{label}"
+            place = f"{scope.place}/{_own_label(node, index, scope)}"
             inner = replace(
                 scope,
                 place=place,
@@ -294,6 +290,15 @@ def _attributes(node: Node, scope: _Scope) -> dict[str, Attribute | None]:
         elif attribute.ref_attr_name in scope.attributes:
             found[name] = replace(scope.attributes[attribute.ref_attr_name], name=name)
     return found
+
+
+def _own_label(node: Node, index: int, scope: _Scope) -> str:
+    """Return a label that no node with bodies, and no call, has had in this graph before."""
+    label = _label(node, index)
+    if label in scope.labels:
+        label += f"[{index}]"
+    scope.labels.add(label)
+    return label
 
 
 def _label(node: Node, index: int) -> str:
