@@ -17,7 +17,7 @@ from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends.onnx.messages import Node
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.onnx.reader import WireError
-from dmlsplit.frontends.onnx.shapes import INT64_MAX, Call, Read, Value
+from dmlsplit.frontends.onnx.values import INT64_MAX, Call, Read, Value
 
 
 class Implied(NamedTuple):

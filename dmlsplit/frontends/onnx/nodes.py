@@ -40,7 +40,7 @@ from dmlsplit.frontends.onnx.operators import (
     operator_version,
 )
 from dmlsplit.frontends.onnx.reader import WireError
-from dmlsplit.frontends.onnx.shapes import UNKNOWN, Read, Value
+from dmlsplit.frontends.onnx.values import UNKNOWN, Read, Value
 from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
 from dmlsplit.messages import counted
 

@@ -1,6 +1,6 @@
 """Infers the shapes of an ONNX graph's values with a few cheap rules.
 
-ONNX's own shape inference is not used: some malformed models make it end the process.
+ONNX's own shape inference is not used here: some malformed models make it end the process.
 Anything these rules cannot infer stays unknown and is reported as such. They check nothing:
 a node that breaks its operator's rules has outputs of unknown shape.
 """
@@ -8,114 +8,20 @@ a node that breaks its operator's rules has outputs of unknown shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.constants import Constant
-from dmlsplit.frontends.onnx.meetings import Pieces
 from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.site import Cause, NotKnownError
+from dmlsplit.frontends.onnx.values import INT64_MAX, UNKNOWN, Call, Read, Value
 
-INT64_MAX = 2**63 - 1
-# Returns the elements of a small constant, or raises a WireError.
-Read = Callable[[Constant], np.ndarray]
-
-
-class Gap(NamedTuple):
-    """What made a shape unknown, where a value does not say it itself."""
-
-    cause: Cause
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What is known of a value."""
-
-    data_type: int = 0  # TensorProto.DataType; 0 if unknown
-    # None if the rank is unknown; a text names a dynamic size.
-    shape: Shape | None = None
-    constant: Constant | None = None  # None if the elements are not constant
-    gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
-    pieces: Pieces = frozenset()  # of splits, from which it derives element by element
-
-    @property
-    def is_static(self) -> bool:
-        """Whether every size is known."""
-        return self.shape is not None and all(isinstance(size, int) for size in self.shape)
-
-    def gap_error(self, dynamic: str) -> NotKnownError:
-        """Return an error that says what made the shape unknown; else what is dynamic."""
-        if self.gap is None:
-            return NotKnownError(dynamic, Cause.DYNAMIC)
-        return NotKnownError(self.gap.text, self.gap.cause)
-
-
-UNKNOWN = Value()
-_Number = TypeVar("_Number", int, tuple[int, ...])
-
-
-def merged(found: Value, declared: Value | None) -> Value:
-    """Complete what was inferred of a value with what the model declares."""
-    if declared is None:
-        return found
-    shape = found.shape
-    if shape is None:
-        shape = declared.shape
-    elif declared.shape is not None and len(declared.shape) == len(shape):
-        pairs = zip(shape, declared.shape, strict=True)
-        shape = tuple(
-            one if isinstance(one, int) or other == "?" else other for one, other in pairs
-        )
-    return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
-
-
-def traced(found: Value, inputs: Sequence[Value], here: Callable[[], Gap]) -> Value:
-    """Complete an output of a node with what made its shape unknown: `here` if not a gap before."""
-    if found.is_static or found.gap:
-        return found
-    before = next((value.gap for value in inputs if value.gap), None)
-    # The rank is lost here, or a size is that all inputs have.
-    if before is None and (found.shape is None or all(value.is_static for value in inputs)):
-        before = here()
-    return replace(found, gap=before) if before else found
-
-
-class Call(NamedTuple):
-    """A node with what is known of its inputs. What it lacks is a ValueError or IndexError."""
-
-    node: Node
-    inputs: Sequence[Value]
-    read: Read
-
-    def shape(self, at: int) -> Shape:
-        """Return the shape of an input."""
-        shape = self.inputs[at].shape
-        if shape is None:
-            raise ValueError("unknown rank")
-        return shape
-
-    def number(self, name: str, default: _Number) -> _Number:
-        """Return an attribute that is an integer or a tuple of integers, as its default is."""
-        value = self.node.attributes.get(name, Attribute()).value
-        return value if isinstance(value, type(default)) else default
-
-    def integers(self, name: str, at: int = 1) -> Sequence[int]:
-        """Return integers that are an attribute in old opsets and an input in new ones."""
-        if name in self.node.attributes:
-            return self.number(name, ())
-        constant = self.inputs[at].constant
-        if constant is None:
-            raise ValueError(name)
-        values = self.read(constant)
-        if values.dtype.kind != "i":
-            raise ValueError(name)
-        return [int(value) for value in values.reshape(-1)]
+# Elements of a computed constant: shapes, and what makes them.
+_MOST_COMPUTED = 2 * MAXIMUM_RANK
+# What a rule raises where it does not know, or the node breaks its operator's rules.
+_UNKNOWN = (ValueError, IndexError, TypeError, ZeroDivisionError)
 
 
 def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
@@ -130,12 +36,44 @@ def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
     call = Call(node, inputs, read)
     try:
         shape = _plausible(rule(call))
-    except (ValueError, IndexError, TypeError, ZeroDivisionError):
+    except _UNKNOWN:
         shape = None
-    if node.op_type == "Cast":
-        return [Value(call.number("to", 0), shape)]
-    typed = inputs[1 if node.op_type == "Where" and len(inputs) > 1 else 0]
-    return [Value(typed.data_type, shape)]
+    try:
+        constant = _computed(call, shape)
+    except _UNKNOWN:
+        constant = None
+    return [Value(_data_type(call), shape, constant)]
+
+
+def _data_type(call: Call) -> int:
+    operator, inputs = call.node.op_type, call.inputs
+    if operator == "Cast":
+        return call.number("to", 0)
+    if operator == "Shape":
+        return ElementType.INT64
+    if operator == "ConstantOfShape":
+        tensor = call.node.attributes.get("value", Attribute()).t
+        return ElementType.FLOAT if tensor is None else tensor.data_type
+    return inputs[1 if operator == "Where" and len(inputs) > 1 else 0].data_type
+
+
+def _computed(call: Call, shape: Shape | None) -> Constant | None:
+    """Return the elements of a value that shapes are made of, if they are constant."""
+    compute = _COMPUTED.get(call.node.op_type)
+    if compute is None or shape is None or len(shape) > 1:
+        return None
+    sizes = [size for size in shape if isinstance(size, int) and size <= _MOST_COMPUTED]
+    if len(sizes) < len(shape):
+        return None
+    if call.node.op_type == "Shape":
+        part = [size for size in _part(call) if isinstance(size, int)]
+        return tuple(part) if [len(part)] == sizes else None
+    parts = [call.read(value.constant) for value in call.inputs if value.constant is not None]
+    if len(parts) < len(call.inputs) or any(part.dtype.kind != "i" for part in parts):
+        return None
+    with np.errstate(over="ignore"):  # Such numbers are no sizes, and are refused where used.
+        found = np.asarray(compute(call, *parts)).reshape(sizes)
+    return int(found) if found.ndim == 0 else tuple(map(int, found))
 
 
 def _plausible(shape: Shape) -> Shape | None:
@@ -293,6 +231,64 @@ def _steps(
     return room // stride + 1
 
 
+def _part(call: Call) -> Shape:
+    """Return the sizes that a Shape gives."""
+    return call.shape(0)[call.number("start", 0) : call.number("end", MAXIMUM_RANK)]
+
+
+def _pooled_whole(call: Call) -> Shape:
+    shape = call.shape(0)
+    return (*shape[:2], *(1 for _ in shape[2:]))
+
+
+def _reduce(call: Call) -> Shape:
+    shape = call.shape(0)
+    axes = set(range(len(shape)))
+    if "axes" in call.node.attributes or len(call.inputs) > 1:
+        axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
+    elif call.number("noop_with_empty_axes", 0):
+        axes = set()
+    if call.number("keepdims", 1):
+        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _slice(call: Call) -> Shape:
+    sizes = list(call.shape(0))
+    starts, ends = call.integers("starts"), call.integers("ends", 2)
+    given = len(call.inputs) > 3 or "axes" in call.node.attributes
+    axes = call.integers("axes", 3) if given else range(len(starts))
+    steps = call.integers("steps", 4) if len(call.inputs) > 4 else [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = axis_from_front(axis, len(sizes))
+        size = sizes[at]
+        sizes[at] = (
+            len(range(*slice(start, end, step).indices(size))) if isinstance(size, int) else "?"
+        )
+    return tuple(sizes)
+
+
+def _pad(call: Call) -> Shape:
+    shape, pads = call.shape(0), call.integers("pads")
+    axes = call.integers("axes", 3) if len(call.inputs) > 3 else range(len(shape))
+    sizes = list(shape)
+    for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        at = axis_from_front(axis, len(shape))
+        sizes[at] = _total(sum, [sizes[at], low, high])
+    return tuple(sizes)
+
+
+def _tile(call: Call) -> Shape:
+    rows = zip(call.shape(0), call.integers("repeats"), strict=True)
+    return tuple(_total(prod, row) for row in rows)
+
+
+def _gather(call: Call) -> Shape:
+    shape, indices = call.shape(0), call.shape(1)
+    axis = axis_from_front(call.number("axis", 0), len(shape))
+    return (*shape[:axis], *indices, *shape[axis + 1 :])
+
+
 _SAME = (
     "Abs BatchNormalization BitwiseNot Cast Ceil Celu Clip Cos CumSum Dropout Elu Erf Exp Floor "
     "Gelu GroupNormalization HardSigmoid HardSwish Hardmax InstanceNormalization LRN "
@@ -307,15 +303,45 @@ _BROADCAST = (
 _RULES: dict[str, Callable[[Call], Shape]] = {
     **dict.fromkeys(_SAME, lambda call: call.shape(0)),
     **dict.fromkeys(_BROADCAST, _broadcast),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pooled_whole),
+    **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},
     "AveragePool": _pool,
     "Concat": _concat,
+    "ConstantOfShape": lambda call: tuple(call.integers("", 0)),
     "Conv": _conv,
+    "Expand": lambda call: _broadcast_shape(call.shape(0), tuple(call.integers("shape"))),
     "Flatten": _flatten,
+    "Gather": _gather,
     "Gemm": _gemm,
     "MatMul": _matmul,
     "MaxPool": _pool,
+    "Pad": _pad,
     "Reshape": _reshape,
+    "Shape": lambda call: (len(_part(call)),),
+    "Slice": _slice,
     "Squeeze": _squeeze,
+    "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
+}
+
+
+def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+    starts, ends, _, steps = (*rest, *[np.array([0]), np.array([1])][len(rest) - 2 :])
+    return data[slice(int(starts[0]), int(ends[0]), int(steps[0]))]
+
+
+def _same_elements(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+    return data
+
+
+# How the elements of small integer constants are computed: what exporters make shapes with.
+_COMPUTED: dict[str, Callable[..., np.ndarray]] = {
+    **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), _same_elements),
+    "Add": lambda call, one, other: one + other,
+    "Concat": lambda call, *parts: np.concatenate(parts),
+    "Gather": lambda call, data, at: np.take(data, at, axis=call.number("axis", 0)),
+    "Mul": lambda call, one, other: one * other,
+    "Slice": _sliced,
+    "Sub": lambda call, one, other: one - other,
 }

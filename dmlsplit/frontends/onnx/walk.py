@@ -25,7 +25,8 @@ from dmlsplit.frontends.onnx.messages import (
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import UNKNOWN, Gap, Value, merged, outputs, traced
+from dmlsplit.frontends.onnx.shapes import outputs
+from dmlsplit.frontends.onnx.values import UNKNOWN, Gap, Value, merged, traced
 from dmlsplit.frontends.site import Cause, SplitSite
 
 # Bodies in bodies and functions in functions; real models stay below 20.

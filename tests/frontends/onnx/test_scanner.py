@@ -239,7 +239,7 @@ def test_odd_graphs_never_do_more_than_refuse(
     content = model(nodes, inputs, initializers=(sizes("s", 2, -1, 0),), opsets={"": opset})
     path = tmp_path_factory.getbasetemp() / "odd.onnx"
     path.write_bytes(content.SerializeToString())
-    found = scan(path)
+    found = [site for site in scan(path) if not site.implied]
     assert len(found) == sum(each.op_type in ("Split", "SplitToSequence") for each in nodes)
     for site in found:
         assert site.operator.startswith("Split")
