@@ -8,12 +8,14 @@ import ctypes
 import os
 import signal
 import sys
+import types
 
 _MODULES = {"win32": ["fcntl", "resource", "pwd", "grp", "termios"], "darwin": []}
 _OS = {
     "win32": "fchmod fchown sysconf sysconf_names sched_getaffinity sched_setaffinity mkfifo "
-    "posix_fallocate posix_fadvise pread pwrite statvfs fstatvfs copy_file_range sendfile fork "
-    "O_NONBLOCK O_NOFOLLOW O_CLOEXEC O_DIRECTORY O_DIRECT O_TMPFILE getuid geteuid",
+    "posix_fallocate posix_fadvise pread pwrite preadv pwritev statvfs fstatvfs "
+    "copy_file_range sendfile fork O_NONBLOCK O_NOFOLLOW O_CLOEXEC O_DIRECTORY O_DIRECT "
+    "O_TMPFILE getuid geteuid",
     "darwin": "sched_getaffinity sched_setaffinity posix_fallocate posix_fadvise copy_file_range "
     "O_DIRECT O_TMPFILE",
 }
@@ -46,6 +48,9 @@ def pretend(system: str) -> None:
     for name in _SIGNALS[system].split():
         delattr(signal, name)
     if system == "win32":
+        msvcrt = types.ModuleType("msvcrt")
+        vars(msvcrt).update(LK_NBLCK=2, LK_UNLCK=0, locking=lambda handle, mode, count: None)
+        sys.modules["msvcrt"] = msvcrt
         honest = ctypes.CDLL.__init__
 
         def init(self: ctypes.CDLL, name: object, *rest: object, **options: object) -> None:
