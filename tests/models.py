@@ -93,13 +93,14 @@ def in_function(kind: int = TensorProto.INT8) -> onnx.ModelProto:
 
 
 def every_verdict() -> onnx.ModelProto:
-    """At level 2_0: ok, ok after legalizing, refused twice, unknown, and nested bodies."""
+    """At level 2_0: ok, ok after legalizing, refused in three ways, unknown, and nested bodies."""
     nodes = [
         *split_nodes("fits", "image", (2, 1, 3), 2),
         *split_nodes("wide", "ids", (2, 4), 0),
         *split_nodes("odd", "mask", (1, 2), 3),
         *split_nodes("wrong", "ids", (2, 5), 0),
         *split_nodes("late", "batch", (2, 2), 0),
+        *split_nodes("frame", "frames", (1, 2), 1),
         *nested().graph.node,
     ]
     inputs = {
@@ -107,6 +108,7 @@ def every_verdict() -> onnx.ModelProto:
         "ids": (TensorProto.INT64, (6,)),
         "mask": (TensorProto.UINT8, (1, 1, 5, 3)),
         "batch": (TensorProto.FLOAT, ("n", 4)),
+        "frames": (TensorProto.FLOAT, ("n", 3, 4, 4)),
         "flag": (TensorProto.BOOL, ()),
         "x": (TensorProto.INT8, (4, 4)),
     }

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx.scanner import MAXIMUM_DEPTH
+from dmlsplit.frontends.onnx.walk import MAXIMUM_DEPTH
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -111,11 +111,16 @@ GOOD = model(
 ).SerializeToString()
 
 
+LFS_POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
 REFUSED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty; it must be an ONNX model"),
-    "text": (b"ir_version: 8\ngraph {\n", "byte "),
-    "JSON": (json.dumps({"irVersion": 8}).encode(), "byte "),
-    "zip": (b"PK\x03\x04" + bytes(100), "byte "),
+    "text": (b"ir_version: 8\ngraph {\n", "is text, not an ONNX model"),
+    "JSON": (json.dumps({"irVersion": 8}).encode(), "is text, not an ONNX model"),
+    "zip": (b"PK\x03\x04" + bytes(100), "is a zip archive, not the model. Fix: unpack it"),
+    "gzip": (b"\x1f\x8b\x08" + bytes(100), "is gzip data, not the model. Fix: unpack it"),
+    "web page": (b"\n<!DOCTYPE html><p>Sign in", "is a web page, not the model. Fix: download"),
+    "LFS pointer": (LFS_POINTER, "is a Git LFS pointer, not the model. Fix: git lfs pull; in"),
     "zeros": (bytes(1000), "field number 0 does not exist"),
     "ones": (b"\xff" * 1000, "a number has more than 10 bytes"),
     "no graph": (field(1, 8), "it has 0 graphs; a model has 1"),

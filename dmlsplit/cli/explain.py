@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import Commands, add_command, add_inputs, scanned
-from dmlsplit.cli.terminal import show, status_of, tell
+from dmlsplit.cli.inputs import (
+    Commands,
+    add_command,
+    add_inputs,
+    add_target,
+    scanned,
+    target_of,
+)
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, show, status_of, tell
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import shown
+
+if TYPE_CHECKING:
+    from dmlsplit.frontends import SplitSite
 
 _DESCRIPTION = """\
 Show how a split runs: the bytes that are left when data type, rank and axis are
@@ -23,7 +36,7 @@ exit status:
 examples:
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
   dmlsplit explain model.onnx --gpu H200 --format json
-  dmlsplit explain descriptor.json --svg picture.svg
+  dmlsplit explain model.onnx --node cut --svg picture.svg
 """
 
 
@@ -32,6 +45,12 @@ def add_to(commands: Commands) -> None:
     summary = "show the geometry, kernel, launch shape and expected time of a split"
     parser = add_command(commands, explain, summary, _DESCRIPTION, _EPILOG)
     add_inputs(parser)
+    add_target(parser)
+    parser.add_argument(
+        "--node",
+        metavar="NAME",
+        help="only the splits of this name, or at this place, as validate prints it",
+    )
     parser.add_argument(
         "--gpu",
         "--card",
@@ -50,19 +69,18 @@ def explain(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explain as explain_split
     from dmlsplit.explain.report import explanation_json, explanation_text
-    from dmlsplit.lint.discovery import ENDINGS
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report.phrases import location
-    from dmlsplit.lint.target import resolve_target
     from dmlsplit.lint.verdict import Outcome
 
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
-    scan = scanned(arguments, ENDINGS)
-    assessment = assess(scan.sites, resolve_target(), scan.unreadable, {Outcome.REFUSED})
+    target, scan = target_of(arguments), scanned(arguments)
+    failing = {Outcome.REFUSED, Outcome.NEVER}
+    assessment = assess(_wanted(scan.sites, arguments.node), target, scan.unreadable, failing)
     explained = []
     for verdict in assessment.verdicts:
         place = location(verdict.site)
-        if verdict.outcome in (Outcome.REFUSED, Outcome.UNKNOWN):
+        if verdict.outcome in (*failing, Outcome.UNKNOWN):
             said = "; ".join(f"{each.rule.id} {each.message}" for each in verdict.diagnostics)
             tell(f"{place}: {verdict.outcome}: {said}")
         else:
@@ -78,8 +96,22 @@ def explain(arguments: argparse.Namespace) -> int:
 
         if len(explained) != 1:
             raise InvalidArgumentError(
-                f"--svg draws one split; there are {len(explained)}. Name one by flags"
+                f"--svg draws one split; there are {len(explained)}. Name one with --node"
             )
         picture = svg_picture(explained[0].geometry, str(explained[0].desc))
         write_text(Path(arguments.svg), picture)
-    return status_of(assessment)
+    refused = any(verdict.outcome in failing for verdict in assessment.verdicts)
+    return max(status_of(assessment), REFUSED if refused else ACCEPTED)
+
+
+def _wanted(sites: Sequence[SplitSite], name: str | None) -> Sequence[SplitSite]:
+    """Return the sites of a name or an address; all of them for None."""
+    from dmlsplit.lint.report.phrases import address
+
+    if name is None:
+        return sites
+    found = [site for site in sites if name in (site.node, address(site))]
+    if not found:
+        there = shown([site.node or address(site) for site in sites])
+        raise InvalidArgumentError(f"there is no split {name!r}; it must be one of {there}")
+    return found

@@ -10,7 +10,9 @@ from dmlsplit.cli.terminal import progress_bar, tell
 from dmlsplit.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from dmlsplit.frontends.onnx import FixedSizes
     from dmlsplit.lint.discovery import Scan
+    from dmlsplit.lint.target import Target
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -46,6 +48,16 @@ def integers(text: str) -> tuple[int, ...]:
         ) from None
 
 
+def dimension(text: str) -> tuple[str, int]:
+    """Read ``batch=1`` or ``input.0=1``; argparse reports anything else."""
+    name, _, size = text.rpartition("=")
+    if name and size.isascii() and size.isdecimal() and int(size) < 2**63:
+        return name, int(size)
+    raise argparse.ArgumentTypeError(
+        f"is {text!r}; it must be NAME=N or INPUT.AXIS=N, such as batch=1"
+    )
+
+
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name files, and the flags that describe a split without one."""
     parser.add_argument(
@@ -55,6 +67,23 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         help="model.onnx, OpenVINO model.xml, DxDispatch or descriptor .json; a folder, which is "
         "searched for models; or a quoted pattern such as 'models/**/*.onnx'",
     )
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        type=dimension,
+        metavar="NAME=N",
+        help="the size of a dynamic dimension of ONNX models, by its name (batch=1) or by input "
+        "and axis (images.0=1); may be given several times",
+    )
+    parser.add_argument(
+        "--infer-shapes",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="where the package onnx is installed, its shape inference fills the shapes that are "
+        "not known otherwise, in a process of its own, with limits of time and memory (default: "
+        "on)",
+    )
     flags = parser.add_argument_group("a descriptor by flags, in place of a PATH")
     flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
@@ -62,10 +91,48 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
-def scanned(arguments: argparse.Namespace, endings: Sequence[str]) -> Scan:
-    """Return the splits of the paths, or of the flags, and report what could not be read."""
-    from dmlsplit.lint.discovery import Scan, flag_site, scan_paths
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which DirectML to judge for."""
+    target = parser.add_argument_group(
+        "the DirectML to judge for (default: the newest feature level)"
+    ).add_mutually_exclusive_group()
+    target.add_argument("--feature-level", metavar="L", help="such as 2_0, or 4.1")
+    target.add_argument("--directml", metavar="VERSION", help="version of DirectML.dll, 1.8.0")
+    target.add_argument(
+        "--windows", metavar="BUILD", help="the DirectML.dll inside a Windows build, 22621"
+    )
+    parser.add_argument(
+        "--via",
+        choices=("directml", "ort"),
+        default="directml",
+        help="judge as DirectML itself (default), or as ONNX Runtime's DirectML provider: its "
+        "operators and types, ranks padded to 4, level 5_0 or above, and no empty pieces",
+    )
+    parser.add_argument(
+        "--ort-version",
+        metavar="VERSION",
+        help="with --via ort: the version of ONNX Runtime, such as 1.14 (default: the newest)",
+    )
 
+
+def target_of(arguments: argparse.Namespace) -> Target:
+    """Return the target that was asked for."""
+    from dmlsplit.lint.target import resolve_target
+
+    return resolve_target(
+        feature_level=arguments.feature_level,
+        directml=arguments.directml,
+        windows=arguments.windows,
+        via=arguments.via,
+        ort_version=arguments.ort_version,
+    )
+
+
+def scanned(arguments: argparse.Namespace) -> Scan:
+    """Return the splits of the paths, or of the flags, and report what could not be read."""
+    from dmlsplit.lint.discovery import ENDINGS, Scan, flag_site, scan_paths
+
+    endings = (".onnx",) if arguments.via == "ort" else ENDINGS
     flags = [getattr(arguments, name) for name in _FLAGS]
     given = any(flag is not None for flag in flags)
     if given == bool(arguments.paths) or (given and None in flags):
@@ -76,10 +143,25 @@ def scanned(arguments: argparse.Namespace, endings: Sequence[str]) -> Scan:
         raise InvalidArgumentError(
             "--via ort applies to ONNX models only; drop it to check a descriptor given by flags"
         )
+    if given and arguments.dim:
+        raise InvalidArgumentError("--dim applies to ONNX models; give --sizes in numbers")
     if given:
         return Scan((flag_site(*flags),), ())
     with progress_bar("scan") as progress:
-        scan = scan_paths(arguments.paths, endings, progress)
+        sizes = _fixed_sizes(arguments.dim)
+        scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.infer_shapes)
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
     return scan
+
+
+def _fixed_sizes(given: Sequence[tuple[str, int]]) -> FixedSizes | None:
+    if not given:
+        return None
+    from dmlsplit.frontends.onnx import FixedSizes
+
+    sizes: dict[str, int] = {}
+    for name, size in given:
+        if sizes.setdefault(name, size) != size:
+            raise InvalidArgumentError(f"--dim {name} is given as {sizes[name]} and as {size}")
+    return FixedSizes(sizes)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from typing import Any
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, show
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import LevelSupport, TensorSupport
+from dmlsplit.directml.levels import LevelSupport, TensorSupport, WindowsBuild
 
 _DESCRIPTION = """\
 The capability table of Split. Each row adds to the one before. A Windows build
-is the first whose own DirectML.dll has the level; f32 is FLOAT32, u16 UINT16."""
+is the first whose own DirectML.dll has the level, with a ? where that is only
+inferred from its SDK; f32 is FLOAT32, u16 UINT16."""
 
 
 def add_to(commands: Commands) -> None:
@@ -41,7 +41,9 @@ def _record(row: LevelSupport) -> dict[str, Any]:
         "name": f"DML_FEATURE_LEVEL_{row.level}",
         "value": int(row.level),
         "directml": row.directml,
-        "windows": row.windows and asdict(row.windows),
+        "windows": row.windows and {"build": row.windows.build, "name": row.windows.name},
+        "windows_basis": row.windows and row.windows.basis,
+        "windows_source": row.windows and row.windows.source,
         "input_tensor": _tensor_record(row.input_tensor),
         "output_tensors": _tensor_record(row.output_tensors),
         "source": row.source,
@@ -61,13 +63,17 @@ def level_table() -> str:
     before: TensorSupport | None = None
     for row in capability_table().values():
         support = row.input_tensor
-        windows = f"{row.windows.build} {row.windows.name}" if row.windows else "-"
+        windows = _shown(row.windows) if row.windows else "-"
         least, most = support.minimum_dimensions, support.maximum_dimensions
         ranks = str(least) if least == most else f"{least}-{most}"
         types = _types(support, before)
         lines.append(f"{row.level!s:<5}  {row.directml:<8}  {windows:<26}  {ranks:<5}  {types}")
         before = support
     return "\n".join(lines)
+
+
+def _shown(windows: WindowsBuild) -> str:
+    return f"{windows.build} {windows.name}{'' if windows.is_documented else '?'}"
 
 
 def _types(support: TensorSupport, before: TensorSupport | None) -> str:

@@ -6,7 +6,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import Commands, add_command, add_inputs, scanned
+from dmlsplit.cli.inputs import (
+    Commands,
+    add_command,
+    add_inputs,
+    add_target,
+    scanned,
+    target_of,
+)
 from dmlsplit.cli.terminal import show, status_of, tell, wants_colour
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import counted
@@ -20,14 +27,20 @@ _DESCRIPTION = """\
 Find every split of each PATH, nested bodies and functions included, and say
 whether DirectML accepts it: where the split is, the descriptor it becomes, each
 broken rule, the lowest feature level, DirectML version and Windows build that
-accept it, and what to change. Nothing is run, and no GPU is needed.
+accept it, and what to change. Nothing is run, and no GPU is needed. At run time
+a refusal is 80070057 (E_INVALIDARG, "The parameter is incorrect").
 
 The verdicts:
-  ok                   the target accepts it as it is
-  ok after legalizing  the target refuses it as it is, but accepts an equivalent
-                       descriptor on the same buffers, which is shown
-  refused              the target refuses it
-  unknown              a size is known only when the model runs
+  ok                      the target accepts it as it is
+  ok after legalizing     the target refuses it as it is, but accepts an
+                          equivalent descriptor on the same buffers, which is
+                          shown
+  refused                 the target refuses it
+  refused for every size  a size is dynamic, and whatever it is, the target
+                          refuses the split as it is
+  unknown                 it depends on a size that is known only when the model
+                          runs, or on a shape that could not be followed; name
+                          sizes with --dim
 """
 
 _EPILOG = """\
@@ -39,9 +52,10 @@ formats:
   junit   JUnit XML, one suite per file and one case per split
 
 exit status:
-  0  every split is accepted
+  0  every split is accepted; with --write-fixed, every one of the written model
   1  a split is refused, or is ok only after legalizing (see --allow), or is
-     unknown and --fail-on unknown was given
+     unknown and --fail-on unknown was given, or meets a known defect and
+     --fail-on defect was; or the target cannot be used
   2  wrong usage, or a file could not be read; the others are still reported
   130  interrupted
 
@@ -49,7 +63,7 @@ examples:
   dmlsplit validate model.onnx --feature-level 2_0
   dmlsplit validate model.onnx --windows 19041 --write-fixed fixed.onnx
   dmlsplit validate models/ 'more/**/*.onnx' --directml 1.8.0 --format sarif
-  dmlsplit validate model.onnx --via ort --fail-on unknown
+  dmlsplit validate model.onnx --via ort --dim batch=1 --fail-on unknown
   dmlsplit validate --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3 \\
       --feature-level 3_0
 """
@@ -57,33 +71,20 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "say which splits of a model DirectML refuses, why, and how to fix it"
+    summary = "say which splits of a model DirectML refuses (80070057), why, and how to fix it"
     parser = add_command(commands, validate, summary, _DESCRIPTION, _EPILOG)
     add_inputs(parser)
-    target = parser.add_argument_group(
-        "the DirectML to judge for (default: the newest feature level)"
-    ).add_mutually_exclusive_group()
-    target.add_argument("--feature-level", metavar="L", help="such as 2_0, or 4.1")
-    target.add_argument("--directml", metavar="VERSION", help="version of DirectML.dll, 1.8.0")
-    target.add_argument(
-        "--windows", metavar="BUILD", help="the DirectML.dll inside a Windows build, 22621"
-    )
-    parser.add_argument(
-        "--via",
-        choices=("directml", "ort"),
-        default="directml",
-        help="judge as DirectML itself (default), or as ONNX Runtime's DirectML provider: its "
-        "operators and types, ranks padded to 4, level 5_0 or above, and no empty pieces",
-    )
+    add_target(parser)
     report = parser.add_argument_group("the report")
     report.add_argument("--format", choices=FORMATS, default="text", help="default: text")
     report.add_argument("-o", "--output", metavar="FILE", help="write the report to a file")
     report.add_argument(
         "--fail-on",
         action="append",
-        choices=("unknown",),
+        choices=("unknown", "defect"),
         default=[],
-        help="exit with 1 for splits of unknown size as well",
+        help="exit with 1 for splits of unknown size as well, or for splits that meet a known "
+        "defect of DirectML",
     )
     report.add_argument(
         "--allow",
@@ -92,50 +93,54 @@ def add_to(commands: Commands) -> None:
         default=[],
         help="exit with 0 where an equivalent descriptor is accepted: your runtime legalizes",
     )
-    parser.add_argument(
+    fixing = parser.add_argument_group("a rewritten model")
+    fixing.add_argument(
         "--write-fixed",
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by an equivalent subgraph of "
-        "standard ONNX nodes that the target accepts. Both models are run on random inputs and "
-        "compared first; nothing is written if they differ. Nodes other than splits are not judged",
+        "standard ONNX nodes that the target accepts. Both models are run on several random "
+        "inputs and compared bit by bit first, by ONNX Runtime, or by ONNX's reference evaluator "
+        "if that fails; nothing is written if they differ. The sizes that --dim gives are used "
+        "for the inputs, and are fixed in the written model. It says how many of the replaced "
+        "splits were run. The exit status is that of the written model. Nodes other than splits "
+        "are not judged",
+    )
+    fixing.add_argument(
+        "--input",
+        metavar="FILE.npz",
+        help="inputs by name for that comparison, as numpy.savez writes them; an input that the "
+        "file lacks is random",
     )
 
 
 def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the paths."""
     from dmlsplit.atomic import write_text
-    from dmlsplit.lint.discovery import ENDINGS
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report import REPORTS
-    from dmlsplit.lint.target import resolve_target
     from dmlsplit.lint.verdict import Outcome
 
-    target = resolve_target(
-        feature_level=arguments.feature_level,
-        directml=arguments.directml,
-        windows=arguments.windows,
-        via=arguments.via,
-    )
-    endings = (".onnx",) if arguments.via == "ort" else ENDINGS
-    scan = scanned(arguments, endings)
-    failing = {Outcome.REFUSED}
+    target = target_of(arguments)
+    scan = scanned(arguments)
+    failing = {Outcome.REFUSED, Outcome.NEVER}
     if "legalizing" not in arguments.allow:
         failing.add(Outcome.LEGALIZED)
     if "unknown" in arguments.fail_on:
         failing.add(Outcome.UNKNOWN)
-    assessment = assess(scan.sites, target, scan.unreadable, failing)
+    defects_fail = "defect" in arguments.fail_on
+    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
     report = REPORTS[arguments.format]
     if arguments.output is None:
         show(report(assessment, wants_colour()))
     else:
         write_text(Path(arguments.output), report(assessment, False) + "\n")
     if arguments.write_fixed is not None:
-        _write_fixed(arguments, assessment)
+        assessment = _write_fixed(arguments, assessment)
     return status_of(assessment)
 
 
-def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
-    """Write the rewritten model, and say on standard error what was replaced."""
+def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> Assessment:
+    """Write the rewritten model, say on standard error what was replaced, and assess it."""
     try:
         from dmlsplit.lint.fix.rewrite import write_fixed
     except ModuleNotFoundError as error:
@@ -145,14 +150,24 @@ def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> None:
     if len(arguments.paths) != 1 or not arguments.paths[0].lower().endswith(".onnx"):
         raise InvalidArgumentError("--write-fixed takes exactly one PATH, an .onnx file")
     if assessment.unreadable:
-        return
-    done = write_fixed(Path(arguments.paths[0]), Path(arguments.write_fixed), assessment)
+        return assessment
+    given = None if arguments.input is None else Path(arguments.input)
+    done = write_fixed(
+        Path(arguments.paths[0]),
+        Path(arguments.write_fixed),
+        assessment,
+        dict(arguments.dim),
+        given,
+    )
     for site, reason in done.left:
         tell(f"{site.place}/{site.node or site.index}: left as it is: {reason}")
-    if not done.replaced:
+    if done.comparison is None or done.written is None:
         tell(f"nothing to replace; {arguments.write_fixed} is not written")
-        return
+        return assessment
+    compared = done.comparison
     tell(
-        f"{arguments.write_fixed}: written with {counted(len(done.replaced), 'split')} replaced; "
-        f"both models agree bit for bit on random inputs ({done.engine})"
+        f"{arguments.write_fixed}: written with {counted(len(done.replaced), 'split')} replaced, "
+        f"{compared.ran} of them run; both models agree bit for bit on "
+        f"{counted(compared.runs, 'input')} ({compared.engine})"
     )
+    return done.written

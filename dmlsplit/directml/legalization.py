@@ -18,6 +18,7 @@ from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate, violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.geometry import StridedCopy, packed_byte_strides
+from dmlsplit.messages import counted
 
 # Rules that another description of the same bytes may satisfy; no other one can be cured.
 _CURABLE = {
@@ -45,7 +46,8 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     """Return a descriptor that a feature level accepts and that moves the same bytes.
 
     The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones,
-    8-bit elements are taken two at a time where they come in even runs, dimensions are
+    8-bit elements are taken two at a time where they come in even runs, 4-bit ones by whole
+    bytes, dimensions are
     merged or padded with ones. A descriptor that is already valid is returned unchanged.
 
     Parameters
@@ -91,8 +93,6 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
 def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
     """Return the types to try: of its own size, then wider ones, then narrower ones."""
     supported = row.input_tensor.data_types & row.output_tensors.data_types
-    if own.bits < 8:
-        return []
     # The nearest size first: the fewer elements are regrouped, the more likely it works.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
     kinds = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
@@ -179,6 +179,8 @@ def _steps_over(loop: _Loop, wide: int) -> bool:
 
 def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
     wide = kind.bits // 8
+    if desc.input_tensor.data_type.bits < 8:
+        return f"its elements are not taken in runs of whole {kind.name}s"
 
     def is_odd(piece: StridedCopy) -> bool:
         steps = [*piece.input_strides, *piece.output_strides]
@@ -187,7 +189,7 @@ def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
     # The first that is odd.
     index, piece = max(enumerate(descriptor_geometry(desc).pieces), key=lambda it: is_odd(it[1]))
     return (
-        f"OutputTensors[{index}] is copied in runs of {piece.run_bytes} bytes from byte "
+        f"OutputTensors[{index}] is copied in runs of {counted(piece.run_bytes, 'byte')} from byte "
         f"{piece.input_offset} on, and {kind.name} needs runs, offsets and strides in "
         f"multiples of {wide} bytes"
     )

@@ -100,7 +100,8 @@ def _row(entry: _Node, level: FeatureLevel, before: LevelSupport | None) -> Leve
 def _windows_build(entry: _Node) -> WindowsBuild | None:
     if entry.value is None:
         return None
-    return WindowsBuild(entry["build"].read(int, "an integer"), str(entry["name"].value))
+    build = entry["build"].read(int, "an integer")
+    return WindowsBuild(build, *(str(entry[key].value) for key in ("name", "basis", "source")))
 
 
 def _support(tensor: _Node) -> TensorSupport:

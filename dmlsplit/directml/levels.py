@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -72,6 +72,14 @@ class WindowsBuild:
 
     build: int
     name: str
+    # `documented`, or `inferred` from the level that the build's SDK selects; and where.
+    basis: str = field(default="documented", compare=False)
+    source: str = field(default="", compare=False)
+
+    @property
+    def is_documented(self) -> bool:
+        """Whether a document of Microsoft names the build."""
+        return self.basis == "documented"
 
 
 @dataclass(frozen=True, slots=True)

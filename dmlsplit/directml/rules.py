@@ -26,6 +26,8 @@ class Rule:
     basis: Basis
     source: str  # where it is written down
     hint: str  # how to comply
+    # What breaking it comes to at run time: E_INVALIDARG; None if nothing fails.
+    hresult: int | None = 0x80070057
 
 
 def by_id(rules: dict[str, Rule]) -> dict[str, Rule]:
@@ -51,6 +53,13 @@ _policy = partial(_rule, basis="policy")
 _silent = partial(_policy, source="dmlsplit; DirectML's documents are silent")
 _access = partial(_policy, source="dmlsplit; a D3D12 buffer needs unordered access")
 _untyped = partial(_policy, source="dmlsplit; DirectML buffers are untyped")
+
+# How to comply at a level that no higher one improves on.
+AT_ANY_LEVEL = {
+    "DML-LEVEL-DATA-TYPE": "carry the bits in a supported type of another width",
+    "DML-LEVEL-DIMENSION-COUNT": "pad with size-1 dimensions, or merge dimensions",
+}
+_RAISE = "raise the feature level, or "
 
 RULES = by_id(
     {
@@ -128,11 +137,11 @@ RULES = by_id(
         ),
         "DML-LEVEL-DATA-TYPE": _split(
             "The feature level supports the tensor's data type for Split.",
-            hint="raise the feature level, or carry the bits in a supported type of another width",
+            hint=_RAISE + AT_ANY_LEVEL["DML-LEVEL-DATA-TYPE"],
         ),
         "DML-LEVEL-DIMENSION-COUNT": _split(
             "The feature level supports the tensor's dimension count for Split.",
-            hint="raise the feature level, or pad with size-1 dimensions, or merge dimensions",
+            hint=_RAISE + AT_ANY_LEVEL["DML-LEVEL-DIMENSION-COUNT"],
         ),
         "DML-BIND-COUNT": _bind_outputs(
             "One buffer is bound for each tensor of the operator.",
@@ -200,6 +209,8 @@ class Violation:
         The DirectML field, such as ``Sizes[1]``.
     found, allowed : str
         The value, and what it must be.
+    fix : str
+        How to comply here, where that is not the rule's own hint.
     """
 
     rule: Rule
@@ -207,6 +218,7 @@ class Violation:
     field: str
     found: str
     allowed: str
+    fix: str = ""
 
     @property
     def place(self) -> str:
@@ -216,7 +228,7 @@ class Violation:
     @property
     def hint(self) -> str:
         """How to comply."""
-        return self.rule.hint
+        return self.fix or self.rule.hint
 
     def __str__(self) -> str:
         return (

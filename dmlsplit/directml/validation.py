@@ -6,12 +6,20 @@ A check yields what it finds and never raises, so that a report lists every brok
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, TensorSupport
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.overlap import may_overlap_itself
-from dmlsplit.directml.rules import Broken, ValidationReport, Violation, report, violations_of
+from dmlsplit.directml.rules import (
+    AT_ANY_LEVEL,
+    Broken,
+    ValidationReport,
+    Violation,
+    report,
+    violations_of,
+)
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
     UINT64_MAX,
@@ -67,11 +75,16 @@ def _of_every_level(desc: SplitOperatorDesc) -> Iterator[Violation]:
 
 
 def _of_level(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
-    yield from violations_of(
-        "InputTensor", _unsupported(desc.input_tensor, row.input_tensor, row.level)
-    )
-    for name, tensor in _outputs(desc):
-        yield from violations_of(name, _unsupported(tensor, row.output_tensors, row.level))
+    highest = capability_table()[max(FeatureLevel)]
+    tensors = [("InputTensor", desc.input_tensor, row.input_tensor, highest.input_tensor)]
+    outputs = row.output_tensors, highest.output_tensors
+    tensors += [(name, tensor, *outputs) for name, tensor in _outputs(desc)]
+    for name, tensor, support, most in tensors:
+        higher = {rule_id for rule_id, *_ in _unsupported(tensor, most, highest.level)}
+        for each in violations_of(name, _unsupported(tensor, support, row.level)):
+            # No higher level is advised where even the highest refuses the same.
+            fix = AT_ANY_LEVEL[each.rule.id] if each.rule.id in higher else ""
+            yield replace(each, fix=fix)
 
 
 def _outputs(desc: SplitOperatorDesc) -> Iterator[tuple[str, TensorDesc]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlsplit.explain.explanation import Explanation
 from dmlsplit.geometry import StridedCopy
-from dmlsplit.messages import printable, wrapped
+from dmlsplit.messages import counted, printable, wrapped
 
 # Longer lists of outputs or launches are cut.
 _SHOWN = 8
@@ -35,13 +35,13 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
             last = start + rows.widths[index] - 1
             yield f"output {index}: bytes {start} to {last} of every row"
     if len(geometry.pieces) > _SHOWN:
-        yield f"... and {len(geometry.pieces) - _SHOWN} more outputs"
+        yield f"... and {counted(len(geometry.pieces) - _SHOWN, 'more output')}"
 
 
 def _loops(piece: StridedCopy) -> str:
     steps = zip(piece.shape, piece.input_strides, piece.output_strides, strict=True)
     nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in steps)
-    start = f"{piece.run_bytes} bytes from byte {piece.input_offset} on"
+    start = f"{counted(piece.run_bytes, 'byte')} from byte {piece.input_offset} on"
     return f"{start}, {nest}" if nest else start
 
 
@@ -50,12 +50,14 @@ def _launches(explanation: Explanation) -> Iterator[str]:
     for launch in launches[:_SHOWN]:
         yield f"kernel: {launch.kernel}, because {launch.reason}"
         yield (
-            f"launch: {launch.grid} blocks of {launch.block} threads, {launch.shared_bytes} bytes "
-            f"of shared memory; at least {launch.resident} blocks to an SM, "
+            f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
+            f"{launch.shared_bytes} bytes of shared memory; at least "
+            f"{counted(launch.resident, 'block')} to an SM, "
             f"{launch.bytes_in_flight} bytes in flight per thread"
         )
     if len(launches) > _SHOWN:
-        yield f"... and {len(launches) - _SHOWN} more launches"
+        left = len(launches) - _SHOWN
+        yield f"... and {left} more launch{'' if left == 1 else 'es'}"
 
 
 def _cost(explanation: Explanation) -> Iterator[str]:

@@ -9,11 +9,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, one_line
 from dmlsplit.frontends import SplitSite
+
+if TYPE_CHECKING:
+    from dmlsplit.frontends.onnx import FixedSizes
 
 # The module that scans a file, by the end of its name.
 SCANNERS = {
@@ -38,10 +42,18 @@ def scan_paths(
     paths: Sequence[str],
     endings: Sequence[str] = ENDINGS,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    dimensions: FixedSizes | None = None,
+    infer_shapes: bool = False,
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
-    After each file, `progress` is called with the bytes done and the bytes in all.
+    After each file, `progress` is called with the bytes done and the bytes in all. `dimensions`
+    and `infer_shapes` are for ONNX models; see `dmlsplit.frontends.onnx.scan`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If no model has a dimension that `dimensions` names.
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}
@@ -54,15 +66,22 @@ def scan_paths(
     done, total = 0, sum(files.values())
     for file, size in files.items():
         try:
-            sites += scan_file(file, endings)
+            sites += scan_file(file, endings, dimensions, infer_shapes)
         except (DmlError, OSError, RecursionError, MemoryError) as error:
             unreadable.append((file, one_line(error, with_path=False)))
         done += size
         progress(done, total)
+    if dimensions and not unreadable:
+        dimensions.check_all_used()
     return Scan(tuple(sites), tuple(unreadable))
 
 
-def scan_file(file: str, endings: Sequence[str] = ENDINGS) -> list[SplitSite]:
+def scan_file(
+    file: str,
+    endings: Sequence[str] = ENDINGS,
+    dimensions: FixedSizes | None = None,
+    infer_shapes: bool = False,
+) -> list[SplitSite]:
     """Scan one model or descriptor file, by the end of its name.
 
     Raises
@@ -87,7 +106,8 @@ def scan_file(file: str, endings: Sequence[str] = ENDINGS) -> list[SplitSite]:
         raise UnsupportedError(
             f"{ending} files need the package {error.name}; pip install 'dmlsplit[{error.name}]'"
         ) from None
-    sites: list[SplitSite] = scanner.scan(file)
+    more = (dimensions, infer_shapes) if ending == ".onnx" else ()
+    sites: list[SplitSite] = scanner.scan(file, *more)
     return sites
 
 

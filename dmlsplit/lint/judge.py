@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from dmlsplit.directml.legalization import legalize
@@ -12,49 +14,90 @@ from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
-from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.rules import REMEDIES, RULES
 from dmlsplit.lint.target import Requirement, Target, requirement
-from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Diagnostic, Outcome, Verdict
 
 _Descriptors = tuple[SplitOperatorDesc, ...]
 _minimum_level = lru_cache(maxsize=4096)(minimum_feature_level)
+# A descriptor that breaks one of these breaks it with larger sizes as well.
+_OF_EVERY_SIZE = {
+    "DML-UINT-RANGE",
+    "DML-TENSOR-DIMENSION-COUNT",
+    "DML-TENSOR-ELEMENT-COUNT",
+    "DML-LEVEL-DATA-TYPE",
+    "DML-LEVEL-DIMENSION-COUNT",
+}
 
 
 def assess(
     sites: Iterable[SplitSite],
     target: Target,
     unreadable: Iterable[tuple[str, str]] = (),
-    failing: Iterable[Outcome] = (Outcome.REFUSED, Outcome.LEGALIZED),
+    failing: Iterable[Outcome] = FAILING,
+    defects_fail: bool = False,
 ) -> Assessment:
     """Judge all sites for a target."""
-    verdicts = tuple(judge(site, target) for site in sites)
-    return Assessment(target, verdicts, tuple(unreadable), frozenset(failing))
+    # What only becomes a split in ONNX Runtime is judged where it is asked for.
+    judged = (site for site in sites if target.via == "ort" or not site.implied)
+    verdicts = tuple(judge(site, target) for site in judged)
+    about_target = tuple(map(_diagnostic, onnxruntime.target_violations(target)))
+    return Assessment(
+        target, verdicts, tuple(unreadable), frozenset(failing), about_target, defects_fail
+    )
 
 
 def judge(site: SplitSite, target: Target) -> Verdict:
     """Judge one site for a target."""
+    if site.implied:
+        return _remarked(site, target)
     said, descriptors = [*_of_the_node(site)], site.descriptors
+    # Where the sizes are unknown, what is judged is what every size has.
+    judged = (site.smallest,) if site.unknown and site.smallest else descriptors
     if target.via == "ort":
-        said += map(_diagnostic, onnxruntime.violations(site, target.level))
+        said += map(_diagnostic, onnxruntime.violations(site, target))
+        judged = tuple(map(onnxruntime.lowered, judged))
         descriptors = tuple(map(onnxruntime.lowered, descriptors))
-    broken = [v for desc in descriptors for v in validate(desc, target.level).violations]
+    broken = [v for desc in judged for v in validate(desc, target.level).violations]
+    if site.unknown:
+        of_input = (v for v in broken if v.tensor == "InputTensor")
+        broken = [v for v in of_input if v.rule.id in _OF_EVERY_SIZE]
     errors = [diagnostic for diagnostic in said if diagnostic.severity == "error"]
     others = [diagnostic for diagnostic in said if diagnostic.severity != "error"]
     # The provider makes its own descriptors; nobody can hand it equivalent ones.
-    legalizable = broken and not errors and target.via == "directml"
-    legalized, obstacle = _legalized(descriptors, target) if legalizable else ((), "")
-    if errors or (broken and not legalized):
-        outcome = Outcome.REFUSED
-    elif broken:
-        outcome = Outcome.LEGALIZED
-    else:
-        outcome = Outcome.UNKNOWN if site.unknown else Outcome.OK
+    legalizable = bool(broken) and not errors and target.via == "directml"
+    known = legalizable and not site.unknown
+    legalized, obstacle = _legalized(descriptors, target) if known else ((), "")
+    outcome = _outcome(site, bool(errors or broken), bool(legalized))
     # Of the errors of a node, a higher level cures only this one.
     curable = all(diagnostic.rule.id == "ORT-FEATURE-LEVEL" for diagnostic in errors)
-    minimum = _minimum(descriptors, target) if curable else None
+    minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     errors += map(_diagnostic, broken)
-    fix = "; ".join(_fixes(outcome, errors, legalized, minimum, obstacle))
-    return Verdict(site, descriptors, outcome, (*errors, *others), legalized, minimum, fix)
+    undecided = legalizable and bool(site.unknown)
+    fixes = _fixes(site, outcome, errors, legalized, minimum, obstacle, undecided)
+    fix = "; ".join(fixes)
+    diagnostics = (*errors, *others)
+    return Verdict(site, descriptors, outcome, diagnostics, legalized, minimum, fix, undecided)
+
+
+def _remarked(site: SplitSite, target: Target) -> Verdict:
+    """Judge a node that becomes a split: what is wrong with that split is a warning."""
+    descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
+    broken = [*onnxruntime.empty_pieces(site)]
+    broken += [v for desc in descriptors for v in validate(desc, target.level).violations]
+    diagnostics = [Diagnostic(RULES["SPLIT-IMPLIED"], "note", site.implied)]
+    diagnostics += [replace(_diagnostic(each), severity="warning") for each in broken]
+    minimum = _minimum(descriptors, target)
+    fix = "; ".join(dict.fromkeys(each.hint for each in broken))
+    return Verdict(site, descriptors, Outcome.OK, tuple(diagnostics), (), minimum, fix)
+
+
+def _outcome(site: SplitSite, refused: bool, legalized: bool) -> Outcome:
+    if not refused:
+        return Outcome.UNKNOWN if site.unknown else Outcome.OK
+    if site.unknown:
+        return Outcome.NEVER
+    return Outcome.LEGALIZED if legalized else Outcome.REFUSED
 
 
 def _of_the_node(site: SplitSite) -> Iterator[Diagnostic]:
@@ -65,13 +108,19 @@ def _of_the_node(site: SplitSite) -> Iterator[Diagnostic]:
         yield Diagnostic(RULES["SPLIT-NODE-TEXT"], "error", message)
     for warning in site.warnings:
         yield Diagnostic(RULES["SPLIT-NODE-SURPRISE"], "warning", warning)
+    for place in site.meets:
+        message = (
+            f"its pieces meet again in {place}. In fused graphs, as of GLU, DirectML is known to "
+            "use one in place of the other (onnxruntime issues 32146, 24311, 21007)"
+        )
+        yield Diagnostic(RULES["SPLIT-DEFECT-MEET"], "defect", message)
     if site.unknown:
         yield Diagnostic(RULES["SPLIT-NODE-UNKNOWN"], "note", site.unknown)
 
 
 def _diagnostic(broken: Violation) -> Diagnostic:
     message = f"{broken.place} is {broken.found}; must be {broken.allowed}"
-    parts = (broken.tensor, broken.field, broken.found, broken.allowed)
+    parts = (broken.tensor, broken.field, broken.found, broken.allowed, broken.hint)
     return Diagnostic(broken.rule, "error", message, *parts)
 
 
@@ -95,15 +144,19 @@ def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
 
 
 def _fixes(
+    site: SplitSite,
     outcome: Outcome,
     errors: Iterable[Diagnostic],
     legalized: _Descriptors,
     minimum: Requirement | None,
     obstacle: str,
+    undecided: bool,
 ) -> Iterator[str]:
     """Yield what can be done, the most direct way first."""
+    if site.meets:
+        yield RULES["SPLIT-DEFECT-MEET"].hint
     if outcome is Outcome.UNKNOWN:
-        yield RULES["SPLIT-NODE-UNKNOWN"].hint
+        yield from _remedies(site)
     if outcome in (Outcome.OK, Outcome.UNKNOWN):
         return
     if legalized:
@@ -112,6 +165,18 @@ def _fixes(
         build = f", or Windows build {minimum.windows.build}" if minimum.windows else ""
         yield f"ship DirectML {minimum.directml} or later (level {minimum.level}){build}"
     else:
-        yield from dict.fromkeys(diagnostic.rule.hint for diagnostic in errors)
+        yield from dict.fromkeys(each.hint or each.rule.hint for each in errors)
     if obstacle:
         yield f"there is {obstacle}"
+    if undecided:
+        yield "an equivalent on the same buffers may exist: give the sizes (--dim) to see it"
+
+
+def _remedies(site: SplitSite) -> Iterator[str]:
+    # With the axis fixed, ONNX Runtime would refuse what it loads now.
+    if site.operator == "Split-18" and site.sized_by == "outputs":
+        yield RULES["ORT-NUM-OUTPUTS"].hint + " first"
+    names = [size for size in site.shape if isinstance(size, str)]
+    # Other names would have to be quoted, differently for each shell.
+    plain = [name for name in names if re.fullmatch(r"[\w.-]{1,40}", name, re.ASCII)]
+    yield REMEDIES[site.cause].replace("NAME", (plain or ["NAME"])[0])

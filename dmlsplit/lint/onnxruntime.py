@@ -14,11 +14,14 @@ from dmlsplit.directml.rules import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.target import Target
 
 # DMLCreateDevice1 is called with this minimum; without it no session starts.
 MINIMUM_LEVEL = FeatureLevel.LEVEL_5_0
 # Lower ranks are padded on the left to NchwDimensionCount; DirectML takes at most 8.
 LEAST_DIMENSIONS, MOST_DIMENSIONS = 4, 8
+# onnxruntime issue 14523: 1.14 ran a Split-18 with num_outputs on the CPU.
+FIRST_WITH_NUM_OUTPUTS = (1, 15)
 OPERATORS = ("Split-2", "Split-11", "Split-13", "Split-18")
 ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
     f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
@@ -37,14 +40,17 @@ def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
     return SplitOperatorDesc(padded, outputs, desc.axis + len(ones))
 
 
-def violations(site: SplitSite, level: FeatureLevel) -> Iterator[Violation]:
+def target_violations(target: Target) -> Iterator[Violation]:
+    """Yield the rule of the provider that the target itself breaks, whatever the model is."""
+    if target.via == "ort" and target.level < MINIMUM_LEVEL:
+        allowed = f"at least {MINIMUM_LEVEL}"
+        yield _broken("ORT-FEATURE-LEVEL", "", "FeatureLevel", target.level, allowed)
+
+
+def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """Yield the rules of the provider that a split breaks, besides those of DirectML itself."""
-    if level < MINIMUM_LEVEL:
-        yield _broken("ORT-FEATURE-LEVEL", "", "FeatureLevel", level, f"at least {MINIMUM_LEVEL}")
-    if site.operator not in OPERATORS:
-        rule = "ORT-SEQUENCE" if site.operator.startswith("SplitTo") else "ORT-OPERATOR"
-        allowed = f"one of {', '.join(OPERATORS)}"
-        yield _broken(rule, "", "OperatorType", site.operator, allowed)
+    yield from target_violations(target)
+    yield from _of_the_operator(site, target)
     if site.element_type and site.element_type not in ELEMENT_TYPES:
         allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
         yield _broken("ORT-DATA-TYPE", "InputTensor", "DataType", site.element_type, allowed)
@@ -52,10 +58,31 @@ def violations(site: SplitSite, level: FeatureLevel) -> Iterator[Violation]:
     if count > MOST_DIMENSIONS:
         allowed = f"at most {MOST_DIMENSIONS}"
         yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
-    if site.descriptors:
-        for index, size in enumerate(site.pieces):
-            if size == 0:
-                yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")
+    if any(site.pieces) and not site.problem:
+        yield from empty_pieces(site)
+
+
+def empty_pieces(site: SplitSite) -> Iterator[Violation]:
+    """Yield the pieces of a site that are empty."""
+    for index, size in enumerate(site.pieces):
+        if size == 0:
+            yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")
+
+
+def _of_the_operator(site: SplitSite, target: Target) -> Iterator[Violation]:
+    if site.operator not in OPERATORS:
+        rule = "ORT-SEQUENCE" if site.operator.startswith("SplitTo") else "ORT-OPERATOR"
+        allowed = f"one of {', '.join(OPERATORS)}"
+        yield _broken(rule, "", "OperatorType", site.operator, allowed)
+    if site.operator != "Split-18":
+        return
+    axis_is_known = site.shape and isinstance(site.shape[site.axis], int)
+    if site.sized_by == "outputs" and axis_is_known and not site.problem:
+        yield _broken("ORT-NUM-OUTPUTS", "", "num_outputs", "absent", "given, as split is absent")
+    version = target.ort_version or FIRST_WITH_NUM_OUTPUTS
+    if site.sized_by == "num_outputs" and version < FIRST_WITH_NUM_OUTPUTS:
+        found, allowed = "{}.{}".format(*version), "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
+        yield _broken("ORT-VERSION", "", "version of ONNX Runtime", found, allowed)
 
 
 def _broken(rule: str, tensor: str, field: str, found: object, allowed: object) -> Violation:

@@ -6,10 +6,14 @@ from functools import partial
 
 from dmlsplit.directml import rules
 from dmlsplit.directml.rules import Rule, by_id
+from dmlsplit.frontends.site import Cause
 
 _ORT = "https://github.com/microsoft/onnxruntime/"
 _rule = partial(Rule, "")  # `by_id` adds the id
-_kernels = partial(_rule, basis="documented", source=_ORT + "blob/main/docs/OperatorKernels.md")
+# A node without a kernel fails nowhere: it runs on the CPU.
+_kernels = partial(
+    _rule, basis="documented", source=_ORT + "blob/main/docs/OperatorKernels.md", hresult=None
+)
 _provider = partial(_rule, source=_ORT + "tree/main/onnxruntime/core/providers/dml")
 
 RULES = rules.RULES | by_id(
@@ -25,23 +29,61 @@ RULES = rules.RULES | by_id(
             "documented",
             rules.RULES["DML-TENSOR-DATA-TYPE"].source,
             "keep the node on the CPU",
+            hresult=None,
         ),
         "SPLIT-NODE-UNKNOWN": _rule(
             "The sizes of a split are known before the model runs.",
             "policy",
             "dmlsplit; DirectML compiles an operator for fixed sizes",
-            "fix the dimension in the model, then validate again",
+            "fix the dynamic dimensions, then validate again",
+            hresult=None,
         ),
         "SPLIT-NODE-SURPRISE": _rule(
             "A node means the same to every runtime.",
             "policy",
             "dmlsplit; runtimes disagree about some legal nodes",
             "write the node so that every runtime reads it alike",
+            hresult=None,
+        ),
+        "SPLIT-DEFECT-MEET": _rule(
+            "Pieces of one split do not meet again in an element-wise operator. DirectML is known"
+            " to compute such a graph wrongly, without an error, where it is fused: one piece is"
+            " used in place of the other.",
+            "policy",
+            _ORT + "issues/32146",
+            "compare the results with the CPU's, or disable graph fusion in ONNX Runtime (session"
+            " option ep.dml.disable_graph_fusion=1, which the reporter of 21007 verified). A Slice"
+            " is no cure: it becomes a DirectML Split too (onnxruntime pull request 18289)",
+            hresult=None,
+        ),
+        "SPLIT-IMPLIED": _rule(
+            "Nodes of other operators become DirectML Splits in ONNX Runtime.",
+            "policy",
+            _ORT + "pull/18289",
+            "nothing has to be done",
+            hresult=None,
         ),
         "ORT-FEATURE-LEVEL": _provider(
             "ONNX Runtime's DirectML provider creates its device with feature level 5_0 or above.",
             basis="documented",
             hint="ship DirectML.dll 1.8.0 or later beside the application",
+            hresult=0x887A0004,  # DXGI_ERROR_UNSUPPORTED: no device is created
+        ),
+        "ORT-NUM-OUTPUTS": _rule(
+            "A Split-18 has split or num_outputs: ONNX Runtime 1.31 does not load a model with"
+            " neither where the size of the axis is known.",
+            "policy",
+            _ORT + "blob/main/onnxruntime/core/providers/cpu/tensor/split.h",
+            "set num_outputs",
+            hresult=None,
+        ),
+        "ORT-VERSION": _rule(
+            "ONNX Runtime 1.15 or later: before, a Split-18 with num_outputs ran on the CPU.",
+            "documented",
+            _ORT + "issues/14523",
+            "ship ONNX Runtime 1.15 or later, or give the sizes as split. As it is, the node runs"
+            " on the CPU",
+            hresult=None,
         ),
         "ORT-OPERATOR": _kernels(
             "The DirectML provider has a kernel for this version of the operator.",
@@ -68,6 +110,23 @@ RULES = rules.RULES | by_id(
             " is empty, and leaves the other outputs unwritten without an error.",
             basis="policy",
             hint="leave the empty pieces out of the node and make them constants",
+            hresult=None,  # nothing fails, which is worse
         ),
     }
 )
+
+# What to do about a split that is unknown, by the cause of it. NAME stands for the dimension.
+REMEDIES = {
+    Cause.DYNAMIC: "give the size with --dim NAME=N; fix it in the model with python -m"
+    " onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value N",
+    Cause.LENGTHS: "make the split lengths a constant of the model, or use num_outputs",
+    Cause.UNTRACKED: "save the shapes in the model: python -m"
+    " onnxruntime.tools.symbolic_shape_infer; or install onnx, if it is missing, for its shape"
+    " inference: pip install 'dmlsplit[onnx]'",
+    Cause.WEIGHTS: "keep small tensors in the model, as onnx.save does with size_threshold=1024",
+    Cause.OPERATION_SET: "convert the model with a version of OpenVINO that writes opset1 splits",
+    Cause.COUNT: "give the pieces a larger chunk size; no model needs so many",
+    Cause.ORDER: "sort the nodes so that each follows those whose values it takes; a graph with a "
+    "cycle cannot run",
+    Cause.CALLER: "inline the functions (onnx.inliner), then validate again",
+}

@@ -25,11 +25,15 @@ class Target:
     level: FeatureLevel  # that has to accept the descriptors
     asked: str  # in the words of the user, such as "Windows build 19041"
     via: Via = "directml"
+    ort_version: tuple[int, int] | None = None  # of ONNX Runtime; None for the newest
 
     def __str__(self) -> str:
         level = f"feature level {self.level}"
         text = self.asked if self.asked == level else f"{self.asked} ({level})"
-        return f"{text} through ONNX Runtime" if self.via == "ort" else text
+        if self.via != "ort":
+            return text
+        version = " {}.{}".format(*self.ort_version) if self.ort_version else ""
+        return f"{text} through ONNX Runtime{version}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,9 @@ class Requirement:
 def requirement(level: FeatureLevel) -> Requirement:
     """Return what a level requires, from the capability table."""
     rows = [row for row in capability_table().values() if row.level >= level]
-    windows = next((row.windows for row in rows if row.windows), None)
+    # Advice names a build only where Microsoft's documents do.
+    documented = (row.windows for row in rows if row.windows and row.windows.is_documented)
+    windows = next(documented, None)
     return Requirement(level, next(row.directml for row in rows if row.public), windows)
 
 
@@ -60,6 +66,7 @@ def resolve_target(
     directml: str | None = None,
     windows: str | None = None,
     via: Via = "directml",
+    ort_version: str | None = None,
 ) -> Target:
     """Return the target that was asked for; by default the newest feature level.
 
@@ -70,6 +77,9 @@ def resolve_target(
     InvalidArgumentError
         If more than one is given, or the level, version or build is not recognised.
     """
+    runtime = None if ort_version is None else _runtime_version(ort_version)
+    if runtime and via != "ort":
+        raise InvalidArgumentError("--ort-version needs --via ort")
     given = [value for value in (feature_level, directml, windows) if value is not None]
     if len(given) > 1:
         raise InvalidArgumentError(
@@ -77,12 +87,20 @@ def resolve_target(
             "give one of a feature level, a DirectML version and a Windows build"
         )
     if directml is not None:
-        return Target(level_for_directml(directml), f"DirectML {directml.strip()}", via)
+        return Target(level_for_directml(directml), f"DirectML {directml.strip()}", via, runtime)
     if windows is not None:
         build = _windows_build(windows)
-        return Target(level_for_windows(build), f"Windows build {build}", via)
+        return Target(level_for_windows(build), f"Windows build {build}", via, runtime)
     level = FeatureLevel.parse(max(FeatureLevel) if feature_level is None else feature_level)
-    return Target(level, f"feature level {level}", via)
+    return Target(level, f"feature level {level}", via, runtime)
+
+
+def _runtime_version(text: str) -> tuple[int, int]:
+    """Read ``1.14`` or ``1.14.1``."""
+    found = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})(\.[0-9]{1,9})?", text.strip())
+    if found:
+        return int(found[1]), int(found[2])
+    raise InvalidArgumentError(f"ONNX Runtime version is {text!r}; it must look like 1.14")
 
 
 def _windows_build(text: str) -> int:

@@ -12,16 +12,22 @@ from dmlsplit.directml.rules import Rule
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.target import Requirement, Target
 
-Severity = Literal["error", "warning", "note"]  # an error is a broken rule
+# An error is a broken rule, a defect one of DirectML's own.
+Severity = Literal["error", "defect", "warning", "note"]
 
 
 class Outcome(StrEnum):
-    """The four verdicts."""
+    """The verdicts."""
 
     OK = "ok"
     LEGALIZED = "ok after legalizing"
     REFUSED = "refused"
+    NEVER = "refused for every size"
     UNKNOWN = "unknown"
+
+
+# What counts as refused unless a caller says otherwise.
+FAILING = frozenset({Outcome.REFUSED, Outcome.NEVER, Outcome.LEGALIZED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,7 @@ class Diagnostic:
     field: str = ""
     found: str = ""
     allowed: str = ""
+    hint: str = ""  # how to comply here; empty for the rule's own hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +55,20 @@ class Verdict:
     diagnostics: tuple[Diagnostic, ...]  # every broken rule, then warnings and notes
     # Equivalent descriptors that the target accepts; empty unless the outcome is LEGALIZED.
     legalized: tuple[SplitOperatorDesc, ...]
-    # The lowest level that accepts the split unchanged; None if none does, or if it is unknown.
+    # The lowest level that accepts the split unchanged, at its smallest sizes if it is refused
+    # for every size; None if none does, or if it is unknown.
     minimum: Requirement | None
     fix: str  # what to change; empty if nothing has to be
+    # Whether the outcome is NEVER, but an equivalent may exist once the sizes are known.
+    legalizable: bool = False
+
+    @property
+    def hresult(self) -> int | None:
+        """What the refusal is at run time; None if nothing fails then."""
+        if self.outcome in (Outcome.OK, Outcome.UNKNOWN):
+            return None
+        codes = [each.rule.hresult for each in self.diagnostics if each.severity == "error"]
+        return next((code for code in codes if code is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +78,9 @@ class Assessment:
     target: Target
     verdicts: tuple[Verdict, ...]  # in the order of the files, and of the nodes in each
     unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why
-    failing: frozenset[Outcome]  # the outcomes that count as refused
+    failing: frozenset[Outcome] = FAILING  # the outcomes that count as refused
+    diagnostics: tuple[Diagnostic, ...] = ()  # about the target itself
+    defects_fail: bool = False  # whether a known defect counts as refused
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -70,9 +90,13 @@ class Assessment:
 
     @property
     def accepted(self) -> bool:
-        """Whether no split counts as refused."""
-        return not any(map(self.fails, self.verdicts))
+        """Whether the target can be used at all, and no split counts as refused."""
+        return not self.diagnostics and not any(map(self.fails, self.verdicts))
 
     def fails(self, verdict: Verdict) -> bool:
         """Whether a verdict counts as refused."""
-        return verdict.outcome in self.failing
+        if self.defects_fail and any(each.severity == "defect" for each in verdict.diagnostics):
+            return True
+        # Where equivalents are allowed, nobody knows yet whether there is one.
+        undecided = verdict.legalizable and Outcome.LEGALIZED not in self.failing
+        return (Outcome.UNKNOWN if undecided else verdict.outcome) in self.failing

@@ -20,4 +20,6 @@ def test_levels_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     levels = json.loads(capsys.readouterr().out)["levels"]
     assert [level["value"] for level in levels][:3] == [0x1000, 0x2000, 0x2100]
     assert levels[7]["windows"] == {"build": 22621, "name": "Windows 11 22H2"}
+    assert (levels[3]["windows"]["build"], levels[3]["windows_basis"]) == (20348, "inferred")
+    assert "NTDDI_WIN10_FE" in levels[3]["windows_source"]
     assert levels[0]["input_tensor"]["dimension_counts"] == [4, 4]

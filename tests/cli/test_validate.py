@@ -5,13 +5,22 @@ import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
 from tests import openvino_files
 from tests.cli.command import FLAGS, judged, save
-from tests.models import every_verdict, in_function, nested, single
+from tests.models import (
+    constant,
+    every_verdict,
+    in_function,
+    model,
+    nested,
+    single,
+    split_nodes,
+)
 
 # Descriptors by flags.
 
@@ -153,8 +162,7 @@ def test_openvino_models_are_judged(here: Path, capsys: pytest.CaptureFixture[st
     status, verdicts = judged(capsys, ".", "--feature-level", "2_0")
     assert (status, list(verdicts.values())) == (1, ["ok after legalizing"])
     Path("m.bin").unlink()
-    status, verdicts = judged(capsys, "m.xml", "--fail-on", "unknown")
-    assert (status, list(verdicts.values())) == (1, ["unknown"])
+    assert judged(capsys, "m.xml") == (2, {})
 
 
 def test_one_bad_file_does_not_hide_the_others(
@@ -198,3 +206,100 @@ def test_annotations_of_a_good_model_are_nothing(
     save("m.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
     assert main(["validate", "m.onnx", "--format", "github"]) == 0
     assert capsys.readouterr().out == ""
+
+
+# Dynamic models and targets.
+
+
+def test_dim_gives_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save("m.onnx", single(TensorProto.INT64, ("batch", 6), (2, 4), 1))
+    assert judged(capsys, "m.onnx")[1] == {"m.onnx:net/cut": "unknown"}
+    for dim in ("batch=3", "cut=3"):
+        status = main(["validate", "m.onnx", "--dim", dim])
+        assert status == (0 if dim == "batch=3" else 2)
+    assert "no .onnx model here has a dynamic dimension" in capsys.readouterr().err
+    status, verdicts = judged(capsys, "m.onnx", "--feature-level", "1_0")
+    assert (status, list(verdicts.values())) == (1, ["refused for every size"])
+    status, _ = judged(capsys, "m.onnx", "--feature-level", "1_0", "--allow", "legalizing")
+    assert status == 0
+
+
+@pytest.mark.parametrize("text", ["batch", "=1", "batch=", "batch=-1", "batch=x", "batch=\u0661"])
+def test_dim_is_read_strictly(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["validate", "m.onnx", "--dim", text])
+    assert "it must be NAME=N or INPUT.AXIS=N" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_dimension_is_given_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "m.onnx", "--dim", "n=1", "--dim", "n=2"]) == 2
+    assert "--dim n is given as 1 and as 2" in capsys.readouterr().err
+
+
+def test_shapes_are_inferred_unless_told_otherwise(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scales = constant("scales", (1, 2))
+    scales.attribute[0].t.CopyFrom(numpy_helper.from_array(np.array([1, 2], np.float32)))
+    resize = helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up")
+    nodes = [scales, resize, *split_nodes("cut", "y", (2, 4), 1)]
+    save("m.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 3))}, {"cut_0": TensorProto.FLOAT}))
+    assert judged(capsys, "m.onnx")[1] == {"m.onnx:net/cut": "ok"}
+    assert judged(capsys, "m.onnx", "--no-infer-shapes")[1] == {"m.onnx:net/cut": "unknown"}
+
+
+def test_a_target_that_cannot_be_used_exits_with_1_without_splits(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    save("m.onnx", model([relu], {"x": (TensorProto.FLOAT, (2,))}, {"y": TensorProto.FLOAT}))
+    assert main(["validate", "m.onnx", "--via", "ort", "--windows", "19041"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "ORT-FEATURE-LEVEL FeatureLevel: is 2_0, must be at least 5_0" in out
+    assert "ship DirectML.dll 1.8.0 or later" in out
+    assert main(["validate", "m.onnx", "--via", "ort", "--windows", "22621"]) == 0
+
+
+def test_an_old_onnx_runtime_runs_num_outputs_on_the_cpu(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = helper.make_node("Split", ["x"], ["a", "b"], name="cut", num_outputs=2)
+    save("m.onnx", model([cut], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}))
+    save("sizes.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
+    line = ["m.onnx", "sizes.onnx", "--via", "ort", "--ort-version"]
+    assert list(judged(capsys, *line, "1.14.1")[1].values()) == ["refused", "ok"]
+    assert list(judged(capsys, *line, "1.15")[1].values()) == ["ok", "ok"]
+    assert main(["validate", "m.onnx", "--ort-version", "1.14"]) == 2
+    assert main(["validate", *line, "new"]) == 2
+    assert "it must look like 1.14" in capsys.readouterr().err
+
+
+def test_a_known_defect_fails_only_when_asked(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [
+        *split_nodes("cut", "x", (2, 2), 1),
+        helper.make_node("Sigmoid", ["cut_1"], ["g"]),
+        helper.make_node("Mul", ["cut_0", "g"], ["y"], name="gate"),
+    ]
+    save("glu.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 4, 5))}, {"y": TensorProto.FLOAT}))
+    for via in ("directml", "ort"):
+        assert main(["validate", "glu.onnx", "--via", via]) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        assert "SPLIT-DEFECT-MEET defect: its pieces meet again in Mul 'gate' of net" in out
+        assert "32146, 24311, 21007" in out
+        assert "ep.dml.disable_graph_fusion=1" in out
+        assert main(["validate", "glu.onnx", "--via", via, "--fail-on", "defect"]) == 1
+
+
+def test_a_slice_is_judged_through_onnx_runtime_only(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = [constant(name, [n]) for name, n in {"from": 2, "to": 2**62, "axis": 1}.items()]
+    nodes.append(helper.make_node("Slice", ["x", "from", "to", "axis"], ["y"], name="half"))
+    save("m.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 4))}, {"y": TensorProto.FLOAT}))
+    assert judged(capsys, "m.onnx") == (0, {})
+    assert judged(capsys, "m.onnx", "--via", "ort") == (0, {"m.onnx:net/half": "ok"})
+    assert main(["validate", "m.onnx", "--via", "ort"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "SPLIT-IMPLIED note: ONNX Runtime makes a DirectML Split of this Slice" in out

@@ -175,7 +175,7 @@ def test_more_elements_than_a_tensor_may_have_are_taken_four_at_a_time() -> None
         (
             SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (3, 4)), axis=1, sizes=(1, 3)),
             "1_0",
-            "runs of 1 bytes from byte 0 on, and UINT16 needs .* multiples of 2",
+            "runs of 1 byte from byte 0 on, and UINT16 needs .* multiples of 2",
         ),
         (
             SplitOperatorDesc.from_sizes(TensorDesc("INT8", (5,)), axis=0, sizes=(5,)),
@@ -202,9 +202,9 @@ def test_more_elements_than_a_tensor_may_have_are_taken_four_at_a_time() -> None
             "wrong at every feature level: DML-SPLIT-AXIS-RANGE",
         ),
         (
-            SplitOperatorDesc.from_sizes(TensorDesc("UINT4", (8,)), axis=0, sizes=(4, 4)),
+            SplitOperatorDesc.from_sizes(TensorDesc("UINT4", (8,)), axis=0, sizes=(3, 5)),
             "6_4",
-            "no element of a supported size",
+            "its elements are not taken in runs of whole UINT8s",
         ),
         (SplitOperatorDesc(TensorDesc("INT8", ()), [TensorDesc("INT8", ())], 0), "1_0", "AXIS"),
     ],
@@ -277,13 +277,23 @@ def test_dimensions_that_cannot_be_merged_are_counted() -> None:
         ("INT8", "2_1", "INT8 UINT16 UINT32"),
         ("FLOAT16", "6_4", "FLOAT16 UINT32 UINT64 UINT8"),
         ("FLOAT32", "6_4", "FLOAT32 UINT64 UINT16 UINT8"),
-        ("INT4", "6_4", ""),
+        ("INT4", "6_4", "UINT8 UINT16 UINT32 UINT64"),
     ],
 )
 def test_types_are_tried_from_the_nearest_size_on(kind: str, level: str, types: str) -> None:
     row = capability_table()[FeatureLevel.parse(level)]
     found = legalization._candidates(dml.TensorDataType.parse(kind), row)
     assert [kind.name for kind in found] == types.split()
+
+
+@pytest.mark.parametrize("kind", ["UINT4", "INT4"])
+def test_whole_bytes_of_4_bit_elements_are_carried(kind: str) -> None:
+    x = TensorDesc(kind, (3, 8))
+    legal = dml.legalize(SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 6)), "6_4")
+    assert str(legal) == "SPLIT axis 1: UINT8[3,4] -> UINT8[3,1], UINT8[3,3]"
+    tensors = (legal.input_tensor, *legal.output_tensors)
+    assert [tensor.total_tensor_size_in_bytes for tensor in tensors] == [12, 4, 12]
+    assert dml.validate(legal).ok
 
 
 def test_lanes_extend_the_innermost_loop_of_a_permuted_tensor() -> None:

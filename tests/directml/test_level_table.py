@@ -41,7 +41,9 @@ def test_a_directml_version_has_the_documented_level(version: str, level: str) -
         (19045, "2_0"),
         (22000, "4_0"),
         (22621, "5_0"),
-        (26100, "5_0"),
+        (20348, "3_0"),
+        (25398, "6_0"),
+        (26100, "6_2"),
     ],
 )
 def test_a_windows_build_has_the_level_of_its_own_dll(build: int, level: str) -> None:
@@ -227,8 +229,13 @@ SCHEMA = {
                     "public": {"const": False},
                     "windows": {
                         "type": ["object", "null"],
-                        "properties": {"build": {"type": "integer"}, "name": {"type": "string"}},
-                        "required": ["build", "name"],
+                        "properties": {
+                            "build": {"type": "integer"},
+                            "name": {"type": "string"},
+                            "basis": {"enum": ["documented", "inferred"]},
+                            "source": {"type": "string", "minLength": 1},
+                        },
+                        "required": ["build", "name", "basis", "source"],
                         "additionalProperties": False,
                     },
                     "source": {"type": "string", "minLength": 1},

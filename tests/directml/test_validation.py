@@ -337,3 +337,13 @@ def test_a_guaranteed_alignment_below_the_element_is_refused() -> None:
     x = dml.TensorDesc("FLOAT32", (6,), guaranteed_base_offset_alignment=1)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4))
     assert dml.validate(desc).rule_ids == ("DML-TENSOR-ALIGNMENT",)
+
+
+def test_no_higher_level_is_advised_where_none_helps() -> None:
+    def hints(kind: str, level: str) -> set[str]:
+        desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc(kind, (8,)), axis=0, sizes=(4, 4))
+        return {v.hint for v in dml.validate(desc, level).violations}
+
+    assert hints("INT4", "6_4") == {"carry the bits in a supported type of another width"}
+    assert hints("INT4", "4_1") == hints("INT4", "6_4")
+    assert all(hint.startswith("raise the feature level, or ") for hint in hints("INT64", "2_0"))

@@ -52,7 +52,7 @@ def test_a_strided_split_shows_its_loops() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
     text = explanation_text(explain("here", desc, GPUS[0]))
     assert "geometry: strided" in text
-    assert "output 1: 1 bytes from byte 8 on, 4 times (read +1, write +4)" in text
+    assert "output 1: 1 byte from byte 8 on, 4 times (read +1, write +4)" in text
 
 
 def test_what_is_assumed_of_an_unknown_gpu_is_said() -> None:

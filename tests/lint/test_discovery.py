@@ -37,7 +37,7 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
 ) -> None:
     (tmp_path / "a.onnx").write_bytes(b"x")
 
-    def exhausted(path: str) -> None:
+    def exhausted(path: str, *more: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("dmlsplit.frontends.onnx.scan", exhausted)

@@ -37,7 +37,8 @@ def test_every_verdict_of_one_model(tmp_path: Path) -> None:
         "wide": Outcome.LEGALIZED,
         "odd": Outcome.REFUSED,
         "wrong": Outcome.REFUSED,
-        "late": Outcome.UNKNOWN,
+        "late": Outcome.NEVER,
+        "frame": Outcome.UNKNOWN,
         "left": Outcome.LEGALIZED,
         "right": Outcome.LEGALIZED,
     }
@@ -81,7 +82,8 @@ def test_unknown_asks_for_the_size(tmp_path: Path) -> None:
     verdict = verdicts(single(TensorProto.FLOAT, ("n", 2), (2, 2), 0), tmp_path)["cut"]
     assert verdict.outcome is Outcome.UNKNOWN
     assert "dimension 0 is dynamic (n)" in verdict.diagnostics[0].message
-    assert "fix the dimension" in verdict.fix
+    assert "--dim n=N" in verdict.fix
+    assert "make_dynamic_shape_fixed" in verdict.fix
 
 
 def test_a_function_is_judged_where_it_is_called(tmp_path: Path) -> None:

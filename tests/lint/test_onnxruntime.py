@@ -7,6 +7,7 @@ from dmlsplit.directml import rules
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.target import resolve_target
 from tests.descriptors import split_descriptors
 
 
@@ -25,7 +26,7 @@ def test_only_empty_outputs_of_a_split_that_has_others_are_a_trap() -> None:
         desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])
         solid = (desc,) if any(pieces) else ()
         site = SplitSite("f", "net", "n", 0, "Split-13", solid, pieces=pieces)
-        found = onnxruntime.violations(site, dml.FeatureLevel.LEVEL_6_4)
+        found = onnxruntime.violations(site, resolve_target(via="ort"))
         return [violation.rule.id for violation in found]
 
     assert broken(2, 0, 0) == ["ORT-EMPTY-PIECE"] * 2

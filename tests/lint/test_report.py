@@ -264,6 +264,14 @@ def test_sarif_has_the_required_structure(each: Assessment) -> None:
     assert len(set(prints)) == len(prints)
 
 
+def test_sarif_tells_two_findings_of_one_rule_apart() -> None:
+    site = SplitSite("f", "net", "n", 0, "Split-13", meets=("Mul 'a' of net", "Add 'b' of net"))
+    results = json.loads(sarif_report(assess([site], resolve_target())))["runs"][0]["results"]
+    prints = [result["partialFingerprints"]["dmlsplitNode/v1"] for result in results]
+    assert len(set(prints)) == len(prints) == 2
+    assert {result["level"] for result in results} == {"warning"}
+
+
 def test_sarif_keeps_fingerprints_when_other_nodes_change() -> None:
     whole = json.loads(sarif_report(assessment()))["runs"][0]["results"]
     fewer = replace(assessment(), verdicts=assessment().verdicts[2:])
@@ -280,16 +288,118 @@ def test_junit_counts_its_cases() -> None:
     root = ET.fromstring(junit_report(assessment()))
     assert root.attrib == {
         "name": "dmlsplit",
-        "tests": "8",
-        "failures": "5",
+        "tests": "9",
+        "failures": "6",
         "errors": "1",
         "skipped": "1",
     }
     assert [suite.get("name") for suite in root] == ["models/net.onnx", "models/bad.onnx"]
-    assert len(list(root.iter("testcase"))) == 8
+    assert len(list(root.iter("testcase"))) == 9
 
 
 def test_a_verdict_that_is_allowed_is_not_a_failure() -> None:
     allowed = replace(assessment(), failing=frozenset({Outcome.REFUSED}))
     assert ET.fromstring(junit_report(allowed)).get("failures") == "2"
     assert github_report(allowed).count("::error ") == 3
+
+
+# Refusals, for people who search for the number.
+
+
+def test_a_refusal_has_its_number_and_name() -> None:
+    text = " ".join(text_report(assessment()).split())
+    assert "net/odd: Split-18: refused: 80070057 (E_INVALIDARG)" in text
+    assert "net/late: Split-18: refused for every size: 80070057 (E_INVALIDARG)" in text
+    assert "net/fits: Split-18: ok SPLIT" in text
+    report = json.loads(json_report(assessment()))
+    numbers = {split["node"]: split["hresult"] for split in report["splits"]}
+    assert (numbers["odd"], numbers["late"]) == ("0x80070057", "0x80070057")
+    assert numbers["fits"] is numbers["frame"] is None
+    assert "80070057 (E_INVALIDARG)" in github_report(assessment())
+    assert "80070057 (E_INVALIDARG)" in sarif_report(assessment())
+
+
+def test_a_place_is_printed_once_in_a_paragraph() -> None:
+    paragraph = text_report(assessment()).split("\n\n")[2]
+    assert paragraph.count("net/odd") == 1
+
+
+def summary(*names: str) -> list[str]:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(2, 4))
+    sites = [SplitSite("m.onnx", "net", name, 0, "Split-13", (desc,)) for name in names]
+    text = text_report(assess(sites, resolve_target()))
+    rows = text[text.index("-" * 80) :].splitlines()[1:-1]
+    assert max(map(len, rows)) <= 80
+    return rows
+
+
+def test_names_in_the_summary_stay_distinguishable() -> None:
+    assert [row.split()[0] for row in summary("a", "b")] == ["m.onnx:net/a", "m.onnx:net/b"]
+    long = "layer/attention/projection/split_of_the_queries"
+    cut = [row.split()[0] for row in summary(f"{long}_1", f"{long}_2")]
+    assert all(name.startswith("...") for name in cut)
+    assert len(set(cut)) == 2
+    alike = summary(f"first/{long}", f"second/{long}")
+    assert alike[0] == f"m.onnx:net/first/{long}"
+    assert alike[2] == f"m.onnx:net/second/{long}"
+    assert [row.split()[0] for row in alike[1::2]] == ["ok", "ok"]
+
+
+# A target that the runtime cannot use, whatever the model is.
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_target_that_cannot_be_used_is_said_without_splits(form: str) -> None:
+    found = assess([], resolve_target(windows="19041", via="ort"))
+    assert not found.accepted
+    text = REPORTS[form](found, False)
+    assert "ORT-FEATURE-LEVEL" in text
+    assert "1.8.0" in text
+    if form == "junit":
+        assert ET.fromstring(text).get("failures") == "1"
+    if form == "sarif":
+        jsonschema.validate(json.loads(text), SARIF)
+    if form == "json":
+        (remark,) = json.loads(text)["target"]["remarks"]
+        assert remark["rule"] in json.loads(text)["rules"]
+
+
+def test_a_target_that_can_be_used_says_nothing() -> None:
+    for target in (resolve_target(windows="19041"), resolve_target(windows="22621", via="ort")):
+        assert assess([], target).accepted
+
+
+# Names of files from Windows.
+
+
+def located(file: str) -> tuple[str, str]:
+    """The URI of SARIF, and the file of an annotation."""
+    found = assess([SplitSite(file, "net", "n", 0, "Split-13", problem="wrong")], resolve_target())
+    result = json.loads(sarif_report(found))["runs"][0]["results"][0]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    (name,) = re.findall(r",file=(.*?),line=1::", github_report(found))
+    return uri, name
+
+
+@pytest.mark.parametrize(
+    ("file", "uri", "name"),
+    [
+        (r"C:\models\a b.onnx", "file:///C:/models/a%20b.onnx", "C%3A/models/a b.onnx"),
+        ("C:/models/a.onnx", "file:///C:/models/a.onnx", "C%3A/models/a.onnx"),
+        (r"\\server\share\a.onnx", "file://server/share/a.onnx", "//server/share/a.onnx"),
+        ("/models/a.onnx", "file:///models/a.onnx", "/models/a.onnx"),
+        ("./models/a.onnx", "models/a.onnx", "models/a.onnx"),
+        ("models/c:d.onnx", "models/c%3Ad.onnx", "models/c%3Ad.onnx"),
+    ],
+)
+def test_files_are_named_as_code_scanning_and_annotations_want(
+    file: str, uri: str, name: str
+) -> None:
+    assert located(file) == (uri, name)
+
+
+def test_a_backslash_separates_folders_on_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert located(r"models\a.onnx") == ("models%5Ca.onnx", r"models\a.onnx")
+    monkeypatch.setattr("dmlsplit.lint.report.phrases.is_windows", lambda: True)
+    assert located(r"models\a.onnx") == ("models/a.onnx", "models/a.onnx")
+    assert located(r".\models\a.onnx") == ("models/a.onnx", "models/a.onnx")

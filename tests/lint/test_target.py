@@ -67,7 +67,10 @@ def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> No
     assert build.build == 22000
     level = dml.FeatureLevel.LEVEL_2_0
     assert requirement(level).windows == WindowsBuild(19041, "Windows 10 2004")
-    assert requirement(dml.FeatureLevel.LEVEL_6_0).windows is None
+    build = requirement(dml.FeatureLevel.LEVEL_6_0).windows
+    assert build is not None
+    assert build.build == 26100
+    assert requirement(dml.FeatureLevel.LEVEL_6_3).windows is None
 
 
 def test_a_version_that_was_never_public_is_passed_over() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -176,7 +177,8 @@ def _others(process: int, here: int) -> list[_Helper]:
 @lru_cache(maxsize=1)
 def _sched_getcpu() -> Callable[[], int]:
     """Return what tells the processor of the calling thread, or -1 if the system does not."""
-    found: Callable[[], int] = getattr(ctypes.CDLL(None), "sched_getcpu", lambda: -1)
+    own = None if sys.platform == "win32" else ctypes.CDLL(None)  # which Windows does not take
+    found: Callable[[], int] = getattr(own, "sched_getcpu", lambda: -1)
     return found
 
 

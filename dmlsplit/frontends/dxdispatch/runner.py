@@ -181,7 +181,10 @@ def _check_dimensions(dimensions: tuple[int, ...], resource: Resource) -> None:
 
 
 def _check_memory(model: Model) -> None:
-    # Linux allocates more memory than there is, and kills the process that uses it.
+    # Linux allocates more memory than there is, and kills the process that uses it. Windows does
+    # not, and does not say how much there is either.
+    if not hasattr(os, "sysconf"):
+        return
     wanted = sum(resource.size_in_bytes for resource in model.resources)
     free = _free_memory()
     if wanted > free:

@@ -12,6 +12,7 @@ from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.model import read_dispatchable, read_type
 from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
+from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.site import SplitSite
 
 _OPERATOR = "DML_OPERATOR_SPLIT"
@@ -37,7 +38,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is neither; see also `read_descriptor`.
     """
     file = str(path)
-    with about(path):
+    with about(path), recognised(path):
         root = read_json(Path(path))
         if root.find("dispatchables") is not None:
             return [

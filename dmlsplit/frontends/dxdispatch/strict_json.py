@@ -109,6 +109,8 @@ class Field:
         """Return the error of a value that is not allowed."""
         shown = repr(self.value)
         kind = type(self.value)
+        if self.value is None or kind is bool:
+            shown = json.dumps(self.value)
         if kind in (dict, list):
             shown = "an object" if kind is dict else "an array"
         return self.wrong(f"is {shown[:60]}; it must be {allowed}")

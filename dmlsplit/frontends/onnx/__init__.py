@@ -10,6 +10,7 @@ from typing import Any
 
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments, read_arguments
+from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.lowering import Lowering, lower
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx.runner import run, split, split_to_sequence
@@ -19,6 +20,7 @@ __all__ = [
     "Arguments",
     "DmlSplitBackend",
     "ElementType",
+    "FixedSizes",
     "Lengths",
     "Lowering",
     "OperatorVersion",

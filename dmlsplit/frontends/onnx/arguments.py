@@ -54,6 +54,13 @@ class Arguments:
     output_count: int | None
     assumed: tuple[str, ...]
 
+    @property
+    def sized_by(self) -> str:
+        """What says how many pieces there are: ``split``, ``num_outputs`` or ``outputs``."""
+        if self.split is not None:
+            return "split"
+        return "outputs" if self.num_outputs is None else "num_outputs"
+
 
 def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn:
     """Refuse an argument, in the form that all errors of this front end have."""

@@ -11,7 +11,7 @@ from math import prod
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
+from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
 from dmlsplit.frontends.onnx.arguments import Arguments, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
@@ -49,8 +49,8 @@ def lower_sizes(
     sizes: tuple[int, ...],
 ) -> Lowering:
     """Lower a split whose axis and sizes have been checked; see `lower`."""
-    carrier, lanes = CARRIERS.get(data_type, (None, 1))
-    descriptor = None if carrier is None else _descriptor(carrier, lanes, shape, axis, sizes)
+    carrier, _ = CARRIERS.get(data_type, (None, 1))
+    descriptor = described(data_type, shape, axis, sizes)
     return Lowering(
         arguments.operator,
         data_type,
@@ -65,9 +65,13 @@ def lower_sizes(
     )
 
 
-def _descriptor(
-    carrier: TensorDataType, lanes: int, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
+def described(
+    data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
 ) -> SplitOperatorDesc | None:
+    """Return what DirectML runs; None for strings, and where every output is empty."""
+    carrier, lanes = CARRIERS.get(data_type, (None, 1))
+    if carrier is None:
+        return None
     if lanes > 1:
         shape = (*shape, lanes)
     if len(shape) > DIMENSION_COUNT_MAX:

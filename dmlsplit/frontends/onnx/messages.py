@@ -85,8 +85,10 @@ class Dimension:
     @property
     def size(self) -> int | str:
         """The size, or the name of a dynamic one."""
-        # -1 is how some exporters write a dynamic size.
-        return self.dim_param or ("?" if self.dim_value in (None, -1) else self.dim_value)
+        # Names that ONNX's shape inference makes up are none; -1 is how some exporters write a
+        # dynamic size.
+        name = "" if self.dim_param.startswith("unk__") else self.dim_param
+        return name or ("?" if self.dim_value in (None, -1) else self.dim_value)
 
 
 @dataclass(frozen=True, slots=True)

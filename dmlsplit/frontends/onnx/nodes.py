@@ -18,7 +18,13 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.lowering import check_type, lower_sizes, output_count, output_sizes
+from dmlsplit.frontends.onnx.lowering import (
+    check_type,
+    described,
+    lower_sizes,
+    output_count,
+    output_sizes,
+)
 from dmlsplit.frontends.onnx.messages import (
     MAXIMUM_VALUES,
     Attribute,
@@ -27,10 +33,16 @@ from dmlsplit.frontends.onnx.messages import (
     Tensor,
     shown_name,
 )
-from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
+from dmlsplit.frontends.onnx.operators import (
+    CARRIERS,
+    ElementType,
+    OperatorVersion,
+    operator_version,
+)
 from dmlsplit.frontends.onnx.reader import WireError
-from dmlsplit.frontends.onnx.shapes import Read, Value
-from dmlsplit.frontends.site import NotKnownError, SplitSite
+from dmlsplit.frontends.onnx.values import UNKNOWN, Read, Value
+from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
+from dmlsplit.messages import counted
 
 
 def describe(
@@ -47,63 +59,83 @@ def describe(
     An attribute is None if the caller of a function gives it; `opset` is None if the model
     imports none of the default domain. A sequence of more than `most_outputs` is not described.
     """
+    data = inputs[0] if inputs else UNKNOWN
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
         operator = operator_version(node.op_type, opset)
-        site = replace(site, operator=str(operator))
+        site = replace(site, operator=str(operator), shape=data.shape or ())
+        if data.data_type:
+            check_type(operator, _element_type(data))
+            site = replace(site, element_type=_element_type(data).name)
         arguments = _arguments(operator, node, inputs, attributes, read)
         warnings = (*arguments.assumed, *_portability(node, arguments))
-        site = replace(site, warnings=warnings)
-        return _lowered(site, arguments, inputs[0], len(node.output), most_outputs)
+        site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
+        return _lowered(site, arguments, data, len(node.output), most_outputs)
     except InvalidArgumentError as error:
         return replace(site, problem=error.message), ()
     except NotKnownError as reason:
-        return replace(site, unknown=str(reason)), ()
+        return _unknown(site, reason, data), ()
 
 
 def _lowered(
     site: SplitSite, arguments: Arguments, data: Value, outputs: int, most_outputs: int
 ) -> tuple[SplitSite, tuple[Value, ...]]:
     operator, shape = arguments.operator, data.shape
-    kind = _element_type(data) if data.data_type else None
-    if kind is not None:
-        check_type(operator, kind)
-        site = replace(site, element_type=kind.name)
     if shape is None:
-        return replace(site, unknown="the input's shape is dynamic"), ()
+        raise data.gap_error("the input's shape is dynamic")
     for index, size in enumerate(shape):
         if isinstance(size, int) and size < 0:
             refuse(operator, f"the input's dimension {index} is {size}", "it must be at least 0")
     axis = axis_from_front(arguments.axis, len(shape), operator)
+    pieces = arguments.split if isinstance(arguments.split, tuple) else ()
+    site = replace(site, axis=axis, pieces=pieces)
     try:
-        sizes = _sizes(arguments, shape, axis, most_outputs)
+        sizes = _sizes(arguments, data, axis, most_outputs)
     except NotKnownError as reason:
         warnings = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
-        site = replace(site, unknown=str(reason), warnings=warnings)
+        site = _unknown(replace(site, warnings=warnings), reason, data, outputs)
         return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
     values = _output_values(arguments, data, shape, axis, sizes)
+    site = replace(site, pieces=sizes)
     numbers = tuple(size for size in shape if isinstance(size, int))
     if len(numbers) < len(shape):
-        return replace(site, unknown=_dynamic(shape)), values
-    if kind is None:
-        return replace(site, unknown="the input's data type is not known"), values
-    lowering = lower_sizes(arguments, kind, numbers, axis, sizes)
+        return _unknown(site, data.gap_error(_dynamic(shape)), data), values
+    if not data.data_type:
+        no_type = NotKnownError("the input's data type is not known", Cause.UNTRACKED)
+        return _unknown(site, no_type, data), values
+    lowering = lower_sizes(arguments, _element_type(data), numbers, axis, sizes)
     found = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
         found.append("DirectML has no strings; they are split on the host")
     return lowered_site(site, lowering, found), values
 
 
-def _sizes(arguments: Arguments, shape: Shape, axis: int, most_outputs: int) -> tuple[int, ...]:
+def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
+    """Complete a site that has no descriptor with why, and with the smallest that it can have."""
+    kind = _element_type(data) if data.data_type else ElementType.FLOAT
+    # The lanes of an element are a dimension more.
+    unknown_rank = (1,) * (5 - CARRIERS.get(kind, (None, 1))[1])
+    shape = [max(0, size) if isinstance(size, int) else 1 for size in data.shape or unknown_rank]
+    axis = max(site.axis, 0)
+    if shape and data.shape and isinstance(data.shape[axis], str):
+        shape[axis] = sum(site.pieces) or outputs
+    smallest = described(kind, tuple(shape), axis, (shape[axis],)) if shape else None
+    return replace(site, unknown=str(reason), cause=reason.cause, smallest=smallest)
+
+
+def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> tuple[int, ...]:
+    shape = data.shape or ()
     dimension = shape[axis]
     if arguments.split is Lengths.AT_RUN_TIME:
-        raise NotKnownError("split is dynamic: it is computed when the model runs")
+        text = "split is dynamic: it is computed when the model runs"
+        raise NotKnownError(text, Cause.LENGTHS)
     if isinstance(dimension, str):
-        raise NotKnownError(f"the axis, {_dynamic(shape, axis)}")
+        raise data.gap_error(f"the axis, {_dynamic(shape, axis)}")
     count = output_count(arguments, dimension)
     if count > most_outputs:
-        raise NotKnownError(f"{count} pieces; too many for a scan to describe")
+        text = f"{counted(count, 'piece')}; too many for a scan to describe"
+        raise NotKnownError(text, Cause.COUNT)
     return output_sizes(arguments, dimension)
 
 
@@ -119,7 +151,8 @@ def _arguments(
     values = {}
     for key, attribute in attributes.items():
         if attribute is None:
-            raise NotKnownError(f"attribute {key!r} is dynamic: the function's caller gives it")
+            text = f"attribute {key!r} is dynamic: the function's caller gives it"
+            raise NotKnownError(text, Cause.CALLER)
         value = attribute.value
         if value is None and key in operator.attributes:
             allowed = f"it must be an integer or a list of at most {MAXIMUM_VALUES}"
@@ -143,7 +176,8 @@ def _lengths(operator: OperatorVersion, value: Value, read: Read) -> np.ndarray 
         if path.anchor or ".." in path.parts:
             found = f"split is in external data at {shown_name(constant.location)!r}"
             refuse(operator, found, "the path must stay inside the model's folder")
-        raise NotKnownError("split is in external data, which is not opened")
+        text = "split is in external data, which is not opened"
+        raise NotKnownError(text, Cause.WEIGHTS)
     try:
         return read(constant)
     except WireError as error:

@@ -6,6 +6,8 @@ import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dmlsplit.arrays import adapter_of, is_native, view
 from dmlsplit.arrays.types import A
 from dmlsplit.checks import integer_argument
@@ -135,11 +137,16 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     if not is_native(array):
         allowed = "it must be an array of NumPy, CuPy or PyTorch"
         refuse(arguments.operator, f"the input is a {type(array).__name__}", allowed)
+    if isinstance(array, np.ma.MaskedArray):
+        what = "its pieces would lose the mask"
+        refuse(arguments.operator, f"{NAME} is masked", what, "split .data and .mask")
     kind = ElementType.of_dtype(array.dtype)
     if kind is ElementType.UNDEFINED:
-        fix = "bytes in native order" if str(array.dtype)[:1] in "<>" else ""
+        swapped = str(array.dtype)[:1] in "<>"
+        has = "that type in native byte order only" if swapped else "no such type"
+        fix = "bytes in native order" if swapped else ""
         found = f"the input has data type {array.dtype}"
-        refuse(arguments.operator, found, "ONNX has no such type", fix)
+        refuse(arguments.operator, found, f"ONNX has {has}", fix)
     # Packed before it is viewed: a lazily conjugated tensor of torch has no bytes of its own.
     is_text = kind is ElementType.STRING
     source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)

@@ -1,8 +1,8 @@
 """Finds every Split and SplitToSequence of an ONNX file, without running or loading it.
 
 The file is mapped and walked by a `Reader`, so that memory stays near the size of the graph.
-ONNX's own shape inference, checker and runtimes are never called: small malformed models
-make them end the process.
+ONNX's own shape inference, checker and runtimes are never called in this process: small
+malformed models make them end it.
 """
 
 from __future__ import annotations
@@ -10,50 +10,40 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain, repeat
+from dataclasses import replace
 
-from dmlsplit.errors import InvalidArgumentError, about
-from dmlsplit.frontends.onnx.constants import elements
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.frontends.mistaken import recognised
+from dmlsplit.frontends.onnx import inference
+from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import (
-    NODES,
-    Attribute,
-    Function,
-    Graph,
     Model,
-    Node,
-    ValueInfo,
-    shown_name,
 )
-from dmlsplit.frontends.onnx.nodes import describe
-from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import UNKNOWN, Value, merged, outputs
-from dmlsplit.frontends.site import SplitSite
+from dmlsplit.frontends.onnx.walk import Walk
+from dmlsplit.frontends.site import Cause, SplitSite
 
-# Bodies in bodies and functions in functions; real models stay below 20.
-MAXIMUM_DEPTH = 64
 MAXIMUM_FIELDS = 1_000_000
-# Outputs that the descriptors of one file may have together.
-SCAN_OUTPUT_BUDGET = 32_768
-# From this IR version on, an initializer that is an input as well is only its default.
-_DEFAULTS_SINCE_IR = 4
-
-_FunctionKey = tuple[str, str, str]
-_Call = tuple[_FunctionKey, tuple[Value, ...], frozenset[tuple[str, Attribute]]]
 
 
-def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
+def scan(
+    path: str | os.PathLike[str],
+    dimensions: FixedSizes | None = None,
+    infer_shapes: bool = False,
+) -> list[SplitSite]:
     """Find every split of an ONNX model: main graph, nested bodies and functions.
 
     Parameters
     ----------
     path
         The model. External data that it names is not opened.
+    dimensions
+        Sizes for its dynamic dimensions.
+    infer_shapes
+        Whether ONNX's shape inference fills what is not known otherwise, where onnx is
+        installed. It runs in a process of its own, with limits of time and memory.
 
     Returns
     -------
@@ -66,17 +56,41 @@ def scan(path: str | os.PathLike[str]) -> list[SplitSite]:
     InvalidArgumentError
         If the file cannot be read, is not an ONNX model, or nests too deeply.
     """
-    name = os.fsdecode(path)
-    with about(name), _mapped(name) as data:
-        # A second walk, of calls and constants, may cost as much as a small model again.
-        reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
-        try:
-            model = reader.read(Model, Span(0, len(data)))
-            if len(model.graph) != 1:
-                raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
-            return _Walk(name, reader, model).sites()
-        except WireError as error:
-            raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
+    name, dimensions = os.fsdecode(path), dimensions or FixedSizes({})
+    with about(name), recognised(name, binary=True):
+        with _mapped(name) as data:
+            sites = _walked(name, data, dimensions)
+        if infer_shapes and any(map(_is_untracked, sites)) and inference.is_installed():
+            sites = _inferred(name, sites, dimensions)
+    return sites
+
+
+def _is_untracked(site: SplitSite) -> bool:
+    return bool(site.unknown) and site.cause is Cause.UNTRACKED
+
+
+def _inferred(name: str, sites: list[SplitSite], dimensions: FixedSizes) -> list[SplitSite]:
+    """Return the sites with what ONNX's shape inference knows; or why it does not help."""
+    try:
+        return _walked(name, inference.with_inferred_shapes(name, dimensions.given), dimensions)
+    except UnsupportedError as error:
+        remark = f"; onnx's shape inference failed: {error.message}"
+        return [
+            replace(site, unknown=site.unknown + remark) if _is_untracked(site) else site
+            for site in sites
+        ]
+
+
+def _walked(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
+    # A second walk, of calls and constants, may cost as much as a small model again.
+    reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
+    try:
+        model = reader.read(Model, Span(0, len(data)))
+        if len(model.graph) != 1:
+            raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
+        return Walk(name, reader, model, dimensions).sites()
+    except WireError as error:
+        raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
 
 
 @contextmanager
@@ -95,168 +109,3 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
             yield data
     finally:
         os.close(descriptor)
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """Where a node is: its place, and what its names mean there."""
-
-    place: str
-    values: ChainMap[str, Value]
-    declared: Mapping[str, ValueInfo]
-    defaults: frozenset[str]
-    opsets: Mapping[str, int]
-    attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
-    calls: tuple[_FunctionKey, ...]
-    depth: int = 0
-    conditional: bool = False
-
-
-class _Walk:
-    """One walk over a model."""
-
-    def __init__(self, file: str, reader: Reader, model: Model) -> None:
-        self._file = file
-        self._reader = reader
-        self._elements = partial(elements, reader)
-        self._model = model
-        self._functions = {function.key: function for function in model.functions}
-        self._called: dict[_Call, tuple[Value, ...]] = {}
-        self._found: list[SplitSite] = []
-        self._outputs_left = SCAN_OUTPUT_BUDGET
-
-    def sites(self) -> list[SplitSite]:
-        """Walk the main graph, then the functions that it does not call."""
-        opsets = {opset.domain: opset.version for opset in self._model.opset_import}
-        scope = _Scope("", ChainMap(), {}, frozenset(), opsets, {}, ())
-        self._graph(self._model.graph[0], scope, "")
-        for key, function in self._functions.items():
-            if key not in {called for called, _, _ in self._called}:
-                unknown = [UNKNOWN] * len(function.input)
-                place = f"function {_function_name(function)}"
-                self._body(function, unknown, replace(scope, place=place, attributes=None))
-        return self._found
-
-    def _graph(self, span: Span, scope: _Scope, place: str) -> None:
-        _check_depth(scope)
-        graph = self._reader.read(Graph, span)
-        declared = (*graph.output, *graph.value_info, *graph.input)
-        inputs = {entry.name: merged(UNKNOWN, entry) for entry in graph.input}
-        constants = {t.name: Value(t.data_type, t.shape, t) for t in graph.initializer}
-        defaults = inputs.keys() & constants.keys()
-        if self._model.ir_version < _DEFAULTS_SINCE_IR:
-            defaults = set()
-        inner = replace(
-            scope,
-            place=place or shown_name(graph.name or "main graph"),
-            values=scope.values.new_child(inputs | constants),
-            declared={entry.name: entry for entry in declared},
-            defaults=frozenset(defaults),
-        )
-        self._nodes(graph, inner)
-
-    def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
-        for index, span in enumerate(self._reader.entries(body.span, NODES[type(body)])):
-            node = self._reader.read(Node, span)
-            found = chain(self._node(node, index, scope), repeat(UNKNOWN))
-            for name, value in zip(node.output, found, strict=False):
-                if name:
-                    scope.values[name] = merged(value, scope.declared.get(name))
-
-    def _node(self, node: Node, index: int, scope: _Scope) -> Sequence[Value]:
-        inputs = [scope.values.get(name, UNKNOWN) for name in node.input]
-        for name, attribute in node.attributes.items():
-            for position, span in enumerate(attribute.bodies):
-                which = f"[{position}]" if len(attribute.bodies) > 1 else ""
-                place = f"{scope.place}/{_label(node, index)}.{shown_name(name)}{which}"
-                conditional = scope.conditional or node.op_type == "If"
-                inner = replace(scope, depth=scope.depth + 1, conditional=conditional)
-                self._graph(span, inner, place)
-        if not node.domain and node.op_type in OPERATORS:
-            return self._split(node, index, inputs, scope)
-        key = (node.domain, node.op_type, node.overload)
-        if key in self._functions:
-            return self._call(node, index, self._functions[key], inputs, scope)
-        return outputs(node, inputs, self._elements) if not node.domain else ()
-
-    def _split(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
-        site, values = describe(
-            SplitSite(self._file, scope.place, shown_name(node.name), index, node.op_type),
-            node,
-            inputs,
-            _attributes(node, scope),
-            scope.opsets.get(""),
-            self._elements,
-            self._outputs_left,
-        )
-        self._outputs_left -= sum(desc.output_count for desc in site.descriptors)
-        warnings = site.warnings
-        if len(node.input) > 1 and node.input[1] in scope.defaults:
-            warnings += ("split is the default of a graph input; a caller may override it",)
-        if site.problem and scope.conditional:
-            warnings += ("the node is in a branch of an If, which may never be taken",)
-        self._found.append(replace(site, warnings=warnings))
-        return values
-
-    def _call(
-        self, node: Node, index: int, function: Function, inputs: list[Value], scope: _Scope
-    ) -> Sequence[Value]:
-        attributes = {attribute.name: attribute for attribute in function.attribute_proto}
-        given = _attributes(node, scope)
-        attributes.update({name: value for name, value in given.items() if value is not None})
-        caller_knows = all(value is not None for value in given.values())
-        call = function.key, tuple(inputs), frozenset(attributes.items())
-        if call not in self._called:
-            place = f"{scope.place}/{_label(node, index)}"
-            inner = replace(scope, place=place, attributes=attributes if caller_knows else None)
-            self._called[call] = self._body(function, inputs, inner)
-        return self._called[call]
-
-    def _body(
-        self, function: Function, inputs: Sequence[Value], scope: _Scope
-    ) -> tuple[Value, ...]:
-        if function.key in scope.calls:
-            raise WireError(f"function {_function_name(function)} calls itself")
-        _check_depth(scope)
-        declared = {entry.name: entry for entry in function.value_info}
-        values = {
-            name: merged(value, declared.get(name))
-            for name, value in zip(function.input, inputs, strict=False)
-        }
-        inner = replace(
-            scope,
-            values=ChainMap(values),
-            declared=declared,
-            defaults=frozenset(),
-            opsets={opset.domain: opset.version for opset in function.opset_import},
-            calls=(*scope.calls, function.key),
-            depth=scope.depth + 1,
-        )
-        self._nodes(function, inner)
-        return tuple(inner.values.get(name, UNKNOWN) for name in function.output)
-
-
-def _check_depth(scope: _Scope) -> None:
-    if scope.depth > MAXIMUM_DEPTH:
-        raise WireError(f"graphs and functions nest deeper than {MAXIMUM_DEPTH}")
-
-
-def _attributes(node: Node, scope: _Scope) -> dict[str, Attribute | None]:
-    """Return a node's attributes; one that refers to a function's is looked up there."""
-    found: dict[str, Attribute | None] = {}
-    for name, attribute in node.attributes.items():
-        if not attribute.ref_attr_name:
-            found[name] = attribute
-        elif scope.attributes is None:
-            found[name] = None
-        elif attribute.ref_attr_name in scope.attributes:
-            found[name] = replace(scope.attributes[attribute.ref_attr_name], name=name)
-    return found
-
-
-def _label(node: Node, index: int) -> str:
-    return shown_name(node.name) or f"{shown_name(node.op_type)}[{index}]"
-
-
-def _function_name(function: Function) -> str:
-    return shown_name(".".join(filter(None, function.key)))

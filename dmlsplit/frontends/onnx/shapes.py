@@ -1,6 +1,6 @@
 """Infers the shapes of an ONNX graph's values with a few cheap rules.
 
-ONNX's own shape inference is not used: some malformed models make it end the process.
+ONNX's own shape inference is not used here: some malformed models make it end the process.
 Anything these rules cannot infer stays unknown and is reported as such. They check nothing:
 a node that breaks its operator's rules has outputs of unknown shape.
 """
@@ -8,80 +8,20 @@ a node that breaks its operator's rules has outputs of unknown shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.constants import Constant
-from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape, ValueInfo
+from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
+from dmlsplit.frontends.onnx.values import INT64_MAX, UNKNOWN, Call, Read, Value
 
-INT64_MAX = 2**63 - 1
-# Returns the elements of a small constant, or raises a WireError.
-Read = Callable[[Constant], np.ndarray]
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """What is known of a value."""
-
-    data_type: int = 0  # TensorProto.DataType; 0 if unknown
-    # None if the rank is unknown; a text names a dynamic size.
-    shape: Shape | None = None
-    constant: Constant | None = None  # None if the elements are not constant
-
-
-UNKNOWN = Value()
-_Number = TypeVar("_Number", int, tuple[int, ...])
-
-
-def merged(found: Value, declared: ValueInfo | None) -> Value:
-    """Complete what was inferred of a value with what the model declares."""
-    if declared is None:
-        return found
-    shape = found.shape
-    if shape is None:
-        shape = declared.shape
-    elif declared.shape is not None and len(declared.shape) == len(shape):
-        pairs = zip(shape, declared.shape, strict=True)
-        shape = tuple(
-            one if isinstance(one, int) or other == "?" else other for one, other in pairs
-        )
-    return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
-
-
-class _Call(NamedTuple):
-    """A node with what is known of its inputs. What it lacks is a ValueError or IndexError."""
-
-    node: Node
-    inputs: Sequence[Value]
-    read: Read
-
-    def shape(self, at: int) -> Shape:
-        shape = self.inputs[at].shape
-        if shape is None:
-            raise ValueError("unknown rank")
-        return shape
-
-    def number(self, name: str, default: _Number) -> _Number:
-        """Return an attribute that is an integer or a tuple of integers, as its default is."""
-        value = self.node.attributes.get(name, Attribute()).value
-        return value if isinstance(value, type(default)) else default
-
-    def integers(self, name: str) -> Sequence[int]:
-        """Return integers that are an attribute in old opsets and the second input in new ones."""
-        if name in self.node.attributes:
-            return self.number(name, ())
-        constant = self.inputs[1].constant
-        if constant is None:
-            raise ValueError(name)
-        values = self.read(constant)
-        if values.dtype.kind != "i":
-            raise ValueError(name)
-        return [int(value) for value in values.reshape(-1)]
+# Elements of a computed constant: shapes, and what makes them.
+_MOST_COMPUTED = 2 * MAXIMUM_RANK
+# What a rule raises where it does not know, or the node breaks its operator's rules.
+_UNKNOWN = (ValueError, IndexError, TypeError, ZeroDivisionError)
 
 
 def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
@@ -93,15 +33,47 @@ def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    call = _Call(node, inputs, read)
+    call = Call(node, inputs, read)
     try:
         shape = _plausible(rule(call))
-    except (ValueError, IndexError, TypeError, ZeroDivisionError):
+    except _UNKNOWN:
         shape = None
-    if node.op_type == "Cast":
-        return [Value(call.number("to", 0), shape)]
-    typed = inputs[1 if node.op_type == "Where" and len(inputs) > 1 else 0]
-    return [Value(typed.data_type, shape)]
+    try:
+        constant = _computed(call, shape)
+    except _UNKNOWN:
+        constant = None
+    return [Value(_data_type(call), shape, constant)]
+
+
+def _data_type(call: Call) -> int:
+    operator, inputs = call.node.op_type, call.inputs
+    if operator == "Cast":
+        return call.number("to", 0)
+    if operator == "Shape":
+        return ElementType.INT64
+    if operator == "ConstantOfShape":
+        tensor = call.node.attributes.get("value", Attribute()).t
+        return ElementType.FLOAT if tensor is None else tensor.data_type
+    return inputs[1 if operator == "Where" and len(inputs) > 1 else 0].data_type
+
+
+def _computed(call: Call, shape: Shape | None) -> Constant | None:
+    """Return the elements of a value that shapes are made of, if they are constant."""
+    compute = _COMPUTED.get(call.node.op_type)
+    if compute is None or shape is None or len(shape) > 1:
+        return None
+    sizes = [size for size in shape if isinstance(size, int) and size <= _MOST_COMPUTED]
+    if len(sizes) < len(shape):
+        return None
+    if call.node.op_type == "Shape":
+        part = [size for size in _part(call) if isinstance(size, int)]
+        return tuple(part) if [len(part)] == sizes else None
+    parts = [call.read(value.constant) for value in call.inputs if value.constant is not None]
+    if len(parts) < len(call.inputs) or any(part.dtype.kind != "i" for part in parts):
+        return None
+    with np.errstate(over="ignore"):  # Such numbers are no sizes, and are refused where used.
+        found = np.asarray(compute(call, *parts)).reshape(sizes)
+    return int(found) if found.ndim == 0 else tuple(map(int, found))
 
 
 def _plausible(shape: Shape) -> Shape | None:
@@ -129,7 +101,7 @@ def _total(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) 
     return combine(numbers) if len(numbers) == len(sizes) else "?"
 
 
-def _broadcast(call: _Call) -> Shape:
+def _broadcast(call: Call) -> Shape:
     return _broadcast_shape(*(call.shape(at) for at in range(len(call.inputs))))
 
 
@@ -150,7 +122,7 @@ def _broadcast_size(sizes: tuple[int | str, ...]) -> int | str:
     return "?" if len(wide) > 1 else next(iter(wide), 1)
 
 
-def _reshape(call: _Call) -> Shape:
+def _reshape(call: Call) -> Shape:
     wanted = call.integers("shape")
     shape = call.shape(0) if 0 in wanted or -1 in wanted else ()
     keeps_zero = call.number("allowzero", 0) == 1
@@ -175,7 +147,7 @@ def _rest(before: list[int | str], after: list[int | str]) -> int | str:
     return size
 
 
-def _transpose(call: _Call) -> Shape:
+def _transpose(call: Call) -> Shape:
     shape = call.shape(0)
     order = call.number("perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
@@ -183,14 +155,14 @@ def _transpose(call: _Call) -> Shape:
     return tuple(shape[i] for i in order)
 
 
-def _flatten(call: _Call) -> Shape:
+def _flatten(call: Call) -> Shape:
     shape, axis = call.shape(0), call.number("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ValueError("axis")
     return _total(prod, shape[:axis]), _total(prod, shape[axis:])
 
 
-def _unsqueeze(call: _Call) -> Shape:
+def _unsqueeze(call: Call) -> Shape:
     axes, shape = call.integers("axes"), list(call.shape(0))
     rank = len(shape) + len(axes)
     for axis in sorted(axis_from_front(axis, rank) for axis in axes):
@@ -198,43 +170,43 @@ def _unsqueeze(call: _Call) -> Shape:
     return tuple(shape)
 
 
-def _squeeze(call: _Call) -> Shape:
+def _squeeze(call: Call) -> Shape:
     shape = call.shape(0)
     axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
     return tuple(size for i, size in enumerate(shape) if i not in axes)
 
 
-def _concat(call: _Call) -> Shape:
+def _concat(call: Call) -> Shape:
     shapes = [call.shape(at) for at in range(len(call.inputs))]
     axis = axis_from_front(call.number("axis", 0), len(shapes[0]))
     total = _total(sum, [shape[axis] for shape in shapes])
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
 
 
-def _matmul(call: _Call) -> Shape:
+def _matmul(call: Call) -> Shape:
     left, right = call.shape(0), call.shape(1)
     if len(left) < 2 or len(right) < 2:
         raise ValueError("vectors")
     return (*_broadcast_shape(left[:-2], right[:-2]), left[-2], right[-1])
 
 
-def _gemm(call: _Call) -> Shape:
+def _gemm(call: Call) -> Shape:
     rows = call.shape(0)[1 if call.number("transA", 0) else 0]
     return (rows, call.shape(1)[0 if call.number("transB", 0) else 1])
 
 
-def _conv(call: _Call) -> Shape:
+def _conv(call: Call) -> Shape:
     channels, _, *kernel = call.shape(1)
     return _windowed(call, channels, kernel)
 
 
-def _pool(call: _Call) -> Shape:
+def _pool(call: Call) -> Shape:
     if call.number("ceil_mode", 0):
         raise ValueError("ceil_mode")
     return _windowed(call, call.shape(0)[1], call.number("kernel_shape", ()))
 
 
-def _windowed(call: _Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
+def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
     """Return the shape after a window slides with explicit padding (ONNX, Conv)."""
     batch, _, *spatial = call.shape(0)
     rank = len(spatial)
@@ -244,13 +216,77 @@ def _windowed(call: _Call, channels: int | str, kernel: Sequence[int | str]) -> 
     if "auto_pad" in call.node.attributes and "pads" not in call.node.attributes:
         raise ValueError("auto_pad")
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    sizes = [
-        (size + low + high - dilation * (window - 1) - 1) // stride + 1
-        if isinstance(size, int) and isinstance(window, int)
-        else "?"
-        for size, window, stride, dilation, low, high in rows
-    ]
-    return (batch, channels, *sizes)
+    return (batch, channels, *(_steps(*row) for row in rows))
+
+
+def _steps(
+    size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
+) -> int | str:
+    """Return in how many places a window fits along one dimension."""
+    if isinstance(size, str) or isinstance(window, str):
+        return "?"
+    room = size + low + high - (dilation * (window - 1) + 1)
+    if room < 0:
+        raise ValueError("the window is wider than the padded input")
+    return room // stride + 1
+
+
+def _part(call: Call) -> Shape:
+    """Return the sizes that a Shape gives."""
+    return call.shape(0)[call.number("start", 0) : call.number("end", MAXIMUM_RANK)]
+
+
+def _pooled_whole(call: Call) -> Shape:
+    shape = call.shape(0)
+    return (*shape[:2], *(1 for _ in shape[2:]))
+
+
+def _reduce(call: Call) -> Shape:
+    shape = call.shape(0)
+    axes = set(range(len(shape)))
+    if "axes" in call.node.attributes or len(call.inputs) > 1:
+        axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
+    elif call.number("noop_with_empty_axes", 0):
+        axes = set()
+    if call.number("keepdims", 1):
+        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _slice(call: Call) -> Shape:
+    sizes = list(call.shape(0))
+    starts, ends = call.integers("starts"), call.integers("ends", 2)
+    given = len(call.inputs) > 3 or "axes" in call.node.attributes
+    axes = call.integers("axes", 3) if given else range(len(starts))
+    steps = call.integers("steps", 4) if len(call.inputs) > 4 else [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = axis_from_front(axis, len(sizes))
+        size = sizes[at]
+        sizes[at] = (
+            len(range(*slice(start, end, step).indices(size))) if isinstance(size, int) else "?"
+        )
+    return tuple(sizes)
+
+
+def _pad(call: Call) -> Shape:
+    shape, pads = call.shape(0), call.integers("pads")
+    axes = call.integers("axes", 3) if len(call.inputs) > 3 else range(len(shape))
+    sizes = list(shape)
+    for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        at = axis_from_front(axis, len(shape))
+        sizes[at] = _total(sum, [sizes[at], low, high])
+    return tuple(sizes)
+
+
+def _tile(call: Call) -> Shape:
+    rows = zip(call.shape(0), call.integers("repeats"), strict=True)
+    return tuple(_total(prod, row) for row in rows)
+
+
+def _gather(call: Call) -> Shape:
+    shape, indices = call.shape(0), call.shape(1)
+    axis = axis_from_front(call.number("axis", 0), len(shape))
+    return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
 _SAME = (
@@ -264,18 +300,48 @@ _BROADCAST = (
     "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
 ).split()
 
-_RULES: dict[str, Callable[[_Call], Shape]] = {
+_RULES: dict[str, Callable[[Call], Shape]] = {
     **dict.fromkeys(_SAME, lambda call: call.shape(0)),
     **dict.fromkeys(_BROADCAST, _broadcast),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pooled_whole),
+    **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},
     "AveragePool": _pool,
     "Concat": _concat,
+    "ConstantOfShape": lambda call: tuple(call.integers("", 0)),
     "Conv": _conv,
+    "Expand": lambda call: _broadcast_shape(call.shape(0), tuple(call.integers("shape"))),
     "Flatten": _flatten,
+    "Gather": _gather,
     "Gemm": _gemm,
     "MatMul": _matmul,
     "MaxPool": _pool,
+    "Pad": _pad,
     "Reshape": _reshape,
+    "Shape": lambda call: (len(_part(call)),),
+    "Slice": _slice,
     "Squeeze": _squeeze,
+    "Tile": _tile,
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
+}
+
+
+def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+    starts, ends, _, steps = (*rest, *[np.array([0]), np.array([1])][len(rest) - 2 :])
+    return data[slice(int(starts[0]), int(ends[0]), int(steps[0]))]
+
+
+def _same_elements(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+    return data
+
+
+# How the elements of small integer constants are computed: what exporters make shapes with.
+_COMPUTED: dict[str, Callable[..., np.ndarray]] = {
+    **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), _same_elements),
+    "Add": lambda call, one, other: one + other,
+    "Concat": lambda call, *parts: np.concatenate(parts),
+    "Gather": lambda call, data, at: np.take(data, at, axis=call.number("axis", 0)),
+    "Mul": lambda call, one, other: one * other,
+    "Slice": _sliced,
+    "Sub": lambda call, one, other: one - other,
 }

@@ -10,7 +10,8 @@ from pathlib import Path
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
-from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site
+from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
+from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
@@ -21,8 +22,8 @@ from dmlsplit.frontends.openvino.lowering import (
     resolve_lengths,
 )
 from dmlsplit.frontends.openvino.weights import constant_shape, integers
-from dmlsplit.frontends.site import NotKnownError, SplitSite
-from dmlsplit.messages import shown
+from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
+from dmlsplit.messages import counted, shown
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 
@@ -64,7 +65,9 @@ class _Node:
         if layer is None:
             raise InvalidArgumentError(f"no edge leads to its input {name}")
         if layer.type != "Const":
-            raise NotKnownError(f"{name} is dynamic: it is computed by {layer.type[:40]!r}")
+            text = f"{name} is dynamic: it is computed by {layer.type[:40]!r}"
+            cause = Cause.ORDER if layer is self.layer else Cause.LENGTHS
+            raise NotKnownError(text, cause)
         with within(name):
             return layer, constant_shape(layer)
 
@@ -73,7 +76,7 @@ class _Node:
             with within(name):
                 return integers(layer, self.xml)
         except NotKnownError as error:
-            raise NotKnownError(f"{name} is unknown: {error}") from None
+            raise NotKnownError(f"{name} is unknown: {error}", error.cause) from None
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -95,11 +98,14 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     Raises
     ------
     InvalidArgumentError
-        If the file is not such a model.
+        If the file is not such a model, or its weights are needed and cannot be read.
     """
     xml = Path(path)
-    with about(path):
-        return list(_scan(read_ir(xml), xml, str(path), ""))
+    with about(path), recognised(path):
+        try:
+            return list(_scan(read_ir(xml), xml, str(path), ""))
+        except OSError as error:
+            raise InvalidArgumentError(error.strerror or str(error)) from None
 
 
 def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]:
@@ -115,14 +121,30 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
     layer = node.layer
     blank = SplitSite(file, place, layer.name, layer.index, node.operator)
     if layer.version != "opset1":
-        return replace(blank, unknown=f"operation set is {layer.version[:40]!r}, not 'opset1'")
+        text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
+        return replace(blank, unknown=text, cause=Cause.OPERATION_SET)
     try:
         lowering = _lowered(node)
     except InvalidArgumentError as error:
         return replace(blank, problem=error.message)
     except NotKnownError as reason:
-        return replace(blank, unknown=str(reason))
+        return _unknown(blank, reason, node)
     return lowered_site(blank, lowering, tuple(_warnings(node, lowering)))
+
+
+def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
+    """Return a site without a descriptor: why, and the smallest that it can have."""
+    try:
+        kind = _data_type(node)
+    except NotKnownError:
+        kind = TensorDataType.FLOAT32
+    try:
+        shape = _shape(node)
+    except NotKnownError:
+        shape = (1,) * 4
+    sizes = tuple(max(1, size) for size in shape)
+    smallest = None if 0 in shape else split_descriptor(kind, sizes, 0, sizes[:1])
+    return replace(blank, unknown=str(reason), cause=reason.cause, smallest=smallest)
 
 
 def _lowered(node: _Node) -> Lowering:
@@ -134,7 +156,7 @@ def _lowered(node: _Node) -> Lowering:
         sizes = (_lengths if node.operator == VARIADIC_SPLIT else _count)(node, axis, whole)
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
-        raise NotKnownError(f"dimension {dynamic} of the data is dynamic")
+        raise NotKnownError(f"dimension {dynamic} of the data is dynamic", Cause.DYNAMIC)
     return lower_sizes(node.operator, shape, axis, sizes, data_type)
 
 
@@ -143,7 +165,7 @@ def _data_type(node: _Node) -> TensorDataType:
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
     if not precision:
-        raise NotKnownError("the data type is not in the file")
+        raise NotKnownError("the data type is not in the file", Cause.UNTRACKED)
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(
             f"data has type {precision[:20]!r}, whose elements DirectML cannot carry"
@@ -162,7 +184,7 @@ def _shape(node: _Node) -> tuple[int, ...]:
     declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
         raise InvalidArgumentError("data is a scalar; it must have a dimension")
-    raise NotKnownError("the rank of the data is dynamic")
+    raise NotKnownError("the rank of the data is dynamic", Cause.DYNAMIC)
 
 
 def _axis(node: _Node, rank: int) -> int:
@@ -199,7 +221,9 @@ def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
 def _check_outputs(node: _Node, pieces: int) -> None:
     outputs = len(node.layer.outputs)
     if pieces != outputs:
-        raise InvalidArgumentError(f"it makes {pieces} pieces; the layer has {outputs} outputs")
+        raise InvalidArgumentError(
+            f"it makes {counted(pieces, 'piece')}; the layer has {counted(outputs, 'output')}"
+        )
 
 
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:

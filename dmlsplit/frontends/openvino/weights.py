@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from math import prod
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import numpy as np
 from dmlsplit.directml.tensor import NUMPY_TYPES
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
-from dmlsplit.frontends.site import NotKnownError
+from dmlsplit.frontends.site import Cause, NotKnownError
 
 # Attribute element_type of an integer Const to its NumPy type.
 _INTEGERS = {
@@ -35,7 +37,8 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 def integers(layer: Layer, xml: Path) -> list[int]:
     """Return the values of an integer Const, flat.
 
-    Raises NotKnownError if the .bin file is missing or links out of its folder.
+    Raises NotKnownError if the .bin file links out of its folder, and OSError if it is missing
+    or no file.
     """
     name = f"Const {layer.name[:80]!r}"
     precision = layer.outputs[0].precision if layer.outputs else ""
@@ -76,7 +79,10 @@ def _weights(xml: Path) -> Path:
     """Return the .bin file of an .xml; links out of the folder are not followed."""
     path = xml.with_suffix(".bin")
     if not path.is_file():
-        raise NotKnownError(f"the weights file {path.name} is missing")
+        there = os.path.lexists(path)
+        what = "is not a regular file" if there else "is missing; it belongs beside the .xml"
+        raise OSError(errno.ENOENT, f"the weights file {path.name} {what}")
     if path.resolve().parent != path.parent.resolve():
-        raise NotKnownError(f"{path.name} links out of its folder and is not followed")
+        text = f"{path.name} links out of its folder and is not followed"
+        raise NotKnownError(text, Cause.WEIGHTS)
     return path

@@ -1,4 +1,4 @@
-"""Runs two ONNX models on the same random inputs and compares every output bit by bit.
+"""Runs two ONNX models on the same inputs and compares every output bit by bit.
 
 The models run in a child process, because a runtime may abort its process on a malformed model.
 """
@@ -6,8 +6,9 @@ The models run in a child process, because a runtime may abort its process on a 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Mapping
-from itertools import product
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -15,142 +16,129 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
+from dmlsplit.lint.fix.engines import ENGINES, Run
+from dmlsplit.lint.fix.feeds import Feeds, feeds_of
 
 SECONDS = 600
-# Sizes for dynamic dimensions, tried in turn until the first model runs.
-_DYNAMIC_SIZES = (2, 1, 4, 8, 3)
-
-# Name, type and sizes of an input; None is a dynamic size.
-_Input = tuple[str, np.dtype, list[int | None]]
-_Run = Callable[[Mapping[str, np.ndarray]], list[Any]]
+# Random inputs to compare on, and how long to go on looking for more than one that runs.
+_MOST_RUNS = 4
+_LOOKING_SECONDS = 20
 
 
-def compare_models(first: Path, second: Path) -> str:
-    """Compare all outputs of both models, bit for bit, and return the runtime that ran them.
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two models that agreed."""
+
+    engine: str  # that ran them
+    runs: int  # on how many inputs
+    ran: int  # how many of the named nodes of the second model were run
+
+
+def compare_models(
+    first: Path,
+    second: Path,
+    nodes: Sequence[str] = (),
+    sizes: Mapping[str, int] | None = None,
+    feed: Path | None = None,
+) -> Comparison:
+    """Compare all outputs of both models, bit for bit.
+
+    Parameters
+    ----------
+    first, second
+        The models.
+    nodes
+        Names of nodes of `second` that the comparison is about.
+    sizes
+        Sizes of the dynamic dimensions of `first`, by name or as ``input.axis``.
+    feed
+        An .npz file of inputs by name; what it lacks is random.
 
     Raises
     ------
     InvalidArgumentError
         If an output differs.
     UnsupportedError
-        If a model could not be run.
+        If no runtime could run both models.
     """
+    failures = []
+    for engine in ENGINES:
+        job = (engine, str(first), str(second), tuple(nodes), dict(sizes or {}), feed)
+        kind, found = _in_a_child(job)
+        if kind == "equal":
+            return Comparison(engine, *found)
+        if kind == "different":
+            raise InvalidArgumentError(f"the rewritten model computes something else: {found}")
+        failures.append(f"{engine}: {found}")
+    raise UnsupportedError(f"the models could not be compared: {'; '.join(failures)}")
+
+
+def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(str(first), str(second), sender), daemon=True)
+    child = context.Process(target=_child, args=(job, sender), daemon=True)
     child.start()
     sender.close()
     try:
-        kind, text = "failed", f"it took over {SECONDS} s"
         if receiver.poll(SECONDS):
-            kind, text = receiver.recv()
+            kind, found = receiver.recv()
+            return kind, found
+        return "failed", f"it took over {SECONDS} s"
     except EOFError:
         child.join()
-        kind, text = "failed", f"the runtime ended its process ({child.exitcode})"
+        return "failed", f"the runtime ended its process ({child.exitcode})"
     finally:
         child.kill()
         child.join()
-    if kind == "equal":
-        return str(text)
-    if kind == "different":
-        raise InvalidArgumentError(f"the rewritten model computes something else: {text}")
-    raise UnsupportedError(f"the models could not be compared: {text}")
 
 
-def _child(first: str, second: str, sender: Connection) -> None:
+def _child(job: tuple[Any, ...], sender: Connection) -> None:
     try:
-        sender.send(_compared(first, second))
+        sender.send(_compared(*job))
     except Exception as error:
         # Runtimes raise errors of many types; after any of them nothing is proven.
         sender.send(("failed", one_line(error)[:300]))
 
 
-def _compared(first: str, second: str) -> tuple[str, str]:
-    """Return ``equal`` and what ran the models, or ``different`` and in what they differ."""
-    failures = []
-    for name, load in (("onnxruntime", _onnxruntime), ("onnx.reference", _reference)):
+def _compared(
+    engine: str,
+    first: str,
+    second: str,
+    nodes: Sequence[str],
+    sizes: Mapping[str, int],
+    feed: Path | None,
+) -> tuple[str, Any]:
+    """Return ``equal``, on how many inputs and with how many nodes run; or what differs."""
+    ran: set[str] = set()
+    load = ENGINES[engine]
+    before, after = load(first, None), load(second, ran)
+    done, failure = 0, RuntimeError("no inputs were tried")
+    start = time.monotonic()
+    for feeds, must_run in feeds_of(first, sizes, feed):
+        if done == _MOST_RUNS or (done and time.monotonic() - start > _LOOKING_SECONDS):
+            break
         try:
-            feeds, expected = _first_that_runs(load(first), _inputs(first))
+            expected = before.run(feeds)
         except Exception as error:
-            failures.append(f"{name}: {error}")
+            if must_run:
+                raise
+            failure = RuntimeError(one_line(error))
             continue
-        different = _difference("outputs", expected, load(second)(feeds))
-        return ("different", different) if different else ("equal", name)
-    raise RuntimeError("; ".join(failures))
+        different = _difference("outputs", expected, _run(after, feeds))
+        if different:
+            return "different", different
+        done += 1
+    if not done:
+        raise failure
+    after.close()
+    return "equal", (done, len(ran.intersection(nodes)))
 
 
-def _onnxruntime(path: str) -> _Run:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda feeds: list(session.run(None, dict(feeds)))
-
-
-def _reference(path: str) -> _Run:
-    from onnx.reference import ReferenceEvaluator
-
-    evaluator = ReferenceEvaluator(path)
-    return lambda feeds: list(evaluator.run(None, dict(feeds)))
-
-
-def _inputs(path: str) -> list[_Input]:
-    """Return the inputs that have no initializer."""
-    import onnx
-    from onnx import helper
-
-    graph = onnx.load_model(path, load_external_data=False).graph
-    given = {tensor.name for tensor in graph.initializer}
-    found = []
-    for value in graph.input:
-        if value.name in given:
-            continue
-        if not value.type.HasField("tensor_type"):
-            raise RuntimeError(
-                f"input {value.name!r} is not a tensor, so no random value can be made for it"
-            )
-        tensor = value.type.tensor_type
-        sizes = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
-        kind = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        found.append((value.name, np.dtype(kind), sizes))
-    return found
-
-
-def _first_that_runs(run: _Run, inputs: list[_Input]) -> tuple[dict[str, np.ndarray], list[Any]]:
-    """Return inputs that the model accepts, and its outputs.
-
-    Integers are of their whole range, or else 0 and 1: some are indices or sizes.
-    """
-    failure: Exception = RuntimeError("no inputs were tried")
-    dynamic = any(None in sizes for _, _, sizes in inputs)
-    for size, make in product(_DYNAMIC_SIZES if dynamic else (0,), (_full_range, _small)):
-        random = np.random.default_rng(20)
-        feeds = {
-            name: make(random, kind, tuple(size if n is None else n for n in sizes))
-            for name, kind, sizes in inputs
-        }
-        try:
-            return feeds, run(feeds)
-        except Exception as error:
-            failure = error
-    raise failure
-
-
-def _full_range(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    if kind.kind in "iu":
-        limits = np.iinfo(kind)
-        return random.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
-    return _small(random, kind, shape)
-
-
-def _small(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    if kind.kind in "OUST":
-        return random.integers(0, 100, shape).astype(str).astype(object)
-    if kind.kind in "iub":
-        return random.integers(0, 2, shape).astype(kind)
-    return random.standard_normal(shape).astype(kind)
+def _run(model: Run, feeds: Feeds) -> list[Any]:
+    try:
+        return model.run(feeds)
+    except Exception as error:
+        raise RuntimeError(f"the rewritten model fails: {one_line(error)}") from error
 
 
 def _difference(where: str, expected: Any, found: Any) -> str:

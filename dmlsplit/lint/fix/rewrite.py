@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from dmlsplit.atomic import atomic_write
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx.messages import shown_name
-from dmlsplit.lint.fix.comparison import compare_models
-from dmlsplit.lint.fix.subgraph import find_replacement, name_maker, replacement_nodes
+from dmlsplit.frontends.onnx import scan
+from dmlsplit.frontends.onnx.inference import fix_dimensions
+from dmlsplit.lint.fix.comparison import Comparison, compare_models
+from dmlsplit.lint.fix.subgraph import NewName, find_replacement, name_maker, replacement_nodes
 from dmlsplit.lint.judge import assess
-from dmlsplit.lint.target import Target
-from dmlsplit.lint.verdict import Assessment, Outcome
+from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+
+_REFUSED = (Outcome.REFUSED, Outcome.NEVER, Outcome.LEGALIZED)
+# The name of a replaced split while the models are compared, without its number.
+_PROBE = "dmlsplit_replaced_split_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +30,28 @@ class Rewriting:
 
     replaced: tuple[SplitSite, ...]
     left: tuple[tuple[SplitSite, str], ...]  # refused, but left as they are, and why
-    engine: str  # that ran both models; empty if nothing was replaced, so nothing written
+    # None if nothing was replaced, so nothing written.
+    comparison: Comparison | None = None
+    written: Assessment | None = None  # of the written model
 
 
-def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting:
+def write_fixed(
+    source: Path,
+    output: Path,
+    assessment: Assessment,
+    sizes: Mapping[str, int] | None = None,
+    feed: Path | None = None,
+) -> Rewriting:
     """Write the model `source`, which was assessed, with its refused splits replaced.
 
-    The output appears only if both models agree bit for bit on random inputs.
+    The output appears only if both models agree bit for bit on several inputs.
+
+    Parameters
+    ----------
+    sizes
+        Sizes of dynamic dimensions that the model was assessed for; the output has them fixed.
+    feed
+        An .npz file of inputs by name, to compare the models on besides random ones.
 
     Raises
     ------
@@ -50,14 +69,18 @@ def write_fixed(source: Path, output: Path, assessment: Assessment) -> Rewriting
         raise InvalidArgumentError(
             f"{source} keeps its weights in other files; write {output.name} to {source.parent}"
         )
-    replaced, left = _replace_splits(model, assessment)
+    fix_dimensions(model, sizes or {})
+    probes: dict[str, str] = {}
+    replaced, left = _replace_splits(model, assessment, probes)
     if not replaced:
-        return Rewriting((), left, "")
+        return Rewriting((), left)
     with atomic_write(output) as (temporary,):
         temporary.write_bytes(model.SerializeToString())
-        _check_verdicts(temporary, assessment.target, len(left))
-        engine = compare_models(source, temporary)
-    return Rewriting(replaced, left, engine)
+        comparison = compare_models(source, temporary, tuple(probes), sizes, feed)
+        _rename(model.graph, probes)
+        temporary.write_bytes(model.SerializeToString())
+        written = _assessed(temporary, output, assessment, len(left))
+    return Rewriting(replaced, left, comparison, written)
 
 
 def _load(path: Path) -> ModelProto:
@@ -69,46 +92,49 @@ def _load(path: Path) -> ModelProto:
             raise InvalidArgumentError(f"onnx cannot load it: {error}") from None
 
 
-def _check_verdicts(path: Path, target: Target, left: int) -> None:
-    from dmlsplit.frontends.onnx import scan
-
-    after = assess(scan(path), target)
-    refused = [verdict for verdict in after.verdicts if after.fails(verdict)]
+def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessment:
+    """Assess a rewritten model, and refuse one that has more refused splits than were left."""
+    sites = [replace(site, file=str(name)) for site in scan(path, infer_shapes=True)]
+    options = before.failing, before.defects_fail
+    after = assess(sites, before.target, (), *options)
+    refused = [verdict for verdict in after.verdicts if verdict.outcome in _REFUSED]
     if len(refused) > left:
         raise InvalidArgumentError(
             f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}"
         )
+    return after
 
 
 def _replace_splits(
-    model: ModelProto, assessment: Assessment
+    model: ModelProto, assessment: Assessment, probes: dict[str, str] | None = None
 ) -> tuple[tuple[SplitSite, ...], tuple[tuple[SplitSite, str], ...]]:
-    """Edit a model in place."""
-    refused = (Outcome.REFUSED, Outcome.LEGALIZED)
-    wanted = {
-        (verdict.site.place, verdict.site.index): verdict
-        for verdict in assessment.verdicts
-        if verdict.outcome in refused
-    }
+    """Edit a model in place.
+
+    With `probes`, each new split gets a name of its own, and that is mapped to its real one.
+    """
+    wanted = {v.site.path: v for v in assessment.verdicts if v.outcome in _REFUSED}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     new_name = name_maker(_value_names(model.graph))
     replaced: list[SplitSite] = []
     left: list[tuple[SplitSite, str]] = []
-    for place, graph in _graphs(model.graph, shown_name(model.graph.name or "main graph")):
+    for path, graph in _graphs(model.graph):
         nodes: list[NodeProto] = []
         for index, node in enumerate(graph.node):
-            verdict = wanted.pop((place, index), None)
+            verdict = wanted.pop((*path, index), None)
             if verdict is None:
                 nodes.append(node)
                 continue
+            name = node.name
+            if probes is not None:
+                name = f"{_PROBE}{len(probes)}"
+                probes[name] = node.name
             try:
-                new = find_replacement(node, verdict, assessment.target, opset)
+                nodes += _replacement(node, name, verdict, assessment, new_name, opset)
+                replaced.append(verdict.site)
             except UnsupportedError as error:
                 nodes.append(node)
                 left.append((verdict.site, error.message))
-            else:
-                nodes += replacement_nodes(node, new, new_name, opset)
-                replaced.append(verdict.site)
+                (probes or {}).pop(name, None)
         kept = GraphProto(node=nodes)  # a copy: clearing the field frees its nodes
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
@@ -117,22 +143,49 @@ def _replace_splits(
     return tuple(replaced), tuple(left)
 
 
-def _graphs(graph: GraphProto, place: str) -> Iterator[tuple[str, GraphProto]]:
-    """Yield all bodies with their places, named as the scan names them, innermost first."""
+def _replacement(
+    node: NodeProto,
+    name: str,
+    verdict: Verdict,
+    assessment: Assessment,
+    new_name: NewName,
+    opset: int,
+) -> list[NodeProto]:
+    """Return what replaces a node, its split under a name."""
+    errors = {each.rule.id for each in verdict.diagnostics if each.severity == "error"}
+    if errors == {"ORT-NUM-OUTPUTS"}:
+        sized = NodeProto()
+        sized.CopyFrom(node)
+        sized.name = name
+        sized.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
+        return [sized]
+    new = replace(find_replacement(node, verdict, assessment.target, opset), name=name)
+    return list(replacement_nodes(node, new, new_name, opset))
+
+
+def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
+    for _, body in _graphs(graph):
+        for node in body.node:
+            node.name = names.get(node.name, node.name)
+
+
+_Path = tuple[int | str, ...]
+
+
+def _graphs(graph: GraphProto, path: _Path = ()) -> Iterator[tuple[_Path, GraphProto]]:
+    """Yield all bodies with their paths, as sites have them, innermost first."""
     for index, node in enumerate(graph.node):
-        label = shown_name(node.name) or f"{shown_name(node.op_type)}[{index}]"
         for attribute in node.attribute:
             bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
             for position, body in enumerate(bodies):
-                which = f"[{position}]" if len(bodies) > 1 else ""
-                yield from _graphs(body, f"{place}/{label}.{shown_name(attribute.name)}{which}")
-    yield place, graph
+                yield from _graphs(body, (*path, index, attribute.name, position))
+    yield path, graph
 
 
 def _has_external_data(graph: GraphProto) -> bool:
     return any(
         tensor.data_location == onnx.TensorProto.EXTERNAL
-        for _, body in _graphs(graph, "")
+        for _, body in _graphs(graph)
         for tensor in body.initializer
     )
 
@@ -140,7 +193,7 @@ def _has_external_data(graph: GraphProto) -> bool:
 def _value_names(graph: GraphProto) -> set[str]:
     return {
         name
-        for _, body in _graphs(graph, "")
+        for _, body in _graphs(graph)
         for node in body.node
         for name in (*node.input, *node.output)
     }

@@ -34,7 +34,9 @@ _CURABLE = {
     "DML-TENSOR-DIMENSION-COUNT",
     "ORT-DIMENSION-COUNT",
     "ORT-EMPTY-PIECE",
+    "ORT-NUM-OUTPUTS",
     "ORT-SEQUENCE",
+    "ORT-VERSION",
 }
 
 
@@ -73,7 +75,7 @@ def find_replacement(node: NodeProto, verdict: Verdict, target: Target, opset: i
     """
     site = verdict.site
     _check_curable(verdict, opset)
-    sizes, axis = site.shape, site.axis
+    sizes, axis = tuple(size for size in site.shape if isinstance(size, int)), site.axis
     before, after = sizes[:axis], sizes[axis + 1 :]
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     sequence = node.op_type == "SplitToSequence"

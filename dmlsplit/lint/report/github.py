@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dmlsplit.lint.report.phrases import details, headline, location
+from dmlsplit.lint.report.phrases import details, headline, location, with_slashes
 from dmlsplit.lint.verdict import Assessment, Outcome
 from dmlsplit.messages import printable
 
@@ -13,6 +13,9 @@ def github_report(assessment: Assessment, colour: bool = False) -> str:
     Format: GitHub, "Workflow commands for GitHub Actions", setting an error message.
     """
     lines = []
+    for each in assessment.diagnostics:
+        message = f"{assessment.target}: {each.rule.id}: {each.message}\nFix: {each.rule.hint}"
+        lines.append(_command("error", "target", "", message))
     for verdict in assessment.verdicts:
         if verdict.outcome is Outcome.OK and not verdict.diagnostics:
             continue
@@ -33,4 +36,5 @@ def _command(kind: str, title: str, file: str, message: str) -> str:
         return escaped(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
     title = value(f"dmlsplit: {title}")
-    return f"::{kind} title={title},file={value(file)},line=1::{escaped(message)}"
+    place = f",file={value(with_slashes(file))},line=1" if file else ""
+    return f"::{kind} title={title}{place}::{escaped(message)}"

@@ -9,7 +9,7 @@ from typing import Any
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import Rule
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.lint.verdict import Assessment, Verdict
+from dmlsplit.lint.verdict import Assessment, Diagnostic, Verdict
 
 # Raised when a key changes its meaning or is removed; new keys may be added at any time.
 SCHEMA = 1
@@ -20,12 +20,19 @@ def json_report(assessment: Assessment, colour: bool = False) -> str:
     from dmlsplit import __version__
 
     target = assessment.target
-    rules = {each.rule.id: each.rule for v in assessment.verdicts for each in v.diagnostics}
+    said = [each for verdict in assessment.verdicts for each in verdict.diagnostics]
+    rules = {each.rule.id: each.rule for each in (*assessment.diagnostics, *said)}
     return json.dumps(
         {
             "schema": SCHEMA,
             "tool": {"name": "dmlsplit", "version": __version__},
-            "target": {"asked": target.asked, "level": str(target.level), "via": target.via},
+            "target": {
+                "asked": target.asked,
+                "level": str(target.level),
+                "via": target.via,
+                "ort_version": target.ort_version and "{}.{}".format(*target.ort_version),
+                "remarks": list(map(_remark, assessment.diagnostics)),
+            },
             "summary": {str(name): count for name, count in assessment.counts.items()},
             "rules": {name: _rule(rule) for name, rule in rules.items()},
             "splits": [_split(verdict) for verdict in assessment.verdicts],
@@ -46,12 +53,21 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "index": site.index,
         "operator": site.operator,
         "verdict": str(verdict.outcome),
+        "hresult": _hresult(verdict.hresult),
         "descriptors": [_descriptor(desc) for desc in verdict.descriptors],
         "legalized": [_descriptor(desc) for desc in verdict.legalized],
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
-        "remarks": [asdict(each) | {"rule": each.rule.id} for each in verdict.diagnostics],
+        "remarks": list(map(_remark, verdict.diagnostics)),
     }
+
+
+def _remark(diagnostic: Diagnostic) -> dict[str, Any]:
+    return asdict(diagnostic) | {"rule": diagnostic.rule.id}
+
+
+def _hresult(number: int | None) -> str | None:
+    return None if number is None else f"0x{number:08X}"
 
 
 def _descriptor(desc: SplitOperatorDesc) -> dict[str, Any]:
@@ -72,5 +88,6 @@ def _tensor(tensor: TensorDesc) -> dict[str, Any]:
     }
 
 
-def _rule(rule: Rule) -> dict[str, str]:
-    return {key: text for key, text in asdict(rule).items() if key != "id"}
+def _rule(rule: Rule) -> dict[str, Any]:
+    texts = {key: text for key, text in asdict(rule).items() if key != "id"}
+    return texts | {"hresult": _hresult(rule.hresult)}

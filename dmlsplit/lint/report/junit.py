@@ -22,6 +22,11 @@ def junit_report(assessment: Assessment, colour: bool = False) -> str:
             suites[file] = ET.SubElement(root, "testsuite", name=printable(file))
         return ET.SubElement(suites[file], "testcase", classname=printable(file), name=name)
 
+    for each in assessment.diagnostics:
+        failure = ET.SubElement(case("target", str(assessment.target)), "failure")
+        failure.set("message", f"{each.rule.id}: {each.message}")
+        failure.set("type", "target")
+        failure.text = f"Fix: {each.rule.hint}"
     for verdict in assessment.verdicts:
         site = verdict.site
         _describe(case(site.file, f"{address(site)} ({site.operator})"), verdict, assessment)

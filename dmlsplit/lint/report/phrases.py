@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import PureWindowsPath
+
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
 from dmlsplit.messages import printable
+
+_NAMES = {0x80070057: "E_INVALIDARG", 0x887A0004: "DXGI_ERROR_UNSUPPORTED"}
 
 
 def address(site: SplitSite) -> str:
@@ -21,9 +26,28 @@ def location(site: SplitSite) -> str:
 def headline(verdict: Verdict, assessment: Assessment) -> str:
     """Return the verdict in one line, without the place."""
     operator, target = verdict.site.operator, assessment.target
+    said, outcome = code(verdict), str(verdict.outcome)
     if verdict.outcome is Outcome.LEGALIZED and assessment.fails(verdict):
-        return f"{operator} refused as it is, ok after legalizing, at {target}"
-    return f"{operator} {verdict.outcome} at {target}"
+        outcome = "refused as it is, ok after legalizing,"
+    return f"{operator} {outcome} at {target}{f': {said}' if said else ''}"
+
+
+def code(verdict: Verdict) -> str:
+    """Return the HRESULT of a refusal as people search for it; empty if nothing fails."""
+    number = verdict.hresult
+    return "" if number is None else f"{number:08X} ({_NAMES[number]})"
+
+
+def with_slashes(file: str) -> str:
+    """Return the name of a file as annotations and URIs want it, wherever it is from."""
+    # Elsewhere a backslash is an ordinary letter of a name, if a rare one.
+    theirs = is_windows() or PureWindowsPath(file).is_absolute()
+    return (file.replace("\\", "/") if theirs else file).removeprefix("./")
+
+
+def is_windows() -> bool:
+    """Whether a backslash separates folders here."""
+    return os.sep == "\\"
 
 
 def grouped(verdict: Verdict) -> list[tuple[Diagnostic, str]]:

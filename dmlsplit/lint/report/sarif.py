@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
+from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
 from dmlsplit.directml.rules import Rule
-from dmlsplit.lint.report.phrases import address, grouped, headline
+from dmlsplit.lint.report.phrases import address, grouped, headline, with_slashes
 from dmlsplit.lint.verdict import Assessment, Diagnostic, Verdict
 from dmlsplit.messages import printable
 
@@ -27,27 +29,48 @@ def sarif_report(assessment: Assessment, colour: bool = False) -> str:
 
     said = [(verdict, *each) for verdict in assessment.verdicts for each in grouped(verdict)]
     rules = {diagnostic.rule.id: diagnostic.rule for _, diagnostic, _ in said}
+    rules |= {each.rule.id: each.rule for each in assessment.diagnostics}
     driver = {
         "name": "dmlsplit",
         "version": __version__,
         "rules": [_reporting_descriptor(rule) for rule in rules.values()],
     }
-    notifications = [
-        {"level": "error", "message": {"text": printable(text)}, "locations": [_physical(file)]}
-        for file, text in assessment.unreadable
-    ]
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
-        "invocations": [
-            {
-                "executionSuccessful": not assessment.unreadable,
-                "toolExecutionNotifications": notifications,
-            }
-        ],
-        "results": [_result(*each, list(rules), assessment) for each in said],
+        "invocations": [_invocation(assessment)],
+        "results": _told_apart([_result(*each, list(rules), assessment) for each in said]),
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _invocation(assessment: Assessment) -> dict[str, Any]:
+    return {
+        "executionSuccessful": not assessment.unreadable,
+        "toolExecutionNotifications": [
+            {"level": "error", "message": {"text": printable(text)}, "locations": [_physical(file)]}
+            for file, text in assessment.unreadable
+        ],
+        "toolConfigurationNotifications": [
+            {
+                "level": "error",
+                "message": {"text": f"{assessment.target}: {each.message}. Fix: {each.rule.hint}"},
+                "descriptor": {"id": each.rule.id},
+            }
+            for each in assessment.diagnostics
+        ],
+    }
+
+
+def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Append a number where results say several things of one rule about a field of a node."""
+    seen: Counter[str] = Counter()
+    for result in results:
+        prints = result["partialFingerprints"]
+        for name, value in prints.items():
+            seen[value] += 1
+            prints[name] = value if seen[value] == 1 else f"{value}:{seen[value]}"
+    return results
 
 
 def _result(
@@ -60,7 +83,7 @@ def _result(
     site, name = verdict.site, address(verdict.site)
     said = printable(diagnostic.message) + others
     text = f"{name}: {headline(verdict, assessment)}: {said}"
-    failed = assessment.fails(verdict) and diagnostic.severity != "warning"
+    failed = assessment.fails(verdict) and diagnostic.severity not in ("warning", "note")
     kind = "function" if "." in site.place else "module"
     logical = {"name": name, "fullyQualifiedName": name, "kind": kind}
     identity = f"{site.place}|{site.node}|{site.index}|{diagnostic.rule.id}|{diagnostic.field}"
@@ -77,8 +100,17 @@ def _result(
 
 
 def _physical(file: str) -> dict[str, Any]:
-    path = quote(file.replace("\\", "/").removeprefix("./"), errors="backslashreplace")
-    uri = f"file://{path}" if path.startswith("/") else path
+    path = with_slashes(file)
+    windows = PureWindowsPath(path)
+    # C:, or //server/share.
+    drive = windows.drive.replace("\\", "/") if windows.is_absolute() else ""
+    rest = quote(path[len(drive) :], errors="backslashreplace")
+    if drive.startswith("//"):
+        uri = f"file:{quote(drive)}{rest}"
+    elif drive:
+        uri = f"file:///{drive}{rest}"
+    else:
+        uri = f"file://{rest}" if rest.startswith("/") else rest
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}}
 
 

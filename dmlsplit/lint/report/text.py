@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 
-from dmlsplit.lint.report.phrases import grouped, location
+from dmlsplit.lint.report.phrases import code, grouped, location
 from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
-from dmlsplit.messages import counted, printable, wrapped
+from dmlsplit.messages import WIDTH, counted, printable, wrapped
 
-_NAME_WIDTH = 33
+_NAME_WIDTH = 30
 
 # ANSI colours.
 _COLOURS = {
     Outcome.OK: "32",
     Outcome.LEGALIZED: "33",
     Outcome.REFUSED: "31",
+    Outcome.NEVER: "31",
     Outcome.UNKNOWN: "36",
 }
 
@@ -33,13 +36,15 @@ def _coloured(text: str, outcome: Outcome) -> str:
 
 
 def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
-    place = location(verdict.site)
-    head = wrapped(f"{place}: {verdict.site.operator}: {verdict.outcome}", "")
-    yield head.removesuffix(verdict.outcome) + paint(verdict.outcome, verdict.outcome)
+    outcome, said = str(verdict.outcome), code(verdict)
+    head = f"{location(verdict.site)}: {verdict.site.operator}: {outcome}"
+    head = wrapped(f"{head}: {said}" if said else head, "")
+    before, _, after = head.rpartition(outcome)
+    yield before + paint(outcome, verdict.outcome) + after if before else head
     for desc in verdict.descriptors:
         yield wrapped(str(desc), "  ")
     for diagnostic, others in grouped(verdict):
-        yield wrapped(f"{place}: {_said(diagnostic)}{others}", "  ")
+        yield wrapped(f"{_said(diagnostic)}{others}", "  ")
     if verdict.minimum is not None:
         yield wrapped(f"accepted from {verdict.minimum}", "  ")
     if verdict.fix:
@@ -55,12 +60,15 @@ def _said(diagnostic: Diagnostic) -> str:
 
 
 def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
+    for diagnostic in assessment.diagnostics:
+        yield wrapped(f"{assessment.target}: {_said(diagnostic)}", "")
+        yield wrapped(f"fix: {diagnostic.rule.hint}", "  ")
     if assessment.verdicts:
-        header = f"{'split':<{_NAME_WIDTH}}  {'verdict':<19}  level  DirectML  Windows"
+        header = f"{'split':<{_NAME_WIDTH}}  {'verdict':<22}  level  DirectML  Windows"
         yield header
         yield "-" * len(header)
-    for verdict in assessment.verdicts:
-        yield _row(verdict, paint)
+    for name, verdict in zip(_names(assessment), assessment.verdicts, strict=True):
+        yield _row(name, verdict, paint)
     counts = ", ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
     total = len(assessment.verdicts)
     files = len({verdict.site.file for verdict in assessment.verdicts})
@@ -70,11 +78,20 @@ def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
         yield f"{counted(len(assessment.unreadable), 'file')} could not be read"
 
 
-def _row(verdict: Verdict, paint: _Paint) -> str:
-    name, least = location(verdict.site), verdict.minimum
-    if len(name) > _NAME_WIDTH:  # Places differ at their ends.
-        name = "..." + name[3 - _NAME_WIDTH :]
-    outcome = paint(f"{verdict.outcome:<19}", verdict.outcome)
+def _names(assessment: Assessment) -> list[str]:
+    """Return a name for each row: cut to the column, unless it would be that of another row."""
+    full = [location(verdict.site) for verdict in assessment.verdicts]
+    # Places differ at their ends.
+    cut = [name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :] for name in full]
+    seen = Counter(cut)
+    return [short if seen[short] == 1 else name for short, name in zip(cut, full, strict=True)]
+
+
+def _row(name: str, verdict: Verdict, paint: _Paint) -> str:
+    least = verdict.minimum
+    if len(name) > _NAME_WIDTH:
+        name = "\n".join([*textwrap.wrap(name, WIDTH), " " * _NAME_WIDTH])
+    outcome = paint(f"{verdict.outcome:<22}", verdict.outcome)
     level, directml = (str(least.level), least.directml) if least else ("-", "-")
     windows = str(least.windows.build) if least and least.windows else "-"
     return f"{name:<{_NAME_WIDTH}}  {outcome}  {level:<5}  {directml:<8}  {windows}"

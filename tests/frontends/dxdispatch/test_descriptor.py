@@ -97,9 +97,9 @@ def test_bad_descriptors_are_left_to_validation() -> None:
         ({"OutputCount": 2}, "OutputCount: is 2; it must be 3, the number of OutputTensors"),
         ({"OutputCount": "3"}, "OutputCount: is '3'; it must be an integer"),
         ({"Axis": 0.0}, "Axis: is 0.0; it must be an integer"),
-        ({"Axis": False}, "Axis: is False"),
-        ({"Axis": None}, "Axis: is None"),
-        ({"InputTensor": None}, "InputTensor: is None; it must be an object"),
+        ({"Axis": False}, "Axis: is false"),
+        ({"Axis": None}, "Axis: is null"),
+        ({"InputTensor": None}, "InputTensor: is null; it must be an object"),
         ({"InputTensor": {}}, "InputTensor: lacks 'Sizes'"),
         ({"InputTensor": {"Sizes": [6]}}, "InputTensor: lacks 'DataType'"),
         (

@@ -35,7 +35,7 @@ def test_what_is_dynamic_is_said(scanned: Scanned) -> None:
     assert unknown([2, "n"], initializers=lengths) == "the axis, dimension 1 is dynamic (n)"
     assert unknown([2, -1], initializers=lengths) == "the axis, dimension 1 is dynamic"
     assert unknown([2, None], initializers=lengths) == "the axis, dimension 1 is dynamic"
-    assert unknown(None, initializers=lengths) == "the input's shape is dynamic"
+    assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
     assert found.unknown == "split is dynamic: it is computed when the model runs"
 

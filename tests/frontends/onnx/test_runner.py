@@ -170,6 +170,11 @@ def test_num_outputs_and_equal_pieces() -> None:
         (lambda x: split(x, num_outputs="2"), "Split-18: num_outputs is '2' .*an integer"),
         (lambda x: split(x, [6], device="tpu"), "device is 'tpu'; it must be"),
         (lambda x: split(x.astype(">f4"), [6]), "data type >f4; .*Fix: bytes in native order"),
+        (lambda x: split(x.astype(">f4"), [6]), "ONNX has that type in native byte order only"),
+        (
+            lambda x: split(np.ma.masked_array(x, x == 0), [6]),
+            "Split-18: the input is masked; .*Fix: split .data and .mask",
+        ),
         (lambda x: split(x.view("M8[s]"), [6]), "data type datetime64.*; ONNX has no such type"),
         (
             lambda x: split_to_sequence(x, opset=10),

@@ -10,6 +10,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import TensorProto, numpy_helper  # noqa: E402
 
+from dmlsplit.frontends.site import Cause  # noqa: E402
 from onnx_graphs import (  # noqa: E402
     FLOAT,
     INT64,
@@ -62,6 +63,43 @@ SHAPE_CASES: list[tuple[str, list[Any], dict[str, list[Any]], tuple[Any, ...]]] 
         (),
     ),
     ("MaxPool", [node("MaxPool", "x", "y", kernel_shape=[3, 2])], {"x": X}, ()),
+    ("GlobalMaxPool", [node("GlobalMaxPool", "x", "y")], {"x": X}, ()),
+    ("ReduceMean", [node("ReduceMean", "x s", "y")], {"x": X}, (sizes("s", 1, -1),)),
+    ("ReduceSum", [node("ReduceSum", "x s", "y", keepdims=0)], {"x": X}, (sizes("s", 2),)),
+    ("ReduceMax", [node("ReduceMax", "x", "y")], {"x": X}, ()),
+    ("ReduceMin", [node("ReduceMin", "x", "y", noop_with_empty_axes=1)], {"x": X}, ()),
+    (
+        "Slice",
+        [node("Slice", "x s e a t", "y")],
+        {"x": X},
+        (sizes("s", -1, 1), sizes("e", -(2**62), 2**62), sizes("a", 2, 1), sizes("t", -3, 1)),
+    ),
+    ("Pad", [node("Pad", "x s", "y")], {"x": [2, 3]}, (sizes("s", 0, 1, -1, 2),)),
+    ("Tile", [node("Tile", "x s", "y")], {"x": [2, 3]}, (sizes("s", 3, 1),)),
+    ("Expand", [node("Expand", "x s", "y")], {"x": [2, 1]}, (sizes("s", 4, 1, 5),)),
+    ("Gather", [node("Gather", "x s", "y", axis=1)], {"x": X}, (sizes("s", 0, 0, 1, 0),)),
+    ("Constants", [node("ConstantOfShape", "s", "y")], {}, (sizes("s", 4, 6),)),
+    (
+        "a computed shape",
+        [
+            node("Shape", "x", "whole"),
+            node("Gather", "whole zero", "n"),
+            node("Unsqueeze", "n zero1", "n1"),
+            node("Slice", "whole one1 end1", "last"),
+            node("Mul", "last two1", "double"),
+            node("Concat", "n1 minus1 double", "wanted", axis=0),
+            node("Reshape", "x wanted", "y"),
+        ],
+        {"x": [3, 4, 4]},
+        (
+            numpy_helper.from_array(np.array(0, np.int64), "zero"),
+            sizes("zero1", 0),
+            sizes("one1", 2),
+            sizes("end1", 2**62),
+            sizes("two1", 2),
+            sizes("minus1", -1),
+        ),
+    ),
     ("Split", [node("Split", "x s", "p y", axis=1)], {"x": X}, (sizes("s", 1, 2),)),
 ]
 
@@ -79,7 +117,7 @@ def test_shapes_are_those_of_onnx_shape_inference(
     content = model(
         [*nodes, node("Split", "y", "all", num_outputs=1)], inputs, initializers=constants
     )
-    inferred = onnx.shape_inference.infer_shapes(content, strict_mode=True)
+    inferred = onnx.shape_inference.infer_shapes(content, strict_mode=True, data_prop=True)
     (declared,) = [v for v in inferred.graph.value_info if v.name == "y"]
     wanted = [d.dim_param or d.dim_value for d in declared.type.tensor_type.shape.dim]
     found = scanned(content)[-1]
@@ -114,6 +152,8 @@ def test_shapes_travel_through_a_chain_as_in_a_yolo_head(scanned: Scanned) -> No
         node("Reshape", "x s", "y"),
         node("Conv", "x x", "y", strides=[0, 0]),
         node("MaxPool", "x", "y", kernel_shape=[1]),
+        node("MaxPool", "x4", "y", kernel_shape=[5, 5], strides=[3, 3]),
+        node("AveragePool", "x4", "y", kernel_shape=[2, 2], dilations=[4, 1], strides=[2, 1]),
         node("Concat", "x", "y", axis=9),
         node("Flatten", "x", "y", axis=2**62),
         node("Unsqueeze", "x s", "y"),
@@ -122,8 +162,10 @@ def test_shapes_travel_through_a_chain_as_in_a_yolo_head(scanned: Scanned) -> No
 )
 def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, broken: Any) -> None:
     nodes = [broken, node("Split", "y", "a b", num_outputs=2)]
-    (found,) = scanned(model(nodes, [value("x", [4, 4])], initializers=(sizes("s", -1, 0, 7),)))
-    assert found.unknown == "the input's shape is dynamic"
+    inputs = [value("x", [4, 4]), value("x4", [1, 1, 4, 4])]
+    (found,) = scanned(model(nodes, inputs, initializers=(sizes("s", -1, 0, 7),)))
+    assert found.unknown == f"its shape is not known after {broken.op_type}[0] of main"
+    assert found.cause is Cause.UNTRACKED
 
 
 def test_what_cannot_be_read_leaves_shape_and_type_unknown(scanned: Scanned) -> None:
@@ -133,6 +175,11 @@ def test_what_cannot_be_read_leaves_shape_and_type_unknown(scanned: Scanned) -> 
         content = model(
             [node("Reshape", "x s", "y"), cut], [value("x", [4])], initializers=(shape,)
         )
-        assert scanned(content)[0].unknown == "the input's shape is dynamic"
+        missing = shape.name == "other"
+        assert scanned(content)[0].unknown == (
+            "value 's' is not made by an earlier node"
+            if missing
+            else "its shape is not known after Reshape[0] of main"
+        )
     (found,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
     assert found.unknown == "the input's data type is not known"

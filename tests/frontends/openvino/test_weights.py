@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import scan
 from openvino_files import (
     INT64,
@@ -44,9 +47,19 @@ def test_a_claim_of_many_lengths_is_refused_before_it_is_read(scanned: Scan) -> 
     assert f"makes {2**40} pieces" in found.problem
 
 
-def test_missing_weights_are_said(scanned: Scan) -> None:
-    (found,) = scanned(variadic(), None)
-    assert found.unknown == "axis is unknown: the weights file model.bin is missing"
+@pytest.mark.parametrize("what", ["missing", "folder", "pipe", "loop"])
+def test_weights_that_cannot_be_read_are_an_error(tmp_path: Path, what: str) -> None:
+    (tmp_path / "model.xml").write_text(variadic())
+    path = tmp_path / "model.bin"
+    if what == "folder":
+        path.mkdir()
+    if what == "pipe":
+        os.mkfifo(path)
+    if what == "loop":
+        path.symlink_to("model.bin")
+    said = "is missing" if what == "missing" else "is not a regular file"
+    with pytest.raises(InvalidArgumentError, match=f"the weights file model.bin {said}"):
+        scan(tmp_path / "model.xml")
 
 
 def test_weights_are_not_followed_out_of_the_folder(tmp_path: Path) -> None:

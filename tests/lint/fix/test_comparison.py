@@ -3,12 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
 import dmlsplit as dml
+from dmlsplit.lint.fix import comparison
 from dmlsplit.lint.fix.comparison import compare_models
+from dmlsplit.lint.fix.feeds import feeds_of
 from tests.models import model, sequence, single
 
 Saved = Callable[[onnx.ModelProto], Path]
@@ -36,7 +39,7 @@ def saved(tmp_path: Path) -> Saved:
 )
 def test_a_model_equals_itself(saved: Saved, content: onnx.ModelProto) -> None:
     path = saved(content)
-    assert compare_models(path, path) in ("onnxruntime", "onnx.reference")
+    assert compare_models(path, path).engine in ("onnxruntime", "onnx.reference")
 
 
 def test_other_values_are_found(saved: Saved) -> None:
@@ -63,5 +66,58 @@ def test_a_runtime_that_ends_its_process_is_survived(saved: Saved) -> None:
     # ONNX Runtime 1.31 aborts while it loads this node; so does ONNX's shape inference.
     node = helper.make_node("Split", ["x"], ["a", "b", "c"], axis=0, num_outputs=2)
     path = saved(model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}))
-    with pytest.raises(dml.UnsupportedError, match="could not be compared"):
+    assert compare_models(path, path).engine == "onnx.reference"
+
+
+def test_where_every_runtime_fails_each_says_why(saved: Saved) -> None:
+    node = helper.make_node("Split", ["x"], ["a", "b"], axis=7, num_outputs=2)
+    path = saved(model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}))
+    with pytest.raises(dml.UnsupportedError, match=r"onnxruntime: .*; onnx\.reference: "):
         compare_models(path, path)
+
+
+# What it runs the models on.
+
+
+def runs(
+    saved: Saved, shape: tuple[int | str, ...], **given: object
+) -> list[dict[str, np.ndarray]]:
+    path = saved(single(TensorProto.FLOAT, shape, (2, 2), 1))
+    feed = given.get("feed")
+    sizes = {name: size for name, size in given.items() if name != "feed"}
+    return [feeds for feeds, _ in feeds_of(str(path), sizes, feed)]  # type: ignore[arg-type]
+
+
+def test_dynamic_sizes_are_small_and_large(saved: Saved) -> None:
+    found = {feeds["x"].shape[0] for feeds in runs(saved, ("n", 4))}
+    assert {1, 2, 8, 224, 512} <= found
+
+
+def test_minus_one_is_a_dynamic_size(saved: Saved) -> None:
+    assert len({feeds["x"].shape for feeds in runs(saved, (-1, 4))}) > 1
+
+
+def test_given_sizes_hold(saved: Saved) -> None:
+    assert {feeds["x"].shape for feeds in runs(saved, ("n", 4), n=7)} == {(7, 4)}
+    assert {feeds["x"].shape for feeds in runs(saved, ("n", 4), **{"x.0": 5})} == {(5, 4)}
+
+
+def test_given_inputs_are_used(saved: Saved, tmp_path: Path) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.savez(tmp_path / "feed.npz", x=x)
+    for feeds in runs(saved, ("n", 4), feed=tmp_path / "feed.npz"):
+        np.testing.assert_array_equal(feeds["x"], x)
+    np.savez(tmp_path / "feed.npz", y=x)
+    with pytest.raises(RuntimeError, match="has 'y'; the model's inputs are x"):
+        runs(saved, ("n", 4), feed=tmp_path / "feed.npz")
+
+
+@pytest.mark.parametrize("engine", ["onnxruntime", "onnx.reference"])
+def test_the_nodes_that_run_are_counted(
+    saved: Saved, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = saved(single(TensorProto.FLOAT, (4,), (2, 2), 0))
+    monkeypatch.setattr(comparison, "ENGINES", {engine: comparison.ENGINES[engine]})
+    found = compare_models(path, path, ("cut", "other"))
+    assert (found.engine, found.ran) == (engine, 1)
+    assert found.runs > 1

@@ -86,7 +86,8 @@ def test_a_refused_split_becomes_standard_nodes(
     done, output = fixed(content, tmp_path, **asked)
     assert output.exists() == bool(expected)
     if expected:
-        assert done.engine
+        assert done.comparison
+        assert done.comparison.ran == len(done.replaced)
         assert [found.node for found in done.replaced] == ["cut"]
         assert operators(output) == expected
         assert all(v.outcome is Outcome.OK for v in assessed(output, **asked).verdicts)

@@ -1,0 +1,72 @@
+"""Recognises files that are not the model that their name promises, by how they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from os import PathLike
+from pathlib import Path
+
+from dmlsplit.errors import InvalidArgumentError
+
+# Enough for the longest beginning.
+_BEGINNING_BYTES = 512
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_ARCHIVES = {
+    b"PK\x03\x04": "a zip archive",
+    b"\x1f\x8b": "gzip data",
+    b"BZh": "bzip2 data",
+    b"\xfd7zXZ\x00": "xz data",
+    b"\x28\xb5\x2f\xfd": "zstd data",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+}
+_PAGES = (b"<!doctype html", b"<html>", b"<html ", b"<head>", b"<body>")
+
+
+@contextmanager
+def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None]:
+    """Where reading a file fails in the block, say what the file is, if that is known.
+
+    `binary` says that the format is not text.
+    """
+    try:
+        yield
+    except InvalidArgumentError:
+        start = _beginning(Path(path))
+        found = what_it_is(start)
+        if not found and binary and _is_text(start):
+            found = "is text, not an ONNX model, which is binary. Fix: export the model again"
+        if not found:
+            raise
+        raise InvalidArgumentError(found) from None
+
+
+def what_it_is(start: bytes) -> str:
+    """Return what begins like this instead of a model, and what to do about it; or nothing."""
+    if start.startswith(_POINTER):
+        return (
+            "is a Git LFS pointer, not the model. Fix: git lfs pull; in GitHub Actions, set "
+            "lfs: true for actions/checkout"
+        )
+    for mark, name in _ARCHIVES.items():
+        if start.startswith(mark):
+            return f"is {name}, not the model. Fix: unpack it"
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES):
+        return "is a web page, not the model. Fix: download the file that the page links to"
+    return ""
+
+
+def _beginning(path: Path) -> bytes:
+    with suppress(OSError, ValueError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(_BEGINNING_BYTES)
+    return b""
+
+
+def _is_text(start: bytes) -> bool:
+    # The last character may be cut off.
+    text = start.decode("utf-8", "ignore")
+    whole = len(text.encode()) > len(start) - 4
+    return bool(text) and whole and all(char.isprintable() or char in "\t\r\n" for char in text)

@@ -1,0 +1,78 @@
+"""Sizes that a user gives to the dynamic dimensions of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.onnx.messages import Shape, ValueInfo
+
+
+class FixedSizes:
+    """Sizes by the name of a dimension, such as ``batch``, or by input and axis: ``x.0``.
+
+    Attributes
+    ----------
+    used : set of str
+        The names among the given ones that a model has.
+    given : mapping of str to int
+        What was given.
+    """
+
+    def __init__(self, given: Mapping[str, int]) -> None:
+        self.used: set[str] = set()
+        self.given = given
+        self._by_name = dict(given)
+
+    def meet(self, inputs: Iterable[ValueInfo]) -> None:
+        """Learn the names of the dimensions of a model's inputs; each model is met first.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If one dimension is given two sizes, or a size other than its own.
+        """
+        self._by_name = dict(self.given)
+        for key, name, own in self._named(inputs):
+            self.used.add(key)
+            size = self.given[key]
+            if self._by_name.setdefault(name, size) != size:
+                raise InvalidArgumentError(
+                    f"dimension {name} is {self._by_name[name]}, and as {key} it is {size}; "
+                    "both must be equal"
+                )
+            if isinstance(own, int) and own != size:
+                raise InvalidArgumentError(f"{key} is {size}; the model fixes it to {own}")
+
+    def check_all_used(self) -> None:
+        """Refuse a name that no model has had so far."""
+        for name, size in self.given.items():
+            if name not in self.used:
+                raise InvalidArgumentError(
+                    f"dimension {name} is given the size {size}; no .onnx model here has a dynamic "
+                    "dimension of that name. Fix: give its name, or INPUT.AXIS"
+                )
+
+    def _named(self, inputs: Iterable[ValueInfo]) -> Iterator[tuple[str, str, int | str]]:
+        """Yield each ``input.axis`` that is given, the dimension's own name, and its size."""
+        for entry in inputs:
+            for axis, size in enumerate(entry.shape or ()):
+                key = f"{entry.name}.{axis}"
+                if key in self.given:
+                    yield key, key if size == "?" or isinstance(size, int) else size, size
+
+    def applied(self, entry: ValueInfo, is_input: bool = False) -> Shape | None:
+        """Return the declared shape of a value with the given sizes in it."""
+        shape = entry.shape
+        if shape is None or not self._by_name:
+            return shape
+        return tuple(
+            size if isinstance(size, int) else self._size(size, f"{entry.name}.{axis}", is_input)
+            for axis, size in enumerate(shape)
+        )
+
+    def _size(self, name: str, place: str, is_input: bool) -> int | str:
+        key = place if name == "?" and is_input else name
+        if key in self.given:
+            self.used.add(key)
+        return self._by_name.get(key, name)

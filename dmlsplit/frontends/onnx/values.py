@@ -1,0 +1,110 @@
+"""What is known of the values of an ONNX graph: type, shape, elements, and what made it unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from dmlsplit.frontends.onnx.constants import Constant
+from dmlsplit.frontends.onnx.meetings import Pieces
+from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape
+from dmlsplit.frontends.site import Cause, NotKnownError
+
+INT64_MAX = 2**63 - 1
+# Returns the elements of a small constant, or raises a WireError.
+Read = Callable[[Constant], np.ndarray]
+
+
+class Gap(NamedTuple):
+    """What made a shape unknown, where a value does not say it itself."""
+
+    cause: Cause
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What is known of a value."""
+
+    data_type: int = 0  # TensorProto.DataType; 0 if unknown
+    # None if the rank is unknown; a text names a dynamic size.
+    shape: Shape | None = None
+    constant: Constant | None = None  # None if the elements are not constant
+    gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
+    pieces: Pieces = frozenset()  # of splits, from which it derives element by element
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every size is known."""
+        return self.shape is not None and all(isinstance(size, int) for size in self.shape)
+
+    def gap_error(self, dynamic: str) -> NotKnownError:
+        """Return an error that says what made the shape unknown; else what is dynamic."""
+        if self.gap is None:
+            return NotKnownError(dynamic, Cause.DYNAMIC)
+        return NotKnownError(self.gap.text, self.gap.cause)
+
+
+UNKNOWN = Value()
+_Number = TypeVar("_Number", int, tuple[int, ...])
+
+
+def merged(found: Value, declared: Value | None) -> Value:
+    """Complete what was inferred of a value with what the model declares."""
+    if declared is None:
+        return found
+    shape = found.shape
+    if shape is None:
+        shape = declared.shape
+    elif declared.shape is not None and len(declared.shape) == len(shape):
+        pairs = zip(shape, declared.shape, strict=True)
+        shape = tuple(
+            one if isinstance(one, int) or other == "?" else other for one, other in pairs
+        )
+    return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
+
+
+def traced(found: Value, inputs: Sequence[Value], here: Callable[[], Gap]) -> Value:
+    """Complete an output of a node with what made its shape unknown: `here` if not a gap before."""
+    if found.is_static or found.gap:
+        return found
+    before = next((value.gap for value in inputs if value.gap), None)
+    # The rank is lost here, or a size is that all inputs have.
+    if before is None and (found.shape is None or all(value.is_static for value in inputs)):
+        before = here()
+    return replace(found, gap=before) if before else found
+
+
+class Call(NamedTuple):
+    """A node with what is known of its inputs. What it lacks is a ValueError or IndexError."""
+
+    node: Node
+    inputs: Sequence[Value]
+    read: Read
+
+    def shape(self, at: int) -> Shape:
+        """Return the shape of an input."""
+        shape = self.inputs[at].shape
+        if shape is None:
+            raise ValueError("unknown rank")
+        return shape
+
+    def number(self, name: str, default: _Number) -> _Number:
+        """Return an attribute that is an integer or a tuple of integers, as its default is."""
+        value = self.node.attributes.get(name, Attribute()).value
+        return value if isinstance(value, type(default)) else default
+
+    def integers(self, name: str, at: int = 1) -> Sequence[int]:
+        """Return integers that are an attribute in old opsets and an input in new ones."""
+        if name in self.node.attributes:
+            return self.number(name, ())
+        constant = self.inputs[at].constant
+        if constant is None:
+            raise ValueError(name)
+        values = self.read(constant)
+        if values.dtype.kind != "i":
+            raise ValueError(name)
+        return [int(value) for value in values.reshape(-1)]

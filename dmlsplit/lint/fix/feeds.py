@@ -1,0 +1,101 @@
+"""Inputs to run a model on: those of an .npz file, and random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+Feeds = dict[str, np.ndarray]
+# Sizes for dynamic dimensions that have none: small ones, then those of images and sequences.
+_DYNAMIC_SIZES = (2, 1, 4, 8, 3, 16, 32, 64, 128, 224, 256, 512)
+_MOST_ELEMENTS = 1 << 26
+
+
+class _Input(NamedTuple):
+    name: str
+    kind: np.dtype
+    sizes: tuple[int | None, ...]  # None is a dynamic size
+
+
+def feeds_of(
+    path: str, sizes: Mapping[str, int], given: Path | None
+) -> Iterator[tuple[Feeds, bool]]:
+    """Yield inputs for a model, and whether they must run: those of the file must.
+
+    Integers are of their whole range, or else 0 and 1: some are indices or sizes.
+    """
+    arrays = _loaded(given)
+    inputs = _inputs(path, sizes)
+    unknown = [name for name in arrays if name not in {each.name for each in inputs}]
+    if unknown:
+        names = ", ".join(each.name for each in inputs)
+        raise RuntimeError(f"{given} has {unknown[0]!r}; the model's inputs are {names}")
+    dynamic = any(None in each.sizes for each in inputs if each.name not in arrays)
+    random = np.random.default_rng(20)
+    attempts = product(_DYNAMIC_SIZES if dynamic else (0, 0), (_full_range, _small))
+    for size, make in attempts:
+        shapes = {each.name: tuple(size if n is None else n for n in each.sizes) for each in inputs}
+        if max(map(prod, shapes.values()), default=0) > _MOST_ELEMENTS:
+            return
+        yield (
+            {
+                each.name: arrays[each.name]
+                if each.name in arrays
+                else make(random, each.kind, shapes[each.name])
+                for each in inputs
+            },
+            bool(arrays) and not dynamic,
+        )
+
+
+def _loaded(path: Path | None) -> Feeds:
+    if path is None:
+        return {}
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _inputs(path: str, sizes: Mapping[str, int]) -> list[_Input]:
+    """Return the inputs that have no initializer."""
+    import onnx
+    from onnx import helper
+
+    from dmlsplit.frontends.onnx.inference import fix_dimensions
+
+    model = onnx.load_model(path, load_external_data=False)
+    fix_dimensions(model, sizes)
+    given = {tensor.name for tensor in model.graph.initializer}
+    found = []
+    for value in model.graph.input:
+        if value.name in given:
+            continue
+        if not value.type.HasField("tensor_type"):
+            raise RuntimeError(
+                f"input {value.name!r} is not a tensor, so no random value can be made for it"
+            )
+        tensor = value.type.tensor_type
+        # Some exporters write -1 for a dynamic size.
+        shape = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
+        kind = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+        found.append(_Input(value.name, kind, tuple(None if n < 0 else n for n in shape)))
+    return found
+
+
+def _full_range(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    if kind.kind in "iu":
+        limits = np.iinfo(kind)
+        return random.integers(limits.min, limits.max, shape, dtype=kind, endpoint=True)
+    return _small(random, kind, shape)
+
+
+def _small(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    if kind.kind in "OUST":
+        return random.integers(0, 100, shape).astype(str).astype(object)
+    if kind.kind in "iub":
+        return random.integers(0, 2, shape).astype(kind)
+    return random.standard_normal(shape).astype(kind)

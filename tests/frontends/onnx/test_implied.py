@@ -1,0 +1,81 @@
+"""Splits that no node is named after: Slices, and functions whose bodies split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
+from onnx import helper  # noqa: E402
+
+from dmlsplit.frontends import SplitSite  # noqa: E402
+from onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
+
+
+def sliced(scanned: Scanned, shape: list[Any], *rows: tuple[int, ...]) -> list[SplitSite]:
+    names = "starts ends axes steps".split()[: len(rows)]
+    constants = tuple(sizes(name, *row) for name, row in zip(names, rows, strict=True))
+    cut = node("Slice", f"x {' '.join(names)}", "y", name="cut")
+    return scanned(model([cut], [value("x", shape)], initializers=constants))
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (((2,), (2**63 - 1,), (1,)), "axis 1: FLOAT32[3,6] -> FLOAT32[3,2], FLOAT32[3,4]"),
+        (((-1,), (6,), (-1,), (1,)), "axis 1: FLOAT32[3,6] -> FLOAT32[3,5], FLOAT32[3,1]"),
+        (((1, 0), (3, 6)), "axis 0: FLOAT32[3,6] -> FLOAT32[1,6], FLOAT32[2,6]"),
+        # The other axis is cut as well: a Split whose outputs do not fit its input.
+        (((1, 0), (3, 4)), "axis 0: FLOAT32[3,6] -> FLOAT32[1,6], FLOAT32[2,4]"),
+    ],
+)
+def test_a_slice_that_cuts_off_the_front_is_a_split(scanned: Scanned, rows: Any, text: str) -> None:
+    (found,) = sliced(scanned, [3, 6], *rows)
+    assert str(found.descriptors[0]) == f"SPLIT {text}"
+    assert (found.operator, found.node, bool(found.implied)) == ("Slice", "cut", True)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ((0,), (2,), (1,)),
+        ((1,), (4,), (1,)),
+        ((1,), (6,), (1,), (2,)),
+        ((1, 1), (3, 6)),
+        ((6,), (6,), (1,)),
+        ((1,), (6,), (7,)),
+    ],
+)
+def test_other_slices_are_none(scanned: Scanned, rows: Any) -> None:
+    assert sliced(scanned, [3, 6], *rows) == []
+    assert sliced(scanned, ["n", 6], *rows) == []
+
+
+def test_a_rotary_embedding_has_two_in_its_body(scanned: Scanned) -> None:
+    def pieces(shape: list[int], **attributes: int) -> list[tuple[int, ...]]:
+        names = ["x", "c", "s", "p"]
+        embed = helper.make_node("RotaryEmbedding", names, ["y"], **attributes)
+        inputs = [value("x", shape), value("c", [3, 4]), value("s", [3, 4])]
+        inputs.append(value("p", [1, 3], INT64))
+        return [f.pieces for f in scanned(model([embed], inputs, opsets={"": 23}))]
+
+    assert pieces([1, 2, 3, 8]) == [(8, 0), (4, 4)]
+    assert pieces([1, 2, 3, 8], interleaved=1) == [(8, 0)]
+    assert pieces([1, 3, 16], num_heads=2, rotary_embedding_dim=4) == [(4, 4), (2, 2)]
+    assert pieces([1, 3, 16]) == []
+
+
+def test_the_bodies_that_onnx_has_are_those() -> None:
+    """No other function of the standard has a Split in its body, for these inputs."""
+    found = set()
+    for schema in onnx.defs.get_all_schemas_with_history():
+        bodies = [
+            schema.get_function_with_opset_version(version)
+            for version in (schema.function_opset_versions if not schema.domain else ())
+        ]
+        for body in bodies:
+            proto = onnx.FunctionProto()
+            proto.ParseFromString(body if isinstance(body, bytes) else body.SerializeToString())
+            found |= {schema.name for each in proto.node if each.op_type == "Split"}
+    assert found == set()

@@ -1,0 +1,123 @@
+"""ONNX's shape inference fills gaps from a process of its own, and a crash there is a remark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
+from onnx import numpy_helper  # noqa: E402
+
+from dmlsplit.errors import UnsupportedError  # noqa: E402
+from dmlsplit.frontends import SplitSite  # noqa: E402
+from dmlsplit.frontends.onnx import FixedSizes, inference, scan  # noqa: E402
+from dmlsplit.frontends.site import Cause  # noqa: E402
+from onnx_graphs import model, node, sizes, value  # noqa: E402
+
+CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
+SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
+
+
+def resized(shape: list[Any]) -> Any:
+    nodes = [onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up"), CUT]
+    return model(nodes, [value("x", shape)], initializers=(SCALES,))
+
+
+def scanned(tmp_path: Path, content: Any, **options: Any) -> SplitSite:
+    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
+    (found,) = scan(tmp_path / "m.onnx", **options)
+    return found
+
+
+def test_a_gap_is_filled(tmp_path: Path) -> None:
+    content = resized([1, 4, 8, 8])
+    found = scanned(tmp_path, content)
+    assert found.unknown == "its shape is not known after Resize 'up' of main"
+    assert found.cause is Cause.UNTRACKED
+    assert scanned(tmp_path, content, infer_shapes=True).shape == (1, 4, 16, 16)
+
+
+def test_given_sizes_count_there(tmp_path: Path) -> None:
+    content = resized(["n", 4, 8, 8])
+    found = scanned(tmp_path, content, infer_shapes=True)
+    assert (found.unknown, found.cause) == ("dimension 0 is dynamic", Cause.DYNAMIC)
+    for name in ("n", "x.0"):
+        options = {"dimensions": FixedSizes({name: 3}), "infer_shapes": True}
+        assert scanned(tmp_path, content, **options).shape == (3, 4, 16, 16)
+
+
+def test_large_weights_are_not_handed_back(tmp_path: Path) -> None:
+    content = resized([1, 4, 8, 8])
+    weights = numpy_helper.from_array(np.zeros((1024, 1024), np.float32), "w")
+    content.graph.initializer.append(weights)
+    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
+    assert len(inference.with_inferred_shapes(str(tmp_path / "m.onnx"), {})) < 2000
+
+
+def test_a_crash_is_a_remark(tmp_path: Path) -> None:
+    # Ends ONNX's shape inference: SIGABRT.
+    content = resized([1, 4, 8, 8])
+    content.graph.node.append(node("Split", "x", "p q r", axis=1, num_outputs=2))
+    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
+    found, wrong = scan(tmp_path / "m.onnx", infer_shapes=True)
+    assert found.unknown.startswith("its shape is not known after Resize 'up' of main; onnx's")
+    assert "shape inference failed: " in found.unknown
+    assert "num_outputs is 2, and there are 3 outputs" in wrong.problem
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGABRT)", "ended its process with sig"),
+        ("import time; time.sleep(60)", "it took over 1 s"),
+        ("raise ValueError('no\\nsuch')", r"such \(exit status 1\)"),
+        ("import resource; x = bytearray(1 << 40)", "MemoryError"),
+    ],
+)
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and limits of POSIX")
+def test_limits_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
+) -> None:
+    # Stands for the package onnx in the child.
+    (tmp_path / "onnx.py").write_text(body)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(inference, "SECONDS", 1 if "sleep" in body else 60)
+    with pytest.raises(UnsupportedError, match=message):
+        inference.with_inferred_shapes(str(tmp_path / "m.onnx"), {})
+
+
+def test_nothing_is_imported_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    Path("onnx.py").write_text("raise SystemExit(7)")
+    Path("json.py").write_text("raise SystemExit(7)")
+    assert scanned(tmp_path, resized([1, 4, 8, 8]), infer_shapes=True).descriptors
+
+
+def test_without_onnx_the_gap_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference, "is_installed", lambda: False)
+    found = scanned(tmp_path, resized([1, 4, 8, 8]), infer_shapes=True)
+    assert found.unknown == "its shape is not known after Resize 'up' of main"
+
+
+def test_no_process_starts_where_nothing_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inference, "with_inferred_shapes", None)
+    content = model([node("Relu", "x", "y"), CUT], [value("x", [2, 6])])
+    assert scanned(tmp_path, content, infer_shapes=True).descriptors
+    dynamic = model([node("Relu", "x", "y"), CUT], [value("x", ["n", 6])])
+    assert scanned(tmp_path, dynamic, infer_shapes=True).cause is Cause.DYNAMIC
+
+
+def test_what_is_computed_stays_unknown(tmp_path: Path) -> None:
+    nodes = [node("NonZero", "x", "y", name="nz"), node("Split", "y s", "a b", axis=1)]
+    content = model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),))
+    found = scanned(tmp_path, content, infer_shapes=True)
+    assert found.unknown == "its shape is not known after NonZero 'nz' of main"

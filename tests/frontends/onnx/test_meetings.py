@@ -1,0 +1,81 @@
+"""Pieces of one split that meet again in an element-wise node: a known defect of DirectML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
+from onnx import helper  # noqa: E402
+
+from onnx_graphs import Scanned, chained, model, node, sizes, value  # noqa: E402
+
+HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
+
+
+def meets(scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)) -> list[str]:
+    inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
+    (found,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
+    return list(found.meets)
+
+
+def test_glu_meets(scanned: Scanned) -> None:
+    glu = [node("Sigmoid", "b", "g"), node("Mul", "a g", "y", name="gate")]
+    assert meets(scanned, *glu) == ["Mul 'gate' of main"]
+    lengths = node("Split", "x s", "a b", axis=1)
+    assert meets(scanned, *glu, split=lengths, shape=("n", 4, 5)) == ["Mul 'gate' of main"]
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Mul", "a b", "y")],
+        [node("Sub", "b a", "y")],
+        [node("SwiGLU", "a b", "y")],
+        [node("Relu", "a", "p"), node("Neg", "b", "q"), node("Sum", "other p q", "y")],
+        # Gelu as exporters write it, in parts.
+        [node("Erf", "b", "e"), node("Mul", "e b", "f"), node("Mul", "f a", "y")],
+        [node("Mul", "a other", "p"), node("Add", "p b", "y")],
+        [node("Cast", "a", "p", to=1), node("Where", "other p b", "y")],
+    ],
+)
+def test_pieces_meet_however_they_come(scanned: Scanned, nodes: list[Any]) -> None:
+    assert len(meets(scanned, *nodes)) == 1
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Mul", "a a", "y")],
+        [node("Sigmoid", "a", "g"), node("Mul", "a g", "y")],
+        [node("Concat", "b a", "y", axis=1)],
+        [node("Softmax", "b", "p"), node("Mul", "a p", "y")],
+        [node("MatMul", "a b", "y")],
+        [node("Mul", "a other", "y")],
+        [node("Mul", "a b", "y", domain="own")],
+    ],
+)
+def test_other_nodes_are_no_meeting(scanned: Scanned, nodes: list[Any]) -> None:
+    assert meets(scanned, *nodes) == []
+
+
+def test_pieces_of_two_splits_do_not_meet(scanned: Scanned) -> None:
+    other = node("Split", "x", "c d", axis=1, num_outputs=2)
+    found = scanned(model([HALVES, other, node("Mul", "a d", "y")], [value("x", [1, 4, 5])]))
+    assert [site.meets for site in found] == [(), ()]
+
+
+def test_pieces_meet_in_a_nested_body(scanned: Scanned) -> None:
+    body = helper.make_graph([node("Mul", "a b", "z", name="in")], "t", [], [value("z")])
+    empty = helper.make_graph([node("Identity", "x", "e")], "e", [], [value("e")])
+    branch = node("If", "c", "y", name="if", then_branch=body, else_branch=empty)
+    assert meets(scanned, branch) == ["Mul 'in' of main/if.then_branch"]
+
+
+def test_a_function_is_not_scanned_anew_for_each_piece(scanned: Scanned) -> None:
+    calls = [(f"f{i}", [f"f{i + 1}"] * 2) for i in range(40)] + [("f40", [])]
+    content = chained(calls)
+    content.graph.node.insert(0, HALVES)
+    content.graph.node.extend(node("f0", name, f"z{name}", domain="own") for name in "ab")
+    assert len(scanned(content)) == 1

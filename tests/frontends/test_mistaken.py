@@ -1,0 +1,46 @@
+"""Files in a model's place that are something else: what they are, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.frontends import dxdispatch, onnx, openvino
+
+SCANNERS = {"onnx": onnx.scan, "xml": openvino.scan, "json": dxdispatch.scan}
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+MISTAKEN = {
+    "pointer": (POINTER, r"is a Git LFS pointer, .*git lfs pull; .* lfs: true"),
+    "zip": (b"PK\x03\x04" + bytes(60), "is a zip archive, not the model. Fix: unpack it"),
+    "gzip": (b"\x1f\x8b\x08" + bytes(60), "is gzip data, not the model. Fix: unpack it"),
+    "page": (b"\xef\xbb\xbf\n<!DOCTYPE html>\n<title>Sign in</title>", "is a web page, not the"),
+}
+
+
+@pytest.mark.parametrize("ending", SCANNERS)
+@pytest.mark.parametrize("what", MISTAKEN)
+def test_what_it_is_is_said(tmp_path: Path, ending: str, what: str) -> None:
+    content, message = MISTAKEN[what]
+    path = tmp_path / f"model.{ending}"
+    path.write_bytes(content)
+    with pytest.raises(dml.InvalidArgumentError, match=message) as error:
+        SCANNERS[ending](path)
+    assert error.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["ir_version: 8\ngraph {\n", '{"irVersion": 8}', "<net/>", "import torch\n", "é" * 300]
+)
+def test_text_is_no_onnx_model(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m.onnx").write_text(text, encoding="utf-8")
+    with pytest.raises(dml.InvalidArgumentError, match="is text, not an ONNX model"):
+        onnx.scan(tmp_path / "m.onnx")
+
+
+def test_other_damage_is_said_as_it_is(tmp_path: Path) -> None:
+    for content in (b"\xff" * 100, bytes(100), b"\x08\x0a\x3a\xff\x01\x02"):
+        (tmp_path / "m.onnx").write_bytes(content)
+        with pytest.raises(dml.InvalidArgumentError, match="cannot be read as an ONNX model"):
+            onnx.scan(tmp_path / "m.onnx")

@@ -1,0 +1,183 @@
+"""Splits with dynamic sizes: what does not depend on them is judged all the same."""
+
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from dmlsplit.frontends.onnx import FixedSizes
+from dmlsplit.lint.discovery import scan_paths
+from dmlsplit.lint.judge import assess
+from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
+from tests.models import constant, model, sequence, single
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def assessed(
+    content: onnx.ModelProto, folder: Path, dim: dict[str, int] | None = None, **asked: str
+) -> Assessment:
+    path = folder / "model.onnx"
+    onnx.save(content, path)
+    scan = scan_paths([str(path)], dimensions=FixedSizes(dim or {}))
+    return assess(scan.sites, resolve_target(**asked), scan.unreadable)
+
+
+def judged(content: onnx.ModelProto, folder: Path, **asked: str) -> Verdict:
+    (verdict,) = assessed(content, folder, **asked).verdicts
+    return verdict
+
+
+def rules(verdict: Verdict) -> set[str]:
+    return {each.rule.id for each in verdict.diagnostics if each.severity == "error"}
+
+
+REFUSED = [
+    (
+        single(INT64, ("batch", 6), (2, 4), 1),
+        {"feature_level": "1_0"},
+        {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT"},
+    ),
+    (single(FLOAT, ("batch",) * 10, (2, 4), 1), {"via": "ort"}, {"ORT-DIMENSION-COUNT"}),
+    (single(FLOAT, ("batch", 6), (2, 4), 1), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
+    (single(FLOAT, (2, "n"), (2, 4), 1), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
+    (single(INT64, None, (2, 4), 1), {"feature_level": "3_0"}, {"DML-LEVEL-DATA-TYPE"}),
+    (
+        single(TensorProto.COMPLEX128, None, (2, 4), 1),
+        {"feature_level": "3_0"},
+        {"DML-LEVEL-DATA-TYPE"},
+    ),
+    (single(FLOAT, ("n", 2**31, 2**3), (4, 4), 2), {}, {"DML-TENSOR-ELEMENT-COUNT"}),
+    (single(FLOAT, ("n", 2**33), (2**32, 2**32), 1), {}, {"DML-UINT-RANGE"}),
+    (single(TensorProto.STRING, ("n", 6), (2, 4), 1), {}, {"SPLIT-NODE-TEXT"}),
+    (single(FLOAT, ("n", 6), (2, 0, 4), 1), {"via": "ort"}, {"ORT-EMPTY-PIECE"}),
+    (single(TensorProto.BFLOAT16, ("n", 6), (2, 4), 1), {"via": "ort"}, {"ORT-DATA-TYPE"}),
+    (sequence(FLOAT, ("n", "m")), {"via": "ort"}, {"ORT-SEQUENCE"}),
+    (single(FLOAT, ("n", 1, 2, 6), (2, 4), 3), {"windows": "19041", "via": "ort"}, None),
+]
+
+
+@pytest.mark.parametrize(("content", "asked", "broken"), REFUSED)
+def test_what_every_size_breaks_is_refused(
+    content: onnx.ModelProto, asked: dict[str, str], broken: set[str] | None, tmp_path: Path
+) -> None:
+    verdict = judged(content, tmp_path, **asked)
+    assert verdict.outcome is Outcome.NEVER
+    assert not verdict.descriptors
+    rules_found = rules(verdict)
+    assert rules_found - {"ORT-OPERATOR"} == (broken or {"ORT-FEATURE-LEVEL"})
+    assert not assessed(content, tmp_path, **asked).accepted
+
+
+@pytest.mark.parametrize(
+    ("content", "asked"),
+    [
+        (single(INT64, ("batch", 6), (2, 4), 1), {}),
+        (single(FLOAT, ("batch", 1, 6, 2), (2, 4), 2), {"feature_level": "1_0"}),
+        (single(FLOAT, None, (2, 4), 1), {"feature_level": "1_0"}),
+        (single(FLOAT, ("batch", 6), (2, 4), 1), {"via": "ort"}),
+        (single(FLOAT, ("n", 2**31), (2**30, 2**30), 1), {}),
+    ],
+)
+def test_what_depends_on_the_size_is_unknown(
+    content: onnx.ModelProto, asked: dict[str, str], tmp_path: Path
+) -> None:
+    verdict = judged(content, tmp_path, **asked)
+    assert (verdict.outcome, verdict.minimum, rules(verdict)) == (Outcome.UNKNOWN, None, set())
+
+
+def test_where_equivalents_are_allowed_a_refusal_of_the_type_is_undecided(tmp_path: Path) -> None:
+    content = single(INT64, ("batch", 6), (2, 4), 1)
+    found = assessed(content, tmp_path, feature_level="1_0")
+    (verdict,) = found.verdicts
+    assert "an equivalent on the same buffers may exist" in verdict.fix
+    assert verdict.minimum is not None
+    assert str(verdict.minimum.level) == "4_1"
+
+    def fails(*failing: Outcome) -> bool:
+        return Assessment(found.target, found.verdicts, (), frozenset(failing)).fails(verdict)
+
+    assert fails(*FAILING)
+    assert not fails(Outcome.REFUSED, Outcome.NEVER)
+    assert fails(Outcome.REFUSED, Outcome.NEVER, Outcome.UNKNOWN)
+
+
+def test_a_given_size_decides(tmp_path: Path) -> None:
+    content = single(INT64, ("batch", 6), (2, 4), 1)
+    for name in ("batch", "x.0"):
+        (verdict,) = assessed(content, tmp_path, {name: 1}, feature_level="1_0").verdicts
+        assert verdict.outcome is Outcome.LEGALIZED
+        assert str(verdict.site.descriptors[0].input_tensor) == "INT64[1,6]"
+
+
+# A Split-18 with neither sizes nor num_outputs: ONNX Runtime 1.31 does not load it, unless the
+# size of its axis is unknown then.
+
+
+def unsized(*shape: int | str) -> onnx.ModelProto:
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1)
+    return model([node], {"x": (FLOAT, shape)}, {"a": FLOAT, "b": FLOAT})
+
+
+@pytest.mark.parametrize(
+    ("shape", "outcome"),
+    [((2, 6), Outcome.REFUSED), (("n", 6), Outcome.NEVER), ((2, "n"), Outcome.UNKNOWN)],
+)
+def test_a_count_that_is_missing_is_refused_where_the_axis_is_known(
+    shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
+) -> None:
+    verdict = judged(unsized(*shape), tmp_path, via="ort")
+    assert verdict.outcome is outcome
+    assert verdict.fix.startswith("set num_outputs")
+    assert ("ORT-NUM-OUTPUTS" in rules(verdict)) == (outcome is not Outcome.UNKNOWN)
+    # Which fails to load there, but is no failure of DirectML's.
+    assert verdict.hresult is None
+    assert judged(unsized(*shape), tmp_path).outcome is not Outcome.REFUSED
+
+
+# Each kind of unknown has a fix of its own.
+
+
+def after(operator: str) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node(operator, ["x"], ["y"], name="lost"),
+        constant("s", (2, 4)),
+        helper.make_node("Split", ["y", "s"], ["a", "b"], name="cut", axis=1),
+    ]
+    return model(nodes, {"x": (FLOAT, (2, 6))}, {"a": FLOAT})
+
+
+def computed() -> onnx.ModelProto:
+    node = helper.make_node("Split", ["x", "s"], ["a", "b"], name="cut")
+    inputs = {"x": (FLOAT, (6,)), "s": (INT64, (2,))}
+    return model([node], inputs, {"a": FLOAT})
+
+
+def cyclic() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Split", ["y"], ["a", "b"], name="cut", num_outputs=2),
+        helper.make_node("Add", ["a", "x"], ["y"]),
+    ]
+    return model(nodes, {"x": (FLOAT, (6,))}, {"b": FLOAT})
+
+
+@pytest.mark.parametrize(
+    ("content", "said", "fix"),
+    [
+        (single(FLOAT, ("n", 6), (2, 4), 1), "dimension 0 is dynamic (n)", "--dim n=N"),
+        (single(FLOAT, ("$(x)", 6), (2, 4), 1), "is dynamic ($(x))", "--dim NAME=N"),
+        (after("NonZero"), "not known after NonZero 'lost' of net", "symbolic_shape_infer"),
+        (computed(), "split is dynamic", "make the split lengths a constant"),
+        (cyclic(), "value 'y' is not made by an earlier node", "a graph with a cycle cannot run"),
+        (sequence(FLOAT, (2, 2**18)), "262144 pieces", "larger chunk size"),
+    ],
+)
+def test_each_kind_of_unknown_has_its_fix(
+    content: onnx.ModelProto, said: str, fix: str, tmp_path: Path
+) -> None:
+    verdict = judged(content, tmp_path)
+    assert verdict.outcome is Outcome.UNKNOWN
+    assert said in verdict.diagnostics[-1].message
+    assert fix in verdict.fix

@@ -1,0 +1,100 @@
+"""Verdicts on random graphs: shapes are never wrong, rarely unknown, and no size contradicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+from dmlsplit.frontends.onnx import FixedSizes, scan
+from dmlsplit.lint.judge import judge
+from dmlsplit.lint.target import Target, resolve_target
+from dmlsplit.lint.verdict import Outcome
+from tests.random_graphs import dynamic_chain, dynamic_names, static_chains
+
+CHAINS = 50  # in one model: the inference of all of them is one process
+
+
+def split_shapes(content: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """Shape of the input of each split, as ONNX Runtime has it when the model runs."""
+    probed = onnx.ModelProto()
+    probed.CopyFrom(content)
+    names = {n.name: n.input[0] for n in content.graph.node if n.op_type == "Split"}
+    del probed.graph.output[:]
+    for name in sorted(set(names.values())):
+        probed.graph.output.append(onnx.ValueInfoProto(name=name))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(
+        probed.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    feeds = {entry.name: np.zeros(entry.shape, np.float32) for entry in session.get_inputs()}
+    wanted = sorted(set(names.values()))
+    shapes = dict(zip(wanted, (x.shape for x in session.run(wanted, feeds)), strict=True))
+    return {name: shapes[value] for name, value in names.items()}
+
+
+@pytest.mark.parametrize(
+    "models", [1, pytest.param(60, marks=pytest.mark.slow)], ids=["50 graphs", "3000 graphs"]
+)
+def test_static_shapes_are_right_and_rarely_unknown(tmp_path: Path, models: int) -> None:
+    unknown = []
+    for first in range(0, models * CHAINS, CHAINS):
+        content, built = static_chains(first, CHAINS)
+        assert split_shapes(content) == built
+        path = tmp_path / "m.onnx"
+        path.write_bytes(content.SerializeToString())
+        for infers in (False, True):
+            sites = [site for site in scan(path, infer_shapes=infers) if not site.implied]
+            assert len(sites) == CHAINS
+            for site in sites:
+                assert not site.problem
+                assert site.unknown or site.shape == built[site.node]
+            unknown += [site.unknown for site in sites if infers and site.unknown]
+    assert len(unknown) <= 0.05 * models * CHAINS, unknown[:5]
+
+
+TARGETS = [
+    resolve_target(feature_level=level, via=via)
+    for level, via in [
+        ("1_0", "directml"),
+        ("2_1", "directml"),
+        ("4_0", "directml"),
+        ("6_4", "directml"),
+        ("5_0", "ort"),
+    ]
+]
+
+
+def outcome(
+    content: onnx.ModelProto, folder: Path, target: Target, sizes: dict[str, int] | None = None
+) -> Outcome:
+    path = folder / "m.onnx"
+    path.write_bytes(content.SerializeToString())
+    (site,) = (site for site in scan(path, FixedSizes(sizes or {})) if not site.implied)
+    return judge(site, target).outcome
+
+
+@pytest.mark.parametrize(
+    "graphs", [10, pytest.param(400, marks=pytest.mark.slow)], ids=["few", "2000 refusals"]
+)
+def test_no_size_contradicts_a_verdict_on_a_dynamic_graph(tmp_path: Path, graphs: int) -> None:
+    refusals = 0
+    for seed in range(graphs):
+        content, target = dynamic_chain(seed), TARGETS[seed % len(TARGETS)]
+        said, names = outcome(content, tmp_path, target), dynamic_names(content)
+        random = Random(seed)
+        for _ in range(20):
+            sizes = {name: random.choice([1, 2, 3, 5, 8, 64, 1000]) for name in names}
+            found = outcome(dynamic_chain(seed, sizes), tmp_path, target)
+            assert outcome(content, tmp_path, target, sizes) is found
+            if said is Outcome.NEVER:
+                refusals += 1
+                assert found in (Outcome.REFUSED, Outcome.LEGALIZED)
+            elif said is not Outcome.UNKNOWN:
+                assert found is said
+    assert refusals >= 5 * graphs

@@ -1,0 +1,82 @@
+"""Takes away what Python lacks on Windows or macOS; imported first, in a process of its own.
+
+What is missing there is from CPython's documentation, "Availability", and from its sources. This
+is no Windows and no macOS: paths, encodings, renames of open files and the like are Linux's.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import types
+
+_MODULES = {"win32": ["fcntl", "resource", "pwd", "grp", "termios"], "darwin": []}
+_OS = {
+    "win32": "fchmod fchown sysconf sysconf_names sched_getaffinity sched_setaffinity mkfifo "
+    "posix_fallocate posix_fadvise pread pwrite preadv pwritev statvfs fstatvfs "
+    "copy_file_range sendfile fork O_NONBLOCK O_NOFOLLOW O_CLOEXEC O_DIRECTORY O_DIRECT "
+    "O_TMPFILE getuid geteuid",
+    "darwin": "sched_getaffinity sched_setaffinity posix_fallocate posix_fadvise copy_file_range "
+    "O_DIRECT O_TMPFILE",
+}
+_SIGNALS = {"win32": "SIGHUP SIGPIPE SIGALRM SIGUSR1 SIGCHLD SIGSTOP", "darwin": ""}
+
+
+def pretend(system: str) -> None:
+    """Be a system of that name, as `sys.platform` has it."""
+    # What is imported already may use what Linux has.
+    import argparse  # noqa: F401
+    import concurrent.futures.thread
+    import inspect  # noqa: F401
+    import multiprocessing.connection
+    import multiprocessing.popen_spawn_posix  # noqa: F401
+    import pathlib  # noqa: F401
+    import shutil  # noqa: F401
+    import subprocess  # noqa: F401
+    import tempfile  # noqa: F401
+    import urllib.request  # noqa: F401
+
+    import numpy as np  # noqa: F401
+    import tqdm  # noqa: F401
+    import yaml  # noqa: F401
+
+    for name in _MODULES[system]:
+        sys.modules[name] = None  # type: ignore[assignment]
+    for name in _OS[system].split():
+        if hasattr(os, name):
+            delattr(os, name)
+    for name in _SIGNALS[system].split():
+        delattr(signal, name)
+    if system == "win32":
+        msvcrt = types.ModuleType("msvcrt")
+        vars(msvcrt).update(LK_NBLCK=2, LK_UNLCK=0, locking=lambda handle, mode, count: None)
+        sys.modules["msvcrt"] = msvcrt
+        honest = ctypes.CDLL.__init__
+
+        def init(self: ctypes.CDLL, name: object, *rest: object, **options: object) -> None:
+            if name is None:
+                raise TypeError("LoadLibrary() argument 1 must be str, not None")
+            honest(self, name, *rest, **options)  # type: ignore[arg-type]
+
+        ctypes.CDLL.__init__ = init  # type: ignore[method-assign]
+    sys.platform = system
+    assert concurrent.futures.thread
+
+
+if __name__ == "__main__":
+    pretend(sys.argv[1])
+    from dmlsplit.cli import main
+
+    # Each exit status on a line of its own, after what the command itself says there.
+    for line in sys.argv[2:]:
+        status = main(line.split())
+        sys.stderr.write(f"status {status}\n")
+    import numpy as np
+
+    import dmlsplit as dml
+
+    # Large enough for more than one thread.
+    whole = np.arange(1 << 25, dtype=np.float32).reshape(-1, 64)
+    left, right = dml.split(whole, 2, axis=1)
+    assert (left == whole[:, :32]).all()
+    assert (right == whole[:, 32:]).all()
