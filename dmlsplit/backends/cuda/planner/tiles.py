@@ -48,6 +48,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         *_numbers(columns, layout),
         *_chunks(columns, layout, lead),
     ]
+    at_once = "1 row" if layout.rows == 1 else f"up to {layout.rows} rows"
     # Larger types first: there is no padding between them.
     eight_bytes = [argument for argument in arguments if argument.type in (COUNT_64, DIVISOR)]
     return KernelLaunch(
@@ -67,10 +68,10 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         shared_bytes=layout.shared_vectors * VECTOR,
         bytes_in_flight=layout.loads * VECTOR,
         reason=(
-            f"rows of {columns.pitch} bytes, {layout.rows} at a time, through shared memory"
+            f"rows of {columns.pitch} bytes, {at_once} at a time, through shared memory"
             if layout.is_whole
-            else f"outputs up to {max(columns.widths)} bytes wide, {layout.rows} rows at a time, "
-            "through shared memory"
+            else f"outputs up to {max(columns.widths)} bytes wide, {at_once} at a time, through shared "
+            "memory"
         ),
         capacity=_capacity(len(columns.outputs)),
         arguments=(*eight_bytes, *(found for found in arguments if found not in eight_bytes)),

@@ -121,8 +121,8 @@ def _launch(columns: Columns, assumed: Assumptions, is_aligned: bool, most: int)
 
 
 _REASONS = {
-    True: "wide outputs; every width, offset and address is a multiple of 16 bytes",
-    False: "wide outputs, at any alignment",
+    True: "outputs are wide, and every width, offset and address is a multiple of 16 bytes",
+    False: "outputs are wide, at any alignment",
 }
 
 
