@@ -57,8 +57,11 @@ class CudaProgram:
     def _launcher(self, launch: KernelLaunch) -> Launcher:
         # One object for equal texts, which as a key is then known at once.
         source = intern(kernel_source(launch))
-        load = partial(self.driver.kernels(self.device), source, launch.kernel)
+        kernels = self.driver.kernels(self.device)
+        load = partial(kernels, source, launch.kernel)
         load()
+        if launch.sibling is not None:
+            kernels(intern(kernel_source(launch.sibling)), launch.kernel)
         return self.driver.launcher(
             UnboundLaunch(
                 load,

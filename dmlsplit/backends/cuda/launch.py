@@ -91,6 +91,7 @@ class Assumptions:
     input_alignment: int
     output_alignment: int
     limits: DeviceLimits
+    outputs: int  # of the split, the empty ones included
     most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
     bypasses_cache: bool  # outputs are too large for the L2 cache, and must not push out the input
 
@@ -114,8 +115,12 @@ class KernelLaunch:
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
+    chooses_stores: bool = False  # at the launch, by an argument; otherwise it is compiled
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
     capacity: int = 0  # outputs that the kernel has room for; 0: as many as it has
+    # The program that the same columns, or similar ones, need with other sizes. Both are compiled
+    # together, so that no later call waits for it.
+    sibling: KernelLaunch | None = None
     # Passed by value. Larger types come first, so that there is no padding between.
     arguments: tuple[Constant, ...] = ()
 
@@ -139,7 +144,9 @@ class KernelLaunch:
             Constant("int", "kOutputs", self.slots),
             Constant("int", "kThreads", THREADS),
             Constant("int", "kResident", self.resident),
-            Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
+            Constant(
+                "bool", "kStream", int(self.assumed.bypasses_cache and not self.chooses_stores)
+            ),
             *self.own_constants,
         )
 

@@ -48,6 +48,7 @@ def plan(
         input_alignment,
         output_alignment,
         limits=limits,
+        outputs=len(geometry.pieces),
         most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would take half of the cache or more are not worth caching.
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from dmlsplit.backends.cuda.launch import (
@@ -51,7 +52,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
     at_once = "1 row" if layout.rows == 1 else f"up to {layout.rows} rows"
     # Larger types first: there is no padding between them.
     eight_bytes = [argument for argument in arguments if argument.type in (COUNT_64, DIVISOR)]
-    return KernelLaunch(
+    launch = KernelLaunch(
         "tile",
         columns.outputs,
         columns.total_bytes,
@@ -76,6 +77,8 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         capacity=_capacity(len(columns.outputs)),
         arguments=(*eight_bytes, *(found for found in arguments if found not in eight_bytes)),
     )
+    other = replace(assumed, bypasses_cache=not assumed.bypasses_cache)
+    return replace(launch, sibling=replace(launch, assumed=other))
 
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:

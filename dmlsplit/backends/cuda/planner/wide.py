@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from dmlsplit.backends.cuda.launch import (
@@ -62,7 +62,13 @@ def wide_launches(
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
-        yield _launch(part, assumed, is_aligned, most)
+        chunks = _chunks(part, assumed.limits, _registers(is_aligned))
+        launch = _launch(part, chunks, assumed, is_aligned, most)
+        sibling = None
+        if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
+            other = replace(chunks, is_one_row=not chunks.is_one_row)
+            sibling = _launch(part, other, assumed, is_aligned, most)
+        yield replace(launch, sibling=sibling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +87,17 @@ class _Chunks:
         return self.count * sum(self.tiles)
 
 
-def _launch(columns: Columns, assumed: Assumptions, is_aligned: bool, most: int) -> KernelLaunch:
-    registers = REGISTERS if is_aligned else SHIFTING_REGISTERS
-    chunks = _chunks(columns, assumed.limits, registers)
+def _registers(is_aligned: bool) -> int:
+    return REGISTERS if is_aligned else SHIFTING_REGISTERS
+
+
+def _launch(
+    columns: Columns, chunks: _Chunks, assumed: Assumptions, is_aligned: bool, most: int
+) -> KernelLaunch:
     count = len(columns.outputs)
-    capacity = min(most, next(size for size in CAPACITIES if size >= count))
+    # Which outputs are empty changes with every call of experts; how many there are does not.
+    wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
+    capacity = min(most, next((size for size in CAPACITIES if size >= wanted), most))
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     is_equal = _is_equal(columns)
     tables = _equal if is_equal else _tables
@@ -103,7 +115,8 @@ def _launch(columns: Columns, assumed: Assumptions, is_aligned: bool, most: int)
         chunks.grid,
         block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
-        least_resident=resident_blocks(assumed.limits, registers, THREADS),
+        chooses_stores=True,
+        least_resident=resident_blocks(assumed.limits, _registers(is_aligned), THREADS),
         reason=_REASONS[is_aligned],
         capacity=capacity,
         arguments=(
@@ -113,6 +126,7 @@ def _launch(columns: Columns, assumed: Assumptions, is_aligned: bool, most: int)
             Constant(DIVISOR, "by_chunk_tiles", divisor(sum(chunks.tiles))),
             Constant("unsigned", "chunk_tiles", sum(chunks.tiles)),
             Constant("unsigned", "chunk_rows", chunks.rows),
+            Constant("unsigned", "streams", int(assumed.bypasses_cache)),
             Constant("unsigned", "last_chunk", chunks.count - 1),
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
             *([] if is_equal or capacity <= FEW_OUTPUTS else _nearby(chunks.tiles, capacity)),

@@ -9,7 +9,7 @@ from dmlsplit.geometry import StridedCopy
 
 
 def assumed(input_alignment: int = 16, output_alignment: int = 16) -> Assumptions:
-    return Assumptions(input_alignment, output_alignment, H200, 4094, True)
+    return Assumptions(input_alignment, output_alignment, H200, 2, 4094, True)
 
 
 def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:

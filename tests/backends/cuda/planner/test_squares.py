@@ -15,7 +15,7 @@ from dmlsplit.backends.cuda.planner.squares import (
     squares,
 )
 
-ASSUMED = Assumptions(16, 16, H200, 4094, bypasses_cache=False)
+ASSUMED = Assumptions(16, 16, H200, 64, 4094, bypasses_cache=False)
 units = st.sampled_from([1, 2, 4, 8, 16])
 sides = st.integers(1, 5000)
 

@@ -22,6 +22,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
         input_alignment,
         output_alignment,
         limits=replace(H200, parameter_bytes=bytes_),
+        outputs=100,
         most_outputs=4000,
         bypasses_cache=True,
     )
