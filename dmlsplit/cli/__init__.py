@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from dmlsplit.cli import completion, devices, explain, levels, run, validate
+from dmlsplit.cli import completion, conformance, devices, explain, levels, run, validate
 from dmlsplit.cli.terminal import ACCEPTED, INTERRUPTED, UNUSABLE, forget_stdout, tell
 from dmlsplit.errors import DmlError, one_line
 
@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (validate, explain, levels, run, devices, completion):
+    for command in (validate, explain, levels, run, conformance, devices, completion):
         command.add_to(commands)
     parser.set_defaults(parser=parser)  # for completion
     return parser
