@@ -14,9 +14,9 @@ NOTHING OF THIS HAS RUN ON WINDOWS YET. The probe is tested on Linux, with a
 stand-in for DirectML that has its binary interface. See docs/conformance.md."""
 
 _DESCRIPTION = f"""\
-Compare dmlsplit's rules with a real DirectML.dll. write makes a folder of cases;
-probe, on Windows, asks a DirectML.dll about each; check compares what was seen
-with the rules. DirectML's licence allows its use on Windows only.
+Compare dmlsplit's rules with a real DirectML.dll: write makes a folder of cases,
+probe asks a DirectML.dll about each of them, on Windows, and check says where
+its answers differ. DirectML's licence allows its use on Windows only.
 
 {_NOT_RUN}
 """
@@ -79,7 +79,7 @@ def _add_probe(steps: Commands) -> None:
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="of one case; default 60"
     )
     step.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OBSERVED.json", help="a new file"
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="a new file"
     )
     step.set_defaults(step=_probe)
 

@@ -15,22 +15,29 @@ from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 
-# Above this, a case is not dispatched: its bytes are in no file.
-MOST_BYTES = 1 << 14
+# Above this, for all tensors together, a case is not dispatched: its bytes are in no file.
+_MOST_BYTES = 1 << 15
 
-_FLOATS = (TensorDataType.FLOAT16, TensorDataType.FLOAT32, TensorDataType.FLOAT64)
+# Floats whose bits arithmetic would change: NaNs, signalling and with payload, the least denormal,
+# the zero with a sign, an infinity.
+_SPECIAL = {
+    TensorDataType.FLOAT16: (0x7D01, 0xFE55, 0x0001, 0x8000, 0xFC00),
+    TensorDataType.FLOAT32: (0x7F800001, 0xFFC12345, 0x00000001, 0x80000000, 0xFF800000),
+    TensorDataType.FLOAT64: (0x7FF << 52 | 1, 0xFFF8 << 48 | 0x12345, 1, 1 << 63, 0xFFF << 52),
+}
 
 
 def byte_cases() -> Iterator[Case]:
     """Yield the cases: types, ranks, axes, layouts, numbers of outputs."""
     for kind in sorted({kind for row in capability_table().values() for kind in _kinds(row)}):
         yield _case(f"type-{kind.name}", f"{kind.name} numbers", _split((2, 3, 7, 5), 2, kind))
-    for kind in _FLOATS:
+    for kind in _SPECIAL:
         about = f"{kind.name} of any bits: NaNs with payloads, denormals, both zeros"
         yield _case(f"bits-{kind.name}", about, _split((2, 3, 7, 5), 2, kind), "bits")
     for rank in range(1, 9):
         for axis in range(rank):
-            shape = tuple(7 if at == axis else 2 + at % 2 for at in range(rank))
+            least = 2 if rank < 6 else 1  # so that the bytes stay few
+            shape = tuple(7 if at == axis else least + at % 2 for at in range(rank))
             about = f"axis {axis} of {rank} dimensions"
             yield _case(f"axis-{rank}-{axis}", about, _split(shape, axis))
     for name, about, desc in _layouts():
@@ -82,16 +89,24 @@ def _layouts() -> Iterator[tuple[str, str, SplitOperatorDesc]]:
         yield f"{name}-outputs", about, SplitOperatorDesc(x, outputs, 2)
 
 
+def is_small(desc: SplitOperatorDesc) -> bool:
+    """Return whether the tensors of a descriptor are small enough to be dispatched."""
+    tensors = (desc.input_tensor, *desc.output_tensors)
+    return sum(tensor.total_tensor_size_in_bytes for tensor in tensors) <= _MOST_BYTES
+
+
 def input_bytes(case: Case) -> bytes:
     """Return the whole buffer of the input, TotalTensorSizeInBytes long; the same every time."""
     tensor = case.desc.input_tensor
     total = tensor.total_tensor_size_in_bytes
     kind = tensor.data_type
-    if kind in _FLOATS and case.values == "numbers":
-        count = total // tensor.element_bytes
-        numbers = (np.arange(count) % 1021 - 510 + 0.25).astype(f"<{kind.numpy_name}")
+    width = tensor.element_bytes
+    if kind in _SPECIAL and case.values == "numbers":
+        numbers = (np.arange(total // width) % 1021 - 510 + 0.25).astype(f"<{kind.numpy_name}")
         return numbers.tobytes().ljust(total, b"\0")
-    blocks = (sha256(f"{kind.name} {index}".encode()).digest() for index in range(total // 32 + 1))
+    blocks = [sha256(f"{kind.name} {index}".encode()).digest() for index in range(total // 32 + 1)]
+    if case.values == "bits":
+        blocks.insert(0, b"".join(bits.to_bytes(width, "little") for bits in _SPECIAL[kind]))
     return b"".join(blocks)[:total]
 
 

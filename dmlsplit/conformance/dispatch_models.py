@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from dmlsplit.conformance.byte_cases import MOST_BYTES, input_bytes
+from dmlsplit.conformance.byte_cases import input_bytes, is_small
 from dmlsplit.conformance.case import Case, Placed, Placement, by_level
 from dmlsplit.conformance.desc_json import desc_json
-from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorFlags
 
 SHARED = "accepted"
@@ -25,7 +24,7 @@ def models(cases: Iterable[Case]) -> Iterator[tuple[str, dict[str, Any], list[Ca
     """Yield the name of each model, the model, and its cases."""
     shared = []
     for case in cases:
-        if not _is_small(case.desc):
+        if not is_small(case.desc):
             continue
         if case.placement is None and all(now.accepted for _, now in by_level(case)):
             shared.append(case)
@@ -47,11 +46,6 @@ def placement_of(case: Case) -> Placement:
     tensors = (case.desc.input_tensor, *case.desc.output_tensors)
     sizes = tuple((t.total_tensor_size_in_bytes + GUARD + 3) // 4 * 4 for t in tensors)
     return Placement(sizes, Placed(0), tuple(Placed(i) for i in range(1, len(tensors))))
-
-
-def _is_small(desc: SplitOperatorDesc) -> bool:
-    tensors = (desc.input_tensor, *desc.output_tensors)
-    return sum(tensor.total_tensor_size_in_bytes for tensor in tensors) <= 2 * MOST_BYTES
 
 
 def _model(cases: list[Case]) -> dict[str, Any]:

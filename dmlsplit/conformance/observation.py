@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
+from typing import TypeVar
 
-from dmlsplit.conformance.case import Case, Placed, Placement
+from dmlsplit.conformance.byte_cases import is_small
+from dmlsplit.conformance.case import Case, Placed, Placement, Values
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about
@@ -19,9 +21,10 @@ from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
 
 SCHEMA = 1
 
-_OUTCOMES = {name: name for name in ("accepted", "refused", "crashed", "hung")}
-_STAGES = {name: name for name in ("create", "compile")}
-_VALUES = {"numbers": "numbers", "bits": "bits"}
+_OUTCOMES = ("accepted", "refused", "crashed", "hung")
+_STAGES = ("create", "compile")
+_VALUES: tuple[Values, ...] = ("numbers", "bits")
+_T = TypeVar("_T", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def read_observation(path: str | PathLike[str]) -> Observation:
 
 def _level(field: Field) -> FeatureLevel:
     """Return the highest level known here that the library has: a level contains those below."""
-    value = field.integer(min(FeatureLevel), UINT_MAX)
+    value = field.integer(int(min(FeatureLevel)), UINT_MAX)
     return max(level for level in FeatureLevel if level <= value)
 
 
@@ -126,6 +129,13 @@ def _lacking(field: Field) -> frozenset[TensorDataType]:
         if name not in kinds:
             raise field.wrong(f"has {name[:40]!r}, which is no data type")
     return frozenset(kinds[name] for name, value in field.members() if not _truth(value))
+
+
+def _choice(field: Field, names: tuple[_T, ...]) -> _T:
+    for name in names:
+        if field.value == name:
+            return name
+    raise field.error(f"one of {', '.join(names)}")
 
 
 def _truth(field: Field) -> bool:
@@ -147,13 +157,13 @@ def _hresult(field: Field) -> int:
 
 def _answer(field: Field) -> Answer:
     case = Case(field.get("id").text(), "", read_split(field.get("desc")))
-    outcome = field.get("outcome").one_of(_OUTCOMES, "")
-    last = field.get("last_stage").one_of(_STAGES, "")
+    outcome = _choice(field.get("outcome"), _OUTCOMES)
+    last = _choice(field.get("last_stage"), _STAGES)
     before = field.find("after_others")
-    after = before.get("outcome").one_of(_OUTCOMES, "") if before else ""
+    after = _choice(before.get("outcome"), _OUTCOMES) if before else ""
     if outcome in ("crashed", "hung"):
         return Answer(case, outcome, last, "", 0)
-    stage, hresult = field.get("stage").one_of(_STAGES, ""), _hresult(field.get("hresult"))
+    stage, hresult = _choice(field.get("stage"), _STAGES), _hresult(field.get("hresult"))
     return Answer(case, outcome, last, stage, hresult, after)
 
 
@@ -165,7 +175,7 @@ def _level_answer(field: Field) -> LevelAnswer:
 
 
 def _run(field: Field) -> ModelRun:
-    outcome = field.get("outcome").one_of(_OUTCOMES, "")
+    outcome = _choice(field.get("outcome"), _OUTCOMES)
     exit_ = field.optional("exit", default=0).integer(0, UINT_MAX)
     written = tuple(map(_written, field.get("cases").items()))
     if not written:
@@ -179,10 +189,12 @@ def _written(field: Field) -> Written:
         field.get("id").text(),
         "",
         read_split(field.get("desc")),
-        field.get("values").one_of(_VALUES, ""),
+        _choice(field.get("values"), _VALUES),
         _placement(placed) if placed else None,
     )
     outputs = tuple(map(_output, field.get("outputs").items()))
+    if outputs and not is_small(case.desc):
+        raise field.get("desc").wrong("is larger than what a kit dispatches")
     if outputs and len(outputs) != case.desc.output_count:
         raise field.get("outputs").wrong(f"must have {case.desc.output_count} entries, or none")
     return Written(case, outputs)

@@ -82,9 +82,10 @@ REPORTS: dict[str, Callable[[Comparison], str]] = {
 
 def _escaped(text: str) -> str:
     """Return text without what markdown or a terminal could act on; a file may come from anyone."""
+    text = printable(text)
     for mark in "\\`|<>*_[]":
         text = text.replace(mark, f"\\{mark}")
-    return printable(text)
+    return text
 
 
 def _head(comparison: Comparison) -> Iterator[str]:

@@ -65,8 +65,11 @@ def _run(program: Path, model: Path, adapter: str, debug: bool, timeout: float) 
     except OSError as error:
         raise UnusableError(f"{program}: {error.strerror}") from None
     said = done.stderr.decode("utf-8", "replace")[-MOST_TEXT:]
-    outcome = "accepted" if done.returncode == 0 else "refused"
-    return {"outcome": outcome, "exit": done.returncode & 0xFFFFFFFF, "said": said}
+    code = done.returncode
+    # A signal, or an NTSTATUS such as 0xC0000005; the HRESULTs of DxDispatch begin with an 8.
+    crashed = code < 0 or code & 0xF0000000 == 0xC0000000
+    outcome = "crashed" if crashed else "refused" if code else "accepted"
+    return {"outcome": outcome, "exit": code & 0xFFFFFFFF, "said": said}
 
 
 def _case_record(folder: Path, case: Record) -> Record:

@@ -8,6 +8,7 @@
 #include "abi.hpp"
 #include "rules.hpp"
 
+#include <cstdio>
 #include <fstream>
 
 extern "C" const char stand_in_mark[] = "dmlsplit stand-in for DirectML";
@@ -53,7 +54,7 @@ void log_split(const OperatorDesc& desc) {
     out << "]," << split.axis << "]\n";
 }
 
-struct Operator : Object {
+struct Operator final : Object {
     explicit Operator(const SplitDesc& split) : compile_result(compiled(split)) {}
     Hresult compile_result;
     uint32_t release() override {
