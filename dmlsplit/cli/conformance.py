@@ -78,9 +78,7 @@ def _add_probe(steps: Commands) -> None:
     step.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="of one case; default 60"
     )
-    step.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="a new file"
-    )
+    step.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="a new file")
     step.set_defaults(step=_probe)
 
 

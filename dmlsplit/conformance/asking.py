@@ -311,7 +311,7 @@ def ask_case(libraries: Libraries, device: c_void_p, case: Record) -> Record:
 def ask_level(libraries: Libraries, level: int) -> Record:
     """Ask for a device with a least feature level, and for the level that it then has."""
     found, device = libraries.create(level)
-    answer = {"asked": level, "hresult": f"0x{found:08X}", "level": None}
+    answer: Record = {"hresult": f"0x{found:08X}", "level": None}
     if not found & 0x80000000 and device:
         answer["level"] = highest_level(device)
         call(device, RELEASE)

@@ -75,7 +75,7 @@ def _wanted(now: Expected) -> str:
 
 def _of_levels(observation: Observation) -> Iterator[Difference]:
     for each in observation.levels:
-        seen = f"0x{each.hresult:08X}"
+        seen = each.ended or f"0x{each.hresult:08X}"
         seen += "" if each.level is None else f", level 0x{each.level:X}"
         wanted = f"0x{UnsupportedError.hresult:08X}"
         if each.asked <= observation.level:
@@ -123,8 +123,9 @@ def _of_runs(observation: Observation) -> Iterator[Difference]:
         if run.outcome in ("crashed", "hung"):
             yield Difference("crash", run.model, wanted, run.outcome, rules)
         elif run.outcome != wanted:
-            kind = "policy" if any(now.policy for now in all_now) else "verdict"
-            kind = "device" if lacks and not rules else kind
+            kind = "device" if lacks and not rules else "verdict"
+            if rules and all(now.policy for now in all_now if now.rules):
+                kind = "policy"
             yield Difference(kind, run.model, wanted, _ended(run), rules)
         elif not rules:
             for written in run.written:

@@ -46,6 +46,7 @@ class LevelAnswer:
     asked: int
     hresult: int
     level: int | None
+    ended: str = ""  # how the process ended instead
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +169,10 @@ def _answer(field: Field) -> Answer:
 
 
 def _level_answer(field: Field) -> LevelAnswer:
+    asked, ended = field.get("asked").integer(0, UINT_MAX), field.find("outcome")
+    if ended:
+        return LevelAnswer(asked, 0, None, _choice(ended, _OUTCOMES))
     level = field.get("level")
-    asked = field.get("asked").integer(0, UINT_MAX)
     given = None if level.value is None else level.integer(0, UINT_MAX)
     return LevelAnswer(asked, _hresult(field.get("hresult")), given)
 

@@ -165,7 +165,10 @@ def observe(
             "python": platform.python_version(),
         },
         "debug": debug,
-        "minimum_levels": levels,
+        "minimum_levels": [
+            {"asked": level, **answer}
+            for level, answer in zip(LEVELS, levels)  # noqa: B905, Python 3.8
+        ],
         "cases": [
             {**{key: case[key] for key in ("id", "last_stage", "desc")}, **answer}
             for case, answer in zip(cases, answers)  # noqa: B905, Python 3.8

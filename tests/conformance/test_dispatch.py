@@ -86,7 +86,10 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[FeatureLevel], None
     return use
 
 
-@pytest.mark.parametrize("level", ["1_0", "2_1", "3_0", "6_4"])
+SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("1_0", "3_0")]
+
+
+@pytest.mark.parametrize("level", ["2_1", "6_4", *SLOW_LEVELS])
 def test_our_front_end_gives_what_is_expected_of_every_model(
     in_process: Callable[[FeatureLevel], None], level: str
 ) -> None:
@@ -168,7 +171,7 @@ def test_a_program_that_hangs_or_crashes_is_told_apart(
     program: Path, monkeypatch: pytest.MonkeyPatch, fault: str, outcome: str
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)
-    (record,) = run_dxdispatch.run_models(TEXTS, some("bind-swapped"), program, timeout=4)
+    (record,) = run_dxdispatch.run_models(TEXTS, some("bind-swapped"), program, timeout=3)
     assert record["outcome"] == outcome
 
 

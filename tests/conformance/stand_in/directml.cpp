@@ -196,6 +196,7 @@ extern "C" Hresult D3D12GetDebugInterface(const Guid& iid, void** out) {
 
 static Hresult dml_create(Unknown* on, uint32_t level, const Guid& iid, void** out) {
     if (is_on("no-device")) return unsupported;
+    if (is_on("crash-level") && level == 0x3100) std::abort();
     if (on != (Unknown*)&d3d12_device || !(iid == iid_dml_device)) return invalid_argument;
     const uint32_t highest = is_on("cap-5_0") ? 0x5000 : level_of_library();
     if (level > highest) return unsupported;
