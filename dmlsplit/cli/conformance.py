@@ -102,7 +102,8 @@ def _probe(arguments: argparse.Namespace) -> int:
     from dmlsplit.conformance import probe, run_dxdispatch
     from dmlsplit.conformance.asking import UnusableError
     from dmlsplit.conformance.cases import all_cases
-    from dmlsplit.conformance.kit import dispatched_models, probed_cases
+    from dmlsplit.conformance.kit import dispatched_models
+    from dmlsplit.conformance.records import probed_cases
 
     library, output = arguments.directml, arguments.output
     try:
