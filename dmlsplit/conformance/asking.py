@@ -37,6 +37,8 @@ DATA_TYPES = (
 ).split()
 FLAGS = {"NONE": 0, "OWNED_BY_DML": 1}
 TENSOR_TYPE_BUFFER, OPERATOR_SPLIT = 1, 62
+# DXGI_ERROR_DEVICE_REMOVED, _HUNG and _RESET: no later answer of the device means anything.
+REMOVED = (0x887A0005, 0x887A0006, 0x887A0007)
 D3D_FEATURE_LEVEL_11_0 = 0xB000
 
 Record = Dict[str, Any]  # noqa: UP006, Python 3.8
@@ -180,19 +182,16 @@ class Libraries:
             call(made("D3D12GetDebugInterface", found, layer), DEBUG_ENABLE_LAYER, returns=None)
         self.adapter = self._adapter(adapter)
         self.device = c_void_p()
-        found = export(
-            self.d3d12, "D3D12CreateDevice", self.adapter, c_uint32(D3D_FEATURE_LEVEL_11_0),
-            at(ID3D12_DEVICE), at(self.device),
-        )  # fmt: skip
+        wanted = (c_uint32(D3D_FEATURE_LEVEL_11_0), at(ID3D12_DEVICE), at(self.device))
+        found = export(self.d3d12, "D3D12CreateDevice", self.adapter, *wanted)
         made("D3D12CreateDevice", found, self.device)
         if debug:
             call(self.device, QUERY_INTERFACE, at(ID3D12_INFO_QUEUE), at(self.messages))
 
     def _adapter(self, name: str) -> c_void_p:
         factory, adapter = c_void_p(), c_void_p()
-        found = export(
-            self.dxgi, "CreateDXGIFactory2", c_uint32(0), at(IDXGI_FACTORY4), at(factory)
-        )
+        given = (c_uint32(0), at(IDXGI_FACTORY4), at(factory))
+        found = export(self.dxgi, "CreateDXGIFactory2", *given)
         made("CreateDXGIFactory2", found, factory)
         if name == "warp":
             found = call(factory, FACTORY_ENUM_WARP_ADAPTER, at(IDXGI_ADAPTER1), at(adapter))
@@ -303,6 +302,7 @@ def ask_case(libraries: Libraries, device: c_void_p, case: Record) -> Record:
         if value:
             call(value, RELEASE)
     outcome = "refused" if found & 0x80000000 else "accepted"
+    outcome = "removed" if found in REMOVED else outcome
     answer = {"outcome": outcome, "stage": stage, "hresult": f"0x{found:08X}"}
     said = libraries.said()
     return {**answer, "debug": said} if said else answer

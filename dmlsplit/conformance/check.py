@@ -16,7 +16,7 @@ KINDS = {
     "verdict": "one accepts what the other refuses",
     "stage": "both refuse, but at different calls",
     "hresult": "both refuse at the same call, with different HRESULTs",
-    "crash": "DirectML ended or hung instead of answering",
+    "crash": "DirectML ended or hung, or removed the device, instead of answering",
     "level": "a device for a least feature level is not what Microsoft's pages say",
     "bytes": "outputs hold other bytes, or were not written",
     "policy": "about rules only that are choices of dmlsplit: Microsoft's documents are silent",

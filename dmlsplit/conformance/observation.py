@@ -21,7 +21,7 @@ from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
 
 SCHEMA = 1
 
-_OUTCOMES = ("accepted", "refused", "crashed", "hung")
+_OUTCOMES = ("accepted", "refused", "crashed", "hung", "removed")
 _STAGES = ("create", "compile")
 _VALUES: tuple[Values, ...] = ("numbers", "bits")
 _T = TypeVar("_T", bound=str)
@@ -32,7 +32,7 @@ class Answer:
     """What became of one case: the call that was made last, and what it returned."""
 
     case: Case
-    outcome: str  # accepted, refused, crashed or hung
+    outcome: str  # accepted, refused, crashed, hung, or removed, as the device then is
     last_stage: str  # the last call that the case asks for
     stage: str  # empty if the process ended
     hresult: int
@@ -162,7 +162,7 @@ def _answer(field: Field) -> Answer:
     last = _choice(field.get("last_stage"), _STAGES)
     before = field.find("after_others")
     after = _choice(before.get("outcome"), _OUTCOMES) if before else ""
-    if outcome in ("crashed", "hung"):
+    if outcome not in ("accepted", "refused"):
         return Answer(case, outcome, last, "", 0)
     stage, hresult = _choice(field.get("stage"), _STAGES), _hresult(field.get("hresult"))
     return Answer(case, outcome, last, stage, hresult, after)

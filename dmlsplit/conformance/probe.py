@@ -25,6 +25,8 @@ from typing import Any, Iterator  # noqa: UP035, Python 3.8
 from dmlsplit.conformance.asking import LEVELS, MARK, ON_WINDOWS, PROGRAM, Record, UnusableError
 
 SCHEMA = 1
+# Outcomes after which nothing more can be asked in the same process.
+_LAST = ("crashed", "hung", "removed")
 STAND_IN = b"dmlsplit stand-in for DirectML"
 
 _DESCRIPTION = """\
@@ -83,8 +85,8 @@ class Child:
 def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, list[Record]]:
     """Return what is known of the device, and an answer for each item.
 
-    After a crash the rest is asked in a new process. An item counts as one that crashes the
-    library only if it does so as the first: what went before may have done the damage.
+    After a crash, or when the device is removed, the rest is asked in a new process. An item
+    counts as the cause only if it is the first of its process: one before may have done it.
     """
     device: Record = {}
     answers: list[Record] = []
@@ -100,7 +102,7 @@ def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, lis
                 )
             for position, _ in enumerate(rest):
                 answer = process.next()
-                failed = answer.get("outcome") in ("crashed", "hung")
+                failed = answer.get("outcome") in _LAST
                 if failed and position:
                     before = {"after_others": answer}
                     break

@@ -113,6 +113,12 @@ def test_a_crash_that_others_caused_counts_as_one(observe: Observe) -> None:
     assert all("when asked after others" in each.observed for each in comparison.differences)
 
 
+def test_a_removed_device_counts_as_a_crash(observe: Observe) -> None:
+    (found_,) = found(observe("remove-count")).differences
+    assert (found_.kind, found_.case) == ("crash", "rule-SPLIT-AXIS-RANGE")
+    assert found_.observed == "refused at create with 0x80070057; removed when asked after others"
+
+
 def test_a_newer_library_is_held_to_the_newest_level_known(observe: Observe) -> None:
     document = json.loads(observe().read_text())
     path = observe()

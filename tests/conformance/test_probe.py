@@ -117,6 +117,14 @@ def test_a_crash_that_others_caused_is_told_apart(observe: Observe) -> None:
     assert [case["after_others"]["outcome"] for case in marked] == ["crashed", "crashed"]
 
 
+def test_a_removed_device_spoils_no_later_answer(observe: Observe) -> None:
+    cases, right = by_id(observe("remove-count")), by_id(observe())
+    (spoilt,) = {name for name, case in cases.items() if "after_others" in case}
+    assert list(cases).index(spoilt) == list(cases).index("rule-SPLIT-OUTPUT-COUNT") + 1
+    assert cases[spoilt].pop("after_others")["outcome"] == "removed"
+    assert cases == right
+
+
 def test_a_library_that_always_crashes_does_not_end_the_probe(
     observe: Observe, kit: Path, tmp_path: Path
 ) -> None:

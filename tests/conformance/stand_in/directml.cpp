@@ -23,6 +23,7 @@ namespace {
 
 std::vector<std::string> messages;
 int operators = 0;
+bool removed = false;
 
 void log_tensor(std::ostream& out, const TensorDesc& tensor) {
     const BufferTensorDesc& desc = *tensor.desc;
@@ -86,6 +87,8 @@ struct DmlDevice : Object {
         if (is_on("crash-later") && operators == 100) std::abort();
         if (is_on("crash-all")) std::abort();
         log_split(*desc);
+        if (removed) return 0x887A0005;
+        removed = is_on("remove-count") && !desc->desc->output_count;
         if (desc->type != 62 || !(iid == iid_operator)) return invalid_argument;
         const Hresult result = created(*desc->desc);
         if (result) messages.push_back("a message about axis " + std::to_string(desc->desc->axis));
