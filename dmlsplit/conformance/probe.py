@@ -119,9 +119,8 @@ def _ended(answer: Record) -> str:
     return f"{answer['outcome']} ({answer['exit']})" if "exit" in answer else "hung"
 
 
-def file_record(path: Path) -> Record:
-    """Return name, size, SHA-256 and file version of a library."""
-    data = path.read_bytes()
+def file_record(data: bytes) -> Record:
+    """Return size, SHA-256 and file version of a library."""
     # The resource VS_VERSION_INFO: its name, then VS_FIXEDFILEINFO with signature and version.
     name = re.escape("VS_VERSION_INFO\0".encode("utf-16-le"))
     found = re.search(name + rb".{0,4}?\xbd\x04\xef\xfe.{4}(.{8})", data, re.DOTALL)
@@ -130,7 +129,7 @@ def file_record(path: Path) -> Record:
         high, low = struct.unpack("<2I", found[1])
         version = f"{high >> 16}.{high & 0xFFFF}.{low >> 16}.{low & 0xFFFF}"
     digest = hashlib.sha256(data).hexdigest()
-    return {"file": path.name, "bytes": len(data), "sha256": digest, "version": version}
+    return {"bytes": len(data), "sha256": digest, "version": version}
 
 
 def observe(
@@ -146,19 +145,21 @@ def observe(
     if adapter != "warp" and not adapter.isdecimal():
         raise UnusableError(f"--adapter is {adapter!r}; it must be warp or a number such as 0")
     try:
-        library = file_record(directml)
-        is_stand_in = STAND_IN in directml.read_bytes()
+        data = directml.read_bytes()
     except OSError as error:
         raise UnusableError(f"{directml}: {error.strerror}") from None
+    is_stand_in = STAND_IN in data
     if not ON_WINDOWS and not is_stand_in:
         raise UnusableError(f"{directml}: DirectML's licence allows its use on Windows only")
     settings = {"directml": str(directml.resolve()), "adapter": adapter, "debug": debug}
     device, answers = ask(settings, list(cases), timeout)
-    _, levels = ask(settings, list(LEVELS), timeout)
+    # The first release exports no function that takes a least level.
+    minimums = list(LEVELS) if b"DMLCreateDevice1" in data else []
+    _, levels = ask(settings, minimums, timeout)
     return {
         "schema": SCHEMA,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "directml": {**library, "stand_in": is_stand_in},
+        "directml": {"file": directml.name, **file_record(data), "stand_in": is_stand_in},
         **device,
         "system": {
             "name": platform.system(),
@@ -169,7 +170,7 @@ def observe(
         "debug": debug,
         "minimum_levels": [
             {"asked": level, **answer}
-            for level, answer in zip(LEVELS, levels)  # noqa: B905, Python 3.8
+            for level, answer in zip(minimums, levels)  # noqa: B905, Python 3.8
         ],
         "cases": [
             {**{key: case[key] for key in ("id", "last_stage", "desc")}, **answer}

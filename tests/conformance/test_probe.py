@@ -13,6 +13,8 @@ import pytest
 
 from dmlsplit.conformance import probe
 from dmlsplit.conformance.asking import DATA_TYPES, LEVELS
+from dmlsplit.conformance.check import compare
+from dmlsplit.conformance.observation import read_observation
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import TensorDataType
 from tests.conformance.conftest import Observe
@@ -160,7 +162,9 @@ def test_the_first_directml_has_neither_levels_nor_dmlcreatedevice1(
     environment = {"STAND_IN_SWITCHES": "no-levels", "STAND_IN_LEVEL": "1000"}
     done = stand_in.probed(kit, oldest, tmp_path / "o.json", **environment)
     assert (done.returncode, done.stderr) == (0, "")
-    assert observed(tmp_path / "o.json")["level"] == 0x1000
+    seen = observed(tmp_path / "o.json")
+    assert (seen["level"], seen["minimum_levels"]) == (0x1000, [])
+    assert compare(read_observation(tmp_path / "o.json")).differences == ()
 
 
 def test_an_adapter_by_number(observe: Observe) -> None:
