@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of every command."""
     from dmlsplit import __version__
-    from dmlsplit.cli import completion, devices, explain, levels, run, validate
+    from dmlsplit.cli import completion, conformance, devices, explain, levels, run, validate
 
     parser = argparse.ArgumentParser(
         prog="dmlsplit",
@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (validate, explain, levels, run, devices, completion):
+    for command in (validate, explain, levels, run, conformance, devices, completion):
         command.add_to(commands)
     parser.set_defaults(parser=parser)  # for completion
     return parser

@@ -31,9 +31,18 @@ INT64 = "--data-type INT64 --sizes 6 --axis 0 --split 2,4"
 # One file of transcripts for each of these.
 COMMANDS = {
     "help": ["--help", "--version"]
-    + [f"{name} --help" for name in "validate explain levels run devices completion".split()],
+    + [f"{name} --help" for name in "validate explain levels run devices completion".split()]
+    + [f"conformance {step} --help".replace("  ", " ") for step in ("", "write", "probe", "check")],
     "levels": ["levels", "levels --format json"],
     "devices": ["devices", "devices --format json"],
+    "conformance": [
+        "conformance write kit",
+        "conformance write models",
+        "conformance probe --directml bad.onnx -o observed.json",
+        "conformance probe --directml missing.dll -o observed.json",
+        "conformance check missing.json",
+        "conformance check nothing/settings.json",
+    ],
     "completion": ["completion bash", "completion zsh", "completion fish"],
     "validate": [
         *(f"validate verdicts.onnx --windows 19041 --format {form}" for form in FORMATS),
@@ -106,6 +115,10 @@ COMMANDS = {
         "devices --format xml",
         "completion",
         "completion powershell",
+        "conformance",
+        "conformance write",
+        "conformance probe --directml bad.onnx",
+        "conformance check bad.json --format sarif",
         "validate",
         "validate --data-type FLOAT32",
         f"validate verdicts.onnx {FLAGS}",

@@ -1,0 +1,115 @@
+"""A case: a descriptor, perhaps with bindings, and what DirectML should say of it at each level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dmlsplit.binding import BindingTable, BufferBinding
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.validation import validate
+from dmlsplit.errors import DeviceRemovedError, InvalidArgumentError
+
+S_OK = 0
+
+Stage = Literal["create", "compile", "bind", "done"]
+Values = Literal["numbers", "bits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a tensor begins: the number of a buffer, and an offset in bytes."""
+
+    buffer: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The buffers of a case, by their size in bytes, and the tensors in them."""
+
+    buffers: tuple[int, ...]
+    input_tensor: Placed
+    output_tensors: tuple[Placed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question to DirectML."""
+
+    id: str  # also the name of a file
+    about: str  # in a sentence
+    desc: SplitOperatorDesc
+    values: Values = "numbers"  # of the input: ordinary numbers, or any bits
+    placement: Placement | None = None  # given if the case is about bindings
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the rules say of a case at one level: which of them it breaks, and when that shows."""
+
+    rules: tuple[str, ...]
+    is_binding: bool = False
+
+    @property
+    def accepted(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.rules
+
+    @property
+    def stage(self) -> Stage:
+        """The call that refuses it; ``done`` if none does."""
+        if self.accepted:
+            return "done"
+        return "bind" if self.is_binding else "create"
+
+    @property
+    def hresult(self) -> int:
+        """What that call returns; a bad binding shows as a removed device.
+
+        Source: Microsoft, "DirectML error handling and device removal".
+        """
+        if self.accepted:
+            return S_OK
+        return (DeviceRemovedError if self.is_binding else InvalidArgumentError).hresult
+
+    @property
+    def policy(self) -> bool:
+        """Whether it is refused by rules only that are choices of dmlsplit."""
+        return bool(self.rules) and all(RULES[name].basis == "policy" for name in self.rules)
+
+
+def expected(case: Case, level: FeatureLevel) -> Expected:
+    """Return what the rules say of a case at a level."""
+    found = validate(case.desc, level)
+    if not found.ok or case.placement is None:
+        return Expected(found.rule_ids)
+    return Expected(_broken_bindings(case.desc, case.placement), is_binding=True)
+
+
+def by_level(case: Case) -> Iterator[tuple[FeatureLevel, Expected]]:
+    """Yield the levels from which on something else is expected than at the level before."""
+    before = None
+    for level in FeatureLevel:
+        now = expected(case, level)
+        if now != before:
+            yield level, now
+        before = now
+
+
+def _broken_bindings(desc: SplitOperatorDesc, placement: Placement) -> tuple[str, ...]:
+    buffers = [np.empty(size, np.uint8) for size in placement.buffers]
+    bound, *outputs = (
+        BufferBinding(buffers[each.buffer], each.offset)
+        for each in (placement.input_tensor, *placement.output_tensors)
+    )
+    try:
+        BindingTable(desc, "cpu").bind(bound, outputs)
+    except InvalidArgumentError as error:
+        return error.report.rule_ids if error.report else ()
+    return ()

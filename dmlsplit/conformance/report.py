@@ -1,0 +1,149 @@
+"""A comparison as text, JSON or markdown."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+from dmlsplit.conformance.cases import QUESTIONS, Question
+from dmlsplit.conformance.check import APART, KINDS, Comparison, Difference, answered
+from dmlsplit.conformance.observation import Observation
+from dmlsplit.messages import counted, printable, wrapped
+
+# Differences, and cases of an answer, that a text spells out; JSON has all of them.
+MOST_SHOWN = 50
+_MOST_NAMED = 4
+
+
+def text_report(comparison: Comparison) -> str:
+    """Return the comparison for people."""
+    lines = [wrapped(line, "") for line in _head(comparison)]
+    for title, found in _groups(comparison):
+        lines += ["", wrapped(title, "")]
+        lines += [wrapped(f"{each.case}: {_said(each)}", "  ") for each in found[:MOST_SHOWN]]
+        lines += [f"  ... and {len(found) - MOST_SHOWN} more"] * (len(found) > MOST_SHOWN)
+    lines += ["", "what it says to the open questions:"]
+    for number, (question, answer) in enumerate(_answers(comparison.observation), 1):
+        lines += [wrapped(f"{number}. {question.text}", "  "), wrapped(answer, "     ")]
+    return "\n".join(lines)
+
+
+def markdown_report(comparison: Comparison) -> str:
+    """Return the comparison as markdown, for the summary of a workflow."""
+    first, *rest = _head(comparison)
+    lines = [f"### {_escaped(first)}", "", *(_escaped(line) + "  " for line in rest)]
+    for title, found in _groups(comparison):
+        lines += ["", f"**{_escaped(title)}**", ""]
+        lines += ["| case | expected | observed | rules |", "|---|---|---|---|"]
+        for each in found[:MOST_SHOWN]:
+            cells = (each.case, each.expected, each.observed, ", ".join(each.rules))
+            lines.append(f"| {' | '.join(map(_escaped, cells))} |")
+        if len(found) > MOST_SHOWN:
+            lines.append(f"\n... and {len(found) - MOST_SHOWN} more")
+    lines += ["", "| open question | answer |", "|---|---|"]
+    for question, answer in _answers(comparison.observation):
+        lines.append(f"| {_escaped(question.text)} | {_escaped(answer)} |")
+    return "\n".join(lines)
+
+
+def json_report(comparison: Comparison) -> str:
+    """Return the comparison for programs."""
+    seen = comparison.observation
+    return json.dumps(
+        {
+            "schema": 1,
+            "agrees": comparison.agrees,
+            "directml": {"version": seen.version, "sha256": seen.sha256, "stand_in": seen.stand_in},
+            "level": str(seen.level),
+            "adapter": seen.adapter,
+            "system": seen.system,
+            "date": seen.date,
+            "debug": seen.debug,
+            "outcomes": Counter(answer.outcome for answer in seen.answers),
+            "counts": {kind: len(_of_kind(comparison, kind)) for kind in KINDS},
+            "differences": [asdict(each) for each in comparison.differences],
+            "not_asked": comparison.not_asked,
+            "questions": [
+                {"text": question.text, "answer": answer} for question, answer in _answers(seen)
+            ],
+        },
+        indent=2,
+    )
+
+
+REPORTS: dict[str, Callable[[Comparison], str]] = {
+    "text": text_report,
+    "json": json_report,
+    "markdown": markdown_report,
+}
+
+
+def _escaped(text: str) -> str:
+    """Return text without what markdown or a terminal could act on; a file may come from anyone."""
+    text = printable(text)
+    for mark in "\\`|<>*_[]":
+        text = text.replace(mark, f"\\{mark}")
+    return text
+
+
+def _head(comparison: Comparison) -> Iterator[str]:
+    seen = comparison.observation
+    name = "A STAND-IN, not DirectML," if seen.stand_in else "DirectML"
+    verdict = "agrees with the rules" if comparison.agrees else "differs from the rules"
+    yield printable(f"{name} {seen.version} {verdict}")
+    debug = "with" if seen.debug else "without"
+    yield printable(
+        f"level {seen.level}, on {seen.adapter}, {seen.system}, {seen.date}, {debug} the debug "
+        f"layers; SHA-256 {seen.sha256}"
+    )
+    outcomes = Counter(answer.outcome for answer in seen.answers)
+    parts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
+    yield f"{counted(len(seen.answers), 'case')}: {parts}"
+    ran = counted(len(seen.runs), "model")
+    yield f"{ran} run by DxDispatch" if seen.runs else "bytes and bindings: not observed"
+    if comparison.not_asked:
+        yield f"{counted(len(comparison.not_asked), 'case')} of today's kit not asked"
+
+
+def _of_kind(comparison: Comparison, kind: str) -> list[Difference]:
+    return [each for each in comparison.differences if each.kind == kind]
+
+
+def _groups(comparison: Comparison) -> Iterator[tuple[str, list[Difference]]]:
+    for kind, about in KINDS.items():
+        found = _of_kind(comparison, kind)
+        if found:
+            apart = " (does not count)" if kind in APART else ""
+            yield f"{kind}: {counted(len(found), 'difference')}{apart}: {about}", found
+
+
+def _said(each: Difference) -> str:
+    rules = f" ({', '.join(each.rules)})" if each.rules else ""
+    return printable(f"expected {each.expected}{rules}; observed {each.observed}")
+
+
+def _answers(seen: Observation) -> Iterator[tuple[Question, str]]:
+    outcomes = {answer.case.id: answered(answer) for answer in seen.answers}
+    for run in seen.runs:
+        for written in run.written:
+            outcomes.setdefault(written.case.id, f"{run.outcome} by DxDispatch")
+    for question in QUESTIONS:
+        names = defaultdict(list)
+        for case in question.cases:
+            names[outcomes.get(case, "not asked")].append(case)
+        found = [f"{outcome}: {_listed(cases)}" for outcome, cases in names.items()]
+        yield question, "; ".join(found) if question.patterns else _level_answer(seen)
+
+
+def _listed(cases: list[str]) -> str:
+    more = len(cases) - _MOST_NAMED
+    return ", ".join(cases[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _level_answer(seen: Observation) -> str:
+    got = {each.level for each in seen.levels if each.level is not None}
+    if not got:
+        return "not asked"
+    return "such a device has level " + ", ".join(f"0x{level:X}" for level in sorted(got))

@@ -1,0 +1,145 @@
+"""What is asked: every rule alone, the whole table, limits, bytes and bindings."""
+
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.conformance.byte_cases import input_bytes, output_hashes
+from dmlsplit.conformance.case import Case, by_level, expected
+from dmlsplit.conformance.cases import QUESTIONS, Question, all_cases
+from dmlsplit.conformance.rule_cases import NOT_ASKED
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.tensor import TensorDataType
+
+CASES = {case.id: case for case in all_cases()}
+NEWEST = max(FeatureLevel)
+
+
+def of(prefix: str) -> list[Case]:
+    return [case for case in all_cases() if case.id.startswith(prefix)]
+
+
+def test_ids_are_unique_and_name_files() -> None:
+    assert len(CASES) == len(all_cases())
+    assert all(name.replace("-", "").replace("_", "").isalnum() for name in CASES)
+
+
+def test_every_rule_that_c_can_break_is_broken_alone() -> None:
+    alone = {expected(case, NEWEST).rules for case in (*of("rule-"), *of("bind-"), *of("table-"))}
+    broken = {rules[0] for rules in alone if len(rules) == 1}
+    # At the newest level every dimension count from 1 to 8 is accepted.
+    broken |= expected(CASES["table-FLOAT32-5"], FeatureLevel.LEVEL_2_0).rules and {
+        "DML-LEVEL-DIMENSION-COUNT"
+    }
+    assert broken == set(RULES) - set(NOT_ASKED)
+
+
+@pytest.mark.parametrize("case", of("rule-"), ids=lambda case: case.id)
+def test_a_case_of_a_rule_breaks_it_at_every_level_and_is_named_for_it(case: Case) -> None:
+    for level, now in by_level(case):
+        levels = {"DML-LEVEL-DIMENSION-COUNT"} if level < FeatureLevel.LEVEL_3_0 else set()
+        (rule,) = set(now.rules) - levels
+        assert case.id.removeprefix("rule-").startswith(rule.removeprefix("DML-"))
+        assert (now.stage, now.hresult) == ("create", 0x80070057)
+        assert now.policy == (RULES[rule].basis == "policy")
+
+
+@pytest.mark.parametrize("case", of("limit-"), ids=lambda case: case.id)
+def test_a_value_at_its_limit_is_accepted_at_every_level(case: Case) -> None:
+    assert [(level, now.accepted) for level, now in by_level(case)] == [(min(FeatureLevel), True)]
+
+
+def test_the_table_has_every_type_at_every_dimension_count() -> None:
+    found = {
+        (c.desc.input_tensor.data_type, c.desc.input_tensor.dimension_count) for c in of("table")
+    }
+    assert found == {(kind, rank) for kind in TensorDataType for rank in range(10)}
+
+
+def test_what_is_expected_follows_the_level() -> None:
+    rows = [(str(level), now) for level, now in by_level(CASES["table-INT64-5"])]
+    assert [(level, now.stage, now.rules) for level, now in rows] == [
+        ("1_0", "create", ("DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT")),
+        ("3_0", "create", ("DML-LEVEL-DATA-TYPE",)),
+        ("4_1", "done", ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("one-buffer", ()),
+        ("same-buffer", ()),
+        ("in-place", ("DML-BIND-IN-PLACE",)),
+        ("small-input", ("DML-BIND-SIZE",)),
+        ("offset-4", ("DML-BIND-OFFSET-ALIGNMENT",)),
+        ("guaranteed", ("DML-BIND-GUARANTEED-ALIGNMENT",)),
+        ("overlap-half", ("DML-BIND-OUTPUT-OVERLAP",)),
+    ],
+)
+def test_a_bad_binding_removes_the_device(name: str, rules: tuple[str, ...]) -> None:
+    now = expected(CASES[f"bind-{name}"], NEWEST)
+    assert now.rules == rules
+    assert (now.stage, now.hresult) == (("bind", 0x887A0005) if rules else ("done", 0))
+
+
+def test_bytes_cover_types_ranks_axes_and_layouts() -> None:
+    cases = of("bytes-")
+    assert {case.desc.input_tensor.data_type for case in cases} == set(TensorDataType) - {
+        TensorDataType.UNKNOWN, TensorDataType.UINT4, TensorDataType.INT4
+    }  # fmt: skip
+    places = {(case.desc.input_tensor.dimension_count, case.desc.axis) for case in cases}
+    assert {(rank, axis) for rank in range(1, 9) for axis in range(rank)} <= places
+    assert all(expected(case, NEWEST).accepted for case in cases)
+
+
+def elements(case: Case) -> np.ndarray:
+    kind = f"<{case.desc.input_tensor.data_type.numpy_name}"
+    return np.frombuffer(input_bytes(case), kind)
+
+
+@pytest.mark.parametrize("case", of("bytes-"), ids=lambda case: case.id)
+def test_an_input_fills_its_buffer_with_values_that_differ(case: Case) -> None:
+    assert len(input_bytes(case)) == case.desc.input_tensor.total_tensor_size_in_bytes
+    values = elements(case)
+    if values.itemsize > 1:
+        bits = values.view(f"u{values.itemsize}")
+        assert len(np.unique(bits)) > 0.95 * min(len(bits), 1000)
+
+
+def test_inputs_are_the_same_every_time() -> None:
+    digest = sha256(b"".join(input_bytes(case) for case in of("bytes-"))).hexdigest()
+    assert digest[:16] == "9ca0e387210d3160"
+
+
+@pytest.mark.parametrize("name", ["FLOAT16", "FLOAT32", "FLOAT64"])
+def test_any_bits_hold_what_arithmetic_would_change(name: str) -> None:
+    first, second, denormal, zero, infinite = elements(CASES[f"bytes-bits-{name}"])[:5]
+    assert np.isnan([first, second]).all()
+    assert 0 < denormal < np.finfo(denormal.dtype).smallest_normal
+    assert (zero, np.signbit(zero), infinite) == (0, True, -np.inf)
+    assert np.isfinite(elements(CASES[f"bytes-type-{name}"])).all()
+
+
+@pytest.mark.parametrize("case", of("bytes-"), ids=lambda case: case.id)
+def test_expected_bytes_are_those_of_dml_split(case: Case) -> None:
+    x = case.desc.input_tensor
+    kind = np.dtype(f"<{x.data_type.numpy_name}")
+    flat = np.frombuffer(input_bytes(case), kind, x.last_element_index + 1)
+    strides = [step * kind.itemsize for step in x.effective_strides]
+    whole = np.lib.stride_tricks.as_strided(flat, x.sizes, strides, writeable=False)
+    pieces = dml.split(np.ascontiguousarray(whole), case.desc.split_sizes, axis=case.desc.axis)
+    assert output_hashes(case) == tuple(sha256(piece.tobytes()).hexdigest() for piece in pieces)
+
+
+def test_ten_questions_name_the_cases_that_answer_them() -> None:
+    assert len(QUESTIONS) == 10
+    for question in QUESTIONS:
+        for pattern in question.patterns:
+            assert list(Question(question.text, (pattern,)).cases), pattern
+    assert [question.text for question in QUESTIONS if not question.patterns] == [
+        "Is a device with a low minimumFeatureLevel still one of the DLL's own level?"
+    ]

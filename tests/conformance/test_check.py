@@ -1,0 +1,268 @@
+"""`check` finds each planted difference and no other."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmlsplit.conformance.byte_cases import output_hashes
+from dmlsplit.conformance.case import expected
+from dmlsplit.conformance.cases import all_cases
+from dmlsplit.conformance.check import Comparison, Difference, compare
+from dmlsplit.conformance.kit import dispatched_models
+from dmlsplit.conformance.observation import read_observation
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.errors import InvalidArgumentError
+from tests.conformance.conftest import Observe
+
+CASES = {case.id: case for case in all_cases()}
+
+
+def found(path: Path) -> Comparison:
+    return compare(read_observation(path))
+
+
+def said(differences: Sequence[Difference]) -> set[tuple[str, str]]:
+    return {(each.kind, each.case) for each in differences}
+
+
+# Where Split changes, and the last; the others are the same as one of these.
+DIFFERENT = {0x1000, 0x2100, 0x3000, 0x4100, 0x6400}
+EVERY_LEVEL = [
+    pytest.param(level, marks=[] if level in DIFFERENT else [pytest.mark.slow], id=str(level))
+    for level in FeatureLevel
+]
+
+
+@pytest.mark.parametrize("level", EVERY_LEVEL)
+def test_a_library_with_the_rules_agrees_at_every_level(observe: Observe, level: int) -> None:
+    comparison = found(observe(level=level))
+    assert comparison.differences == ()
+    assert comparison.not_asked == ()
+    assert comparison.agrees
+    assert comparison.observation.level == level
+
+
+# What each switch of the stand-in changes; nothing else may be reported.
+DWORD = ["rule-TENSOR-SIZE-DWORD-input", "rule-TENSOR-SIZE-DWORD-output"]
+OVERLAP = ["rule-TENSOR-OUTPUT-OVERLAP-zero", "rule-TENSOR-OUTPUT-OVERLAP-nested"]
+AXIS = ["rule-SPLIT-AXIS-RANGE", "rule-SPLIT-AXIS-RANGE-minus-one"]
+SUMS = ["rule-SPLIT-AXIS-SUM-less", "rule-SPLIT-AXIS-SUM-more"]
+EARLY = "FLOAT32 FLOAT16 UINT32 UINT16 INT32 INT16".split()
+RANK_5 = [f"table-{kind}-5" for kind in EARLY]
+WIDE = [f"table-{kind}-{rank}" for kind in ("FLOAT64", "UINT64", "INT64") for rank in range(1, 9)]
+WIDE += [f"bytes-type-{kind}" for kind in ("FLOAT64", "UINT64", "INT64")] + ["bytes-bits-FLOAT64"]
+FOUR_BITS = [f"table-{kind}-{rank}" for kind in ("UINT4", "INT4") for rank in range(1, 9)]
+F64 = [f"table-FLOAT64-{rank}" for rank in range(1, 9)] + [
+    "bytes-type-FLOAT64",
+    "bytes-bits-FLOAT64",
+]
+MINIMUMS = [f"minimum level 0x{level:X}" for level in FeatureLevel if level > 0x5000]
+
+
+@pytest.mark.parametrize(
+    ("switches", "level", "kind", "cases"),
+    [
+        ("any-sum", 0x6400, "verdict", SUMS),
+        ("any-total", 0x6400, "verdict", DWORD),
+        ("rank-5", 0x2000, "verdict", [*RANK_5, *(f"bytes-axis-5-{axis}" for axis in range(5))]),
+        ("late-dword", 0x6400, "stage", DWORD),
+        ("unsupported-type", 0x4000, "hresult", WIDE + FOUR_BITS),
+        ("crash-axis", 0x6400, "crash", AXIS),
+        ("take-overlap", 0x6400, "policy", OVERLAP),
+        ("no-float64", 0x6400, "device", F64),
+        ("cap-5_0", 0x6400, "level", MINIMUMS),
+        ("crash-level", 0x6400, "level", ["minimum level 0x3100"]),
+    ],
+)
+def test_a_planted_difference_is_found_and_no_other(
+    observe: Observe, switches: str, level: int, kind: str, cases: list[str]
+) -> None:
+    comparison = found(observe(switches, level=level))
+    assert said(comparison.differences) == {(kind, case) for case in cases}
+    assert comparison.agrees == (kind in ("policy", "device"))
+
+
+def test_differences_of_several_kinds_are_kept_apart(observe: Observe) -> None:
+    comparison = found(observe("any-sum", "take-overlap", "late-dword", "hang-count",
+                               arguments=["--timeout", "1"]))  # fmt: skip
+    counts = Counter(each.kind for each in comparison.differences)
+    assert counts == {"verdict": 2, "policy": 2, "stage": 2, "crash": 1}
+    (hung,) = (each for each in comparison.differences if each.kind == "crash")
+    assert (hung.case, hung.observed) == ("rule-SPLIT-OUTPUT-COUNT", "hung")
+    assert not comparison.agrees
+
+
+def test_a_difference_says_what_was_expected_and_why(observe: Observe) -> None:
+    first = found(observe("any-sum")).differences[0]
+    assert first == Difference(
+        "verdict",
+        "rule-SPLIT-AXIS-SUM-less",
+        "refused at create with 0x80070057",
+        "accepted",
+        ("DML-SPLIT-AXIS-SUM",),
+    )
+
+
+def test_a_crash_that_others_caused_counts_as_one(observe: Observe) -> None:
+    comparison = found(observe("crash-later"))
+    assert [each.kind for each in comparison.differences] == ["crash", "crash"]
+    assert all("when asked after others" in each.observed for each in comparison.differences)
+
+
+def test_a_removed_device_counts_as_a_crash(observe: Observe) -> None:
+    (found_,) = found(observe("remove-count")).differences
+    assert (found_.kind, found_.case) == ("crash", "rule-SPLIT-AXIS-RANGE")
+    assert found_.observed == "refused at create with 0x80070057; removed when asked after others"
+
+
+def test_a_newer_library_is_held_to_the_newest_level_known(observe: Observe) -> None:
+    document = json.loads(observe().read_text())
+    path = observe()
+    path.write_text(json.dumps(document | {"level": 0x7000, "minimum_levels": []}))
+    assert str(found(path).observation.level) == "6_4"
+    assert found(path).agrees
+
+
+def test_cases_that_were_not_asked_are_named(observe: Observe) -> None:
+    path = observe()
+    document = json.loads(path.read_text())
+    document["cases"] = [case for case in document["cases"] if case["id"] != "limit-elements"]
+    path.write_text(json.dumps(document))
+    assert found(path).not_asked == ("limit-elements",)
+
+
+# ---- what DxDispatch gave ----------------------------------------------------------------------
+
+Run = Callable[[Callable[[list[dict[str, Any]]], None]], Comparison]
+
+
+def right_runs(level: FeatureLevel) -> list[dict[str, Any]]:
+    """What DxDispatch gives if everything is as expected."""
+    _, listed = dispatched_models()
+    runs = []
+    for entry in listed:
+        cases = [CASES[each["id"]] for each in entry["cases"]]
+        fine = all(expected(case, level).accepted for case in cases)
+        written = [
+            {key: each[key] for key in ("id", "values", "placement", "desc") if key in each}
+            | {"outputs": [{"sha256": sha, "kept_behind": True} for sha in output_hashes(case)]
+               if each["outputs"] and fine else [None] * len(each["outputs"])}
+            for each, case in zip(entry["cases"], cases, strict=True)
+        ]  # fmt: skip
+        outcome, code = ("accepted", 0) if fine else ("refused", 0x80070057)
+        runs.append({"model": entry["model"], "outcome": outcome, "exit": code, "said": "",
+                     "cases": written})  # fmt: skip
+    return runs
+
+
+@pytest.fixture
+def with_runs(observe: Observe) -> Run:
+    def compared(change: Callable[[list[dict[str, Any]]], None]) -> Comparison:
+        path = observe()
+        runs = right_runs(FeatureLevel.LEVEL_6_4)
+        change(runs)
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"dxdispatch": runs}))
+        return found(path)
+
+    return compared
+
+
+def of(runs: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (run,) = (run for run in runs if run["model"] == f"{name}.json")
+    return run
+
+
+def test_right_bytes_and_bindings_agree(with_runs: Run) -> None:
+    comparison = with_runs(lambda _: None)
+    assert comparison.differences == ()
+    assert len(comparison.observation.runs) > 190
+
+
+def flipped(runs: list[dict[str, Any]]) -> None:
+    of(runs, "bytes-type-INT8")["cases"][0]["outputs"][1]["sha256"] = "0" * 64
+
+
+def unwritten(runs: list[dict[str, Any]]) -> None:
+    of(runs, "bytes-type-INT8")["cases"][0]["outputs"][1] = None
+
+
+def written_behind(runs: list[dict[str, Any]]) -> None:
+    of(runs, "bytes-type-INT8")["cases"][0]["outputs"][1]["kept_behind"] = False
+
+
+@pytest.mark.parametrize("change", [flipped, unwritten, written_behind])
+def test_other_bytes_are_found(with_runs: Run, change: Any) -> None:
+    comparison = with_runs(change)
+    assert said(comparison.differences) == {("bytes", "bytes-type-INT8 OutputTensors[1]")}
+    assert not comparison.agrees
+
+
+@pytest.mark.parametrize(
+    ("model", "change", "kind"),
+    [
+        ("bind-in-place", {"outcome": "accepted", "exit": 0}, "verdict"),
+        ("bind-swapped", {"outcome": "refused", "exit": 0x80070057}, "verdict"),
+        ("bind-overlap", {"outcome": "crashed", "exit": 0xC0000005}, "crash"),
+        ("rule-TENSOR-OUTPUT-OVERLAP-zero", {"outcome": "accepted", "exit": 0}, "policy"),
+    ],
+)
+def test_other_verdicts_of_models_are_found(
+    with_runs: Run, model: str, change: dict[str, Any], kind: str
+) -> None:
+    comparison = with_runs(lambda runs: of(runs, model).update(change))
+    assert said(comparison.differences) == {(kind, f"{model}.json")}
+
+
+# ---- files that are no observations ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "schema: is 2; it must be 1, which this dmlsplit reads"),
+        ({"cases": []}, "cases: is empty"),
+        ({"level": 5}, "level: is 5; it must be an integer from 4096 to 4294967295"),
+        ({"debug": 1}, "debug: is 1; it must be true or false"),
+        ({"data_types": {"BFLOAT16": True}}, "data_types: has 'BFLOAT16', which is no data type"),
+        ({"cases": [{"id": "x"}]}, r"cases\[0\]: lacks 'desc'"),
+        (
+            {"dxdispatch": [{"model": "m", "outcome": "fine"}]},
+            r"dxdispatch\[0\].outcome: is 'fine'; it must be one of accepted, refused",
+        ),
+        (
+            {"minimum_levels": [{"asked": 1, "hresult": "ok", "level": None}]},
+            r"minimum_levels\[0\].hresult: is 'ok'; it must be an HRESULT such as 0x80070057",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(
+    observe: Observe, change: dict[str, Any], message: str
+) -> None:
+    path = observe()
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(InvalidArgumentError, match=f"{path}: {message}"):
+        read_observation(path)
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [
+        {"buffers": [1 << 40], "input_tensor": {"buffer": 0, "offset": 0}, "output_tensors": []},
+        {"buffers": [8], "input_tensor": {"buffer": 1, "offset": 0}, "output_tensors": []},
+        {"buffers": [8], "input_tensor": {"buffer": 0, "offset": 9}, "output_tensors": []},
+        {"buffers": [8, 8], "input_tensor": {"buffer": 0, "offset": 0}, "output_tensors": []},
+    ],
+)
+def test_a_placement_cannot_ask_for_memory_or_lie_outside(
+    observe: Observe, placement: dict[str, Any]
+) -> None:
+    path = observe()
+    runs = [of(right_runs(FeatureLevel.LEVEL_6_4), "bind-swapped")]
+    runs[0]["cases"][0]["placement"] = placement
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"dxdispatch": runs}))
+    with pytest.raises(InvalidArgumentError, match=r"placement\."):
+        read_observation(path)

@@ -1,0 +1,49 @@
+"""The rules are held to every stored observation of a real DirectML.dll."""
+
+from pathlib import Path
+
+import pytest
+
+from dmlsplit.conformance.check import compare
+from dmlsplit.conformance.observation import read_observation
+from dmlsplit.conformance.report import text_report
+from tests.conformance.conftest import Observe
+
+FOLDER = Path(__file__).with_name("observations")
+STORED = sorted(FOLDER.glob("*.json"))
+
+
+def hold(path: Path) -> None:
+    """Fail where the rules differ from an observation of the real thing."""
+    comparison = compare(read_observation(path))
+    assert not comparison.observation.stand_in, f"{path.name} is of a stand-in, not of DirectML"
+    assert comparison.agrees, text_report(comparison)
+
+
+def test_the_rules_agree_with_every_stored_observation() -> None:
+    for path in STORED:
+        hold(path)
+
+
+def test_there_is_nothing_else_in_the_folder() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {"README.md", *(p.name for p in STORED)}
+
+
+def test_the_readme_says_so_while_there_is_none() -> None:
+    text = (FOLDER / "README.md").read_text("utf-8")
+    assert ("There is none yet" in text) == (not STORED)
+
+
+def test_a_stand_in_is_never_stored(observe: Observe) -> None:
+    with pytest.raises(AssertionError, match="of a stand-in"):
+        hold(observe())
+
+
+def test_an_observation_that_differs_would_fail(observe: Observe) -> None:
+    path = observe("any-sum")
+    path.write_text(path.read_text().replace('"stand_in": true', '"stand_in": false'))
+    with pytest.raises(AssertionError, match="rule-SPLIT-AXIS-SUM-less"):
+        hold(path)
+    path = observe("take-overlap")
+    path.write_text(path.read_text().replace('"stand_in": true', '"stand_in": false'))
+    hold(path)

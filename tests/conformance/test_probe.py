@@ -1,0 +1,237 @@
+"""The probe, on a stand-in library with DirectML's binary interface; nothing runs on Windows."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections import Counter
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmlsplit.conformance import probe
+from dmlsplit.conformance.asking import DATA_TYPES, LEVELS
+from dmlsplit.conformance.check import compare
+from dmlsplit.conformance.observation import read_observation
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.tensor import TensorDataType
+from tests.conformance.conftest import Observe
+from tests.conformance.stand_in import build as stand_in
+from tests.conformance.stand_in.build import observed
+
+TYPES = {kind.name: int(kind) for kind in TensorDataType}
+
+
+def fields_of(tensor: dict[str, Any]) -> list[Any]:
+    """The fields of a tensor in the order of DML_BUFFER_TENSOR_DESC, after DML_TENSOR_TYPE."""
+    return [
+        1,
+        TYPES[tensor["DataType"]],
+        {"NONE": 0, "OWNED_BY_DML": 1}[tensor["Flags"]],
+        tensor["DimensionCount"],
+        tensor["Sizes"],
+        tensor.get("Strides"),
+        tensor["TotalTensorSizeInBytes"],
+        tensor["GuaranteedBaseOffsetAlignment"],
+    ]
+
+
+def test_every_field_of_every_case_arrives(observe: Observe, kit: Path, tmp_path: Path) -> None:
+    observe(STAND_IN_LOG=str(tmp_path / "log"))
+    arrived = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    cases = json.loads((kit / "cases.json").read_text())["cases"]
+    wanted = [case["desc"] for case in cases if case["last_stage"] != "bind"]
+    assert len(wanted) > 200
+    assert arrived == [
+        [
+            62,
+            fields_of(desc["InputTensor"]),
+            desc["OutputCount"],
+            [fields_of(tensor) for tensor in desc["OutputTensors"]],
+            desc["Axis"],
+        ]
+        for desc in wanted
+    ]
+
+
+def test_numbers_are_those_of_the_package() -> None:
+    assert tuple(FeatureLevel) == LEVELS
+    assert dict(zip(DATA_TYPES, range(14), strict=True)) == TYPES
+
+
+def test_an_observation_says_what_was_observed(observe: Observe, library: Path) -> None:
+    seen = observed(observe(level=0x4100))
+    assert seen["directml"] == {
+        "file": library.name,
+        "bytes": library.stat().st_size,
+        "sha256": sha256(library.read_bytes()).hexdigest(),
+        "version": "1.2.3.4",
+        "stand_in": True,
+    }
+    assert seen["adapter"] == {
+        "name": "Stand-in Render Driver",
+        "vendor": 5140,
+        "device": 140,
+        "driver": "10.0.20348.3451",
+        "software": True,
+    }
+    assert (seen["level"], seen["debug"]) == (0x4100, False)
+    assert all(seen["data_types"].values())
+    assert len(seen["data_types"]) == 13
+    assert seen["system"]["build"]
+    assert str(library.parent) not in json.dumps(seen)
+
+
+def test_a_minimum_does_not_cap_and_may_be_too_high(observe: Observe) -> None:
+    levels = observed(observe(level=0x5000))["minimum_levels"]
+    assert [each["asked"] for each in levels] == list(LEVELS)
+    for each in levels:
+        fits = each["asked"] <= 0x5000
+        wanted = ("0x00000000", 0x5000) if fits else ("0x887A0004", None)
+        assert (each["hresult"], each["level"]) == wanted
+
+
+def by_id(path: Path) -> dict[str, dict[str, Any]]:
+    return {case["id"]: case for case in observed(path)["cases"]}
+
+
+def test_a_crash_is_the_answer_of_the_case_that_caused_it(observe: Observe) -> None:
+    cases = by_id(observe("crash-axis"))
+    crashed = {name: case for name, case in cases.items() if case["outcome"] == "crashed"}
+    assert set(crashed) == {"rule-SPLIT-AXIS-RANGE", "rule-SPLIT-AXIS-RANGE-minus-one"}
+    assert {case["exit"] for case in crashed.values()} == {-11}
+    assert cases["rule-SPLIT-SIZE-MATCH"]["outcome"] == "refused"
+    assert cases["limit-stride-one"]["outcome"] == "accepted"
+
+
+def test_a_case_that_hangs_is_given_up(observe: Observe) -> None:
+    cases = by_id(observe("hang-count", arguments=["--timeout", "1"]))
+    assert cases["rule-SPLIT-OUTPUT-COUNT"]["outcome"] == "hung"
+    assert Counter(case["outcome"] for case in cases.values())["hung"] == 1
+
+
+def test_a_crash_that_others_caused_is_told_apart(observe: Observe) -> None:
+    cases = by_id(observe("crash-later"))
+    marked = [case for case in cases.values() if "after_others" in case]
+    assert {case["outcome"] for case in cases.values()} == {"accepted", "refused"}
+    assert [case["after_others"]["outcome"] for case in marked] == ["crashed", "crashed"]
+
+
+def test_a_removed_device_spoils_no_later_answer(observe: Observe) -> None:
+    cases, right = by_id(observe("remove-count")), by_id(observe())
+    (spoilt,) = {name for name, case in cases.items() if "after_others" in case}
+    assert list(cases).index(spoilt) == list(cases).index("rule-SPLIT-OUTPUT-COUNT") + 1
+    assert cases[spoilt].pop("after_others")["outcome"] == "removed"
+    assert cases == right
+
+
+def test_a_library_that_always_crashes_does_not_end_the_probe(
+    observe: Observe, kit: Path, tmp_path: Path
+) -> None:
+    few = json.loads((kit / "cases.json").read_text())["cases"][:5]
+    (tmp_path / "few.json").write_text(json.dumps({"cases": few}))
+    cases = by_id(observe("crash-all", arguments=["--cases", str(tmp_path / "few.json")]))
+    assert [case["outcome"] for case in cases.values()] == ["crashed"] * 5
+
+
+def test_what_the_library_prints_is_no_answer(observe: Observe) -> None:
+    assert by_id(observe("noise")) == by_id(observe())
+
+
+def test_a_refusal_at_compile_is_seen_there(observe: Observe) -> None:
+    cases = by_id(observe("late-dword"))
+    assert cases["rule-TENSOR-SIZE-DWORD-output"]["stage"] == "compile"
+    assert cases["rule-TENSOR-SIZE-DWORD-output"]["hresult"] == "0x80070057"
+    assert cases["limit-total-huge"]["stage"] == "create"
+    assert cases["table-FLOAT32-4"]["stage"] == "compile"
+
+
+def test_texts_of_the_debug_layer_belong_to_their_case(observe: Observe) -> None:
+    cases = by_id(observe(arguments=["--debug"]))
+    assert cases["rule-SPLIT-AXIS-RANGE"]["debug"] == ["a message about axis 4"]
+    assert "debug" not in cases["limit-stride-one"]
+    assert all("debug" not in case for case in by_id(observe()).values())
+
+
+def test_the_first_directml_has_neither_levels_nor_dmlcreatedevice1(
+    kit: Path, builds: Path, library: Path, tmp_path: Path
+) -> None:
+    oldest = stand_in.built(builds, "-DFIRST_RELEASE")
+    environment = {"STAND_IN_SWITCHES": "no-levels", "STAND_IN_LEVEL": "1000"}
+    done = stand_in.probed(kit, oldest, tmp_path / "o.json", **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    seen = observed(tmp_path / "o.json")
+    assert (seen["level"], seen["minimum_levels"]) == (0x1000, [])
+    assert compare(read_observation(tmp_path / "o.json")).differences == ()
+
+
+def test_an_adapter_by_number(observe: Observe) -> None:
+    assert observed(observe(arguments=["--adapter", "0"]))["adapter"]["vendor"] == 5140
+
+
+@pytest.mark.parametrize(
+    ("switches", "arguments", "said"),
+    [
+        ("no-device", [], "DMLCreateDevice1 returned 0x887A0004"),
+        ("no-debug-layer", ["--debug"], "D3D12GetDebugInterface returned 0x887A002D"),
+        ("", ["--adapter", "7"], "EnumAdapters1(7) returned 0x887A0002"),
+        ("", ["--adapter", "gpu"], "--adapter is 'gpu'; it must be warp or a number such as 0"),
+        ("", ["--cases", "missing.json"], "No such file"),
+    ],
+)
+def test_without_a_device_there_is_one_line_and_no_file(
+    kit: Path, library: Path, tmp_path: Path, switches: str, arguments: list[str], said: str
+) -> None:
+    output = tmp_path / "o.json"
+    done = stand_in.probed(kit, library, output, *arguments, STAND_IN_SWITCHES=switches)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("content", [b"MZ\x90\0 a DLL", b"\x7fELF libdirectml.so"])
+def test_only_a_stand_in_is_loaded_here(kit: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "DirectML.dll").write_bytes(content)
+    done = stand_in.probed(kit, tmp_path / "DirectML.dll", tmp_path / "o.json")
+    assert done.returncode == 2
+    assert "licence allows its use on Windows only" in done.stderr
+
+
+def test_a_library_that_cannot_be_loaded(kit: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.so").write_bytes(probe.STAND_IN)
+    done = stand_in.probed(kit, tmp_path / "bad.so", tmp_path / "o.json")
+    assert "cannot be loaded" in done.stderr
+    done = stand_in.probed(kit, tmp_path / "none.so", tmp_path / "o.json")
+    assert done.stderr == f"error: {tmp_path / 'none.so'}: No such file or directory\n"
+
+
+def test_an_old_observation_is_not_overwritten(observe: Observe, kit: Path, library: Path) -> None:
+    path = observe()
+    before = path.read_bytes()
+    done = stand_in.probed(kit, library, path)
+    assert (done.returncode, done.stderr) == (2, f"error: {path} exists; name a new file\n")
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("program", ["probe.py", "run_dxdispatch.py"])
+def test_a_program_of_the_kit_needs_python_3_8_and_nothing_else(kit: Path, program: str) -> None:
+    tree = ast.parse((kit / program).read_text("utf-8"), feature_version=(3, 8))
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported <= sys.stdlib_module_names
+    done = subprocess.run(
+        [sys.executable, "-I", str(kit / program), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "NOT RUN ON WINDOWS YET" in done.stdout.upper()
