@@ -83,7 +83,7 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
 }
 
 // Copies the vectors from `first` up to `end` that are inside one row.
-__device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end, bool streams) {
+__device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end) {
     const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
     const unsigned at = first + thread * kVector;
     const Byte* from = settled(part.src + at);
@@ -106,17 +106,7 @@ __device__ inline void copy_vectors(const Part& part, unsigned first, unsigned e
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-        if constexpr (!kAligned) held[i] = windows[i].vector();
-    // One decision for all vectors costs less than one for each.
-    if (streams) {
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i)
-            if (whole[i]) __stcs(reinterpret_cast<uint4*>(to + i * (kWarp * kVector)), held[i]);
-    } else {
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i)
-            if (whole[i]) store_cached(reinterpret_cast<uint4*>(to + i * (kWarp * kVector)), held[i]);
-    }
+        if (whole[i]) store(to + i * (kWarp * kVector), kAligned ? held[i] : windows[i].vector());
 }
 
 __device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count) {
@@ -198,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     if constexpr (kOneRow) drop(part, begin, output.width);
     const unsigned first = (kOneRow ? 0 : begin) + lead;
     const unsigned end = min(part.end(), first + tile_bytes);
-    copy_vectors(part, first, kOneRow && !kAligned ? min(part.whole_end(), first + tile_bytes) : end, launch.streams);
+    copy_vectors(part, first, kOneRow && !kAligned ? min(part.whole_end(), first + tile_bytes) : end);
     if constexpr (!kAligned) {
         join_rows(part, first, end);
         copy_ends(part, chunk == 0 && begin == 0, lead, first, tile_bytes);

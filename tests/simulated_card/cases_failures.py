@@ -161,4 +161,5 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
         ).stdout
         for _ in range(2)
     ]
-    assert counts == ["1\n", "0\n"]
+    # With the programs that other numbers of rows would need.
+    assert counts == ["2\n", "0\n"]

@@ -60,8 +60,8 @@ class CudaProgram:
         kernels = self.driver.kernels(self.device)
         load = partial(kernels, source, launch.kernel)
         load()
-        if launch.sibling is not None:
-            kernels(intern(kernel_source(launch.sibling)), launch.kernel)
+        for sibling in launch.siblings:
+            kernels(intern(kernel_source(sibling)), sibling.kernel)
         return self.driver.launcher(
             UnboundLaunch(
                 load,

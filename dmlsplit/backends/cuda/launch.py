@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd
 from typing import Any, NamedTuple
@@ -115,14 +115,19 @@ class KernelLaunch:
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
-    chooses_stores: bool = False  # at the launch, by an argument; otherwise it is compiled
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
     capacity: int = 0  # outputs that the kernel has room for; 0: as many as it has
-    # The program that the same columns, or similar ones, need with other sizes. Both are compiled
-    # together, so that no later call waits for it.
-    sibling: KernelLaunch | None = None
+    # Launches whose programs the same columns, or similar ones, need with other sizes. All are
+    # compiled together, so that no later call waits for the compiler.
+    siblings: tuple[KernelLaunch, ...] = ()
     # Passed by value. Larger types come first, so that there is no padding between.
     arguments: tuple[Constant, ...] = ()
+
+    @property
+    def with_other_stores(self) -> KernelLaunch:
+        """The same for outputs that fit the L2 cache, if these do not, or the other way round."""
+        other = replace(self.assumed, bypasses_cache=not self.assumed.bypasses_cache)
+        return replace(self, assumed=other)
 
     @property
     def slots(self) -> int:
@@ -144,9 +149,7 @@ class KernelLaunch:
             Constant("int", "kOutputs", self.slots),
             Constant("int", "kThreads", THREADS),
             Constant("int", "kResident", self.resident),
-            Constant(
-                "bool", "kStream", int(self.assumed.bypasses_cache and not self.chooses_stores)
-            ),
+            Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
             *self.own_constants,
         )
 

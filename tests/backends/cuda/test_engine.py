@@ -164,9 +164,11 @@ def test_outputs_beyond_the_parameters_take_more_launches(
 
 
 def test_a_call_does_not_wait_for_a_compiler_because_of_more_rows(fake: FakeDriver) -> None:
-    for rows in (64, 65, 200, 64):
+    dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
+    compiled = fake.calls.count("compile")
+    for rows in (65, 200, 1, 64):
         dml.split(fake.array(noise((rows, 96), "f2")), SIZES, 1)
-    assert fake.calls.count("compile") == 1
+    assert fake.calls.count("compile") == compiled
 
 
 def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
@@ -180,7 +182,8 @@ def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
 def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:
     for number in (0, 0, 1, 1):
         dml.Device(f"cuda:{number}").compile(DESC)
-    assert fake.calls == ["compile"] * 2
+    # With what other numbers of rows need: a single row or several, stores to the cache or past it.
+    assert fake.calls == ["compile"] * 4 * 2
 
 
 def test_the_alignment_of_the_memory_chooses_the_kernel(fake: FakeDriver) -> None:
@@ -188,11 +191,13 @@ def test_the_alignment_of_the_memory_chooses_the_kernel(fake: FakeDriver) -> Non
     source = FakeArray(store.host[1:].reshape(4, 96), 0)
     outs = [fake.array(np.zeros((4, size), "f2")) for size in SIZES]
     op = dml.Device("cuda").compile(DESC)
+    aligned = set(fake.sources)
     op.dispatch(source, outs)
-    assert len(set(fake.sources)) == 2
-    assert fake.calls.count("compile") == 2
+    assert set(fake.sources) > aligned
+    assert len(fake.launched) == 1
+    compiled = fake.calls.count("compile")
     op.dispatch(source, outs)
-    assert fake.calls.count("compile") == 2
+    assert fake.calls.count("compile") == compiled
 
 
 def test_nothing_is_launched_for_no_bytes(fake: FakeDriver) -> None:

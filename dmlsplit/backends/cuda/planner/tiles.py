@@ -77,8 +77,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         capacity=_capacity(len(columns.outputs)),
         arguments=(*eight_bytes, *(found for found in arguments if found not in eight_bytes)),
     )
-    other = replace(assumed, bypasses_cache=not assumed.bypasses_cache)
-    return replace(launch, sibling=replace(launch, assumed=other))
+    return replace(launch, siblings=(launch.with_other_stores,))
 
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:

@@ -64,11 +64,12 @@ def wide_launches(
         part = columns.take(range(first, min(first + each, count)))
         chunks = _chunks(part, assumed.limits, _registers(is_aligned))
         launch = _launch(part, chunks, assumed, is_aligned, most)
-        sibling = None
+        siblings = [launch.with_other_stores]
         if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
-            other = replace(chunks, is_one_row=not chunks.is_one_row)
-            sibling = _launch(part, other, assumed, is_aligned, most)
-        yield replace(launch, sibling=sibling)
+            changed = replace(chunks, is_one_row=not chunks.is_one_row)
+            other = _launch(part, changed, assumed, is_aligned, most)
+            siblings += [other, other.with_other_stores]
+        yield replace(launch, siblings=tuple(siblings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,6 @@ def _launch(
         chunks.grid,
         block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
-        chooses_stores=True,
         least_resident=resident_blocks(assumed.limits, _registers(is_aligned), THREADS),
         reason=_REASONS[is_aligned],
         capacity=capacity,
@@ -126,7 +126,6 @@ def _launch(
             Constant(DIVISOR, "by_chunk_tiles", divisor(sum(chunks.tiles))),
             Constant("unsigned", "chunk_tiles", sum(chunks.tiles)),
             Constant("unsigned", "chunk_rows", chunks.rows),
-            Constant("unsigned", "streams", int(assumed.bypasses_cache)),
             Constant("unsigned", "last_chunk", chunks.count - 1),
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
             *([] if is_equal or capacity <= FEW_OUTPUTS else _nearby(chunks.tiles, capacity)),
