@@ -94,6 +94,8 @@ class Driver:
         self._api = _driver_api()
         self._limits: dict[int, DeviceLimits] = {}
         self._kernels: dict[int, Callable[[str, str], Kernel]] = {}
+        # Devices and sources whose siblings have been compiled too; the engine adds them.
+        self.has_siblings: set[tuple[int, str]] = set()
 
     def limits(self, device: int) -> DeviceLimits:
         """Return what the planner must know of a device; CUDA is asked once."""

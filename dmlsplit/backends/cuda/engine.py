@@ -60,8 +60,10 @@ class CudaProgram:
         kernels = self.driver.kernels(self.device)
         load = partial(kernels, source, launch.kernel)
         load()
-        for sibling in launch.siblings:
-            kernels(intern(kernel_source(sibling)), sibling.kernel)
+        if (self.device, source) not in self.driver.has_siblings:
+            for sibling in launch.siblings:
+                kernels(intern(kernel_source(sibling)), sibling.kernel)
+            self.driver.has_siblings.add((self.device, source))
         return self.driver.launcher(
             UnboundLaunch(
                 load,

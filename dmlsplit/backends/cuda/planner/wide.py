@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 
 from dmlsplit.backends.cuda.launch import (
@@ -57,17 +58,21 @@ def wide_launches(
 
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
-    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // _output_bytes(columns)
     count = len(columns.outputs)
+    # Of outputs along axis 0, some of which are empty, the others may be equal by chance.
+    is_equal = _is_equal(columns) and (columns.rows > 1 or count == assumed.outputs)
+    entry = POINTER_BYTES if is_equal else _output_bytes(columns)
+    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // entry
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
         chunks = _chunks(part, assumed.limits, _registers(is_aligned))
-        launch = _launch(part, chunks, assumed, is_aligned, most)
+        make = partial(_launch, part, assumed=assumed, is_aligned=is_aligned, most=most)
+        launch = make(is_equal, chunks)
         siblings = [launch.with_other_stores]
         if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
             changed = replace(chunks, is_one_row=not chunks.is_one_row)
-            other = _launch(part, changed, assumed, is_aligned, most)
+            other = make(is_equal, changed)
             siblings += [other, other.with_other_stores]
         yield replace(launch, siblings=tuple(siblings))
 
@@ -93,14 +98,18 @@ def _registers(is_aligned: bool) -> int:
 
 
 def _launch(
-    columns: Columns, chunks: _Chunks, assumed: Assumptions, is_aligned: bool, most: int
+    columns: Columns,
+    is_equal: bool,
+    chunks: _Chunks,
+    assumed: Assumptions,
+    is_aligned: bool,
+    most: int,
 ) -> KernelLaunch:
     count = len(columns.outputs)
     # Which outputs are empty changes with every call of experts; how many there are does not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
     capacity = min(most, next((size for size in CAPACITIES if size >= wanted), most))
     place = COUNT_64 if chunks.is_one_row else "unsigned"
-    is_equal = _is_equal(columns)
     tables = _equal if is_equal else _tables
     return KernelLaunch(
         "rows",
@@ -183,9 +192,7 @@ def _is_equal(columns: Columns) -> bool:
 
 
 def _output_bytes(columns: Columns) -> int:
-    """Return the bytes of parameters that an output takes."""
-    if _is_equal(columns):
-        return POINTER_BYTES
+    """Return the bytes of parameters that an output takes in tables."""
     place = 4 if _place(columns) == "unsigned" else 8
     return POINTER_BYTES + 2 * place + 8 + 4 + 2
 
