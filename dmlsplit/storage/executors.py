@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.storage.zarr_arrays import describe, needed
+from dmlsplit.storage.zarr_arrays import describe, needed, settle
 from dmlsplit.system import processors
 
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
@@ -94,6 +94,7 @@ def _in_flight(
     finally:
         # What has begun is waited for: nothing may write when the workspace is given up.
         wait([future for future in pending if not future.cancel()])
+        settle()
 
 
 def _result(future: Future[Any]) -> Any:
