@@ -7,12 +7,14 @@ writer left is written over by the next.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from errno import EINVAL, ENOENT, ENOSPC, EWOULDBLOCK
 from pathlib import Path
+from shutil import disk_usage
+
+from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
 
 @contextmanager
@@ -28,12 +30,7 @@ def atomic_write(*paths: Path) -> Iterator[list[Path]]:
     """
     final = [replaceable(path) for path in paths]
     with ExitStack() as stack:
-        drafts = [stack.enter_context(_draft(*pair)) for pair in zip(final, paths, strict=True)]
-        yield [draft for draft, _ in drafts]
-        for path, (draft, handle) in zip(final, drafts, strict=True):
-            with naming(path):
-                os.fsync(handle)  # or a power failure could leave the name without the bytes
-                draft.replace(path)
+        yield [stack.enter_context(_draft(*pair)) for pair in zip(final, paths, strict=True)]
 
 
 def write_text(path: Path, text: str) -> None:
@@ -66,15 +63,16 @@ def lock(path: Path) -> int:
         If another process holds the lock.
     """
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+            locked = lock_file(handle)
+        except OSError:
             os.close(handle)
-            if not isinstance(error, BlockingIOError):
-                raise
+            raise
+        if not locked:
+            os.close(handle)
             why = "is in use: another process is writing it"
-            raise BlockingIOError(EWOULDBLOCK, why, str(path)) from None
+            raise BlockingIOError(EWOULDBLOCK, why, str(path))
         if is_open_as(handle, path):
             return handle
         # The one that held the lock before has removed or renamed the file meanwhile.
@@ -91,12 +89,11 @@ def is_open_as(handle: int, path: Path) -> bool:
 
 def check_space(folder: Path, wanted: int, path: Path) -> None:
     """Refuse to write more bytes than are free; the error names `path`."""
-    found = os.statvfs(folder)
-    free = found.f_bavail * found.f_frsize
+    found = disk_usage(folder)
     # Some network file systems do not say how large they are.
-    if wanted > free and found.f_blocks:
+    if wanted > found.free and found.total:
         raise OSError(
-            ENOSPC, f"does not fit: {wanted} bytes are needed, {free} are free", str(path)
+            ENOSPC, f"does not fit: {wanted} bytes are needed, {found.free} are free", str(path)
         )
 
 
@@ -111,21 +108,33 @@ def replaceable(path: Path) -> Path:
 
 
 @contextmanager
-def _draft(path: Path, given: Path) -> Iterator[tuple[Path, int]]:
-    """Make an empty hidden file beside `path`, with the same ending; remove it at the end."""
+def _draft(path: Path, given: Path) -> Iterator[Path]:
+    """Make an empty hidden file beside `path`, with the same ending, that becomes `path`.
+
+    It is removed if the block fails.
+    """
     draft = path.with_name(f".{path.stem}-dmlsplit{path.suffix}")
     with naming(given):
         handle = lock(draft)
     try:
         with naming(given):
             os.ftruncate(handle, 0)
-        yield draft, handle
-    except OSError as error:
-        if error.filename == str(draft):
+        yield draft
+        with naming(given):
+            os.fsync(handle)  # or a power failure could leave the name without the bytes
+    except BaseException as error:
+        # Not by its name alone: that may be the draft of another process by now.
+        is_ours = is_open_as(handle, draft)
+        with suppress(OSError), closing(handle):
+            if is_ours:
+                draft.unlink()
+        if isinstance(error, OSError) and error.filename == str(draft):
             error.filename, error.filename2 = str(given), None
         raise
-    finally:
-        # Not by its name alone: that may be the draft of another process by now.
-        if is_open_as(handle, draft):
-            draft.unlink()
-        os.close(handle)
+    with closing(handle), naming(given):
+        try:
+            draft.replace(path)
+        except OSError:
+            with suppress(OSError):
+                draft.unlink()
+            raise

@@ -1,14 +1,18 @@
 """Takes away what Python lacks on Windows or macOS; imported first, in a process of its own.
 
 What is missing there is from CPython's documentation, "Availability", and from its sources. This
-is no Windows and no macOS: paths, encodings, renames of open files and the like are Linux's.
+is no Windows and no macOS: paths, encodings and the like are Linux's.
 """
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
 import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 _MODULES = {"win32": ["fcntl", "resource", "pwd", "grp", "termios"], "darwin": []}
 _OS = {
@@ -22,6 +26,28 @@ _OS = {
 _SIGNALS = {"win32": "SIGHUP SIGPIPE SIGALRM SIGUSR1 SIGCHLD SIGSTOP", "darwin": ""}
 
 
+def _locking(handle: int, mode: int, count: int) -> None:
+    """Lock a file against others, this process included, as `msvcrt.locking` does."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise PermissionError(13, "Permission denied") from error
+
+
+def _of_closed_files(act: Callable[..., None]) -> Callable[..., None]:
+    """Let a call rename or remove no file that this process has open."""
+
+    def acting(path: Any, *rest: Any, **options: Any) -> None:
+        is_open = str(Path(path).absolute()) in map(
+            os.path.realpath, Path("/proc/self/fd").iterdir()
+        )
+        if is_open and not options:
+            raise PermissionError(13, "it is open", str(path))
+        act(path, *rest, **options)
+
+    return acting
+
+
 def pretend(system: str) -> None:
     """Be a system of that name, as `sys.platform` has it."""
     # What is imported already may use what Linux has.
@@ -31,7 +57,7 @@ def pretend(system: str) -> None:
     import multiprocessing.connection
     import multiprocessing.popen_spawn_posix  # noqa: F401
     import pathlib  # noqa: F401
-    import shutil  # noqa: F401
+    import shutil
     import subprocess  # noqa: F401
     import tempfile  # noqa: F401
     import urllib.request  # noqa: F401
@@ -49,8 +75,12 @@ def pretend(system: str) -> None:
         delattr(signal, name)
     if system == "win32":
         msvcrt = types.ModuleType("msvcrt")
-        vars(msvcrt).update(LK_NBLCK=2, LK_UNLCK=0, locking=lambda handle, mode, count: None)
+        vars(msvcrt).update(LK_NBLCK=2, LK_UNLCK=0, locking=_locking)
         sys.modules["msvcrt"] = msvcrt
+        # Python asks Windows itself.
+        shutil.disk_usage = lambda folder: shutil._ntuple_diskusage(2**40, 0, 2**40)  # type: ignore
+        for name in ("rename", "replace", "unlink", "remove"):
+            setattr(os, name, _of_closed_files(getattr(os, name)))
         honest = ctypes.CDLL.__init__
 
         def init(self: ctypes.CDLL, name: object, *rest: object, **options: object) -> None:

@@ -190,7 +190,7 @@ def test_errors_name_the_file_and_not_its_draft(
 def test_what_does_not_fit_is_refused_with_the_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = SimpleNamespace(f_bavail=3, f_frsize=4096, f_blocks=100)
+    found = SimpleNamespace(f_bavail=3, f_bfree=3, f_frsize=4096, f_blocks=100)
     monkeypatch.setattr(os, "statvfs", lambda folder: found)
     check_space(tmp_path, 12288, tmp_path / "a")
     with pytest.raises(OSError, match="12289 bytes are needed, 12288 are free") as error:

@@ -24,7 +24,8 @@ UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # and the number of the signal, as a shell has it
 
 STDERR = 2
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Windows has no SIGHUP.
+STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
 
 Progress = Callable[[int, int], None]
 

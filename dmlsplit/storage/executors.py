@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +12,8 @@ from itertools import islice
 from typing import Any
 
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.storage.zarr_arrays import describe, needed
+from dmlsplit.storage.zarr_arrays import describe, needed, settle
+from dmlsplit.system import processors
 
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 ANSWER_SECONDS = 10.0
@@ -26,7 +26,7 @@ Submit = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 def submitting(scheduler: str | None) -> Iterator[Submit]:
     """Yield what does blocks: on as many threads as there are processors, or on a cluster."""
     if scheduler is None:
-        threads = len(os.sched_getaffinity(0))
+        threads = len(processors())
         with ThreadPoolExecutor(threads) as pool:
             yield partial(_in_flight, pool, 2 * threads)
         return
@@ -94,6 +94,7 @@ def _in_flight(
     finally:
         # What has begun is waited for: nothing may write when the workspace is given up.
         wait([future for future in pending if not future.cancel()])
+        settle()
 
 
 def _result(future: Future[Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +25,7 @@ from dmlsplit.storage.journal import RunHeader, check_same_run, create_journal, 
 from dmlsplit.storage.marks import input_state
 from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
 from dmlsplit.storage.workspace import Workspace, claimed, publish
+from dmlsplit.system import allow_open_files
 
 # On the CPU a block and its parts stay in the second-level cache: 1 MiB was a third faster than 32.
 # With many pieces blocks are larger, so that a part is worth a call, as they are for a GPU.
@@ -163,16 +163,13 @@ def _write_pieces(
 
 def _allow_open_files(count: int) -> None:
     """Raise the soft limit on open files: every mapped piece holds one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + 128
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        except ValueError:
-            raise UnsupportedError(
-                f"{count} pieces need {wanted} open files; the limit is {hard}. "
-                "Fix: raise it with ulimit -n, or split in two steps"
-            ) from None
+    limit = allow_open_files(wanted)
+    if limit is not None:
+        raise UnsupportedError(
+            f"{count} pieces need {wanted} open files; the limit is {limit}. "
+            "Fix: raise it with ulimit -n, or split in two steps"
+        )
 
 
 def _split_block(

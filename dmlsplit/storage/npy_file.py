@@ -20,6 +20,7 @@ import numpy as np
 from dmlsplit.arrays.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.atomic import naming
 from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.system import OPEN_FLAGS, read_at, reserve, write_at
 
 Region = tuple[slice, ...]
 
@@ -77,7 +78,7 @@ class NpyFile:
             with naming(self.path):
                 done = 0
                 while done < len(part):
-                    count = os.preadv(self.handle, [part[done:]], place + done)
+                    count = read_at(self.handle, part[done:], place + done)
                     if not count:
                         raise InvalidArgumentError(f"{self.path} became shorter while it was read")
                     done += count
@@ -141,15 +142,15 @@ def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -
     header = npy_header(shape, like.is_fortran, like.dtype)
     created = NpyHeader(shape, like.is_fortran, like.dtype, len(header))
     with naming(path):
-        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o666)
         piece = NpyFile(path, created, handle)
         # Reserved now, so that a full disk is an error before any work is done.
-        os.posix_fallocate(handle, 0, created.offset + created.size_in_bytes)
+        reserve(handle, created.offset + created.size_in_bytes)
         _write(handle, memoryview(header), 0)
     return piece
 
 
 def _write(handle: int, data: memoryview, place: int) -> None:
     while data:
-        count = os.pwrite(handle, data, place)
+        count = write_at(handle, data, place)
         data, place = data[count:], place + count

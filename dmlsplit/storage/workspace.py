@@ -16,6 +16,7 @@ import ctypes
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from dmlsplit.atomic import lock, naming
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.storage.journal import read_header
 from dmlsplit.storage.marks import ARRAY_FILES, array_files
+from dmlsplit.system import closing
 
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
@@ -97,9 +99,7 @@ def claimed(workspace: Workspace, overwrite: bool) -> Iterator[None]:
             error.strerror = f"{error.strerror}; {kept}"
         raise
     finally:
-        if not workspace.journal.exists():
-            _remove(workspace.folder)
-        os.close(handle)
+        _release(workspace.folder, handle)
 
 
 def publish(workspace: Workspace) -> None:
@@ -146,10 +146,7 @@ def _remove_dead(folder: Path) -> None:
     for other in folder.glob(".*.unfinished"):
         if (other / "lock").is_file() and not (other / "journal").exists():
             with suppress(OSError):
-                handle = lock(other / "lock")
-                if not (other / "journal").exists():
-                    _remove(other)
-                os.close(handle)
+                _release(other, lock(other / "lock"))
 
 
 def _clear(folder: Path) -> None:
@@ -161,12 +158,20 @@ def _clear(folder: Path) -> None:
             entry.unlink()
 
 
-def _remove(folder: Path) -> None:
-    """Remove a workspace as far as possible, its lock last; the next run removes the rest."""
+def _release(folder: Path, handle: int) -> None:
+    """Unlock a workspace, and remove it if it has no journal: its lock last, as others find it by.
+
+    What cannot be removed is left to the next run.
+    """
+    is_empty = False
     with suppress(OSError):
-        _clear(folder)
-        (folder / "lock").unlink()
-        folder.rmdir()
+        if not (folder / "journal").exists():
+            _clear(folder)
+            is_empty = True
+    with suppress(OSError), closing(handle):
+        if is_empty:
+            (folder / "lock").unlink()
+            folder.rmdir()
 
 
 def _check_targets(workspace: Workspace, overwrite: bool) -> None:
@@ -215,6 +220,8 @@ def _take_name(draft: Path, target: Path, old: Path) -> None:
 
 def _exchanged(one: Path, other: Path) -> bool:
     """Exchange two names at once; False if the file system cannot."""
+    if sys.platform != "linux":
+        return False
     rename: Any = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False

@@ -153,6 +153,22 @@ def _kept(stored: Any) -> dict[str, Any]:
     return {**kept, "serializer": stored.serializer, "dimension_names": dimension_names}
 
 
+def settle() -> None:
+    """Wait for the chunks that zarr still reads and writes after one of a block has failed.
+
+    It does not do so itself. At exit, what is left would say that the event loop is closed.
+    """
+    import asyncio  # zarr does; a run without it starts faster
+
+    sync = needed("zarr.core.sync", "a zarr store")
+
+    async def rest() -> None:
+        while tasks := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    sync.sync(rest())
+
+
 def describe(error: Exception) -> str:
     """Return the type and message of an error of another library in one short line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -149,7 +149,7 @@ def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Full:
-        f_bavail, f_frsize, f_blocks = 1, 90, 100
+        f_bavail, f_bfree, f_frsize, f_blocks = 1, 1, 90, 100
 
     monkeypatch.setattr(os, "statvfs", lambda folder: Full)
     line = ["run", str(path), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]

@@ -1,5 +1,6 @@
 """Stores of every layout: what is read, what is kept, what is refused."""
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from zarr.core.sync import sync
 
 from dmlsplit.cli import main
 from dmlsplit.storage.resumable import split_store
+from dmlsplit.storage.zarr_arrays import settle
 from stores import VALUES, assert_pieces, contents, make_store
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -186,3 +189,27 @@ def test_without_the_extra_the_error_names_it(
         capsys.readouterr().err
     )
     assert not (tmp_path / "out").exists()
+
+
+def test_what_zarr_has_begun_is_waited_for() -> None:
+    """Zarr leaves the other chunks of a block alone when one fails; those begin more."""
+    done: list[str] = []
+
+    async def chunk() -> None:
+        await asyncio.sleep(0.02)
+        begun.append(asyncio.create_task(decode()))
+        done.append("read")
+
+    async def decode() -> None:
+        await asyncio.sleep(0.02)
+        done.append("decoded")
+        raise ValueError
+
+    async def block() -> None:
+        begun.append(asyncio.create_task(chunk()))
+
+    begun: list[Any] = []
+    sync(block())
+    assert not done
+    settle()
+    assert done == ["read", "decoded"]

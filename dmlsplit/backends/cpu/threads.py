@@ -26,6 +26,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.system import processors
 
 VARIABLE = "DMLSPLIT_NUM_THREADS"
 MOST_THREADS = 1024
@@ -44,11 +45,11 @@ def thread_count() -> int:
     """
     asked = os.environ.get(VARIABLE, "").strip()
     if not asked:
-        return min(_processors(), _quota() or MOST_THREADS, MOST_THREADS)
+        return min(len(processors()), _quota() or MOST_THREADS, MOST_THREADS)
     if not asked.isascii() or not asked.isdigit() or not 1 <= int(asked[:9]) <= MOST_THREADS:
         raise InvalidArgumentError(
             f"{VARIABLE} is {asked[:40]!r}; it must be a whole number from 1 to {MOST_THREADS}. "
-            f"Fix: unset it to use all {_processors()} processors of this process"
+            f"Fix: unset it to use all {len(processors())} processors of this process"
         )
     return int(asked)
 
@@ -162,7 +163,7 @@ class _Helper:
 @lru_cache(maxsize=1)
 def _helpers(process: int) -> list[_Helper]:
     """Return one helper per processor; the key is the process, as threads do not survive a fork."""
-    return [_Helper(processor) for processor in sorted(_allowed())]
+    return [_Helper(processor) for processor in sorted(processors())]
 
 
 @lru_cache(maxsize=MOST_THREADS)
@@ -180,16 +181,6 @@ def _sched_getcpu() -> Callable[[], int]:
     own = None if sys.platform == "win32" else ctypes.CDLL(None)  # which Windows does not take
     found: Callable[[], int] = getattr(own, "sched_getcpu", lambda: -1)
     return found
-
-
-def _allowed() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
-
-
-def _processors() -> int:
-    return len(_allowed())
 
 
 @lru_cache(maxsize=1)

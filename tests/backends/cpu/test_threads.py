@@ -101,7 +101,7 @@ def test_the_thread_count_is_the_machines_allowance(monkeypatch: pytest.MonkeyPa
     assert threads.thread_count() == 3
     monkeypatch.delenv(threads.VARIABLE)
     assert 1 <= threads.thread_count() <= (os.cpu_count() or 1)
-    monkeypatch.setattr(threads, "_processors", lambda: 64)
+    monkeypatch.setattr(threads, "processors", lambda: set(range(64)))
     monkeypatch.setattr(threads, "_quota", lambda: 6)
     assert threads.thread_count() == 6
 

@@ -64,7 +64,7 @@ def test_a_file_that_the_model_reads_is_never_replaced(link: Any, file: Path) ->
 def test_what_does_not_fit_on_the_disk_is_refused_before_anything_runs(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = SimpleNamespace(f_bavail=1, f_frsize=11, f_blocks=100)
+    disk = SimpleNamespace(f_bavail=1, f_bfree=1, f_frsize=11, f_blocks=100)
     monkeypatch.setattr(os, "statvfs", lambda folder: disk)
     message = r"d.npy cannot be written: does not fit: 12 bytes are needed, 11 are free"
     with pytest.raises(dml.InvalidArgumentError, match=message):

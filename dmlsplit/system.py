@@ -1,0 +1,107 @@
+"""What operating systems do differently: locks, positioned reads, processors, open files.
+
+On Windows no open file can be renamed or removed, so `closing` ends a lock before that.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+# O_BINARY is only on Windows, where a file is text otherwise; O_NOFOLLOW is everywhere else.
+OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+
+# Where msvcrt locks: nobody else can read or write a locked byte, and most files end before it.
+# The C library takes a place as a long, of 32 bits.
+_LOCKED_BYTE = (1 << 31) - 2
+
+# Held from moving to a place of a file until its bytes are there, where that takes two calls.
+_position = Lock()
+
+
+def lock_file(handle: int) -> bool:
+    """Lock a file until its descriptor is closed; False if someone else holds the lock."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(handle, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # flock; msvcrt
+        return False
+    return True
+
+
+@contextmanager
+def closing(handle: int) -> Iterator[None]:
+    """Close a locked file that is renamed or removed in the block: after it, as a lock should be.
+
+    On Windows before it. Another process may take the lock then, and the block fails with a
+    PermissionError, since the file is open again.
+    """
+    if sys.platform == "win32":
+        os.close(handle)
+        yield
+    else:
+        try:
+            yield
+        finally:
+            os.close(handle)
+
+
+def read_at(handle: int, into: memoryview, place: int) -> int:
+    """Read bytes at a place of a file, from any thread; return how many."""
+    if hasattr(os, "preadv"):
+        return os.preadv(handle, [into], place)
+    with _position:
+        os.lseek(handle, place, os.SEEK_SET)
+        found = os.read(handle, len(into))
+    into[: len(found)] = found
+    return len(found)
+
+
+def write_at(handle: int, data: memoryview, place: int) -> int:
+    """Write bytes at a place of a file, from any thread; return how many."""
+    if hasattr(os, "pwrite"):
+        return os.pwrite(handle, data, place)
+    with _position:
+        os.lseek(handle, place, os.SEEK_SET)
+        return os.write(handle, data)
+
+
+def reserve(handle: int, size: int) -> None:
+    """Make a file this long, with its bytes reserved where the system can."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+    else:
+        os.ftruncate(handle, size)
+
+
+def processors() -> set[int]:
+    """Return the numbers of the processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return os.sched_getaffinity(0)
+    return set(range(os.cpu_count() or 1))
+
+
+def allow_open_files(wanted: int) -> int | None:
+    """Let this process open `wanted` files; return the limit if that is lower, else None."""
+    if sys.platform == "win32":  # 8192 files, which is no setting
+        return None
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return None
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except ValueError:
+        return hard
+    return None
