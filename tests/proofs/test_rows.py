@@ -71,7 +71,7 @@ def check(case: Case, chunk_bytes: int, builds: Path, toolchain: harness.Toolcha
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
 def test_any_wide_split_gives_numpy_bytes(builds: Path, case: Case, chunk_bytes: int) -> None:
     check(case, chunk_bytes, builds, harness.SANITIZED)
@@ -85,7 +85,7 @@ def test_many_more_wide_splits_give_numpy_bytes(builds: Path, case: Case, chunk_
 
 
 @pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
 def test_the_machine_code_stores_every_byte_once(
     builds: Path, case: Case, chunk_bytes: int

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from descriptors import packed
@@ -83,11 +83,16 @@ def test_every_output_is_in_chunks(columns: Columns, dst: int) -> None:
             assert begins[-1] + found["chunk_bytes"] >= share
 
 
+# A single row, some up to two tiles, and many.
+ROWS = (1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
+
+
+@settings(max_examples=40)
 @given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
 def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int) -> None:
     sources = {
         tuple(map(codegen.source, tile_launches(replace(columns, rows=rows), assumed(src, dst))))
-        for rows in (*range(1, 70), 100, 257, 1000, 4096, 99_999, 100_000)
+        for rows in ROWS
     }
     # Of a single row, neither the pitch nor its alignment matters.
     assert len(sources) <= 2

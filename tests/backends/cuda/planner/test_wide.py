@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS
@@ -79,7 +79,10 @@ def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: li
     assert len(sources) <= 4
 
 
-@given(st.lists(st.lists(st.integers(1, 1 << 24), min_size=64, max_size=64), min_size=2))
+@settings(max_examples=30)
+@given(
+    st.lists(st.lists(st.integers(1, 1 << 24), min_size=64, max_size=64), min_size=2, max_size=6)
+)
 def test_no_sizes_along_axis_0_need_a_program_of_their_own(drawn: list[list[int]]) -> None:
     sources = {
         source(launch)
