@@ -3,7 +3,7 @@
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.directml.levels import directml_version
+from dmlsplit.directml.levels import WindowsBuild, directml_version
 
 LEVELS = "1_0 2_0 2_1 3_0 3_1 4_0 4_1 5_0 5_1 5_2 6_0 6_1 6_2 6_3 6_4".split()
 
@@ -47,3 +47,8 @@ def test_what_is_not_a_version_is_refused(text: str) -> None:
     message = "^DirectML version is .*; it must look like 1.8.0$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         directml_version(text)
+
+
+def test_builds_are_documented_or_inferred() -> None:
+    assert WindowsBuild(22621, "Windows 11 22H2").is_documented
+    assert not WindowsBuild(26100, "Windows 11 24H2", "inferred").is_documented

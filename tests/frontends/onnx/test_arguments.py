@@ -267,3 +267,18 @@ def test_what_is_assumed_is_said_in_full() -> None:
         "assumed, one per output. Fix: set num_outputs"
     )
     assert read_arguments(operator_version("Split", 17), output_count=3).assumed == ()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "opset", "by"),
+    [
+        ([np.array([2, 4])], {}, 13, "split"),
+        ([None], {"num_outputs": 2}, 18, "num_outputs"),
+        ([None], {}, 13, "outputs"),
+    ],
+)
+def test_something_says_how_many_pieces_there_are(
+    inputs: list[Any], attributes: dict[str, Any], opset: int, by: str
+) -> None:
+    operator = operator_version("Split", opset)
+    assert node_arguments(operator, attributes, inputs, 2).sized_by == by
