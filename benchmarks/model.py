@@ -46,6 +46,7 @@ from benchmarks.cases import Case
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda.planner import wide
 from dmlsplit.geometry import SplitGeometry
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
@@ -58,11 +59,9 @@ ARCH = "sm_90"
 SECTOR, LINE = 32, 128
 SAMPLED_BLOCKS = 64
 
-# An SM of compute capability 9.0. Source: CUDA C++ Programming Guide, "Technical
-# specifications per compute capability".
-REGISTERS_PER_SM = 65536
+# Registers of a thread are allocated in such numbers. Source: CUDA C++ Programming Guide,
+# "Technical specifications per compute capability".
 REGISTER_UNIT = 8
-MOST_BLOCKS_PER_SM = 32
 
 # What keeps the memory of an H200 busy, per SM. Source: the tuning of NVIDIA's CUB for it.
 IN_FLIGHT_BYTES = 48 << 10
@@ -235,15 +234,9 @@ def sampled(grid: int) -> list[int]:
 def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
     """Return how many blocks an SM of an H200 holds at once."""
     limits = planner.H200
-    registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT * launch.block
-    return int(
-        min(
-            MOST_BLOCKS_PER_SM,
-            limits.threads_per_sm // launch.block,
-            REGISTERS_PER_SM // registers,
-            limits.shared_per_sm // (used.shared_bytes or SHARED_RESERVED),
-        )
-    )
+    registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT
+    without_shared = wide.resident_blocks(limits, registers, launch.block)
+    return min(without_shared, limits.shared_per_sm // (used.shared_bytes or SHARED_RESERVED))
 
 
 HEADER = (

@@ -87,3 +87,9 @@ __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
     return make_uint4(__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
                       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
 }
+
+// `count` bytes of one word, then the other's.
+__device__ inline unsigned joined(unsigned one, unsigned other, int count) {
+    const unsigned mask = count >= 4 ? ~0u : count <= 0 ? 0u : ~(~0u << 8 * count);
+    return (one & mask) | (other & ~mask);
+}

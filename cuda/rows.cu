@@ -58,12 +58,6 @@ struct Window {
     __device__ uint4 vector() const { return funnel(words, shift); }
 };
 
-// `count` bytes of one word, then the other's.
-__device__ inline unsigned joined(unsigned one, unsigned other, int count) {
-    const unsigned mask = count >= 4 ? ~0u : count <= 0 ? 0u : ~(~0u << 8 * count);
-    return (one & mask) | (other & ~mask);
-}
-
 // Copies the vectors, among those from `first` up to `end`, that hold the end of a row and the start of the
 // next. Thread t takes the t-th end of a row.
 __device__ inline void join_rows(const Part& part, unsigned first, unsigned end) {

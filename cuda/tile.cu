@@ -62,12 +62,6 @@ __device__ inline uint4 window(const Byte* shared, unsigned place, unsigned leas
     return funnel(words, place);
 }
 
-// `count` bytes of one word, then the other's.
-__device__ inline unsigned joined(unsigned one, unsigned other, int count) {
-    const unsigned mask = __funnelshift_lc(0, ~0u, 8 * max(count, 0));
-    return (one & ~mask) | (other & mask);
-}
-
 // Stores the first `count` bytes of a vector, fewer than 16, at any address, in pieces of kBytes and more:
 // first what aligns the address, last what is left over.
 template <int kBytes> __device__ inline void store_part(Byte*& dst, uint4& vector, unsigned& count) {

@@ -61,7 +61,7 @@ class CudaProgram:
         load = partial(kernels, source, launch.kernel)
         load()
         if (self.device, source) not in self.driver.has_siblings:
-            for sibling in launch.siblings:
+            for sibling in launch.siblings():
                 kernels(intern(kernel_source(sibling)), sibling.kernel)
             self.driver.has_siblings.add((self.device, source))
         return self.driver.launcher(

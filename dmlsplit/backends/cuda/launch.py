@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import gcd
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 DIVISOR = "Divisor"
 _TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_64: 8}
-# The same types in `struct`.
+# The types of arguments in `struct`; a `Divisor` is two numbers.
 _FORMATS = {
     "unsigned char": "B",
     "unsigned short": "H",
@@ -70,7 +70,7 @@ class Divisor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One baked constant: a C++ type, a name, and a number, a table, or a type for ``using``."""
+    """A constant of a kernel, or an argument: a C++ type, a name, and a number, table or type."""
 
     type: str
     name: str
@@ -117,17 +117,21 @@ class KernelLaunch:
     block: int = THREADS  # threads
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
     capacity: int = 0  # outputs that the kernel has room for; 0: as many as it has
-    # Launches whose programs the same columns, or similar ones, need with other sizes. All are
-    # compiled together, so that no later call waits for the compiler.
-    siblings: tuple[KernelLaunch, ...] = ()
-    # Passed by value. Larger types come first, so that there is no padding between.
-    arguments: tuple[Constant, ...] = ()
+    # Returns launches whose programs the same columns, or similar ones, need with other sizes. All
+    # are compiled together, so that no later call waits for the compiler; planned only for that.
+    siblings: Callable[[], Sequence[KernelLaunch]] = field(default=tuple, compare=False)
+    arguments: tuple[Constant, ...] = ()  # passed by value
 
     @property
     def with_other_stores(self) -> KernelLaunch:
         """The same for outputs that fit the L2 cache, if these do not, or the other way round."""
         other = replace(self.assumed, bypasses_cache=not self.assumed.bypasses_cache)
         return replace(self, assumed=other)
+
+    @property
+    def members(self) -> list[Constant]:
+        """The arguments as the struct has them: larger types first, without padding between."""
+        return sorted(self.arguments, key=lambda one: -struct.calcsize(_FORMATS[one.type][0]))
 
     @property
     def slots(self) -> int:
@@ -158,10 +162,9 @@ class KernelLaunch:
         """The arguments as they are in memory, filled up to a multiple of 8 bytes."""
         layout = "<"
         values: list[int] = []
-        for argument in self.arguments:
+        for argument in self.members:
             entries: tuple[Any, ...] = argument.table or (argument.value,)
             layout += _FORMATS[argument.type] * len(entries)
-            assert struct.calcsize(layout) == struct.calcsize("@" + layout[1:]), argument.name
             values += chain.from_iterable(entries) if argument.type == DIVISOR else entries
         return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
 

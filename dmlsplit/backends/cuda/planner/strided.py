@@ -139,12 +139,10 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
         # Eight numbers of items, each with two addresses, take registers.
         least_resident=NARROW_RESIDENT if form.item < VECTOR else 0,
         capacity=room * form.channels,
-        arguments=_wide_first(
-            (
-                Constant(OFFSET_64, "offsets", tuple(e.offset for e in found) + (0,) * unused),
-                Constant("unsigned", "tile_starts", (*starts, *(UNUSED_TILE,) * unused)),
-                *_tables(nests, walks, 32 if is_small else 64),
-            )
+        arguments=(
+            Constant(OFFSET_64, "offsets", tuple(e.offset for e in found) + (0,) * unused),
+            Constant("unsigned", "tile_starts", (*starts, *(UNUSED_TILE,) * unused)),
+            *_tables(nests, walks, 32 if is_small else 64),
         ),
     )
 
@@ -189,7 +187,3 @@ def _tables(nests: Sequence[Nest], walks: Sequence[Walk], bits: int) -> Iterator
     yield Constant(stride, "output_strides", output_strides)
     yield Constant(stride, "steps", steps)
     yield Constant(signed, "row_units", tuple(nest.row_units for nest in nests))
-
-
-def _wide_first(arguments: Sequence[Constant]) -> tuple[Constant, ...]:
-    return tuple(sorted(arguments, key=lambda one: one.type not in (COUNT_64, OFFSET_64)))

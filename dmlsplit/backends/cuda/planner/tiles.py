@@ -50,8 +50,6 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         *_chunks(columns, layout, lead),
     ]
     at_once = "1 row" if layout.rows == 1 else f"up to {layout.rows} rows"
-    # Larger types first: there is no padding between them.
-    eight_bytes = [argument for argument in arguments if argument.type in (COUNT_64, DIVISOR)]
     launch = KernelLaunch(
         "tile",
         columns.outputs,
@@ -75,9 +73,9 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
             "through shared memory"
         ),
         capacity=_capacity(len(columns.outputs)),
-        arguments=(*eight_bytes, *(found for found in arguments if found not in eight_bytes)),
+        arguments=tuple(arguments),
     )
-    return replace(launch, siblings=(launch.with_other_stores,))
+    return replace(launch, siblings=lambda: [launch.with_other_stores])
 
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:

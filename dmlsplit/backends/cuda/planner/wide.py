@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -67,14 +67,22 @@ def wide_launches(
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
         chunks = _chunks(part, assumed.limits, _registers(is_aligned))
-        make = partial(_launch, part, assumed=assumed, is_aligned=is_aligned, most=most)
-        launch = make(is_equal, chunks)
-        siblings = [launch.with_other_stores]
-        if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
-            changed = replace(chunks, is_one_row=not chunks.is_one_row)
-            other = make(is_equal, changed)
-            siblings += [other, other.with_other_stores]
-        yield replace(launch, siblings=tuple(siblings))
+        make = partial(_launch, part, assumed, is_aligned, is_equal, most)
+        launch = make(chunks)
+        yield replace(launch, siblings=partial(_siblings, launch, columns, chunks, make))
+
+
+def _siblings(
+    launch: KernelLaunch,
+    columns: Columns,
+    chunks: _Chunks,
+    make: Callable[[_Chunks], KernelLaunch],
+) -> list[KernelLaunch]:
+    siblings = [launch.with_other_stores]
+    if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
+        other = make(replace(chunks, is_one_row=not chunks.is_one_row))
+        siblings += [other, other.with_other_stores]
+    return siblings
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +107,11 @@ def _registers(is_aligned: bool) -> int:
 
 def _launch(
     columns: Columns,
-    is_equal: bool,
-    chunks: _Chunks,
     assumed: Assumptions,
     is_aligned: bool,
+    is_equal: bool,
     most: int,
+    chunks: _Chunks,
 ) -> KernelLaunch:
     count = len(columns.outputs)
     # Which outputs are empty changes with every call of experts; how many there are does not.
@@ -131,13 +139,12 @@ def _launch(
         arguments=(
             Constant(place, "pitch", columns.pitch),
             Constant(place, "chunk_pitch", columns.pitch * chunks.rows),
-            *tables(columns, chunks, capacity),
             Constant(DIVISOR, "by_chunk_tiles", divisor(sum(chunks.tiles))),
             Constant("unsigned", "chunk_tiles", sum(chunks.tiles)),
             Constant("unsigned", "chunk_rows", chunks.rows),
             Constant("unsigned", "last_chunk", chunks.count - 1),
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
-            *([] if is_equal or capacity <= FEW_OUTPUTS else _nearby(chunks.tiles, capacity)),
+            *tables(columns, chunks, capacity),
         ),
     )
 
@@ -159,6 +166,8 @@ def _tables(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Consta
         spare = (divisor(1),) * len(unused)
         yield Constant(DIVISOR, "by_width", (*map(divisor, columns.widths), *spare))
     yield Constant("unsigned", "tile_starts", starts + (UNUSED_TILE,) * len(unused))
+    if capacity > FEW_OUTPUTS:
+        yield from _nearby(chunks.tiles, capacity)
 
 
 def _equal(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constant]:
