@@ -3,7 +3,9 @@
 CuPy runs on the simulated card (tests/simulated_card), whose launches return at once: the time is
 that of Python, of CuPy, and of a driver that does nothing but keep a log. Where the card cannot be
 built, only arrays of NumPy are split. It is the processor's time of the calling thread, which other
-programs on the machine disturb less than the clock's.
+programs on the machine disturb less than the clock's. They only ever add to it, so the quickest
+round is what a machine that does nothing else would show, and what the bars are about; `cupy_alone`
+tells how much of a split CuPy takes to make the outputs.
 """
 
 from __future__ import annotations
@@ -26,15 +28,18 @@ import dmlsplit as dml
 from benchmarks.environment import environment
 
 TESTS = Path(__file__).parent.parent / "tests"
-# The column, the number of outputs, and the most microseconds, on a machine that does nothing else.
-BARS = (
+# The column, the number of outputs, and the most microseconds that its quickest round may take; or
+# a column that it may be no slower than, but for the noise.
+BARS: tuple[tuple[str, int, float | str], ...] = (
     ("dispatch_us", 3, 3.0),
     ("split_us", 3, 10.0),
     ("split_us", 64, 70.0),
+    ("call_us", 3, "split_us"),
     ("bind_us", 3, 15.0),
     ("bind_us", 64, 76.0),
     ("numpy_split_us", 3, 6.0),
 )
+NOISE = 1.05
 OUTPUTS = (1, 3, 16, 64, 256, 4000, 8192)
 ROWS, WIDTH, MOST_OF_NUMPY = 64, 32, 256
 # Each round of a column takes about as long, whatever the number of outputs.
@@ -54,7 +59,8 @@ def main(argv: Sequence[str]) -> int:
     why_not = build.missing()
     if INSIDE not in os.environ and not why_not:
         return _on_card(build, argv)
-    print(f"Host time per call in us: median of {options.rounds} rounds. {why_not or ''}")
+    rounds = f"median, then least, of {options.rounds} rounds"
+    print(f"Host time per call in us: {rounds}. {why_not or ''}")
     rows = [_row(count, options.rounds, with_cuda=not why_not) for count in OUTPUTS]
     bars = list(_bars(rows))
     if options.json:
@@ -75,25 +81,30 @@ def _on_card(build: Any, arguments: Sequence[str]) -> int:
         return subprocess.run(command, env=variables, check=False).returncode
 
 
-def _bars(rows: Iterable[dict[str, float]]) -> Iterable[dict[str, Any]]:
-    by_count = {row["outputs"]: row for row in rows}
-    for column, outputs, most in BARS:
-        if column in by_count[outputs]:
-            is_met = by_count[outputs][column] <= most
+def _bars(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    by_count = {row["outputs"]: row["least"] for row in rows}
+    for column, outputs, bar in BARS:
+        least = by_count[outputs]
+        if column in least:
+            most = round(least[bar] * NOISE, 4) if isinstance(bar, str) else bar
+            is_met = least[column] <= most
             yield {"column": column, "outputs": outputs, "most": most, "is_met": is_met}
 
 
-def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, float]:
+def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, Any]:
     array = np.zeros((ROWS, WIDTH * outputs), "f4")
     # More would be copied by other threads.
     columns = _numpy_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
     if with_cuda:
         columns |= _cuda_calls(array, outputs)
-    row: dict[str, float] = {"outputs": outputs}
+    row: dict[str, Any] = {"outputs": outputs, "least": {}}
     for name, call in columns.items():
         calls = BOUND_CALLS if name.startswith("dispatch") else max(1, CALLS // outputs)
-        row[name] = _microseconds(call, calls, rounds)
-    print("  ".join(f"{name} {value:<7.4g}" for name, value in row.items()), flush=True)
+        samples = _microseconds(call, calls, rounds)
+        row[name] = round(statistics.median(samples), 4)
+        row["least"][name] = round(min(samples), 4)
+    cells = [f"{name} {row[name]:.4g}, {row['least'][name]:.4g}" for name in columns]
+    print("  ".join([f"outputs {outputs}", *cells]), flush=True)
     return row
 
 
@@ -124,7 +135,10 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
     outs = [cupy.empty((ROWS, WIDTH), "f4") for _ in range(outputs)]
     operator = dml.Device("cuda:0").compile(_descriptor(outputs))
     bound = operator.bind(array, outs)
+    block = cupy.cuda.alloc(array.nbytes)
+    place = [block + array.nbytes // outputs * output for output in range(outputs)]
     return {
+        "cupy_alone_us": lambda: [cupy.ndarray((ROWS, WIDTH), "f4", at) for at in place],
         "split_us": lambda: dml.split(array, outputs, 1),
         "split_into_us": lambda: dml.split(array, outputs, 1, out=outs),
         "call_us": lambda: operator(array),
@@ -135,7 +149,8 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _microseconds(call: Callable[[], Any], calls: int, rounds: int) -> float:
+def _microseconds(call: Callable[[], Any], calls: int, rounds: int) -> list[float]:
+    """Return the microseconds that one call takes, in each round."""
     samples = []
     call()
     for _ in range(rounds):
@@ -143,4 +158,4 @@ def _microseconds(call: Callable[[], Any], calls: int, rounds: int) -> float:
         for _ in range(calls):
             call()
         samples.append((time.thread_time_ns() - begin) / calls / 1000)
-    return round(statistics.median(samples), 4)
+    return samples

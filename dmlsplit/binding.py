@@ -98,12 +98,13 @@ class BindingTable:
             _Expected.of(f"OutputTensors[{index}]", tensor, device)
             for index, tensor in enumerate(desc.output_tensors)
         ]
+        self._layout = self._input.usual[: _READ_ONLY - _SHAPE]
         self._usual = [expected.usual for expected in self._outputs]
         self._reaches = [expected.reach for expected in (self._input, *self._outputs)]
 
     def is_input(self, array: ArrayView) -> bool:
         """Whether an array is exactly what the input usually is, which breaks no rule."""
-        return (*array[_SHAPE:_READ_ONLY], False, array.device) == self._input.usual
+        return array[_SHAPE:_READ_ONLY] == self._layout and array.device == self.device
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[Entry, Sequence[Entry]]:
         """Check what is bound and return the entries: input, outputs.

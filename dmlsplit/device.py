@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, overload
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
-from dmlsplit.arrays.adapter import Context, package_of
+from dmlsplit.arrays.adapter import Adapter, Context, package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import packing
@@ -140,25 +140,34 @@ class CompiledOperator:
         list
             One array per output, of the same library as `array`.
         """
-        is_binding = isinstance(array, BufferBinding)
-        buffer = array.buffer if is_binding else array
+        # A context, even one that does nothing, takes a tenth of a small split's time.
+        if stream is None:
+            return self._split(array, None)
         with _on_stream(self.device.name, stream):
-            source = view(buffer, "InputTensor")
-            with adapter_of(source.owner).allocating_on(source, stream):
-                made, addresses = self._outputs(source)
-            if is_binding or not self._table.is_input(source):
-                # The input is bound as this view: another would wait for its stream again.
-                seen: Any = replace(array, buffer=source) if is_binding else source
-                entry, _ = self._table.bind(seen, made)
-                source = source._replace(address=entry.address)
-            self._copy(source.owner, source.address, addresses, stream)
-            _used_on(stream, source.owner)
-            # Here, because another library is told to wait for the stream that is current.
-            return give_back(made, buffer)
+            return self._split(array, stream)
 
-    def _outputs(self, like: ArrayView) -> tuple[list[Any], list[int]]:
+    def _split(self, given: Any, stream: Stream | None) -> list[Any]:
+        is_binding = isinstance(given, BufferBinding)
+        buffer = given.buffer if is_binding else given
+        source = view(buffer, "InputTensor")
+        library = adapter_of(source.owner)
+        if stream is None:
+            made, addresses = self._outputs(library, source)
+        else:
+            with library.allocating_on(source, stream):
+                made, addresses = self._outputs(library, source)
+        if is_binding or not self._table.is_input(source):
+            # The input is bound as this view: another would wait for its stream again.
+            seen: Any = replace(given, buffer=source) if is_binding else source
+            entry, _ = self._table.bind(seen, made)
+            source = source._replace(address=entry.address)
+        self._copy(library, source.owner, source.address, addresses, stream)
+        _used_on(stream, source.owner)
+        # Here, because another library is told to wait for the stream that is current.
+        return give_back(made, buffer)
+
+    def _outputs(self, library: Adapter, like: ArrayView) -> tuple[list[Any], list[int]]:
         """Make the outputs, which need no check, and return their addresses, too."""
-        library = adapter_of(like.owner)
         if self._packing is not None:
             return library.empty(like, self._packing, self._type)
         made = [
@@ -173,8 +182,10 @@ class CompiledOperator:
         ]
         return made, [view(array, "output").address for array in made]
 
-    def _copy(self, owner: Any, src: int, dsts: Sequence[int], stream: Stream | None) -> None:
-        current = adapter_of(owner).current_stream(owner) if stream is None else None
+    def _copy(
+        self, library: Adapter, owner: Any, src: int, dsts: Sequence[int], stream: Stream | None
+    ) -> None:
+        current = library.current_stream(owner) if stream is None else None
         self._program.copy(src, dsts, current() if current else stream)
 
     def dispatch(
@@ -183,7 +194,8 @@ class CompiledOperator:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
             src, dst = self._table.bind(array, outputs)
-            self._copy(src.owner, src.address, [entry.address for entry in dst], stream)
+            addresses = [entry.address for entry in dst]
+            self._copy(adapter_of(src.owner), src.owner, src.address, addresses, stream)
             _used_on(stream, src.owner, *(entry.owner for entry in dst))
 
     def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:

@@ -68,18 +68,22 @@ def split(
     if type(array).__module__.startswith("dask.array"):
         return _split_lazily(array, sizes_or_count, axis, out)
     source = view(array, "array")
-    at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
-    library = adapter_of(source.owner)
     layout = source.device, source.shape, source.strides, source.item_bytes
+    along: Any = axis, sizes_or_count
+    if not _is_plain(axis, sizes_or_count):
+        along = piece_sizes(source.shape, sizes_or_count, axis)
+    library = adapter_of(source.owner)
     if out is None:
-        plan = _plan(*layout, at, sizes)
+        plan = _plan(*layout, *along)
         if plan.slices is not None and (pieces := copies(source.owner, plan.slices)):
             return give_back(pieces, array)
         made, addresses = library.empty(source, plan.outputs)
     else:
-        outputs = _checked(out, source, _shapes(source.shape, at, sizes))
+        shapes = _shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
+        outputs = _checked(out, source, shapes)
         addresses = [output.address for output in outputs]
-        plan = _plan(*layout, at, sizes, tuple([output.strides for output in outputs]))
+        strides = tuple([output.strides for output in outputs])
+        plan = _plan(*layout, *along, strides)
     current = library.current_stream(source.owner)
     plan.program.copy(source.address, addresses, None if current is None else current())
     return give_back(made, array) if out is None else list(out)
@@ -92,6 +96,13 @@ class _Plan:
     program: Program
     outputs: Packing  # to be made
     slices: Slices | None  # of an array of NumPy, if that is the faster way
+
+
+def _is_plain(axis: object, sizes_or_count: Any) -> bool:
+    """Whether these are integers of Python's own, of which equal ones mean the same."""
+    kind = type(sizes_or_count)
+    is_sizes = kind is int or (kind is tuple and set(map(type, sizes_or_count)) == {int})
+    return is_sizes and type(axis) is int
 
 
 def _shapes(shape: tuple[int, ...], axis: int, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -120,9 +131,11 @@ def _plan(
     strides: tuple[int, ...],
     item_bytes: int,
     axis: int,
-    sizes: tuple[int, ...],
+    sizes_or_count: int | tuple[int, ...],
     output_strides: tuple[tuple[int, ...], ...] | None = None,
 ) -> _Plan:
+    # Here, so that arguments like those of an earlier call are not checked again.
+    axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     layouts = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
     # A call must not wait for the compiler because of new sizes.

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit import eager
+from dmlsplit.backends.find import compiled
 from gpu_arrays import forget_programs
 
 BYTES = np.random.default_rng(0).integers(0, 256, 1 << 12, np.uint8)
@@ -124,14 +125,27 @@ def test_every_array_after_every_other() -> None:
         assert [outcome(call) for call in reversed(calls)] == wanted[::-1]
 
 
-def test_a_plan_is_made_once_for_equal_layouts() -> None:
+def test_a_plan_is_made_once_for_each_way_to_say_a_split() -> None:
+    """A count or sizes, along an axis from the front or the end: the program is the same."""
     forget_programs()
     for sizes in (lambda: 3, lambda: (2, 2, 2), lambda: [2, 2, 2], lambda: iter([2, 2, 2])):
         for axis in (1, -1, np.int64(1)):
             for kind in ("f4", ">f4", "u4", "S4"):
                 dml.split(array(kind, (4, 6)), sizes(), axis)
-    assert eager._plan.cache_info().misses == 1
+    assert eager._plan.cache_info().misses == 4
+    assert compiled.cache_info().misses == 1
     assert eager._plan.cache_info().maxsize == 1024
+
+
+@pytest.mark.parametrize(
+    ("sizes", "axis"),
+    [(True, 0), (1.0, 0), ((4.0, 2.0), 0), ((4, True, 1), 0), (1, False), (1, 0.0), ("1", 0)],
+)
+def test_no_plan_is_found_by_what_only_equals_an_integer(sizes: Any, axis: Any) -> None:
+    for known in (1, (4, 2), (4, 1, 1)):
+        dml.split(array("f4", (6, 2)), known, 0)
+    with pytest.raises(dml.InvalidArgumentError):
+        dml.split(array("f4", (6, 2)), sizes, axis)
 
 
 def test_padding_between_fields_is_copied() -> None:

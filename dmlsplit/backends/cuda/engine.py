@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import compress
 from math import gcd
 from sys import intern
 from typing import Any
@@ -21,7 +20,7 @@ from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import SplitGeometry
 
-# Picks the outputs of one launch from those of the geometry.
+# Picks some outputs from all of the geometry, in their order.
 Picked = Callable[[Sequence[int]], Iterable[int]]
 Variant = tuple[tuple[Picked, Launcher], ...]
 
@@ -34,8 +33,8 @@ class CudaProgram:
     device: int
     limits: DeviceLimits
     geometry: SplitGeometry
-    # Whether an output has elements, without which its address matters to nothing.
-    is_written: tuple[bool, ...]
+    # Picks the outputs that have elements; the address of any other matters to nothing.
+    written: Picked
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
@@ -44,15 +43,10 @@ class CudaProgram:
         if key not in self.variants:
             launches = plan(self.geometry, *key, self.limits).launches
             self.variants[key] = tuple(
-                (self._picked(launch), self._launcher(launch)) for launch in launches
+                (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
+                for launch in launches
             )
         return self.variants[key]
-
-    def _picked(self, launch: KernelLaunch) -> Picked:
-        outputs = launch.outputs
-        if outputs == tuple(range(len(self.geometry.pieces))):
-            return iter
-        return lambda dsts: [dsts[output] for output in outputs]
 
     def _launcher(self, launch: KernelLaunch) -> Launcher:
         # One object for equal texts, which as a key is then known at once.
@@ -76,7 +70,8 @@ class CudaProgram:
         )
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
-        return self.variant(gcd(VECTOR, src), gcd(VECTOR, *compress(dsts, self.is_written)))
+        key = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))
+        return self.variants.get(key) or self.variant(*key)
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
@@ -99,6 +94,13 @@ class CudaProgram:
         handle = None if stream is None else stream_handle(stream, self.device)
         for picked, launcher in self._variant_of(src, dsts):
             launcher.once((src, *picked(dsts)), handle)
+
+
+def _picks(outputs: Sequence[int], count: int) -> Picked:
+    """Return what picks these outputs from all `count`."""
+    if tuple(outputs) == tuple(range(count)):
+        return iter
+    return lambda dsts: [dsts[output] for output in outputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +131,8 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """Return the program of a geometry, with its kernels for aligned memory compiled."""
         found = driver.load()
-        is_written = tuple(piece.run_bytes > 0 for piece in geometry.pieces)
-        limits = found.limits(self.number)
-        program = CudaProgram(found, self.number, limits, geometry, is_written)
+        pieces = geometry.pieces
+        written = _picks([i for i, piece in enumerate(pieces) if piece.run_bytes], len(pieces))
+        program = CudaProgram(found, self.number, found.limits(self.number), geometry, written)
         program.variant(VECTOR, VECTOR)
         return program
