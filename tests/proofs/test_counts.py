@@ -14,7 +14,7 @@ import nvrtc
 from benchmarks import __main__ as command
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
-from dmlsplit.backends.cuda.planner.rows import WARP_OUTPUTS
+from dmlsplit.backends.cuda.planner.row_split import WARP_OUTPUTS
 from host_cuda import harness
 
 MOST_SECTORS = 1.03

@@ -32,6 +32,8 @@ _FORMATS = {
     DIVISOR: "II",
 }
 POINTER_BYTES = 8
+# The first tile of an output that a table has room for, but a launch does not have.
+UNUSED_TILE = 2**32 - 1
 
 # Constant memory that the tables of one kernel may take. Source: CUDA C++ Programming Guide,
 # "Technical specifications per compute capability".

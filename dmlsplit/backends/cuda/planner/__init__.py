@@ -23,7 +23,7 @@ from dmlsplit.backends.cuda.launch import (
     LaunchPlan,
 )
 from dmlsplit.backends.cuda.planner.nests import are_windows, nest_launches
-from dmlsplit.backends.cuda.planner.rows import row_launches
+from dmlsplit.backends.cuda.planner.row_split import row_launches
 from dmlsplit.geometry import SplitGeometry
 
 __all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "LaunchPlan", "plan"]

@@ -19,6 +19,7 @@ from dmlsplit.backends.cuda.launch import (
     OFFSET_64,
     POINTER_BYTES,
     THREADS,
+    UNUSED_TILE,
     VECTOR,
     Assumptions,
     Constant,
@@ -31,7 +32,6 @@ from dmlsplit.geometry import StridedCopy
 
 # Entries that the tables of a kernel are made for. Few sizes: each is a program.
 ROOMS = (1, 4, 16, 64, 256, 1024, 4096)
-UNUSED_TILE = 2**32 - 1
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
 # Loops up to which a thread has registers for all items of a form.

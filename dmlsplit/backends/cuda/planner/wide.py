@@ -14,6 +14,7 @@ from dmlsplit.backends.cuda.launch import (
     LOADS,
     POINTER_BYTES,
     THREADS,
+    UNUSED_TILE,
     VECTOR,
     Assumptions,
     Constant,
@@ -48,7 +49,6 @@ FULL = 0.97
 CHOICES = 16
 # Parameters that are not tables: the input's address, pitches, divisors, numbers of rows and tiles.
 NUMBERS_BYTES = 96
-UNUSED_TILE = 2**32 - 1
 
 
 def wide_launches(

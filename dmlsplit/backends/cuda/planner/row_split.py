@@ -23,9 +23,9 @@ from dmlsplit.geometry import RowSplit
 # Outputs of at least this width gain from not going through shared memory: in rows of 512 bytes,
 # one vector in 32 holds the end of a row and is copied apart.
 WIDE_BYTES = 512
-# Lanes of a warp that read different entries of a constant table, such as the outputs' addresses,
-# are served one entry after the other (CUDA C++ Programming Guide, "Constant memory"). Up to this
-# many outputs per warp cost nothing measurable.
+# Lanes of a warp that look up different entries of a table of the parameters are served one entry
+# after the other (CUDA C++ Programming Guide, "Constant memory"), and read as many pieces of input
+# far from each other. This many outputs per warp are few.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # Narrow outputs among wide ones are not worth a launch of their own below this share of the bytes:
 # it would read their sectors once more.
