@@ -1,4 +1,10 @@
-"""SARIF 2.1.0, for code-scanning pages. Source: OASIS, SARIF Version 2.1.0."""
+"""SARIF 2.1.0, for code-scanning pages. Source: OASIS, SARIF Version 2.1.0.
+
+GitHub takes files of up to 10 MB after gzip, 25,000 rules and 25,000 results per run, of which it
+shows 5,000; names of 255 and descriptions of 1,024 characters. It states no limit for `help`.
+Sources: docs.github.com, "SARIF support for code scanning" and "SARIF results exceed one or more
+limits".
+"""
 
 from __future__ import annotations
 
@@ -115,12 +121,15 @@ def _physical(file: str) -> dict[str, Any]:
 
 
 def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
+    # Here, so that no other report loads the examples.
+    from dmlsplit.lint.report.rule_page import markdown_page, text_page
+
     described: dict[str, Any] = {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.id.split("-")),
         "shortDescription": {"text": rule.sentence},
         "fullDescription": {"text": f"{rule.sentence} ({rule.basis}; source: {rule.source})"},
-        "help": {"text": f"{rule.hint[0].upper()}{rule.hint[1:]}."},
+        "help": {"text": text_page(rule), "markdown": markdown_page(rule)},
         "properties": {"tags": ["directml"], "basis": rule.basis},
     }
     if rule.source.startswith("https://"):
