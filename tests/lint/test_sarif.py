@@ -130,6 +130,16 @@ def test_two_findings_of_one_rule_are_told_apart() -> None:
     assert {result["level"] for result in results} == {"warning"}
 
 
+def test_code_scanning_tells_nodes_apart() -> None:
+    """GitHub goes by this fingerprint alone, and makes it of the line where it is absent."""
+    sites = [SplitSite("f", "net", name, 0, "Split-13", problem="wrong") for name in "ab"]
+    results = json.loads(sarif_report(assess(sites, resolve_target())))["runs"][0]["results"]
+    prints = [result["partialFingerprints"]["primaryLocationLineHash"] for result in results]
+    assert len(set(prints)) == 2
+    for result in results:
+        assert len(set(result["partialFingerprints"].values())) == 1
+
+
 def test_fingerprints_stay_when_other_nodes_change() -> None:
     whole = json.loads(sarif_report(assessment()))["runs"][0]["results"]
     fewer = replace(assessment(), verdicts=assessment().verdicts[2:])

@@ -24,6 +24,10 @@ _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
 
+# Code scanning goes by the second alone. Where it is absent, the upload action makes it of the text
+# of the line (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
+_FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
+
 
 def sarif_report(assessment: Assessment, colour: bool = False) -> str:
     """Return a SARIF 2.1.0 log, as code-scanning pages take it.
@@ -73,9 +77,10 @@ def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     seen: Counter[str] = Counter()
     for result in results:
         prints = result["partialFingerprints"]
-        for name, value in prints.items():
-            seen[value] += 1
-            prints[name] = value if seen[value] == 1 else f"{value}:{seen[value]}"
+        (value,) = set(prints.values())
+        seen[value] += 1
+        if seen[value] > 1:
+            prints |= dict.fromkeys(prints, f"{value}:{seen[value]}")
     return results
 
 
@@ -99,9 +104,9 @@ def _result(
         "level": "error" if failed else "warning",
         "message": {"text": f"{text}. Fix: {verdict.fix}" if verdict.fix else text},
         "locations": [_physical(site.file) | {"logicalLocations": [logical]}],
-        "partialFingerprints": {
-            "dmlsplitNode/v1": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
-        },
+        "partialFingerprints": dict.fromkeys(
+            _FINGERPRINTS, hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
+        ),
     }
 
 
