@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 _FAMILIES = {
-    "DML-": "DirectML's rules: descriptors, bindings, and arrays that are bound",
+    "DML-": "Descriptors and bindings",
     "SPLIT-": "Nodes of models",
-    "ORT-": "ONNX Runtime's DirectML provider (`--via ort`)",
+    "ORT-": "ONNX Runtime's DirectML provider",
 }
 _HEAD = """\
 # Rules
@@ -56,9 +56,9 @@ def index() -> str:
     for prefix, title in _FAMILIES.items():
         rules = [rule for rule in RULES.values() if rule.id.startswith(prefix)]
         parts += [f"## {title}\n", "| rule | what it says | basis |\n|---|---|---|"]
-        parts += [*map(_row, rules), ""]
-    entries = "\n".join(RULES)
-    return "\n".join([*parts, f"```{{toctree}}\n:hidden:\n\n{entries}\n```\n"])
+        parts += [*map(_row, rules), "\n```{toctree}\n:hidden:\n"]
+        parts += [*(rule.id for rule in rules), "```\n"]
+    return "\n".join(parts)
 
 
 def _row(rule: Rule) -> str:
