@@ -1,8 +1,9 @@
-"""``dmlsplit explain``: the geometry, kernels and expected time of a split."""
+"""``dmlsplit explain``: the geometry, kernels and expected time of a split; or a rule."""
 
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,10 +23,16 @@ from dmlsplit.messages import shown
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
 
+# What only a rule is called; ./NAME is a folder of that name.
+_RULE_ID = re.compile(r"(DML|SPLIT|ORT)(-[A-Z]+)+")
+
 _DESCRIPTION = """\
 Show how a split runs: the bytes that are left when data type, rank and axis are
 gone, the kernel that is chosen for them, its launch shape, the bytes moved, and
 the time that takes at the memory bandwidth of a GPU.
+
+For the id of a rule, such as DML-SPLIT-AXIS-RANGE, show what the rule says, how
+that is known, examples, and the fix.
 """
 
 _EPILOG = """\
@@ -37,12 +44,13 @@ examples:
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
   dmlsplit explain model.onnx --gpu H200 --format json
   dmlsplit explain model.onnx --node cut --svg picture.svg
+  dmlsplit explain DML-SPLIT-AXIS-RANGE
 """
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "show the geometry, kernel, launch shape and expected time of a split"
+    summary = "show the geometry, kernel, launch shape and expected time of a split; or a rule"
     parser = add_command(commands, explain, summary, _DESCRIPTION, _EPILOG)
     add_inputs(parser)
     add_target(parser)
@@ -65,7 +73,30 @@ def add_to(commands: Commands) -> None:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Explain the valid splits of the paths, and say which are not."""
+    """Explain rules; or the valid splits of the paths, and say which are not."""
+    if any(map(_RULE_ID.fullmatch, arguments.paths)):
+        return _explain_rules(arguments)
+    return _explain_splits(arguments)
+
+
+def _explain_rules(arguments: argparse.Namespace) -> int:
+    from difflib import get_close_matches
+
+    from dmlsplit.lint.report.rule_page import text_page
+    from dmlsplit.lint.rules import RULES
+
+    ids = arguments.paths
+    for unknown in (each for each in ids if each not in RULES):
+        near = get_close_matches(unknown, RULES)
+        fix = f"near are {', '.join(near)}" if near else "give ids of rules only, or PATHs only"
+        raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
+    if arguments != arguments.parser.parse_args([explain.__name__, *ids]):
+        raise InvalidArgumentError("the page of a rule takes no options; give its id alone")
+    show("\n".join(text_page(RULES[each]) for each in ids).rstrip())
+    return ACCEPTED
+
+
+def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explain as explain_split
     from dmlsplit.explain.report import explanation_json, explanation_text

@@ -26,14 +26,18 @@ class Rule:
     basis: Basis
     source: str  # where it is written down
     hint: str  # how to comply
-    # What breaking it comes to at run time: E_INVALIDARG; None if nothing fails.
-    hresult: int | None = 0x80070057
+    # What breaking it comes to in DirectML at run time; None if nothing fails.
+    hresult: int | None = 0x80070057  # E_INVALIDARG
 
 
 def by_id(rules: dict[str, Rule]) -> dict[str, Rule]:
     """Give every rule its key as its id."""
     return {key: replace(rule, id=key) for key, rule in rules.items()}
 
+
+# What a wrong binding comes to: BindInputs and BindOutputs return nothing, so that the device is
+# removed. Source: https://learn.microsoft.com/windows/ai/directml/dml-errors
+_DEVICE_REMOVED = 0x887A0005
 
 # Where rules are written down. Each takes a sentence and a hint; `by_id` adds the id.
 _rule = partial(Rule, "")
@@ -47,8 +51,14 @@ _helpers = partial(
 )
 _split = partial(_documented, source=_API + "ns-directml-dml_split_operator_desc")
 _bind_inputs = partial(_documented, source=_API + "nf-directml-idmlbindingtable-bindinputs")
-_bind_outputs = partial(_documented, source=_API + "nf-directml-idmlbindingtable-bindoutputs")
-_buffer_binding = partial(_documented, source=_API + "ns-directml-dml_buffer_binding")
+_bind_outputs = partial(
+    _documented,
+    source=_API + "nf-directml-idmlbindingtable-bindoutputs",
+    hresult=_DEVICE_REMOVED,
+)
+_buffer_binding = partial(
+    _documented, source=_API + "ns-directml-dml_buffer_binding", hresult=_DEVICE_REMOVED
+)
 _policy = partial(_rule, basis="policy")
 _silent = partial(_policy, source="dmlsplit; DirectML's documents are silent")
 _access = partial(_policy, source="dmlsplit; a D3D12 buffer needs unordered access")
@@ -158,6 +168,7 @@ RULES = by_id(
         "DML-BIND-GUARANTEED-ALIGNMENT": _tensor(
             "Offset is a multiple of the tensor's GuaranteedBaseOffsetAlignment.",
             hint="move the tensor, or lower GuaranteedBaseOffsetAlignment",
+            hresult=_DEVICE_REMOVED,
         ),
         "DML-BIND-RANGE": _buffer_binding(
             "The bound range is inside the buffer.",
@@ -166,6 +177,7 @@ RULES = by_id(
         "DML-BIND-SIZE": _tensor(
             "SizeInBytes is at least the tensor's TotalTensorSizeInBytes.",
             hint="bind a larger range",
+            hresult=_DEVICE_REMOVED,
         ),
         "DML-BIND-READ-ONLY": _access(
             "An output can be written.",

@@ -48,6 +48,14 @@ def test_a_documented_rule_names_its_page(rule: str, page: str) -> None:
     assert RULES[rule].source == f"https://learn.microsoft.com/windows/{page}"
 
 
+def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument() -> None:
+    """Arrays, and what only an array can be, are checked by dmlsplit alone."""
+    bindings = "COUNT OFFSET-ALIGNMENT GUARANTEED-ALIGNMENT RANGE SIZE OUTPUT-OVERLAP IN-PLACE"
+    removed = {f"DML-BIND-{name}" for name in bindings.split()}
+    assert {name for name, rule in RULES.items() if rule.hresult == 0x887A0005} == removed
+    assert {rule.hresult for name, rule in RULES.items() if name not in removed} == {0x80070057}
+
+
 def test_a_report_says_what_where_and_how_to_fix_it() -> None:
     sizes = [tensor.sizes for tensor in dml.SplitOperatorDesc.from_sizes(
         X, axis=2, sizes=(2, 1, 3)).output_tensors]  # fmt: skip

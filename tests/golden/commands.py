@@ -99,6 +99,8 @@ COMMANDS = {
         "explain strided.json --format json",
         "explain cut.xml",
         "explain models",
+        "explain DML-LEVEL-DATA-TYPE",
+        "explain ORT-EMPTY-PIECE DML-BIND-SIZE",
     ],
     "run": [
         "run picture.npy --axis -1 --split 1,1,1",
@@ -149,6 +151,9 @@ COMMANDS = {
         f"explain {FLAGS} --card 'Voodoo 2'",
         "explain models --card L4 --svg picture.svg",
         "explain bad.onnx",
+        "explain DML-SPLIT-AXIS-RANG",
+        "explain DML-SPLIT-AXIS-RANGE bad.onnx",
+        "explain DML-SPLIT-AXIS-RANGE --feature-level 2_0",
         "run",
         "run missing.npy --axis 0 --count 2",
         "run missing.json",

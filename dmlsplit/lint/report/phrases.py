@@ -9,7 +9,11 @@ from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
 from dmlsplit.messages import printable
 
-_NAMES = {0x80070057: "E_INVALIDARG", 0x887A0004: "DXGI_ERROR_UNSUPPORTED"}
+_NAMES = {
+    0x80070057: "E_INVALIDARG",
+    0x887A0004: "DXGI_ERROR_UNSUPPORTED",
+    0x887A0005: "DXGI_ERROR_DEVICE_REMOVED",
+}
 
 
 def address(site: SplitSite) -> str:
@@ -35,7 +39,12 @@ def headline(verdict: Verdict, assessment: Assessment) -> str:
 def code(verdict: Verdict) -> str:
     """Return the HRESULT of a refusal as people search for it; empty if nothing fails."""
     number = verdict.hresult
-    return "" if number is None else f"{number:08X} ({_NAMES[number]})"
+    return "" if number is None else numbered(number)
+
+
+def numbered(hresult: int) -> str:
+    """Return an HRESULT as people search for it: its number, and its name."""
+    return f"{hresult:08X} ({_NAMES[hresult]})"
 
 
 def with_slashes(file: str) -> str:

@@ -1,4 +1,10 @@
-"""SARIF 2.1.0, for code-scanning pages. Source: OASIS, SARIF Version 2.1.0."""
+"""SARIF 2.1.0, for code-scanning pages. Source: OASIS, SARIF Version 2.1.0.
+
+GitHub takes files of up to 10 MB after gzip, 25,000 rules and 25,000 results per run, of which it
+shows 5,000; names of 255 and descriptions of 1,024 characters. It states no limit for `help`.
+Sources: docs.github.com, "SARIF support for code scanning" and "SARIF results exceed one or more
+limits".
+"""
 
 from __future__ import annotations
 
@@ -17,6 +23,10 @@ from dmlsplit.messages import printable
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
+
+# Code scanning goes by the second alone. Where it is absent, the upload action makes it of the text
+# of the line (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
+_FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 
 def sarif_report(assessment: Assessment, colour: bool = False) -> str:
@@ -67,9 +77,10 @@ def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     seen: Counter[str] = Counter()
     for result in results:
         prints = result["partialFingerprints"]
-        for name, value in prints.items():
-            seen[value] += 1
-            prints[name] = value if seen[value] == 1 else f"{value}:{seen[value]}"
+        (value,) = set(prints.values())
+        seen[value] += 1
+        if seen[value] > 1:
+            prints |= dict.fromkeys(prints, f"{value}:{seen[value]}")
     return results
 
 
@@ -93,9 +104,9 @@ def _result(
         "level": "error" if failed else "warning",
         "message": {"text": f"{text}. Fix: {verdict.fix}" if verdict.fix else text},
         "locations": [_physical(site.file) | {"logicalLocations": [logical]}],
-        "partialFingerprints": {
-            "dmlsplitNode/v1": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
-        },
+        "partialFingerprints": dict.fromkeys(
+            _FINGERPRINTS, hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
+        ),
     }
 
 
@@ -115,12 +126,15 @@ def _physical(file: str) -> dict[str, Any]:
 
 
 def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
+    # Here, so that no other report loads the examples.
+    from dmlsplit.lint.report.rule_page import markdown_page, text_page
+
     described: dict[str, Any] = {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.id.split("-")),
         "shortDescription": {"text": rule.sentence},
         "fullDescription": {"text": f"{rule.sentence} ({rule.basis}; source: {rule.source})"},
-        "help": {"text": f"{rule.hint[0].upper()}{rule.hint[1:]}."},
+        "help": {"text": text_page(rule), "markdown": markdown_page(rule)},
         "properties": {"tags": ["directml"], "basis": rule.basis},
     }
     if rule.source.startswith("https://"):

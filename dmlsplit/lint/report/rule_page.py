@@ -1,0 +1,198 @@
+"""The page of a rule: what it says, how that is known, examples, the fix. Markdown or plain text.
+
+Both forms are made of the same sections. They are what SARIF carries as `help`, what
+``dmlsplit explain RULE-ID`` prints, and the pages of the manual.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.rules import Rule
+from dmlsplit.lint.examples import EXAMPLES
+from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
+from dmlsplit.lint.report.phrases import numbered
+from dmlsplit.lint.target import requirement
+from dmlsplit.messages import WIDTH
+
+
+class Code(NamedTuple):
+    """Lines as they are, in a language."""
+
+    language: str
+    text: str
+
+
+class Fields(NamedTuple):
+    """Names and values."""
+
+    pairs: Sequence[tuple[str, str]]
+
+
+class Table(NamedTuple):
+    """Rows of cells; the first has the headings."""
+
+    rows: Sequence[tuple[str, ...]]
+
+
+Block: TypeAlias = str | Code | Fields | Table  # a string is a paragraph
+
+
+class Section(NamedTuple):
+    """A heading and what is under it."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+# What is said under these is a note, a warning or a known defect, and changes no verdict.
+REMARKS = frozenset(
+    {"SPLIT-NODE-UNKNOWN", "SPLIT-NODE-SURPRISE", "SPLIT-DEFECT-MEET", "SPLIT-IMPLIED"}
+)
+_INDENT = "    "
+_MEANINGS = {
+    0x80070057: ', "The parameter is incorrect"',
+    0x887A0004: ": no device is created",
+    0x887A0005: ", from the next call on; dmlsplit raises InvalidArgumentError before that",
+}
+_BASES = {
+    "documented": "documented",
+    "debug-layer": "known from DirectML's debug layer or its developers only",
+    "policy": "policy, a choice of dmlsplit",
+}
+_TEXT_FORM = (
+    "The model is in ONNX's text form, after the command. "
+    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` makes a file of it.'
+)
+_RELEASES = (
+    "Accepted from these on. A Windows build stands for the DirectML.dll that is part of it."
+)
+
+
+def sections(rule: Rule) -> Iterator[Section]:
+    """Yield the sections of a rule's page; the title of the first is the rule's id."""
+    fields = [
+        ("At run time", _at_run_time(rule)),
+        ("Basis", _BASES[rule.basis]),
+        ("Source", rule.source),
+        ("Fix", rule.hint),
+    ]
+    yield Section(rule.id, [rule.sentence, Fields(fields)])
+    example = EXAMPLES[rule.id]
+    names = ("Reported", "Not reported") if rule.id in REMARKS else ("Refused", "Accepted")
+    language, form = ("text", [_TEXT_FORM]) if example.kind == "onnx" else ("python", [])
+    said = Code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
+    yield Section(names[0], [*form, Code(language, example.broken), "dmlsplit says:", said])
+    yield Section(names[1], [Code(language, example.kept)])
+    if rule.id in _NEEDS:
+        table = Table([("", "level", "DirectML", "Windows"), *_needs(rule.id)])
+        yield Section("Levels, DirectML and Windows", [_RELEASES, table])
+
+
+def _at_run_time(rule: Rule) -> str:
+    if rule.hresult is None:
+        return "no call fails"
+    if rule.basis == "policy":
+        return f"{numbered(rule.hresult)} from dmlsplit; DirectML's documents say nothing"
+    return numbered(rule.hresult) + _MEANINGS[rule.hresult]
+
+
+def _needs(rule_id: str) -> Iterator[tuple[str, ...]]:
+    """Yield what a rule demands, the level from which that is met, and the releases with it."""
+    for what, level in _NEEDS[rule_id]():
+        needed = requirement(level)
+        build = str(needed.windows.build) if needed.windows else "-"
+        yield what, str(level), needed.directml, build
+
+
+def _data_types() -> Iterator[tuple[str, FeatureLevel]]:
+    before: frozenset[int] = frozenset()
+    for level, row in capability_table().items():
+        kinds = row.input_tensor.data_types
+        if added := kinds - before:
+            yield ", ".join(kind.name for kind in sorted(added)), level
+        before = kinds
+
+
+def _dimension_counts() -> Iterator[tuple[str, FeatureLevel]]:
+    before = (0, 0)
+    for level, row in capability_table().items():
+        counts = row.input_tensor.minimum_dimensions, row.input_tensor.maximum_dimensions
+        if counts != before:
+            least, most = before = counts
+            yield f"{least} dimensions" if least == most else f"{least} to {most} dimensions", level
+
+
+def _any_split() -> Iterator[tuple[str, FeatureLevel]]:
+    yield "any split in ONNX Runtime", MINIMUM_LEVEL
+
+
+# What the rules that depend on the level demand.
+_NEEDS = {
+    "DML-LEVEL-DATA-TYPE": _data_types,
+    "DML-LEVEL-DIMENSION-COUNT": _dimension_counts,
+    "ORT-FEATURE-LEVEL": _any_split,
+}
+
+
+def markdown_page(rule: Rule) -> str:
+    """Return the page of a rule in Markdown, with one heading of the first level."""
+    parts = []
+    for number, (title, blocks) in enumerate(sections(rule)):
+        parts.append(f"{'##' if number else '#'} {title}")
+        parts += map(_markdown, blocks)
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Code(language, text):
+            return f"```{language}\n{text}\n```"
+        case Fields(pairs):
+            return "\n".join(f"- **{name}**: {_marked(value)}" for name, value in pairs)
+        case Table(rows):
+            head, *body = (f"| {' | '.join(row)} |" for row in rows)
+            return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
+        case text:
+            return _marked(text)
+
+
+def _marked(text: str) -> str:
+    """Mark links, and options of commands, whose two hyphens would become a dash."""
+    if text.startswith("https://"):
+        return f"<{text}>"
+    return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
+
+
+def text_page(rule: Rule) -> str:
+    """Return the page of a rule as text of at most 80 columns, links aside."""
+    parts = []
+    for number, (title, blocks) in enumerate(sections(rule)):
+        parts.append(f"{title}\n{('-' if number else '=') * len(title)}")
+        parts += map(_text, blocks)
+    return "\n\n".join(parts) + "\n"
+
+
+def _text(block: Block) -> str:
+    match block:
+        case Code(_, text):
+            return textwrap.indent(text, _INDENT)
+        case Fields(pairs):
+            return "\n".join(_filled(f"{name}: {value}", _INDENT) for name, value in pairs)
+        case Table(rows):
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            lines = (map(str.ljust, row, widths) for row in rows)
+            return "\n".join("  ".join(line).rstrip() for line in lines)
+        case text:
+            return _filled(text, "")
+
+
+def _filled(text: str, indent: str) -> str:
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )

@@ -1,0 +1,65 @@
+"""Sphinx extension: a page per rule in rules/ of the sources, and an index of them.
+
+The pages are made of the rules themselves when a build begins, and are not under version
+control. A page that has not changed is not written, so that Sphinx does not read it again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dmlsplit.directml.rules import Rule
+from dmlsplit.lint.report.rule_page import markdown_page
+from dmlsplit.lint.rules import RULES
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+_FAMILIES = {
+    "DML-": "Descriptors and bindings",
+    "SPLIT-": "Nodes of models",
+    "ORT-": "ONNX Runtime's DirectML provider",
+}
+_HEAD = """\
+# Rules
+
+Every rule that dmlsplit checks, by its id. `dmlsplit explain ID` prints the same pages. *Basis* is
+how a rule is known: `documented`, seen in the `debug-layer`, or `policy`, a choice of dmlsplit
+where the documents are silent. The tests run the examples of every page.
+"""
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Write the pages when a builder starts, before Sphinx looks for sources."""
+    app.connect("builder-inited", lambda app: write_pages(Path(app.srcdir) / "rules"))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def write_pages(folder: Path) -> None:
+    """Write the page of every rule and the index, and remove pages of rules that are gone."""
+    pages = {f"{rule.id}.md": markdown_page(rule) for rule in RULES.values()}
+    pages["index.md"] = index()
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        path = folder / name
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def index() -> str:
+    """Return the page that lists the rules, in the order in which they are defined."""
+    parts = [_HEAD]
+    for prefix, title in _FAMILIES.items():
+        rules = [rule for rule in RULES.values() if rule.id.startswith(prefix)]
+        parts += [f"## {title}\n", "| rule | what it says | basis |\n|---|---|---|"]
+        parts += [*map(_row, rules), "\n```{toctree}\n:hidden:\n"]
+        parts += [*(rule.id for rule in rules), "```\n"]
+    return "\n".join(parts)
+
+
+def _row(rule: Rule) -> str:
+    return f"| [{rule.id}]({rule.id}.md) | {rule.sentence} | {rule.basis} |"

@@ -1,0 +1,115 @@
+"""The page of a rule: the same content as Markdown and as text, and never loaded for nothing."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from dmlsplit.lint.examples import EXAMPLES
+from dmlsplit.lint.report.rule_page import markdown_page, text_page
+from dmlsplit.lint.rules import RULES
+
+
+def plain(text: str) -> str:
+    """One line, without what marks options and links."""
+    return " ".join(re.sub(r"[`<>]", "", text).split())
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("page", [markdown_page, text_page])
+def test_a_page_has_everything_that_is_known_of_its_rule(page: object, name: str) -> None:
+    rule, example, text = RULES[name], EXAMPLES[name], plain(page(RULES[name]))  # type: ignore[operator]
+    assert text.startswith((f"{name} ===", f"# {name} "))
+    for part in (rule.sentence, rule.basis, rule.source, rule.hint):
+        assert plain(part) in text
+    for part in (example.broken, example.kept, example.said):
+        assert plain(part) in text
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
+    text = markdown_page(RULES[name])
+    fences = re.findall(r"^```(.*)$", text, re.MULTILINE)
+    assert set(fences[::2]) <= {"python", "text"}
+    assert set(fences[1::2]) == {""}
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    assert re.findall(r"^# .*$", prose, re.MULTILINE) == [f"# {name}"]
+    # Two hyphens would be shown as a dash, a bare < as the start of HTML.
+    assert not re.search(r"(?<!`)--[a-z]", prose)
+    assert not re.search(r"<(?!https://)", prose)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_text_fits_80_columns(name: str) -> None:
+    lines = text_page(RULES[name]).splitlines()
+    assert all(len(line) <= 80 or "https://" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("DML-SPLIT-AXIS-SUM", '80070057 (E_INVALIDARG), "The parameter is incorrect"'),
+        ("ORT-FEATURE-LEVEL", "887A0004 (DXGI_ERROR_UNSUPPORTED): no device is created"),
+        (
+            "DML-BIND-SIZE",
+            "887A0005 (DXGI_ERROR_DEVICE_REMOVED), from the next call on; dmlsplit raises "
+            "InvalidArgumentError before that",
+        ),
+        ("DML-ARRAY-SHAPE", "80070057 (E_INVALIDARG) from dmlsplit; DirectML's documents say noth"),
+        ("ORT-EMPTY-PIECE", "no call fails"),
+    ],
+)
+def test_a_page_says_what_happens_at_run_time(name: str, said: str) -> None:
+    assert f"**At run time**: {said}" in markdown_page(RULES[name])
+
+
+def test_what_is_only_remarked_is_not_called_refused() -> None:
+    assert "## Refused" in markdown_page(RULES["ORT-OPERATOR"])
+    assert "## Not reported" in markdown_page(RULES["SPLIT-DEFECT-MEET"])
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        (
+            "DML-LEVEL-DATA-TYPE",
+            [
+                "| FLOAT32, FLOAT16, UINT32, UINT16, INT32, INT16 | 1_0 | 1.0.0 | 18362 |",
+                "| UINT8, INT8 | 2_1 | 1.4.0 | 22000 |",
+                "| FLOAT64, UINT64, INT64 | 4_1 | 1.7.0 | 22621 |",
+            ],
+        ),
+        (
+            "DML-LEVEL-DIMENSION-COUNT",
+            [
+                "| 4 dimensions | 1_0 | 1.0.0 | 18362 |",
+                "| 1 to 8 dimensions | 3_0 | 1.4.0 | 22000 |",
+            ],
+        ),
+        ("ORT-FEATURE-LEVEL", ["| any split in ONNX Runtime | 5_0 | 1.8.0 | 22621 |"]),
+    ],
+)
+def test_a_rule_about_levels_names_the_releases(name: str, rows: list[str]) -> None:
+    text = markdown_page(RULES[name])
+    assert text.endswith(
+        "\n".join(["|  | level | DirectML | Windows |", "|---|---|---|---|", *rows]) + "\n"
+    )
+    assert len(re.findall("^Levels, ", text_page(RULES[name]), re.MULTILINE)) == 1
+
+
+def test_other_rules_have_no_table() -> None:
+    with_table = {name for name in RULES if "| DirectML |" in markdown_page(RULES[name])}
+    assert with_table == {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT", "ORT-FEATURE-LEVEL"}
+
+
+def test_only_a_page_loads_the_examples() -> None:
+    code = (
+        "import sys; from dmlsplit.cli import main\n"
+        "main('validate --data-type INT8 --sizes 6 --axis 0 --split 6 --format FORM'.split())\n"
+        "print('dmlsplit.lint.examples' in sys.modules, file=sys.stderr)"
+    )
+    for form in ("text", "json", "github", "junit"):
+        line = [sys.executable, "-c", code.replace("FORM", form)]
+        done = subprocess.run(line, capture_output=True, text=True, check=True)
+        assert done.stderr == "False\n", form

