@@ -82,3 +82,20 @@ def test_dimensions_that_vmap_adds_are_in_front(fake: FakeDriver) -> None:
 def test_no_bytes_are_no_launch(fake: FakeDriver) -> None:
     call((0, 30), -1, (7, 23))
     assert not fake.launched
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(64, 30), (5, 40, 30)])
+def test_bytes_on_a_gpu(shape: tuple[int, ...]) -> None:
+    """CuPy's arrays have what a buffer of XLA has."""
+    import cupy
+
+    host = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    array = cupy.asarray(host)
+    pieces = [cupy.empty((*shape[:-1], size), "u1") for size in (7, 0, 23)]
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    jax._copy(-1, (7, 0, 23), SimpleNamespace(stream=stream.ptr), pieces, array)
+    stream.synchronize()
+    for piece, wanted in zip(pieces, np.split(host, [7, 7], -1), strict=True):
+        np.testing.assert_array_equal(piece.get(), wanted)
