@@ -2,8 +2,8 @@
 
 Under `jax.jit` a split is a `buffer_callback` of JAX: XLA allocates the pieces and calls back with
 its own buffers, on a GPU also with the stream to launch on. Nothing is copied but by the split.
-`pure_callback` would copy what it is given and what it returns, on a GPU to the host and back; a
-handler of `jax.ffi` would have to be compiled.
+`pure_callback` copies what comes back, and on a GPU what goes in, through the host; a handler of
+`jax.ffi` would have to be compiled.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from dmlsplit.geometry import packed_byte_strides, split_geometry
 
 # DLDeviceType of the DLPack standard.
 _CPU = 1
-# numpy.dtype.isbuiltin of a type that another library has registered.
-_EXTENSION = 2
+# numpy.dtype.isbuiltin of NumPy's own types.
+_BUILT_IN = 1
 
 Shape = tuple[int, ...]
 
@@ -45,7 +45,7 @@ def is_for_jax(array: Any) -> bool:
     if not isinstance(array, jax.Array):
         return False
     devices, dtype = array.devices(), array.dtype
-    is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin != _EXTENSION
+    is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin == _BUILT_IN
     return len(devices) > 1 or (not is_numpys and all(one.platform == "cpu" for one in devices))
 
 

@@ -241,3 +241,34 @@ def test_an_array_of_jax_is_no_output() -> None:
         dml.split(jnp.zeros(4, "bfloat16"), 1, out=[jnp.zeros(4, "bfloat16")])
     with pytest.raises(dml.InvalidArgumentError, match="read_only is True"):
         dml.split(jnp.zeros(4), 1, out=[jnp.zeros(4)])
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_a_deleted_array_is_an_error(kind: str) -> None:
+    array = jnp.ones(4, kind)
+    array.delete()
+    with pytest.raises((dml.InvalidArgumentError, RuntimeError), match="deleted"):
+        dml.split(array, 2)
+
+
+# What docs/jax.md says is not there.
+
+
+def test_an_error_in_a_callback_ends_with_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLSPLIT_NUM_THREADS", "some")
+    array = jnp.zeros((7, 11, 13))  # of no other test: what is planned is kept
+    with pytest.raises(jax.errors.JaxRuntimeError, match="DMLSPLIT_NUM_THREADS is 'some'"):
+        jax.block_until_ready(jax.jit(lambda array: dml.split(array, (5, 6), 1))(array))
+
+
+def test_a_compiled_split_cannot_be_exported() -> None:
+    from jax import export
+
+    function = jax.jit(lambda array: dml.split(array, 3))
+    with pytest.raises(NotImplementedError, match="host_callbacks"):
+        export.export(function)(X)
+
+
+def test_a_split_alone_cannot_be_transposed() -> None:
+    with pytest.raises(ValueError, match="do not support transpose"):
+        jax.linear_transpose(lambda array: dml.split(array, 1), X)([X])
