@@ -6,7 +6,7 @@ empty pieces, the eleven data types) bind descriptors, not this function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, SupportsIndex, TypeAlias, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays.adapter import package_of
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.slices import Slices, copies, slices
@@ -27,6 +28,7 @@ from dmlsplit.geometry import split_geometry
 
 Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 T = TypeVar("T", bound=Array | DaskArray)
+_AT_ONCE = frozenset(("numpy", "cupy", "torch"))  # modules of arrays that have memory
 
 
 def split(
@@ -65,8 +67,8 @@ def split(
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
-    if type(array).__module__.startswith("dask.array"):
-        return _split_lazily(array, sizes_or_count, axis, out)
+    if type(array).__module__ not in _AT_ONCE and (own := _with_own_split(array)):
+        return own(array, sizes_or_count, axis, out)
     source = view(array, "array")
     layout = source.device, source.shape, source.strides, source.item_bytes
     along: Any = axis, sizes_or_count
@@ -108,6 +110,18 @@ def _is_plain(axis: object, sizes_or_count: Any) -> bool:
 def _shapes(shape: tuple[int, ...], axis: int, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     before, after = shape[:axis], shape[axis + 1 :]
     return tuple((*before, size, *after) for size in sizes)
+
+
+def _with_own_split(array: Any) -> Callable[..., list[Any]] | None:
+    """Return the split of arrays that have no memory yet: of dask, or traced by JAX."""
+    if type(array).__module__.startswith("dask.array"):
+        return _split_lazily
+    if package_of(array) in ("jax", "jaxlib"):
+        # Imported here: JAX is optional.
+        from dmlsplit.frameworks import jax
+
+        return jax.split if jax.is_for_jax(array) else None
+    return None
 
 
 def _split_lazily(

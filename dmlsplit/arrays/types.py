@@ -12,6 +12,13 @@ class DlpackArray(Protocol):
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
+class StandardArray(Protocol):
+    """An array of the array API standard, such as JAX's, whose stubs have no device of DLPack."""
+
+    def __dlpack__(self) -> Any: ...
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...
+
+
 class CudaArray(Protocol):
     """An array with the CUDA array interface, such as Numba's."""
 
@@ -31,6 +38,6 @@ class CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 
-Array: TypeAlias = DlpackArray | CudaArray
+Array: TypeAlias = DlpackArray | StandardArray | CudaArray
 Stream: TypeAlias = CudaStream | int  # an int is a handle (cudaStream_t)
 A = TypeVar("A", bound=Array)

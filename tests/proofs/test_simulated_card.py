@@ -45,6 +45,10 @@ NOT_RUN = {
     "test_gpu.test_torch_memory_is_allocated_for_the_stream_too": _TORCH,
     "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
     "test_gpu.test_jax_arrays_come_back_as_jax_arrays": _JAX,
+    "frameworks.test_jax_gpu.test_compiled_pieces_are_those_of_numpy": _JAX,
+    "frameworks.test_jax_gpu.test_what_comes_before_and_after_is_in_order": _JAX,
+    "frameworks.test_jax_gpu.test_gradient_and_batch": _JAX,
+    "frameworks.test_jax_gpu.test_a_compiled_split_takes_no_memory_but_the_pieces": _JAX,
     "storage.test_dask_arrays.test_blocks_on_a_gpu_stay_there": _CUPY,
     "frontends.onnx.test_backend.test_official_vectors_are_met_bit_by_bit_where_only_bits_move": (
         _CUPY

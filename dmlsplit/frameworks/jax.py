@@ -1,0 +1,195 @@
+"""`dml.split` inside JAX's transforms: jit, grad, jvp, vmap and shard_map.
+
+Under `jax.jit` a split is a `buffer_callback` of JAX: XLA allocates the pieces and calls back with
+its own buffers, on a GPU also with the stream to launch on. Nothing is copied but by the split.
+`pure_callback` copies what comes back, and on a GPU what goes in, through the host; a handler of
+`jax.ffi` would have to be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from ctypes import c_char_p, c_void_p, py_object, pythonapi
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from dmlsplit.arrays.array_view import device_name
+from dmlsplit.arrays.slices import Slices, slices
+from dmlsplit.backends import Program
+from dmlsplit.backends.find import compiled, find_backend
+from dmlsplit.checks import piece_sizes
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import packed_byte_strides, split_geometry
+
+# DLDeviceType of the DLPack standard.
+_CPU = 1
+# numpy.dtype.isbuiltin of NumPy's own types.
+_BUILT_IN = 1
+
+Shape = tuple[int, ...]
+
+
+def is_for_jax(array: Any) -> bool:
+    """Whether only JAX can split an array of its own.
+
+    It is traced, and has no memory; or it has memory that DLPack cannot pass on: on several
+    devices, or for NumPy, of a type such as bfloat16.
+    """
+    import jax
+
+    if isinstance(array, jax.core.Tracer):
+        return True
+    if not isinstance(array, jax.Array):
+        return False
+    devices, dtype = array.devices(), array.dtype
+    is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin == _BUILT_IN
+    return len(devices) > 1 or (not is_numpys and all(one.platform == "cpu" for one in devices))
+
+
+def split(
+    array: Any,
+    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
+    axis: SupportsIndex = 0,
+    out: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Split an array of JAX, which may be traced. `dmlsplit.split` calls this.
+
+    Parameters
+    ----------
+    array, sizes_or_count, axis
+        As `dmlsplit.split` takes them. Sizes and axis are static.
+    out
+        None: arrays of JAX are never written.
+
+    Returns
+    -------
+    list
+        The pieces. Their derivatives, of any order, forwards and backwards, are those of
+        `jax.numpy.split`. Under `jax.vmap` the whole batch is one split.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the sizes do not fit, an element is no whole number of bytes, or `out` is given; under
+        `jax.jit` while it traces.
+    """
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given for an array of JAX, whose arrays never change; it must be None. "
+            "Fix: use the pieces that are returned"
+        )
+    _check_elements(array.dtype)
+    at, sizes = piece_sizes(array.shape, sizes_or_count, axis)
+    # Counted from the end: `jax.vmap` adds dimensions in front.
+    return list(_differentiable()(array, at - array.ndim, sizes))
+
+
+def _check_elements(dtype: Any) -> None:
+    """Refuse elements without bytes of their own: int4 and the like, keys of random numbers."""
+    import jax
+
+    of_kind = partial(jax.dtypes.issubdtype, dtype)
+    if of_kind(jax.dtypes.extended):
+        raise InvalidArgumentError(
+            f"array has data type {dtype}, whose elements are hidden by JAX. "
+            "Fix: split jax.random.key_data(array)"
+        )
+    if of_kind(np.number):
+        about = jax.numpy.iinfo if of_kind(np.integer) else jax.numpy.finfo
+        bits = about(dtype).bits
+        if bits < 8:
+            raise InvalidArgumentError(
+                f"array has data type {dtype}, with elements of {bits} bits; they must be whole "
+                "bytes. Fix: array.astype(...) of a wider type"
+            )
+
+
+@cache
+def _differentiable() -> Any:
+    """Return `dml_split` with its derivative. Outside `jax.jit` it is compiled once for a shape."""
+    import jax
+
+    found = jax.custom_jvp(dml_split, nondiff_argnums=(1, 2))
+    found.defjvp(_derivative)
+    return jax.jit(found, static_argnums=(1, 2), inline=True)
+
+
+def _derivative(axis: int, sizes: Shape, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Split array and tangent. The second is JAX's own: it knows that a concatenation undoes it."""
+    import jax
+
+    (array,), (tangent,) = primals, tangents
+    pieces = _differentiable()(array, axis, sizes)
+    return pieces, jax.lax.split(tangent, sizes, axis + tangent.ndim)
+
+
+def dml_split(array: Any, axis: int, sizes: Shape) -> list[Any]:
+    """Call back with the buffers of an array and its pieces. Profiles of JAX show this name."""
+    import jax
+    from jax.experimental.buffer_callback import buffer_callback
+
+    at = axis + array.ndim
+    shapes = [(*array.shape[:at], size, *array.shape[at + 1 :]) for size in sizes]
+    wanted = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
+    # Not part of a command buffer (a CUDA graph): the callback may have to load a kernel, which
+    # would break the capture, and it is not called at any time before.
+    call = buffer_callback(_callback(axis, sizes), wanted, vmap_method="expand_dims")
+    pieces: list[Any] = call(array)
+    # Inside `jax.shard_map` the pieces differ from device to device as the array does.
+    varying = tuple(sorted(jax.typeof(array).manual_axis_type.varying, key=str))
+    return [jax.lax.pcast(piece, varying, to="varying") for piece in pieces]
+
+
+@lru_cache(maxsize=1024)
+def _callback(axis: int, sizes: Shape) -> Any:
+    # The same object for equal splits, of which JAX compiles one.
+    return partial(_copy, axis, sizes)
+
+
+def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: Any) -> None:
+    """Copy a buffer of XLA into others."""
+    kind, number = array.__dlpack_device__()
+    device = "cpu" if kind == _CPU else device_name(number)
+    plan = _plan(device, array.shape, array.dtype.itemsize, axis, sizes)
+    if plan.slices is None:
+        stream = None if device == "cpu" else context.stream
+        plan.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
+        return
+    source = np.asarray(array)
+    for piece, selected in zip(pieces, plan.slices, strict=True):
+        np.asarray(piece)[...] = source[selected]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How buffers of one shape are split."""
+
+    program: Program
+    slices: Slices | None  # of a buffer on the CPU, if that is the faster way
+
+
+@lru_cache(maxsize=1024)
+def _plan(device: str, shape: Shape, item_bytes: int, axis: int, sizes: Shape) -> _Plan:
+    at = axis + len(shape)
+    strides = packed_byte_strides(shape, item_bytes)
+    geometry = split_geometry(shape, at, sizes, item_bytes, strides, [None] * len(sizes))
+    program = compiled(find_backend(device), geometry)
+    return _Plan(program, slices(geometry, at, sizes) if device == "cpu" else None)
+
+
+_pointer = pythonapi.PyCapsule_GetPointer
+_pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
+
+
+def _address(buffer: Any) -> int:
+    """Return where a buffer of XLA begins.
+
+    DLPack knows all types; JAX's array interface for CUDA has no name for those of float8. Its
+    structure, which lives as long as the capsule, begins with the address.
+    """
+    capsule = buffer.__dlpack__()
+    address = c_void_p.from_address(_pointer(capsule, b"dltensor")).value
+    return address or 0

@@ -1,0 +1,101 @@
+"""What JAX calls back on a CUDA device: one launch on XLA's stream. It needs neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlsplit.backends import find
+from dmlsplit.backends.cuda import driver
+from dmlsplit.frameworks import jax
+from fake_cuda import FakeDriver
+
+STREAM = 0x7E
+
+
+class Buffer:
+    """A buffer of XLA: a shape, a type, and memory that DLPack tells."""
+
+    def __init__(self, memory: np.ndarray, device: tuple[int, int]) -> None:
+        self.memory, self.shape, self.dtype, self._device = (
+            memory,
+            memory.shape,
+            memory.dtype,
+            device,
+        )
+
+    def __dlpack__(self) -> Any:
+        return self.memory.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+    @property
+    def address(self) -> int:
+        return int(self.memory.__array_interface__["data"][0])
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    fake = FakeDriver()
+    monkeypatch.setattr(driver, "load", lambda: fake)
+    for cache in (find.compiled, jax._plan):
+        cache.cache_clear()
+    yield fake
+    for cache in (find.compiled, jax._plan):
+        cache.cache_clear()
+
+
+def call(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> list[Buffer]:
+    """Call back with an array of 16-bit elements and pieces on device 1; all are returned."""
+    at = axis + len(shape)
+    shapes = [shape, *((*shape[:at], size, *shape[at + 1 :]) for size in sizes)]
+    array, *pieces = [Buffer(np.zeros(one, "i2"), (2, 1)) for one in shapes]
+    jax._copy(axis, sizes, SimpleNamespace(stream=STREAM), pieces, array)
+    return [array, *pieces]
+
+
+def test_it_is_one_launch_on_the_stream_of_xla(fake: FakeDriver) -> None:
+    buffers = call((64, 30), -1, (7, 23))
+    (launched,) = fake.launched
+    assert (launched.device, launched.stream) == (1, STREAM)
+    assert launched.addresses == tuple(buffer.address for buffer in buffers)
+
+
+def test_nothing_else_is_asked_of_cuda(fake: FakeDriver) -> None:
+    call((64, 30), -1, (7, 23))
+    fake.calls.clear()
+    call((64, 30), -1, (7, 23))
+    assert fake.calls == ["pack", "launch"]
+
+
+def test_dimensions_that_vmap_adds_are_in_front(fake: FakeDriver) -> None:
+    call((6, 8, 3), -2, (2, 6))
+    call((5, 6, 8, 3), -2, (2, 6))
+    assert len(fake.launched) == 2
+
+
+def test_no_bytes_are_no_launch(fake: FakeDriver) -> None:
+    call((0, 30), -1, (7, 23))
+    assert not fake.launched
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(64, 30), (5, 40, 30)])
+def test_bytes_on_a_gpu(shape: tuple[int, ...]) -> None:
+    """CuPy's arrays have what a buffer of XLA has."""
+    import cupy
+
+    host = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    array = cupy.asarray(host)
+    pieces = [cupy.empty((*shape[:-1], size), "u1") for size in (7, 0, 23)]
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    jax._copy(-1, (7, 0, 23), SimpleNamespace(stream=stream.ptr), pieces, array)
+    stream.synchronize()
+    for piece, wanted in zip(pieces, np.split(host, [7, 7], -1), strict=True):
+        np.testing.assert_array_equal(piece.get(), wanted)

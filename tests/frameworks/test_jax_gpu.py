@@ -1,0 +1,77 @@
+"""`dml.split` inside JAX's transforms on a real GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def jax() -> Any:
+    found = pytest.importorskip("jax", reason="JAX is not installed")
+    if found.default_backend() != "gpu":
+        pytest.skip(f"JAX runs on {found.default_backend()}, not on the GPU")
+    return found
+
+
+def random(jax: Any, shape: tuple[int, ...], kind: str) -> Any:
+    dtype = jax.numpy.dtype(kind)
+    count = int(np.prod(shape)) * dtype.itemsize
+    raw = np.random.default_rng(0).integers(0, 256, count, np.uint8)
+    return jax.numpy.asarray(raw.view(dtype).reshape(shape))
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16", "float32", "bfloat16", "float8_e4m3fn"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "sizes"),
+    [((64, 30), 1, (7, 0, 23)), ((3, 5, 7), 0, (1, 2)), ((4096, 1027), -1, (512, 3, 512))],
+)
+def test_compiled_pieces_are_those_of_numpy(
+    jax: Any, kind: str, shape: Any, axis: int, sizes: Any
+) -> None:
+    array = random(jax, shape, kind)
+    found = jax.jit(lambda array: dml.split(array, sizes, axis))(array)
+    ends = list(np.cumsum(sizes)[:-1])
+    for piece, wanted in zip(found, np.split(np.asarray(array), ends, axis), strict=True):
+        assert piece.devices() == array.devices()
+        assert np.asarray(piece).tobytes() == wanted.tobytes()
+
+
+def test_what_comes_before_and_after_is_in_order(jax: Any) -> None:
+    """XLA's work makes the input and reads the pieces, again and again, without a wait."""
+
+    @jax.jit
+    def step(array: Any) -> Any:
+        one, two = dml.split(array + 1, (3000, 1096), 1)
+        return jax.numpy.concatenate([two, one], 1)
+
+    array = jax.numpy.zeros((2048, 4096))
+    for _ in range(50):
+        array = step(array)
+    assert float(array.min()) == float(array.max()) == 50
+
+
+def test_gradient_and_batch(jax: Any) -> None:
+    array = jax.random.normal(jax.random.key(0), (5, 4, 6))
+
+    def loss(array: Any) -> Any:
+        one, two = dml.split(array, (2, 4), 1)
+        return (one**2).sum() + (two**3).sum()
+
+    def wanted(array: Any) -> Any:
+        return (array[:, :2] ** 2).sum() + (array[:, 2:] ** 3).sum()
+
+    found, own = (jax.jit(jax.vmap(jax.grad(one)))(array) for one in (loss, wanted))
+    np.testing.assert_allclose(found, own, rtol=1e-6)
+
+
+def test_a_compiled_split_takes_no_memory_but_the_pieces(jax: Any) -> None:
+    array = jax.numpy.zeros((1024, 1024))
+    compiled = jax.jit(lambda array: dml.split(array, 4, 1)).lower(array).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < array.nbytes

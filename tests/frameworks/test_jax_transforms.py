@@ -1,0 +1,165 @@
+"""`dml.split` under JAX's transforms: derivatives, batches, and several devices."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+jnp = jax.numpy
+
+Function = Any
+
+
+def ends(sizes: Any) -> list[int]:
+    return list(np.cumsum(sizes)[:-1])
+
+
+def own(array: Any, sizes: Any, axis: int = 0) -> list[Any]:
+    """JAX's own split, called as ours."""
+    return jnp.split(array, ends(sizes), axis)
+
+
+def loss(split: Function, sizes: tuple[int, ...], axis: int) -> Function:
+    """A number that depends on each element of each piece in its own way."""
+
+    def function(array: Any) -> Any:
+        pieces = split(array, sizes, axis)
+        return sum(((at + 1) * piece**3).sum() for at, piece in enumerate(pieces))
+
+    return function
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[Any, tuple[int, ...], int]:
+    sizes = tuple(draw(st.lists(st.integers(0, 5), min_size=1, max_size=4)))
+    shape = draw(st.lists(st.integers(1, 4), min_size=0, max_size=2))
+    axis = draw(st.integers(0, len(shape)))
+    shape.insert(axis, sum(sizes))
+    values = np.random.default_rng(0).normal(size=shape).astype("f4")
+    return jnp.asarray(values), sizes, axis
+
+
+@given(cuts())
+@settings(max_examples=10)
+def test_gradients_are_those_of_jax(cut: Any) -> None:
+    array, sizes, axis = cut
+    for transform in (jax.grad, jax.jacfwd):
+        found, wanted = (
+            jax.jit(transform(loss(split, sizes, axis)))(array) for split in (dml.split, own)
+        )
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("kind", ["float64", "complex128"])
+def test_derivatives_of_both_directions_agree_with_differences(kind: str) -> None:
+    from jax.test_util import check_grads
+
+    with jax.enable_x64(True):
+        array = jnp.asarray(np.random.default_rng(0).normal(size=(3, 7)), kind)
+
+        def function(array: Any) -> Any:
+            one, two, three = dml.split(array, (2, 0, 5), 1)
+            return one**2, two, jnp.sin(three)
+
+        check_grads(function, (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
+        check_grads(jax.jit(function), (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
+
+
+def test_a_gradient_without_jit() -> None:
+    found = jax.grad(loss(dml.split, (1, 2), 0))(jnp.arange(3.0))
+    assert found.tolist() == [0, 6, 24]
+
+
+def test_a_piece_that_is_not_used_has_no_gradient() -> None:
+    found = jax.grad(lambda x: dml.split(x, (1, 2))[1].sum())(jnp.arange(3.0))
+    assert found.tolist() == [0, 1, 1]
+
+
+def test_the_gradient_is_one_concatenation() -> None:
+    """No zeros are made and added, as the gradient of slices would."""
+    text = str(jax.make_jaxpr(jax.grad(loss(dml.split, (1, 2, 3), 0)))(jnp.arange(6.0)))
+    assert text.count("= concatenate[") == 1
+    assert "= pad[" not in text
+    assert "add_any" not in text
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float8_e4m3fn"])
+def test_gradients_of_narrow_types(kind: str) -> None:
+    array = jnp.asarray([1, 2, 0.5, -1], kind)
+    gradients = [
+        jax.jit(jax.grad(lambda x, split=split: split(x, (1, 3))[1].astype("f4").sum()))(array)
+        for split in (dml.split, own)
+    ]
+    assert {str(one.dtype) for one in gradients} == {kind}
+    assert len({np.asarray(one).tobytes() for one in gradients}) == 1
+
+
+def test_integers_have_no_tangents() -> None:
+    zero = np.zeros(4, jax.dtypes.float0)
+    pieces, tangents = jax.jvp(lambda x: dml.split(x, (1, 3)), (jnp.arange(4),), (zero,))
+    assert [piece.tolist() for piece in pieces] == [[0], [1, 2, 3]]
+    assert {one.dtype for one in tangents} == {jax.dtypes.float0}
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        jax.hessian,
+        lambda f: jax.grad(jax.checkpoint(f)),
+        lambda f: lambda x: jax.jvp(jax.grad(f), (x,), (x + 1,)),
+        lambda f: lambda x: jax.linearize(f, x)[1](x + 1),
+        lambda f: jax.vmap(jax.grad(f)),
+        lambda f: jax.grad(lambda x: jax.vmap(f)(x).sum()),
+        lambda f: jax.vmap(jax.vmap(f)),
+    ],
+    ids="hessian checkpoint jvp_of_grad linearize vmap_of_grad grad_of_vmap vmap_of_vmap".split(),
+)
+def test_transforms_of_transforms(transform: Function) -> None:
+    array = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 8)).astype("f4"))
+    found, wanted = (
+        jax.jit(transform(loss(split, (1, 2, 5), -1)))(array) for split in (dml.split, own)
+    )
+    for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("batch", [0, 1, 2])
+@pytest.mark.parametrize("out", [0, 1])
+def test_a_batch_is_one_split(axis: int, batch: int, out: int) -> None:
+    array = jnp.arange(6 * 6 * 6.0).reshape(6, 6, 6)
+
+    def mapped(split: Function) -> Function:
+        return jax.vmap(lambda x: split(x, (1, 5), axis), in_axes=batch, out_axes=out)
+
+    for found, wanted in zip(mapped(dml.split)(array), mapped(own)(array), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    assert str(jax.make_jaxpr(mapped(dml.split))(array)).count("buffer_callback[") == 1
+
+
+def test_what_is_not_in_the_batch_is_split_once() -> None:
+    known = jnp.arange(4.0)
+    found = jax.vmap(lambda x, y: x * dml.split(y, (1, 3))[1], (0, None))(jnp.arange(2.0), known)
+    assert found.tolist() == [[0, 0, 0], [1, 2, 3]]
+
+
+def test_several_devices() -> None:
+    """In a process of its own: JAX counts the devices when it starts."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    cases = Path(__file__).with_name("jax_two_devices.py")
+    line = [sys.executable, "-W", "error", str(cases)]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "done\n"
