@@ -199,8 +199,9 @@ def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
     found = json.loads(path.read_text())
     assert [row["outputs"] for row in found["rows"]] == list(dispatch.OUTPUTS)
     for row in found["rows"]:
-        assert {"split_us", "split_into_us", "call_us", "op_dispatch_us", "bind_us"} <= set(row)
-        assert all(value > 0 for value in row.values())
+        least = row["least"]
+        assert {"split_us", "split_into_us", "call_us", "op_dispatch_us", "bind_us"} <= set(least)
+        assert all(0 < value <= row[name] for name, value in least.items())
     assert len(found["bars"]) == len(dispatch.BARS)
 
 
