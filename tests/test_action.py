@@ -247,3 +247,49 @@ def samples(hook: str, folder: Path) -> tuple[Path, Path]:
             ends = {"InputTensor": tensor([1, 1, 6, 2]), "OutputTensors": tensors}
             path.write_text(json.dumps(split_desc(Axis=2, OutputCount=2, **ends)))
     return good, bad
+
+
+# ---- docs/ci.md --------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "ci.md").read_text("utf-8")
+EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+
+
+def test_the_workflows_of_the_page_give_inputs_and_use_outputs_that_exist() -> None:
+    steps = [
+        step
+        for example in EXAMPLES
+        for job in example.get("jobs", {}).values()
+        for step in job["steps"]
+        if step["uses"].startswith("dmlsplit/dmlsplit@")
+    ]
+    assert len(steps) == 2
+    for step in steps:
+        assert set(step["with"]) <= set(ACTION["inputs"])
+    assert set(re.findall(r"outputs\.(\w+)", PAGE)) <= set(ACTION["outputs"])
+
+
+def test_the_hooks_of_the_page_exist_and_their_arguments_are_understood() -> None:
+    (hooks,) = [repo["hooks"] for example in EXAMPLES for repo in example.get("repos", ())]
+    assert {hook["id"] for hook in hooks} <= {hook["id"] for hook in HOOKS}
+    for hook in hooks:
+        build_parser().parse_args(["validate", *hook.get("args", ()), "m.onnx"])
+
+
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_the_tables_of_the_page_are_complete(name: str) -> None:
+    section = PAGE.partition(f"| {name} |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(ACTION[f"{name}s"])
+
+
+def test_the_table_of_hooks_is_complete() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \|", PAGE.partition("| hook |")[2], re.MULTILINE)
+    assert rows == [hook["id"] for hook in HOOKS]
+
+
+def test_the_commands_of_the_page_are_understood() -> None:
+    lines = re.findall(r"^(?:uvx|pipx run) dmlsplit (.*)$", PAGE, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        build_parser().parse_args(shlex.split(line))
