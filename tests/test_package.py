@@ -1,32 +1,69 @@
-"""sdist -> wheel -> an installation elsewhere that has the kernels and the table."""
+"""What is published: sdist -> wheel -> an installation elsewhere; version, addresses, imports."""
 
+import email
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
+import onnx
 import pytest
+from onnx import TensorProto
+
+import dmlsplit as dml
+from dmlsplit.cli import build_parser
+from models import single
 
 ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+HOME = PROJECT["urls"]["Repository"]
+FORMS = {path.name: path.read_text("utf-8") for path in (ROOT / ".github").glob("**/*.yml")}
+MANUAL = (ROOT / "docs" / "ci.md").read_text("utf-8")
+
+
+def build(kind: str, source: Path, folder: Path) -> Path:
+    # The build backend itself: no isolation, so that nothing is fetched for it.
+    code = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
+    line = [sys.executable, "-c", code, str(folder)]
+    name = subprocess.run(line, cwd=source, check=True, capture_output=True, text=True).stdout
+    return folder / name.split()[-1]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the sdist as an index would serve it."""
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sdist, unpacked."""
     folder = tmp_path_factory.mktemp("dist")
+    archive = build("sdist", ROOT, folder)
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    return folder / archive.name.removesuffix(".tar.gz")
 
-    def build(kind: str, source: Path) -> Path:
-        # The build backend itself: no isolation, so that nothing is fetched for it.
-        code = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
-        line = [sys.executable, "-c", code, str(folder)]
-        name = subprocess.run(line, cwd=source, check=True, capture_output=True, text=True).stdout
-        return folder / name.split()[-1]
 
-    sdist = build("sdist", ROOT)
-    subprocess.run(["tar", "xzf", str(sdist), "-C", str(folder)], check=True)
-    return build("wheel", folder / sdist.name.removesuffix(".tar.gz"))
+@pytest.fixture(scope="module")
+def wheel(sdist: Path) -> Path:
+    """The wheel, built from the sdist as an index would serve it."""
+    return build("wheel", sdist, sdist.parent)
+
+
+def test_the_sdist_is_the_repository(sdist: Path) -> None:
+    names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
+    wanted = """
+        .ci/run .github/workflows/tests.yml .pre-commit-hooks.yaml action.yml benchmarks/__main__.py
+        cuda/common.cuh docs/ci.md feature_levels.yaml tests/test_package.py
+    """
+    assert set(wanted.split()) <= names
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        line = ["git", "ls-files", "-z"]
+        listed = subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        assert {name for name in listed.split("\0") if name and (ROOT / name).exists()} <= names
+    assert not [name for name in names if re.search(r"__pycache__|_cache/|\.pyc$|\.venv", name)]
 
 
 def test_the_wheel_carries_table_kernels_and_type_marker(wheel: Path) -> None:
@@ -34,12 +71,22 @@ def test_the_wheel_carries_table_kernels_and_type_marker(wheel: Path) -> None:
     kernels = {f"dmlsplit/cuda/{p.name}" for p in (ROOT / "cuda").glob("*.cu*")}
     assert kernels
     assert {"dmlsplit/feature_levels.yaml", "dmlsplit/py.typed", *kernels} <= names
-    assert not any(name.startswith(("cuda/", "tests/", "benchmarks/")) for name in names)
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"dmlsplit"}
+
+
+def test_the_wheel_says_what_the_project_says(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = (n for n in files.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(files.read(name))
+    assert metadata["Version"] == dml.__version__
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata.get_all("Classifier") == PROJECT["classifiers"]
 
 
 def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False)
-    (site,) = (tmp_path / "env").glob("lib/python*/site-packages")
+    (python,) = [*tmp_path.glob("env/bin/python"), *tmp_path.glob("env/Scripts/python.exe")]
+    (site,) = tmp_path.glob("env/[Ll]ib/**/site-packages")
     zipfile.ZipFile(wheel).extractall(site)
     # The dependencies come from the environment that runs the tests.
     import numpy
@@ -57,7 +104,103 @@ def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
     kernels = [path.name for path in (ROOT / "cuda").glob("*.cu*")]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
-        [str(tmp_path / "env" / "bin" / "python"), "-c", code, *kernels],
+        [str(python), "-c", code, *kernels],
         cwd=tmp_path, capture_output=True, text=True, env=environment, check=False,
     )  # fmt: skip
     assert done.stdout == "[1, 2]\n", done.stderr
+
+
+# ---- one version, one address ------------------------------------------------------------------
+
+
+def test_the_version_is_written_once() -> None:
+    assert PROJECT["dynamic"] == ["version"]
+    assert re.fullmatch(r"\d+\.\d+\.\d+", dml.__version__)
+
+
+def test_the_changelog_has_a_section_for_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(rf"^## \[{re.escape(dml.__version__)}\]", text, re.MULTILINE)
+
+
+def test_the_examples_name_this_version() -> None:
+    slug = HOME.removeprefix("https://github.com/")
+    used = re.findall(rf"{slug}@v(\S+)", MANUAL) + re.findall(
+        r"^    rev: v(.*)$", MANUAL, re.MULTILINE
+    )
+    assert len(used) == 3
+    assert set(used) == {dml.__version__}
+
+
+def test_every_address_is_that_of_the_project() -> None:
+    owner, _, name = HOME.removeprefix("https://github.com/").partition("/")
+    allowed = (HOME, f"https://{owner}.github.io/{name}/", "https://pypi.org/project/dmlsplit/")
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("action.yml")]
+    texts = [
+        *(page.read_text("utf-8") for page in pages),
+        *FORMS.values(),
+        *PROJECT["urls"].values(),
+    ]
+    found = [
+        address
+        for text in texts
+        for address in re.findall(r"https?://[^\s)>\"'`]+", text)
+        if "dmlsplit" in address.lower()
+    ]
+    assert len(found) > 4
+    assert not [address for address in found if not address.startswith(allowed)]
+
+
+def test_the_forms_ask_for_commands_that_exist() -> None:
+    asked = {
+        line
+        for text in FORMS.values()
+        for line in re.findall(r"`(dmlsplit [^`]*)`", " ".join(text.split()))
+    }
+    assert {"dmlsplit explain", "dmlsplit devices", "dmlsplit --version"} <= asked
+    for line in asked - {"dmlsplit --version"}:
+        build_parser().parse_args(shlex.split(line)[1:])
+
+
+# ---- light -------------------------------------------------------------------------------------
+
+_FLAGS = "--data-type FLOAT32 --sizes 6 --axis 0 --split 2,4"
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        ("--help", ""),
+        ("--version", ""),
+        ("validate --help", ""),
+        ("levels", "yaml"),
+        (f"validate {_FLAGS}", "yaml"),
+        ("validate m.onnx --windows 19041 --format sarif", "numpy yaml"),
+        ("validate m.json", "numpy yaml"),
+    ],
+)
+def test_a_command_imports_what_it_needs(command: str, needed: str, tmp_path: Path) -> None:
+    """Of what is installed: `validate` is fetched for every run of a CI."""
+    onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), tmp_path / "m.onnx")
+    (tmp_path / "m.json").write_bytes((ROOT / "tests/data/dispatch.json").read_bytes())
+    code = (
+        "import sys\nfrom dmlsplit.cli import main\nbefore = set(sys.modules)\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "packages = {name for name in new if not name.startswith(('_', 'cython_runtime'))}\n"
+        "print(*sorted(packages - set(sys.stdlib_module_names) - {'dmlsplit'}), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command.split()],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.splitlines()[-1].split() == needed.split(), done.stderr
+
+
+def test_only_what_every_installation_needs_is_required() -> None:
+    required = {re.split(r"[^\w-]", each)[0] for each in PROJECT["dependencies"]}
+    assert required == {"numpy", "pyyaml", "nvidia-ml-py", "tqdm"}

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import os
 import pkgutil
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -57,6 +56,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 def processor_seconds(*line: str) -> float:
     """What a command takes of the processor, which other programs do not lengthen."""
+    resource = pytest.importorskip("resource", reason="Windows does not count it for children")
 
     def used() -> float:
         children = resource.getrusage(resource.RUSAGE_CHILDREN)

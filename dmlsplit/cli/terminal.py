@@ -120,13 +120,15 @@ def wants_colour() -> bool:
 @contextmanager
 def progress_bar(name: str) -> Iterator[Progress]:
     """Yield a function of (bytes done, bytes in all) that draws a bar on a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
     from tqdm import tqdm
 
     with tqdm(
         desc=printable(name),
         unit="B",
         unit_scale=True,
-        disable=None,
         delay=0.5,
         leave=False,
         file=sys.stderr,

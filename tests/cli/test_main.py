@@ -1,12 +1,10 @@
 """The command line as a whole: usage, help, pipes, terminals, interrupts, large models."""
 
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -59,6 +57,7 @@ def test_the_examples_of_the_help_are_understood() -> None:
 
 def on_a_terminal(*arguments: str, folder: Path, **environment: str) -> str:
     """Run a command whose output is a terminal; return what it shows."""
+    pty, termios = map(pytest.importorskip, ("pty", "termios"))  # Windows has neither
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}

@@ -178,7 +178,8 @@ def test_control_characters_do_not_reach_the_terminal(
         ("a.zarr --scheduler tcp://", "no Dask scheduler answers at tcp://: it must be"),
         ("a.zarr --scheduler http://x", "no Dask scheduler answers at http://x: it must be"),
         ("objects.zarr", "its elements have no fixed size, so they cannot be split as bytes"),
-        ("chunk0.zarr", "chunk0.zarr: has damaged zarr metadata: its chunks are (0, 4)"),
+        # What follows is ours, or from zarr 3.4 on its own warning, which is an error in tests.
+        ("chunk0.zarr", "chunk0.zarr: has damaged zarr metadata: "),
         ("damaged.zarr.zip", "damaged.zarr.zip: has damaged zarr metadata: BadZipFile"),
         ("folder.zarr.zip", "folder.zarr.zip: is not a zarr store"),
     ],

@@ -56,6 +56,9 @@ def inside(field: Field, folder: Path) -> Path:
         real, home = path.resolve(), folder.resolve()
     except (OSError, RuntimeError, ValueError):
         raise field.error("a path that can be followed") from None
+    # From Python 3.13 on, resolve() leaves links that lead in a circle as they are.
+    if any(each.is_symlink() for each in (real, *real.parents)):
+        raise field.error("a path that can be followed")
     if home not in real.parents:
         raise field.error("a path inside the folder of the model; links out are not followed")
     return path

@@ -1,0 +1,295 @@
+"""action.yml, its steps carried out as a runner would, and the pre-commit hooks."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import yaml
+from onnx import TensorProto
+
+from dmlsplit.cli import build_parser, main
+from dmlsplit.lint.discovery import ENDINGS
+from dxdispatch_models import split_desc, tensor
+from models import single
+from openvino_files import variadic, weights
+
+ROOT = Path(__file__).parent.parent
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+STEPS = {step["id"]: step for step in ACTION["runs"]["steps"]}
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+
+# INT64 needs level 4_1; Windows build 19041 has 2_0.
+REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
+ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
+DYNAMIC = single(TensorProto.FLOAT, ("batch", 1, 6, 2), (2, 4), 0)
+
+bash = pytest.mark.skipif(sys.platform == "win32", reason="a `bash` there may be that of WSL")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is left of a step that has been carried out."""
+
+    status: int
+    log: str  # standard output
+    errors: str
+    outputs: dict[str, str]
+    summary: str
+
+
+def carry_out(step: str, workspace: Path, given: dict[str, str], **known: str) -> Step:
+    """Run a step of the action as GitHub's runner does.
+
+    `given` has inputs; `known` the outputs of earlier steps, as ``install_command``.
+    """
+    inputs = {name: each["default"] for name, each in ACTION["inputs"].items()} | given
+    temporary = workspace.parent / "runner's temp"
+    temporary.mkdir(exist_ok=True)
+
+    def value(match: re.Match[str]) -> str:
+        kind, *names = match[1].split(".")
+        return inputs[names[0]] if kind == "inputs" else known[f"{names[0]}_{names[2]}"]
+
+    named = {
+        name: re.sub(r"\$\{\{ ([\w.-]+) \}\}", value, text)
+        for name, text in STEPS[step]["env"].items()
+    }
+    output, summary = temporary / "output", temporary / "summary"
+    output.write_text("")
+    summary.write_text("")
+    runner = {
+        "GITHUB_OUTPUT": str(output),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "GITHUB_ACTION_PATH": str(ROOT),
+        "RUNNER_TEMP": str(temporary),
+    }
+    script = temporary / "step.sh"
+    script.write_text(STEPS[step]["run"])
+    # The command line is that of `shell: bash`, from GitHub's "Workflow syntax".
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+        cwd=workspace,
+        env={**os.environ, **runner, **named},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    outputs = dict(line.split("=", 1) for line in output.read_text().splitlines())
+    return Step(done.returncode, done.stdout, done.stderr, outputs, summary.read_text())
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A checkout with models, and the command that the action would have installed."""
+    folder = tmp_path / "work space"
+    folder.mkdir()
+    command = tmp_path / "dmlsplit"
+    command.write_text(
+        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {sys.executable} -m dmlsplit "$@"\n'
+    )
+    command.chmod(0o755)
+    return folder
+
+
+def judge(workspace: Path, **inputs: str) -> Step:
+    given = {name.replace("_", "-"): value for name, value in inputs.items()}
+    command = str(workspace.parent / "dmlsplit")
+    return carry_out("validate", workspace, given, install_command=command)
+
+
+@bash
+def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: Path) -> None:
+    onnx.save(REFUSED, workspace / "a model.onnx")
+    done = judge(workspace, windows="19041")
+    assert done.status == 1, done.errors
+    (note,) = [line for line in done.log.splitlines() if line.startswith("::error ")]
+    assert ",file=a model.onnx,line=1::" in note
+    report = json.loads(Path(done.outputs["sarif"]).read_text())
+    assert report["runs"][0]["results"][0]["ruleId"] == "DML-LEVEL-DATA-TYPE"
+    assert done.outputs["status"] == "1"
+    assert all(line.startswith("    ") for line in done.summary.splitlines()[2:])
+    assert "\n      fix: " in done.summary
+    # What people read is in the log between marks that turn workflow commands off.
+    stop, text, _ = re.split(r"::stop-commands::(dmlsplit-\d+)\n", done.log)
+    assert stop == ""
+    assert f"::{text}::\n" in done.log
+
+
+@bash
+def test_paths_are_lines_and_what_they_hold_is_never_code(workspace: Path) -> None:
+    names = [
+        "$(touch pwned).onnx",
+        "`touch pwned`.onnx",
+        "-v.onnx",
+        "a;touch pwned.onnx",
+        "''.onnx",
+    ]
+    (workspace / "deep er" / "still").mkdir(parents=True)
+    for name in [*names, "deep er/still/b.onnx", "left out.onnx"]:
+        onnx.save(ACCEPTED, workspace / name)
+    paths = "\n".join([*names[:4], "", "  deep er/**/*.onnx", names[4]])
+    done = judge(workspace, paths=paths, sarif="out put.sarif", annotations="false")
+    assert done.status == 0, done.errors
+    assert "6 splits in 6 files" in done.log
+    assert done.outputs == {"sarif": "out put.sarif", "status": "0"}
+    assert not (workspace / "pwned").exists()
+
+
+@bash
+def test_sizes_and_what_else_fails_are_passed_on(workspace: Path) -> None:
+    onnx.save(DYNAMIC, workspace / "m.onnx")
+    assert judge(workspace, fail_on="unknown defect", annotations="false").status == 1
+    sized = judge(workspace, fail_on="unknown", dim="\nbatch=6\n", annotations="false")
+    assert sized.status == 0
+
+
+@bash
+def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (workspace / "m.onnx").write_text(pointer)
+    both = judge(workspace, windows="19041", directml="1.8.0")
+    assert both.outputs == {"status": "2"}
+    assert "not allowed with" in both.errors
+    unread = judge(workspace, annotations="false")
+    assert unread.status == 2
+    assert Path(unread.outputs["sarif"]).exists()
+    assert "lfs: true" in unread.errors
+
+
+@bash
+@pytest.mark.parametrize(("infer", "extra"), [("false", ""), ("true", "[onnx]")])
+def test_the_action_installs_itself_apart(workspace: Path, infer: str, extra: str) -> None:
+    """The Python is one that writes down its arguments: nothing is fetched."""
+    python = workspace.parent / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$@" >> "{workspace.parent}/calls"\n'
+        f'if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "{python}" "$3/bin/python"; fi\n'
+    )
+    python.chmod(0o755)
+    done = carry_out(
+        "install", workspace, {"infer-shapes": infer}, **{"python_python-path": str(python)}
+    )
+    place = f"{workspace.parent}/runner's temp/dmlsplit-python"
+    assert (done.status, done.outputs) == (0, {"command": f"{place}/bin/dmlsplit"}), done.errors
+    calls = (workspace.parent / "calls").read_text().splitlines()
+    assert calls == [f"-m venv {place}", f"-m pip install --quiet {ROOT}{extra}"]
+
+
+def test_no_input_is_part_of_a_script() -> None:
+    assert not [name for name, step in STEPS.items() if "${{" in step.get("run", "")]
+
+
+def test_every_input_is_used_and_every_option_exists() -> None:
+    used = re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", json.dumps(ACTION["runs"]))
+    assert set(used) == set(ACTION["inputs"])
+    help_ = build_parser()._subparsers._group_actions[0].choices["validate"].format_help()  # type: ignore[union-attr,call-overload]
+    options = set(re.findall(r"--[a-z-]+", STEPS["validate"]["run"]))
+    assert "--fail-on" in options
+    assert all(option in help_ for option in options - {"--"})
+
+
+# ---- the hooks ---------------------------------------------------------------------------------
+
+FILES = {
+    "dmlsplit": ("a b/model.onnx", "MODEL.ONNX"),
+    "dmlsplit-openvino": ("openvino_model.xml", "ir/openvino_decoder_model.xml"),
+    "dmlsplit-dxdispatch": ("dml_split.json", "models/dml_gemm.json"),
+}
+OTHERS = ("pom.xml", "package.json", "my_openvino.xml/x.json", "html.json", "model.onnx.data")
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
+def test_a_hook_takes_the_files_of_its_tool_only(hook: dict[str, Any]) -> None:
+    # pre-commit searches a path relative to the repository for `files`.
+    assert all(re.search(hook["files"], path) for path in FILES[hook["id"]])
+    assert not [path for path in OTHERS if re.search(hook["files"], path)]
+    others = {path for name, paths in FILES.items() if name != hook["id"] for path in paths}
+    assert not [path for path in others if re.search(hook["files"], path)]
+
+
+def test_there_is_a_hook_for_every_kind_of_file() -> None:
+    endings = {Path(FILES[hook["id"]][0]).suffix for hook in HOOKS}
+    assert endings == set(ENDINGS)
+
+
+@pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
+def test_a_hook_judges_its_files(
+    hook: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The entry, the arguments and the files, joined as pre-commit does."""
+    good, bad = samples(hook["id"], tmp_path)
+    command, *line = [*shlex.split(hook["entry"]), *hook.get("args", ())]
+    assert command == "dmlsplit"
+    assert main([*line, str(good)]) == 0
+    assert main([*line, str(good), str(bad)]) == 1
+    assert "80070057" in capsys.readouterr().out
+
+
+def samples(hook: str, folder: Path) -> tuple[Path, Path]:
+    """An accepted file of the kind that a hook takes, and one whose lengths do not add up."""
+    good, bad = (folder / f"{name}{Path(FILES[hook][0]).suffix}" for name in ("good", "bad"))
+    for path, last in ((good, 4), (bad, 5)):
+        if path.suffix == ".onnx":
+            onnx.save(single(TensorProto.FLOAT, (1, 1, 6, 2), (2, last), 2), path)
+        elif path.suffix == ".xml":
+            path.write_text(variadic())
+            path.with_suffix(".bin").write_bytes(weights(lengths=(2, last)))
+        else:
+            tensors = [tensor([1, 1, size, 2]) for size in (2, last)]
+            ends = {"InputTensor": tensor([1, 1, 6, 2]), "OutputTensors": tensors}
+            path.write_text(json.dumps(split_desc(Axis=2, OutputCount=2, **ends)))
+    return good, bad
+
+
+# ---- docs/ci.md --------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "ci.md").read_text("utf-8")
+EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+
+
+def test_the_workflows_of_the_page_give_inputs_and_use_outputs_that_exist() -> None:
+    steps = [
+        step
+        for example in EXAMPLES
+        for job in example.get("jobs", {}).values()
+        for step in job["steps"]
+        if step["uses"].startswith("dmlsplit/dmlsplit@")
+    ]
+    assert len(steps) == 2
+    for step in steps:
+        assert set(step["with"]) <= set(ACTION["inputs"])
+    assert set(re.findall(r"outputs\.(\w+)", PAGE)) <= set(ACTION["outputs"])
+
+
+def test_the_hooks_of_the_page_exist_and_their_arguments_are_understood() -> None:
+    (hooks,) = [repo["hooks"] for example in EXAMPLES for repo in example.get("repos", ())]
+    assert {hook["id"] for hook in hooks} <= {hook["id"] for hook in HOOKS}
+    for hook in hooks:
+        build_parser().parse_args(["validate", *hook.get("args", ()), "m.onnx"])
+
+
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_the_tables_of_the_page_are_complete(name: str) -> None:
+    section = PAGE.partition(f"| {name} |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(ACTION[f"{name}s"])
+
+
+def test_the_table_of_hooks_is_complete() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \|", PAGE.partition("| hook |")[2], re.MULTILINE)
+    assert rows == [hook["id"] for hook in HOOKS]
+
+
+def test_the_commands_of_the_page_are_understood() -> None:
+    lines = re.findall(r"^(?:uvx|pipx run) dmlsplit (.*)$", PAGE, re.MULTILINE)
+    assert len(lines) == 2
+    for line in lines:
+        build_parser().parse_args(shlex.split(line))
