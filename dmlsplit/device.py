@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeAlias, overload
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
@@ -13,6 +14,7 @@ from dmlsplit.arrays.adapter import Context, package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.torch import KINDS, writes
 from dmlsplit.arrays.types import A, Array, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
@@ -27,6 +29,7 @@ from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 Bindable: TypeAlias = Array | BufferBinding
+_owner = attrgetter("owner")
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -183,6 +186,8 @@ class CompiledOperator:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
             src, dst = self._table.bind(array, outputs)
+            if KINDS and not KINDS.isdisjoint(map(type, map(_owner, dst))):
+                writes(map(_owner, dst))()
             self._copy(src.owner, src.address, [entry.address for entry in dst], stream)
             _used_on(stream, src.owner, *(entry.owner for entry in dst))
 
@@ -203,7 +208,8 @@ class CompiledOperator:
         """
         src, dst = self._table.bind(array, outputs)
         copy = self._program.bind(src.address, [output.address for output in dst])
-        return BoundOperator(_on_current_stream(copy, src.owner), (src, *dst))
+        dispatch = _on_current_stream(copy, src.owner)
+        return BoundOperator(_counted(dispatch, [output.owner for output in dst]), (src, *dst))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -252,6 +258,19 @@ def _on_current_stream(copy: BoundCopy, array: Any) -> BoundCopy:
 
     def dispatch(stream: Any = None) -> None:
         copy(current() if stream is None else stream)
+
+    return dispatch
+
+
+def _counted(copy: BoundCopy, outputs: Sequence[Any]) -> BoundCopy:
+    """Make each copy into tensors count as a write to them."""
+    if KINDS.isdisjoint(map(type, outputs)):
+        return copy
+    count = writes(outputs)
+
+    def dispatch(stream: Any = None) -> None:
+        count()
+        copy(stream)
 
     return dispatch
 

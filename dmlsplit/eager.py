@@ -6,6 +6,7 @@ empty pieces, the eleven data types) bind descriptors, not this function.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,6 +18,7 @@ from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.slices import Slices, copies, slices
+from dmlsplit.arrays.torch import KINDS, TrackedError, writes
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
@@ -65,9 +67,18 @@ def split(
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
-    if type(array).__module__.startswith("dask.array"):
-        return _split_lazily(array, sizes_or_count, axis, out)
-    source = view(array, "array")
+    home = type(array).__module__
+    if home.startswith(("dask.array", "torch")):
+        if home.startswith("dask"):
+            return _split_lazily(array, sizes_or_count, axis, out)
+        if sys.modules["torch"].compiler.is_dynamo_compiling():
+            return _split_tracked(array, sizes_or_count, axis, out)
+    try:
+        source = view(array, "array")
+    except TrackedError:
+        source = None
+    if source is None:  # Not above: an error would be shown as one that handling another led to.
+        return _split_tracked(array, sizes_or_count, axis, out)
     at, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     library = adapter_of(source.owner)
     layout = source.device, source.shape, source.strides, source.item_bytes
@@ -78,6 +89,8 @@ def split(
         made, addresses = library.empty(source, plan.outputs)
     else:
         outputs = _checked(out, source, _shapes(source.shape, at, sizes))
+        if KINDS and not KINDS.isdisjoint(map(type, out)):
+            writes(out)()
         addresses = [output.address for output in outputs]
         plan = _plan(*layout, at, sizes, tuple([output.strides for output in outputs]))
     current = library.current_stream(source.owner)
@@ -111,6 +124,15 @@ def _split_lazily(
             "Fix: dask.array.store(pieces, out)"
         )
     return split_dask(array, sizes_or_count, axis)
+
+
+def _split_tracked(
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
+) -> list[Any]:
+    # Imported here: it imports PyTorch, and this module for what its operators do.
+    from dmlsplit.frameworks.torch import split as split_tracked
+
+    return split_tracked(array, sizes_or_count, axis, out)
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,1 @@
+"""Splits inside the transforms and compilers of PyTorch and JAX."""

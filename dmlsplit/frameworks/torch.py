@@ -1,0 +1,149 @@
+"""`dml.split` of PyTorch's tensors that are differentiated, batched or traced.
+
+Other tensors do not come here. In a graph a split is the operator ``dmlsplit::split(array, sizes,
+dim)`` or, into tensors of the caller, ``dmlsplit::split_out(array, sizes, dim, out)``. What they do
+is what `dml.split` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+import torch
+from torch import Tensor
+
+from dmlsplit import eager
+from dmlsplit.checks import axis_from_front, piece_sizes
+from dmlsplit.errors import InvalidArgumentError
+
+
+def split(
+    array: Tensor, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
+) -> list[Tensor]:
+    """Split a tensor that torch tracks. `dmlsplit.split` calls this."""
+    dim, sizes = _sizes(array.shape, sizes_or_count, axis)
+    if out is None:
+        call = _in_graph if _is_traced(array) else _Split.apply
+        return list(call(array, sizes, dim))
+    if not _is_traced(array) or (array.requires_grad and torch.is_grad_enabled()):
+        raise InvalidArgumentError(
+            "out is given, but array requires grad, has a tangent or is inside a transform of "
+            "torch.func, and what is written to out has no gradient. Fix: leave out as None, or "
+            "use torch.no_grad()"
+        )
+    _into_in_graph(array, sizes, dim, list(out))
+    return list(out)
+
+
+def _is_traced(array: Tensor) -> bool:
+    """Whether a compiler, or a mode that sees every operator, must see this one as well."""
+    is_plain = type(array) is Tensor or type(array) is torch.nn.Parameter
+    return torch.compiler.is_compiling() or not is_plain or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _sizes(
+    shape: tuple[int, ...], sizes_or_count: Any, axis: SupportsIndex
+) -> tuple[int, list[int]]:
+    is_list = isinstance(sizes_or_count, (list, tuple))
+    if is_list and any(isinstance(size, torch.SymInt) for size in sizes_or_count):
+        # Numbers of a graph, which only torch can compare: the operator does.
+        return axis_from_front(axis, len(shape)), list(sizes_or_count)
+    dim, sizes = piece_sizes(shape, sizes_or_count, axis)
+    return dim, list(sizes)
+
+
+def _shapes(shape: Sequence[int], sizes: Sequence[int], dim: int) -> list[tuple[int, ...]]:
+    return [(*shape[:dim], size, *shape[dim + 1 :]) for size in sizes]
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    """Keep what gradients are put together by. No tensor is kept: a split is linear."""
+    array, ctx.sizes, dim = inputs
+    ctx.shape, ctx.dim = array.shape, axis_from_front(dim, array.dim())
+    ctx.set_materialize_grads(False)
+
+
+def _joined(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Tensor | None, None, None]:
+    """Return the gradient of the input: those of the pieces, zeros where a piece was not used."""
+    known = next((gradient for gradient in gradients if gradient is not None), None)
+    if known is None:
+        return None, None, None
+    pairs = zip(gradients, _shapes(ctx.shape, ctx.sizes, ctx.dim), strict=True)
+    parts = [known.new_zeros(()).expand(shape) if one is None else one for one, shape in pairs]
+    return torch.cat(parts, ctx.dim), None, None
+
+
+class _Split(torch.autograd.Function):  # type: ignore[misc]
+    """A split outside graphs, for gradients of any order and torch.func: not an operator.
+
+    What an operator costs the host is several times what this does.
+    """
+
+    @staticmethod
+    def forward(array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
+        return tuple(eager.split(array, sizes, dim))
+
+    setup_context = staticmethod(_remember)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
+        return _joined(ctx, gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, ...]:
+        # Torch's own functions, which every transform knows: also those that know no others.
+        pieces = tangent.split(ctx.sizes, ctx.dim)
+        return tuple(piece.clone(memory_format=torch.contiguous_format) for piece in pieces)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, array: Tensor, sizes: Any, dim: int) -> tuple[Any, Any]:
+        pieces = _Split.apply(array.movedim(in_dims[0], 0), sizes, dim + 1)
+        return pieces, (0,) * len(pieces)
+
+
+def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    # torch has seen to gradients before it calls a kernel.
+    return eager.split(array.detach(), sizes, dim)
+
+
+def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
+    eager.split(array.detach(), sizes, dim, out=[tensor.detach() for tensor in out])
+
+
+def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    at = axis_from_front(dim, array.dim())
+    _check_sizes(array.shape[at], sizes)
+    return [array.new_empty(shape) for shape in _shapes(array.shape, sizes, at)]
+
+
+def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
+    at = axis_from_front(dim, array.dim())
+    _check_sizes(array.shape[at], sizes)
+    if len(out) != len(sizes):
+        raise InvalidArgumentError(f"out is a list of {len(out)}; it must be one of {len(sizes)}")
+
+
+def _check_sizes(whole: int, sizes: Sequence[int]) -> None:
+    for size in sizes:
+        torch._check(size >= 0, lambda: f"sizes are {sizes}; they must be at least 0")
+    torch._check(
+        sum(sizes) == whole,
+        lambda: f"sizes are {sizes}; they must add up to the {whole} of the axis",
+    )
+
+
+def _batched(
+    info: Any, in_dims: Any, array: Tensor, sizes: Any, dim: int
+) -> tuple[list[Tensor], list[int]]:
+    # An axis that counts from the end stays where it is.
+    pieces = _in_graph(array.movedim(in_dims[0], 0), sizes, dim if dim < 0 else dim + 1)
+    return pieces, [0] * len(pieces)
+
+
+_in_graph = torch.library.custom_op("dmlsplit::split", _kernel, mutates_args=())
+_in_graph.register_fake(_fake)
+_in_graph.register_autograd(_joined, setup_context=_remember)
+_in_graph.register_vmap(_batched)
+_into_in_graph = torch.library.custom_op("dmlsplit::split_out", _kernel_into, mutates_args=("out",))
+_into_in_graph.register_fake(_fake_into)
