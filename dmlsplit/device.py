@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import compiled, find_backend
-from dmlsplit.binding import BindingTable, BufferBinding, Entry
+from dmlsplit.binding import BindingTable, BufferBinding
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
@@ -209,7 +209,11 @@ class CompiledOperator:
         src, dst = self._table.bind(array, outputs)
         copy = self._program.bind(src.address, [output.address for output in dst])
         dispatch = _on_current_stream(copy, src.owner)
-        return BoundOperator(_counted(dispatch, [output.owner for output in dst]), (src, *dst))
+        if KINDS and not KINDS.isdisjoint(map(type, map(_owner, dst))):
+            dispatch = _counted(dispatch, writes(map(_owner, dst)))
+        # The call itself keeps the buffers: `op.bind(...).dispatch()` drops the operator before it.
+        dispatch.__dict__["buffers"] = (src, *dst)
+        return BoundOperator(dispatch)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -226,7 +230,6 @@ class BoundOperator:
     """
 
     dispatch: BoundCopy
-    _keep: tuple[Entry, ...]
 
 
 def _on_stream(device: str, stream: Stream | None) -> Context:
@@ -262,11 +265,8 @@ def _on_current_stream(copy: BoundCopy, array: Any) -> BoundCopy:
     return dispatch
 
 
-def _counted(copy: BoundCopy, outputs: Sequence[Any]) -> BoundCopy:
+def _counted(copy: BoundCopy, count: Callable[[], None]) -> BoundCopy:
     """Make each copy into tensors count as a write to them."""
-    if KINDS.isdisjoint(map(type, outputs)):
-        return copy
-    count = writes(outputs)
 
     def dispatch(stream: Any = None) -> None:
         count()
