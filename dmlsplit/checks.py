@@ -101,7 +101,7 @@ def _sizes(
         sizes = integers("sizes", sizes_or_count)
     except TypeError as error:
         raise InvalidArgumentError(str(error)) from None
-    if (sizes and min(sizes) < 0) or sum(sizes) != whole:
+    if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes are {shown(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
             f"to axis {axis}, of size {whole}"

@@ -67,7 +67,7 @@ def split(
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
-    home = type(array).__module__
+    home = array.__class__.__module__  # not type(): torch.compile cannot say that of a Parameter
     if home.startswith(("dask.array", "torch")):
         if home.startswith("dask"):
             return _split_lazily(array, sizes_or_count, axis, out)

@@ -7,7 +7,7 @@ is what `dml.split` does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import torch
@@ -22,11 +22,11 @@ def split(
     array: Tensor, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Split a tensor that torch tracks. `dmlsplit.split` calls this."""
-    dim, sizes = _sizes(array.shape, sizes_or_count, axis)
+    is_traced = _is_traced(array)
+    dim, sizes = (_unchecked if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is None:
-        call = _in_graph if _is_traced(array) else _Split.apply
-        return list(call(array, sizes, dim))
-    if not _is_traced(array) or (array.requires_grad and torch.is_grad_enabled()):
+        return list((_in_graph if is_traced else _Split.apply)(array, sizes, dim))
+    if not is_traced or (array.requires_grad and torch.is_grad_enabled()):
         raise InvalidArgumentError(
             "out is given, but array requires grad, has a tangent or is inside a transform of "
             "torch.func, and what is written to out has no gradient. Fix: leave out as None, or "
@@ -42,15 +42,11 @@ def _is_traced(array: Tensor) -> bool:
     return torch.compiler.is_compiling() or not is_plain or torch._C._len_torch_dispatch_stack() > 0
 
 
-def _sizes(
-    shape: tuple[int, ...], sizes_or_count: Any, axis: SupportsIndex
-) -> tuple[int, list[int]]:
-    is_list = isinstance(sizes_or_count, (list, tuple))
-    if is_list and any(isinstance(size, torch.SymInt) for size in sizes_or_count):
-        # Numbers of a graph, which only torch can compare: the operator does.
-        return axis_from_front(axis, len(shape)), list(sizes_or_count)
-    dim, sizes = piece_sizes(shape, sizes_or_count, axis)
-    return dim, list(sizes)
+def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[int, Sequence[int]]:
+    """Return the axis and the sizes, which the operator checks: they may be numbers of a graph."""
+    if isinstance(sizes_or_count, Iterable):
+        return axis, list(sizes_or_count)
+    return axis, [shape[axis] // max(sizes_or_count, 1)] * sizes_or_count
 
 
 def _shapes(shape: Sequence[int], sizes: Sequence[int], dim: int) -> list[tuple[int, ...]]:
@@ -126,8 +122,11 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
 
 def _check_sizes(whole: int, sizes: Sequence[int]) -> None:
     for size in sizes:
-        torch._check(size >= 0, lambda: f"sizes are {sizes}; they must be at least 0")
-    torch._check(
+        torch._check_with(
+            InvalidArgumentError, size >= 0, lambda: f"sizes are {sizes}; none may be negative"
+        )
+    torch._check_with(
+        InvalidArgumentError,
         sum(sizes) == whole,
         lambda: f"sizes are {sizes}; they must add up to the {whole} of the axis",
     )
