@@ -2,8 +2,9 @@
 
 CuPy runs on the simulated card (tests/simulated_card), whose launches return at once: the time is
 that of Python, of CuPy, and of a driver that does nothing but keep a log. Where the card cannot be
-built, only arrays of NumPy are split. It is the processor's time of the calling thread, which other
-programs on the machine disturb less than the clock's.
+built, only arrays of NumPy are split, and tensors of PyTorch where it is installed. It is the
+processor's time of the calling thread, which other programs on the machine disturb less than the
+clock's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -86,13 +88,18 @@ def _bars(rows: Iterable[dict[str, float]]) -> Iterable[dict[str, Any]]:
 def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, float]:
     array = np.zeros((ROWS, WIDTH * outputs), "f4")
     # More would be copied by other threads.
-    columns = _numpy_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
+    columns = _host_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
     if with_cuda:
         columns |= _cuda_calls(array, outputs)
     row: dict[str, float] = {"outputs": outputs}
     for name, call in columns.items():
         calls = BOUND_CALLS if name.startswith("dispatch") else max(1, CALLS // outputs)
         row[name] = _microseconds(call, calls, rounds)
+    row |= {
+        f"{name}_ratio": round(row[f"{name}_alone_us"] / row[f"{name}_split_us"], 3)
+        for name in ("torch", "torch_grad")
+        if f"{name}_split_us" in row
+    }
     print("  ".join(f"{name} {value:<7.4g}" for name, value in row.items()), flush=True)
     return row
 
@@ -109,6 +116,32 @@ def _numpy_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]
         "numpy_call_us": lambda: operator(array),
         # The same with NumPy alone.
         "numpy_alone_us": lambda: [piece.copy() for piece in np.split(array, outputs, 1)],
+    }
+
+
+def _host_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
+    calls = _numpy_calls(array, outputs)
+    return calls | _torch_calls(array, outputs) if find_spec("torch") else calls
+
+
+def _torch_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
+    """Return splits of a tensor and of one that requires grad, and what torch does for each.
+
+    The ratio of a row is torch's time over ours, as in the other tables.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    plain = torch.from_numpy(array)
+    tracked = plain.clone().requires_grad_()
+    outs = [torch.empty(ROWS, WIDTH) for _ in range(outputs)]
+    bound = dml.Device("cpu").compile(_descriptor(outputs)).bind(plain, outs)
+    return {
+        "torch_split_us": lambda: dml.split(plain, outputs, 1),
+        "torch_alone_us": lambda: [piece.contiguous() for piece in plain.split(WIDTH, 1)],
+        "torch_grad_split_us": lambda: dml.split(tracked, outputs, 1),
+        "torch_grad_alone_us": lambda: [piece.contiguous() for piece in tracked.split(WIDTH, 1)],
+        "torch_dispatch_us": bound.dispatch,
     }
 
 

@@ -18,7 +18,7 @@ from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.slices import Slices, copies, slices
-from dmlsplit.arrays.torch import KINDS, TrackedError, writes
+from dmlsplit.arrays.torch import KINDS, TORCH, TrackedError, copied, writes
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
@@ -84,8 +84,12 @@ def split(
     layout = source.device, source.shape, source.strides, source.item_bytes
     if out is None:
         plan = _plan(*layout, at, sizes)
-        if plan.slices is not None and (pieces := copies(source.owner, plan.slices)):
-            return give_back(pieces, array)
+        if plan.slices is not None:
+            of_torch = library is TORCH
+            owner = source.owner
+            pieces = copied(owner, at, sizes) if of_torch else copies(owner, plan.slices)
+            if pieces:
+                return give_back(pieces, array)
         made, addresses = library.empty(source, plan.outputs)
     else:
         outputs = _checked(out, source, _shapes(source.shape, at, sizes))
@@ -104,7 +108,7 @@ class _Plan:
 
     program: Program
     outputs: Packing  # to be made
-    slices: Slices | None  # of an array of NumPy, if that is the faster way
+    slices: Slices | None  # of an array on the CPU, if that is the faster way
 
 
 def _shapes(shape: tuple[int, ...], axis: int, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:

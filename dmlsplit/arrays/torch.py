@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,14 @@ def writes(arrays: Iterable[Any]) -> Callable[[], None]:
     return partial(_torch().autograd.graph.increment_version, tensors)
 
 
+def copied(tensor: Any, axis: int, sizes: Sequence[int]) -> list[Any] | None:
+    """Return packed copies of the pieces of a small tensor on the CPU; None without memory."""
+    try:
+        return list(_torch().split_with_sizes_copy(tensor, sizes, axis))
+    except RuntimeError:  # Who makes larger tensors says how large.
+        return None
+
+
 class _Torch(Adapter):
     def view(self, tensor: Any, name: str) -> ArrayView:
         _check_memory(tensor, name)
@@ -63,7 +71,7 @@ class _Torch(Adapter):
                 tensor,
                 address,
                 shape,
-                tuple([step * width for step in steps]),
+                _in_bytes(steps, width),
                 _type_string(tensor.dtype),
                 width,
                 False,
@@ -187,6 +195,11 @@ def _current_stream() -> Callable[[int], int]:
 def _torch() -> Any:
     """Return the module, which is imported where there is a tensor."""
     return sys.modules["torch"]
+
+
+@lru_cache(maxsize=1024)
+def _in_bytes(steps: tuple[int, ...], width: int) -> tuple[int, ...]:
+    return tuple(step * width for step in steps)
 
 
 @cache

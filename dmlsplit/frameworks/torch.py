@@ -25,7 +25,7 @@ def split(
     is_traced = _is_traced(array)
     dim, sizes = (_unchecked if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is None:
-        return list((_in_graph if is_traced else _Split.apply)(array, sizes, dim))
+        return list(_way(is_traced)(array, sizes, dim))
     if not is_traced or (array.requires_grad and torch.is_grad_enabled()):
         raise InvalidArgumentError(
             "out is given, but array requires grad, has a tangent or is inside a transform of "
@@ -34,6 +34,13 @@ def split(
         )
     _into_in_graph(array, sizes, dim, list(out))
     return list(out)
+
+
+def _way(is_traced: bool) -> Any:
+    """Return what splits: ``way(array, sizes, dim)``."""
+    if is_traced:
+        return _in_graph
+    return (_Transformed if torch._C._are_functorch_transforms_active() else _Split).apply
 
 
 def _is_traced(array: Tensor) -> bool:
@@ -71,16 +78,12 @@ def _joined(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Tensor | None
 
 
 class _Split(torch.autograd.Function):  # type: ignore[misc]
-    """A split outside graphs, for gradients of any order and torch.func: not an operator.
-
-    What an operator costs the host is several times what this does.
-    """
+    """A split outside graphs, for gradients of any order: no operator, whose calls cost more."""
 
     @staticmethod
-    def forward(array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
+        _remember(ctx, (array, sizes, dim), None)
         return tuple(eager.split(array, sizes, dim))
-
-    setup_context = staticmethod(_remember)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
@@ -92,9 +95,21 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         pieces = tangent.split(ctx.sizes, ctx.dim)
         return tuple(piece.clone(memory_format=torch.contiguous_format) for piece in pieces)
 
+
+class _Transformed(torch.autograd.Function):  # type: ignore[misc]
+    """The same in the form that torch.func asks for, which takes twice as long to call."""
+
+    @staticmethod
+    def forward(array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
+        return tuple(eager.split(array, sizes, dim))
+
+    setup_context = staticmethod(_remember)
+    backward = staticmethod(_Split.backward)
+    jvp = staticmethod(_Split.jvp)
+
     @staticmethod
     def vmap(info: Any, in_dims: Any, array: Tensor, sizes: Any, dim: int) -> tuple[Any, Any]:
-        pieces = _Split.apply(array.movedim(in_dims[0], 0), sizes, dim + 1)
+        pieces = _Transformed.apply(array.movedim(in_dims[0], 0), sizes, dim + 1)
         return pieces, (0,) * len(pieces)
 
 
