@@ -247,6 +247,18 @@ def test_a_mode_that_sees_every_operator_sees_the_split() -> None:
     assert torch.equal(torch.cat(found), x)
 
 
+def test_a_plain_tensor_takes_none_of_these_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dmlsplit.frameworks import torch as tracked
+
+    monkeypatch.delattr(tracked, "split")
+    weight = torch.nn.Parameter(torch.rand(6))
+    assert torch.equal(torch.cat(dml.split(weight.detach(), 2)), weight)
+    with torch.no_grad():
+        assert torch.equal(torch.cat(dml.split(weight, 2)), weight)
+    with pytest.raises(ImportError):
+        dml.split(weight, 2)
+
+
 def test_out_has_no_gradient_in_a_graph_either() -> None:
     x = torch.rand(6, requires_grad=True)
     outs = [torch.zeros(3), torch.zeros(3)]
