@@ -155,9 +155,19 @@ def _batched(
     return pieces, [0] * len(pieces)
 
 
-_in_graph = torch.library.custom_op("dmlsplit::split", _kernel, mutates_args=())
+_in_graph = torch.library.custom_op(
+    "dmlsplit::split",
+    _kernel,
+    mutates_args=(),
+    schema="(Tensor array, SymInt[] sizes, int dim) -> Tensor[]",
+)
 _in_graph.register_fake(_fake)
 _in_graph.register_autograd(_joined, setup_context=_remember)
 _in_graph.register_vmap(_batched)
-_into_in_graph = torch.library.custom_op("dmlsplit::split_out", _kernel_into, mutates_args=("out",))
+_into_in_graph = torch.library.custom_op(
+    "dmlsplit::split_out",
+    _kernel_into,
+    mutates_args=("out",),
+    schema="(Tensor array, SymInt[] sizes, int dim, Tensor(a!)[] out) -> ()",
+)
 _into_in_graph.register_fake(_fake_into)

@@ -8,12 +8,18 @@ import pytest
 
 import dmlsplit as dml
 
-torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="PyTorch sees no CUDA device"),
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
 ]
+
+
+@pytest.fixture
+def torch() -> Any:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no CUDA device")
+    return torch
 
 
 def whole_copy(count: int) -> dml.CompiledOperator:
@@ -23,7 +29,7 @@ def whole_copy(count: int) -> dml.CompiledOperator:
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "complex64"])
 @pytest.mark.parametrize("layout", ["packed", "channels_last", "expanded", "step"])
-def test_pieces_and_gradients_are_those_of_torch(kind: str, layout: str) -> None:
+def test_pieces_and_gradients_are_those_of_torch(torch: Any, kind: str, layout: str) -> None:
     dtype = getattr(torch, kind)
     x = torch.randint(-9, 9, (4, 90, 14, 6), device="cuda").to(dtype)
     if layout == "channels_last":
@@ -45,14 +51,14 @@ def test_pieces_and_gradients_are_those_of_torch(kind: str, layout: str) -> None
     assert torch.equal(gradient(dml.split), gradient(torch.split))
 
 
-def test_gradients_are_those_of_finite_differences() -> None:
+def test_gradients_are_those_of_finite_differences(torch: Any) -> None:
     x = torch.randn(3, 6, dtype=torch.float64, device="cuda", requires_grad=True)
     pieces = lambda x: tuple(dml.split(x, (1, 0, 5), 1))  # noqa: E731
     assert torch.autograd.gradcheck(pieces, x, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(pieces, x, check_fwd_over_rev=True)
 
 
-def test_gradients_of_another_stream_are_right() -> None:
+def test_gradients_of_another_stream_are_right(torch: Any) -> None:
     x = torch.ones((4096, 3000), device="cuda", requires_grad=True)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -66,7 +72,7 @@ def test_gradients_of_another_stream_are_right() -> None:
     )
 
 
-def test_five_shapes_are_one_graph() -> None:
+def test_five_shapes_are_one_graph(torch: Any) -> None:
     from torch._dynamo.testing import CompileCounterWithBackend
 
     counter = CompileCounterWithBackend("aot_eager")
@@ -81,7 +87,7 @@ def test_five_shapes_are_one_graph() -> None:
     assert counter.frame_count == 1
 
 
-def test_the_operators_pass_torchs_own_checks() -> None:
+def test_the_operators_pass_torchs_own_checks(torch: Any) -> None:
     pytest.importorskip("expecttest", reason="opcheck needs expecttest")
     import dmlsplit.frameworks.torch  # noqa: F401  registers them
 
@@ -91,7 +97,7 @@ def test_the_operators_pass_torchs_own_checks() -> None:
     torch.library.opcheck(ops.split_out.default, (x.detach(), [2, 4], 1, outs))
 
 
-def test_writes_are_counted() -> None:
+def test_writes_are_counted(torch: Any) -> None:
     source, out = torch.rand(1000, device="cuda"), torch.zeros(1000, device="cuda")
     op = whole_copy(1000)
     for count, call in enumerate(
@@ -109,7 +115,7 @@ def test_writes_are_counted() -> None:
 
 
 @pytest.mark.parametrize("is_dispatch", [False, True])
-def test_memory_that_another_stream_reads_is_not_used_again(is_dispatch: bool) -> None:
+def test_memory_that_another_stream_reads_is_not_used_again(torch: Any, is_dispatch: bool) -> None:
     """The input is dropped while the split of it is still queued."""
     count = 1 << 24
     op, stream = whole_copy(count), torch.cuda.Stream()
@@ -131,7 +137,7 @@ def test_memory_that_another_stream_reads_is_not_used_again(is_dispatch: bool) -
     assert float(other.min()) == float(other.max()) == 2
 
 
-def test_fsdp2s_copy_out_takes_the_split() -> None:
+def test_fsdp2s_copy_out_takes_the_split(torch: Any) -> None:
     import torch.distributed.fsdp
 
     def copy_out(gathered: Any, sizes: Any, dim: int = 0, *, out: Any) -> None:

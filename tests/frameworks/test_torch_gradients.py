@@ -69,6 +69,19 @@ def test_vmap_leaves_the_batch_whole(axis: int) -> None:
         assert torch.equal(piece, wanted)
 
 
+def test_a_batch_is_not_written_to_out() -> None:
+    def into(x: Any) -> Any:
+        return dml.split(x, 2, out=[torch.zeros(3), torch.zeros(3)])
+
+    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
+        torch.func.vmap(into)(torch.ones(2, 6))
+    op = dml.Device("cpu").compile(
+        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(2, 4))
+    )
+    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
+        torch.func.vmap(op)(torch.ones(2, 6))
+
+
 def test_gradients_per_sample(x: Any) -> None:
     x = x.movedim(1, -1)[None].expand(4, 3, 2, 6)
 

@@ -160,7 +160,7 @@ def test_a_compiled_split_takes_parameters_and_strides() -> None:
 @pytest.mark.parametrize("sizes", [4, (2, 3), (-1, 7), 0])
 def test_wrong_sizes_are_named_when_they_are_compiled(sizes: Any) -> None:
     compiled = torch.compile(lambda x: dml.split(x, sizes), fullgraph=True, backend="eager")
-    with pytest.raises(Exception, match=r"InvalidArgumentError.*sizes are \[") as raised:
+    with pytest.raises(Exception, match=r"sizes are \[") as raised:
         compiled(torch.rand(6))
     assert isinstance(raised.value, RuntimeError)
 
