@@ -119,7 +119,7 @@ class _Torch(Adapter):
 
 
 def _check_memory(tensor: Any, name: str) -> None:
-    """Refuse tensors whose memory, if any, does not hold their elements one by one."""
+    """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
     torch = _torch()
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
