@@ -2,10 +2,11 @@
 
 CuPy runs on the simulated card (tests/simulated_card), whose launches return at once: the time is
 that of Python, of CuPy, and of a driver that does nothing but keep a log. Where the card cannot be
-built, only arrays of NumPy are split. It is the processor's time of the calling thread, which other
-programs on the machine disturb less than the clock's. They only ever add to it, so the quickest
-round is what a machine that does nothing else would show, and what the bars are about; `cupy_alone`
-tells how much of a split CuPy takes to make the outputs.
+built, only arrays of NumPy are split, and tensors of PyTorch where it is installed. It is the
+processor's time of the calling thread, which other programs on the machine disturb less than the
+clock's. They only ever add to it, so the quickest round is what a machine that does nothing else
+would show, and what the bars are about; `cupy_alone` tells how much of a split CuPy takes to make
+the outputs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +96,7 @@ def _bars(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, Any]:
     array = np.zeros((ROWS, WIDTH * outputs), "f4")
     # More would be copied by other threads.
-    columns = _numpy_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
+    columns = _host_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
     if with_cuda:
         columns |= _cuda_calls(array, outputs)
     row: dict[str, Any] = {"outputs": outputs, "least": {}}
@@ -104,6 +106,12 @@ def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, Any]:
         row[name] = round(statistics.median(samples), 4)
         row["least"][name] = round(min(samples), 4)
     cells = [f"{name} {row[name]:.4g}, {row['least'][name]:.4g}" for name in columns]
+    least = row["least"]
+    for name in ("torch", "torch_grad"):
+        if f"{name}_split_us" in least:
+            ratio = round(least[f"{name}_alone_us"] / least[f"{name}_split_us"], 3)
+            row[f"{name}_ratio"] = ratio
+            cells.append(f"{name}_ratio {ratio}")
     print("  ".join([f"outputs {outputs}", *cells]), flush=True)
     return row
 
@@ -120,6 +128,32 @@ def _numpy_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]
         "numpy_call_us": lambda: operator(array),
         # The same with NumPy alone.
         "numpy_alone_us": lambda: [piece.copy() for piece in np.split(array, outputs, 1)],
+    }
+
+
+def _host_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
+    calls = _numpy_calls(array, outputs)
+    return calls | _torch_calls(array, outputs) if find_spec("torch") else calls
+
+
+def _torch_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
+    """Return splits of a tensor and of one that requires grad, and what torch does for each.
+
+    The ratio of a row is torch's time over ours, as in the other tables.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    plain = torch.from_numpy(array)
+    tracked = plain.clone().requires_grad_()
+    outs = [torch.empty(ROWS, WIDTH) for _ in range(outputs)]
+    bound = dml.Device("cpu").compile(_descriptor(outputs)).bind(plain, outs)
+    return {
+        "torch_split_us": lambda: dml.split(plain, outputs, 1),
+        "torch_alone_us": lambda: [piece.contiguous() for piece in plain.split(WIDTH, 1)],
+        "torch_grad_split_us": lambda: dml.split(tracked, outputs, 1),
+        "torch_grad_alone_us": lambda: [piece.contiguous() for piece in tracked.split(WIDTH, 1)],
+        "torch_dispatch_us": bound.dispatch,
     }
 
 

@@ -106,6 +106,47 @@ def torch_out(problem: GpuProblem) -> GpuPrepared:
     return GpuPrepared(call, _given(problem), "queue")
 
 
+def fsdp2_twice(problem: GpuProblem) -> GpuPrepared:
+    """FSDP2's own way for a parameter that is sharded along its second dimension: two copies.
+
+    The all-gather output is copied as one piece; the shards of that are then put side by side, in
+    one parameter with the outputs one after the other (_fsdp_collectives.py of PyTorch 2.13).
+    """
+    import cupy
+    import torch
+
+    shards, count, width = _shards(problem)
+    inputs = [array for array, _ in _tensors(problem)]
+    shape = count, shards, width
+    buffers = [
+        (torch.empty_like(x), torch.empty(shape, dtype=x.dtype, device=x.device)) for x in inputs
+    ]
+
+    def call(index: int) -> None:
+        copy_twice(inputs[index], *buffers[index])
+
+    return GpuPrepared(call, lambda index: list(map(cupy.asarray, buffers[index][1])), "queue")
+
+
+def copy_twice(array: Any, temporary: Any, parameter: Any) -> None:
+    """Split ``(shards, count * width)`` into ``parameter``, ``(count, shards, width)``."""
+    import torch
+
+    count, shards, width = parameter.shape
+    torch.split_with_sizes_copy(array, [count * width], 1, out=[temporary])
+    parts = temporary.view(shards * count, width).chunk(shards)
+    torch.cat(parts, 1, out=parameter.view(count, shards * width))
+
+
+def _shards(problem: GpuProblem) -> tuple[int, int, int]:
+    """Return the number of shards and of outputs, and the width of each."""
+    case = problem.case
+    if len(case.shape) != 2 or case.axis != 1 or case.shape[0] != 8 or len(set(case.sizes)) > 1:
+        raise NotImplementedError("not called: it is for a parameter of 8 shards")
+    _refuse_strides(problem)
+    return case.shape[0], len(case.sizes), case.sizes[0]
+
+
 def torch_per_output(problem: GpuProblem) -> GpuPrepared:
     """`torch.Tensor.copy_` per output."""
     pairs = [
@@ -234,6 +275,7 @@ FAST: dict[str, GpuPeer] = {
 PEERS: dict[str, GpuPeer] = {
     **FAST,
     "torch per output": torch_per_output,
+    "FSDP2": fsdp2_twice,
     "CuPy per output": cupy_per_output,
     "Triton": triton_kernel,
     "JAX": jax_jit,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeAlias, overload
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
@@ -13,12 +14,13 @@ from dmlsplit.arrays.adapter import Adapter, Context, package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.torch import KINDS, writes
 from dmlsplit.arrays.types import A, Array, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import compiled, find_backend
-from dmlsplit.binding import BindingTable, BufferBinding, Entry
+from dmlsplit.binding import BindingTable, BufferBinding
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
@@ -27,6 +29,7 @@ from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 Bindable: TypeAlias = Array | BufferBinding
+_owner = attrgetter("owner")
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -194,6 +197,8 @@ class CompiledOperator:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
             src, dst = self._table.bind(array, outputs)
+            if KINDS and not KINDS.isdisjoint(map(type, map(_owner, dst))):
+                writes(map(_owner, dst))()
             addresses = [entry.address for entry in dst]
             self._copy(adapter_of(src.owner), src.owner, src.address, addresses, stream)
             _used_on(stream, src.owner, *(entry.owner for entry in dst))
@@ -215,7 +220,12 @@ class CompiledOperator:
         """
         src, dst = self._table.bind(array, outputs)
         copy = self._program.bind(src.address, [output.address for output in dst])
-        return BoundOperator(_on_current_stream(copy, src.owner), (src, *dst))
+        dispatch = _on_current_stream(copy, src.owner)
+        if KINDS and not KINDS.isdisjoint(map(type, map(_owner, dst))):
+            dispatch = _counted(dispatch, writes(map(_owner, dst)))
+        # The call itself keeps the buffers: `op.bind(...).dispatch()` drops the operator before it.
+        dispatch.__dict__["buffers"] = (src, *dst)
+        return BoundOperator(dispatch)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -232,7 +242,6 @@ class BoundOperator:
     """
 
     dispatch: BoundCopy
-    _keep: tuple[Entry, ...]
 
 
 def _on_stream(device: str, stream: Stream | None) -> Context:
@@ -264,6 +273,16 @@ def _on_current_stream(copy: BoundCopy, array: Any) -> BoundCopy:
 
     def dispatch(stream: Any = None) -> None:
         copy(current() if stream is None else stream)
+
+    return dispatch
+
+
+def _counted(copy: BoundCopy, count: Callable[[], None]) -> BoundCopy:
+    """Make each copy into tensors count as a write to them."""
+
+    def dispatch(stream: Any = None) -> None:
+        count()
+        copy(stream)
 
     return dispatch
 

@@ -6,6 +6,7 @@ empty pieces, the eleven data types) bind descriptors, not this function.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,10 +15,10 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
-from dmlsplit.arrays.adapter import package_of
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.slices import Slices, copies, slices
+from dmlsplit.arrays.torch import KINDS, TORCH, TrackedError, copied, writes
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
@@ -28,7 +29,7 @@ from dmlsplit.geometry import split_geometry
 
 Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 T = TypeVar("T", bound=Array | DaskArray)
-_AT_ONCE = frozenset(("numpy", "cupy", "torch"))  # modules of arrays that have memory
+_AT_ONCE = frozenset(("numpy", "cupy"))  # modules whose arrays have memory
 
 
 def split(
@@ -67,9 +68,15 @@ def split(
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
-    if type(array).__module__ not in _AT_ONCE and (own := _with_own_split(array)):
+    home = array.__class__.__module__  # not type(): torch.compile cannot say that of a Parameter
+    if home not in _AT_ONCE and (own := _with_own_split(array, home)):
         return own(array, sizes_or_count, axis, out)
-    source = view(array, "array")
+    try:
+        source = view(array, "array")
+    except TrackedError:
+        source = None
+    if source is None:  # Not above: an error would be shown as one that handling another led to.
+        return _split_tracked(array, sizes_or_count, axis, out)
     layout = source.device, source.shape, source.strides, source.item_bytes
     along: Any = axis, sizes_or_count
     if not _is_plain(axis, sizes_or_count):
@@ -77,12 +84,18 @@ def split(
     library = adapter_of(source.owner)
     if out is None:
         plan = _plan(*layout, *along)
-        if plan.slices is not None and (pieces := copies(source.owner, plan.slices)):
-            return give_back(pieces, array)
+        if plan.slices is not None:
+            is_torch, owner = library is TORCH, source.owner
+            at, sizes = plan.axis, plan.sizes
+            pieces = copied(owner, at, sizes) if is_torch else copies(owner, plan.slices)
+            if pieces:
+                return give_back(pieces, array)
         made, addresses = library.empty(source, plan.outputs)
     else:
         shapes = _shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
         outputs = _checked(out, source, shapes)
+        if KINDS and not KINDS.isdisjoint(map(type, out)):
+            writes(out)()
         addresses = [output.address for output in outputs]
         strides = tuple([output.strides for output in outputs])
         plan = _plan(*layout, *along, strides)
@@ -95,9 +108,11 @@ def split(
 class _Plan:
     """How arrays of one layout are split."""
 
+    axis: int  # from the front
+    sizes: tuple[int, ...]
     program: Program
     outputs: Packing  # to be made
-    slices: Slices | None  # of an array of NumPy, if that is the faster way
+    slices: Slices | None  # of an array on the CPU, if that is the faster way
 
 
 def _is_plain(axis: object, sizes_or_count: Any) -> bool:
@@ -112,11 +127,13 @@ def _shapes(shape: tuple[int, ...], axis: int, sizes: Sequence[int]) -> tuple[tu
     return tuple((*before, size, *after) for size in sizes)
 
 
-def _with_own_split(array: Any) -> Callable[..., list[Any]] | None:
-    """Return the split of arrays that have no memory yet: of dask, or traced by JAX."""
-    if type(array).__module__.startswith("dask.array"):
+def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
+    """Return the split of arrays that have no memory yet: of dask, or traced by a framework."""
+    if home.startswith("torch"):
+        return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
+    if home.startswith("dask.array"):
         return _split_lazily
-    if package_of(array) in ("jax", "jaxlib"):
+    if home.partition(".")[0] in ("jax", "jaxlib"):
         # Imported here: JAX is optional.
         from dmlsplit.frameworks import jax
 
@@ -138,6 +155,15 @@ def _split_lazily(
     return split_dask(array, sizes_or_count, axis)
 
 
+def _split_tracked(
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
+) -> list[Any]:
+    # Imported here: it imports PyTorch, and this module for what its operators do.
+    from dmlsplit.frameworks.torch import split as split_tracked
+
+    return split_tracked(array, sizes_or_count, axis, out)
+
+
 @lru_cache(maxsize=1024)
 def _plan(
     device: str,
@@ -155,7 +181,8 @@ def _plan(
     # A call must not wait for the compiler because of new sizes.
     program = compiled(find_backend(device), geometry)
     outputs = packing(_shapes(shape, axis, sizes), item_bytes)
-    return _Plan(program, outputs, slices(geometry, axis, sizes) if device == "cpu" else None)
+    cut = slices(geometry, axis, sizes) if device == "cpu" else None
+    return _Plan(axis, sizes, program, outputs, cut)
 
 
 def _checked(

@@ -1,5 +1,7 @@
 """Devices, compiled and bound operators on the CPU: results, bindings, refusals."""
 
+import weakref
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -75,6 +77,23 @@ def test_a_bound_operator_can_be_dispatched_again() -> None:
     array *= -1
     bound.dispatch()
     np.testing.assert_array_equal(np.concatenate(outputs, 2), array)
+
+
+def test_a_dispatch_keeps_its_buffers_alive() -> None:
+    """`op.bind(...).dispatch()` drops the bound operator before the call."""
+
+    class Watched(np.ndarray):
+        pass
+
+    array, out = (np.zeros((1, 1, 6, 2), np.float32).view(Watched) for _ in range(2))
+    watched = [weakref.ref(array), weakref.ref(out)]
+    x = dml.SplitOperatorDesc(X, [X], 0)
+    dispatch = CPU.compile(x).bind(array, [out]).dispatch
+    del array, out
+    assert all(found() is not None for found in watched)
+    dispatch()
+    del dispatch
+    assert [found() for found in watched] == [None, None]
 
 
 def test_a_bound_operator_keeps_its_buffers_alive() -> None:

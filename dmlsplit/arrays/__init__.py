@@ -18,7 +18,7 @@ from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.array_view import ArrayView, device_number
 from dmlsplit.arrays.cupy import CUPY
 from dmlsplit.arrays.numpy import NUMPY
-from dmlsplit.arrays.torch import TORCH
+from dmlsplit.arrays.torch import KINDS, TORCH
 from dmlsplit.backends.cuda import driver
 
 __all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view"]
@@ -62,6 +62,7 @@ def _chosen(kind: type) -> Adapter | None:
         return NUMPY
     torch = sys.modules.get("torch")  # imported, if the type is one of its tensors
     if torch is not None and issubclass(kind, torch.Tensor):
+        KINDS.add(kind)
         return TORCH
     is_cupy = kind.__module__.partition(".")[0] == "cupy"
     return CUPY if is_cupy and hasattr(kind, "__cuda_array_interface__") else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,31 @@ from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
 
+_OUTSIDE = "dmlsplit.split without out, or call this outside"
+# The types of the tensors that have been seen: where there are none, nothing is asked of outputs.
+KINDS: set[type] = set()
+
+
+class TrackedError(InvalidArgumentError):
+    """A tensor that torch differentiates, batches or traces: `dmlsplit.split` alone takes it."""
+
+
+def writes(arrays: Iterable[Any]) -> Callable[[], None]:
+    """Return what tells torch that these are written, those that are its tensors.
+
+    Its own functions do so as well: autograd then refuses to use the old values, if it needs them.
+    """
+    tensors = tuple(array for array in arrays if type(array) in KINDS)
+    return partial(_torch().autograd.graph.increment_version, tensors)
+
+
+def copied(tensor: Any, axis: int, sizes: Sequence[int]) -> list[Any] | None:
+    """Return packed copies of the pieces of a small tensor on the CPU; None without memory."""
+    try:
+        return list(_torch().split_with_sizes_copy(tensor, sizes, axis))
+    except RuntimeError:  # Who makes larger tensors says how large.
+        return None
+
 
 class _Torch(Adapter):
     def view(self, tensor: Any, name: str) -> ArrayView:
@@ -37,18 +62,19 @@ class _Torch(Adapter):
             address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
             if not address and tensor.numel():
                 raise RuntimeError("it has no memory")
-        except RuntimeError as error:  # nested, or inside a transform of torch.func
+        except RuntimeError as error:
+            if _torch()._C._functorch.is_functorch_wrapped_tensor(tensor):
+                raise _tracked(name, "is inside a transform of torch.func", _OUTSIDE) from None
             raise not_shared(tensor, name, error) from None
         return view_of(
             (
                 tensor,
                 address,
                 shape,
-                tuple([step * width for step in steps]),
+                _in_bytes(steps, width),
                 _type_string(tensor.dtype),
                 width,
-                # torch itself refuses to write where it would have to track gradients.
-                bool(tensor.requires_grad),
+                False,
                 device_name(tensor.get_device()) if tensor.is_cuda else "cpu",
             )
         )
@@ -93,12 +119,22 @@ class _Torch(Adapter):
 
 
 def _check_memory(tensor: Any, name: str) -> None:
-    """Refuse tensors whose memory, if any, does not hold their elements one by one."""
+    """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
     torch = _torch()
-    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+        raise _of_subclass(tensor, name)
+    # Whoever turns gradients off may read and write a parameter: torch allows that as well.
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise _tracked(name, "requires grad", "detach(), or torch.no_grad()")
+    if torch.autograd.forward_ad._current_level >= 0 and _has_tangent(tensor):
+        raise _tracked(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
+    if torch._C._len_torch_dispatch_stack():
+        raise _tracked(name, "is inside a mode of torch that sees every operator", "leave the mode")
+    if torch._C._get_tracing_state():
         raise InvalidArgumentError(
-            f"{name} is a {type_name(tensor)}, which has no memory of its own; it must be a plain "
-            "tensor"
+            f"{name} is used inside torch.jit.trace, which would not record the split. "
+            "Fix: torch.export.export"
         )
     if not (tensor.is_cpu or tensor.is_cuda) or tensor.layout is not torch.strided:
         raise InvalidArgumentError(
@@ -109,6 +145,33 @@ def _check_memory(tensor: Any, name: str) -> None:
         raise InvalidArgumentError(
             f"{name} is quantized; its pieces would lose scale and zero point. Fix: int_repr()"
         )
+
+
+def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
+    """Return the error for a tensor of a subclass, whose pieces would be plain tensors."""
+    torch = _torch()
+    traced = (torch._subclasses.FakeTensor, torch._subclasses.functional_tensor.FunctionalTensor)
+    if isinstance(tensor, traced):
+        return _tracked(name, f"is a {type_name(tensor)}, which has no memory", _OUTSIDE)
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        what, fix = "which has no memory of its own", "split the tensors that it is made of"
+    else:
+        what, fix = "whose pieces would be plain tensors", "as_subclass(torch.Tensor)"
+    return InvalidArgumentError(
+        f"{name} is a {type_name(tensor)}, {what}; it must be a torch.Tensor or a Parameter. "
+        f"Fix: {fix}"
+    )
+
+
+def _has_tangent(tensor: Any) -> bool:
+    torch = _torch()
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return False  # It cannot be asked. What it wraps may have one; it has no memory anyway.
+    return torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def _tracked(name: str, what: str, fix: str) -> TrackedError:
+    return TrackedError(f"{name} {what}; only the array that dmlsplit.split splits may. Fix: {fix}")
 
 
 def _maker(like: Any) -> Callable[[Shape, Any], Any]:
@@ -132,6 +195,11 @@ def _current_stream() -> Callable[[int], int]:
 def _torch() -> Any:
     """Return the module, which is imported where there is a tensor."""
     return sys.modules["torch"]
+
+
+@lru_cache(maxsize=1024)
+def _in_bytes(steps: tuple[int, ...], width: int) -> tuple[int, ...]:
+    return tuple(step * width for step in steps)
 
 
 @cache

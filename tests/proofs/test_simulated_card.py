@@ -38,7 +38,18 @@ _JAX = r"JAX (is not installed|runs on cpu, not on the GPU)"
 _CUPY = r"it needs a kernel of CuPy's own"
 
 # Tests marked gpu that only a real card can run.
+_TORCH_ON_GPU = """
+    test_pieces_and_gradients_are_those_of_torch
+    test_gradients_are_those_of_finite_differences
+    test_gradients_of_another_stream_are_right
+    test_five_shapes_are_one_graph
+    test_the_operators_pass_torchs_own_checks
+    test_writes_are_counted
+    test_memory_that_another_stream_reads_is_not_used_again
+    test_fsdp2s_copy_out_takes_the_split
+""".split()
 NOT_RUN = {
+    **{f"frameworks.test_torch_gpu.{name}": _TORCH for name in _TORCH_ON_GPU},
     "test_gpu.test_more_than_2_to_the_31_elements": r"needs 14 GB of device memory, 2\.1 GB",
     "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
     "test_gpu.test_torchs_current_stream_is_used": _TORCH,

@@ -350,6 +350,16 @@ def test_tensors_of_torch_give_tensors_of_torch(
         assert torch.equal(one, other)
 
 
+def test_tensors_of_torch_that_require_grad_are_refused() -> None:
+    """They came back detached: a wrong result where it is trained."""
+    torch = pytest.importorskip("torch", reason="compares with PyTorch")
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(dml.InvalidArgumentError, match=r"requires grad.*Fix: detach\(\)"):
+        split(x, [1, 2])
+    with torch.no_grad():
+        assert [piece.tolist() for piece in split(x, [1, 2])] == [[1.0], [1.0, 1.0]]
+
+
 def test_lazily_conjugated_tensors_of_torch_are_split_as_they_read() -> None:
     torch = pytest.importorskip("torch", reason="compares with PyTorch")
     x = torch.tensor([1 + 2j, 3 - 4j, 5j])

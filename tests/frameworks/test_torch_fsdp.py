@@ -1,0 +1,89 @@
+"""FSDP2's copy-out: the operator in place of PyTorch's own, and the cases of the benchmark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.peers_gpu import copy_twice
+from benchmarks.workloads import WORKLOADS
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+ROOT = Path(__file__).parent.parent.parent
+
+# Two training steps of a model whose parameters are sharded, and of its copy that is whole.
+TRAINING = """
+import copy, sys, warnings
+import torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+import dmlsplit as dml
+
+calls = []
+def copy_out(gathered, sizes, dim=0, *, out):
+    calls.append(tuple(gathered.shape))
+    dml.split(gathered, sizes, dim, out=out)
+
+warnings.filterwarnings("ignore", "Warning only once for all operators")
+library = torch.library.Library("fsdp", "IMPL")
+library.impl("split_with_sizes_copy", copy_out, "CPU")
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+torch.manual_seed(0)
+whole = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Linear(10, 3))
+model = copy.deepcopy(whole)
+for layer in model:
+    fully_shard(layer)
+fully_shard(model)
+x = torch.rand(4, 6)
+for _ in range(2):
+    (model(x) ** 2).sum().backward()
+    (whole(x) ** 2).sum().backward()
+same = [
+    torch.equal(a.grad.full_tensor(), b.grad)
+    for a, b in zip(model.parameters(), whole.parameters(), strict=True)
+]
+assert torch.equal(model(x), whole(x))
+print(same, sorted(set(calls)))
+dist.destroy_process_group()
+"""
+
+
+def test_fsdp2_trains_with_the_split_of_dmlsplit(tmp_path: Path) -> None:
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("this PyTorch has no gloo")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", TRAINING, str(rank), str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        found, error = process.communicate(timeout=200)
+        assert found == "[True, True, True, True] [(2, 22), (2, 35)]\n", error
+
+
+def test_the_benchmark_has_the_cases_of_the_pull_request() -> None:
+    """pytorch/pytorch#197701: eight shards of 224 MiB of bf16 in 2, 128 and 8,192 outputs."""
+    found = [work for work in WORKLOADS if work.name.startswith("FSDP2")]
+    assert [len(work.sizes) for work in found] == [2, 128, 8192]
+    for work in found:
+        assert work.case.total_bytes == 224 << 20
+        assert (work.shape[0], work.axis, work.element_bytes) == (8, 1, 2)
+        assert len(set(work.sizes)) == 1
+
+
+def test_the_peer_of_two_copies_makes_the_same_parameter() -> None:
+    x: Any = torch.arange(8 * 15).reshape(8, 15).bfloat16()
+    parameter = torch.empty(5, 8, 3, dtype=x.dtype)
+    copy_twice(x, torch.empty_like(x), parameter)
+    assert all(map(torch.equal, parameter, x.split(3, 1)))

@@ -1,0 +1,153 @@
+"""PyTorch's tensors on a GPU: gradients, graphs, streams and writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dmlsplit as dml
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
+]
+
+
+@pytest.fixture
+def torch() -> Any:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch sees no CUDA device")
+    return torch
+
+
+def whole_copy(count: int) -> dml.CompiledOperator:
+    x = dml.TensorDesc("FLOAT32", (count,))
+    return dml.Device("cuda:0").compile(dml.SplitOperatorDesc(x, [x], 0))
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("layout", ["packed", "channels_last", "expanded", "step"])
+def test_pieces_and_gradients_are_those_of_torch(torch: Any, kind: str, layout: str) -> None:
+    dtype = getattr(torch, kind)
+    x = torch.randint(-9, 9, (4, 90, 14, 6), device="cuda").to(dtype)
+    if layout == "channels_last":
+        x = x.to(memory_format=torch.channels_last)
+    elif layout == "expanded":
+        x = x[:1].expand(4, 90, 14, 6)
+    elif layout == "step":
+        x = x[:, :, 1::2]
+    weights = [torch.randint(-9, 9, p.shape, device="cuda").to(dtype) for p in x.split([7, 83], 1)]
+
+    def gradient(split: Any) -> Any:
+        leaf = x.detach().requires_grad_()
+        pieces = split(leaf, [7, 83], 1)
+        for piece, wanted in zip(pieces, x.split([7, 83], 1), strict=True):
+            assert torch.equal(piece, wanted)
+        (found,) = torch.autograd.grad(pieces, leaf, weights)
+        return found
+
+    assert torch.equal(gradient(dml.split), gradient(torch.split))
+
+
+def test_gradients_are_those_of_finite_differences(torch: Any) -> None:
+    x = torch.randn(3, 6, dtype=torch.float64, device="cuda", requires_grad=True)
+    pieces = lambda x: tuple(dml.split(x, (1, 0, 5), 1))  # noqa: E731
+    assert torch.autograd.gradcheck(pieces, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(pieces, x, check_fwd_over_rev=True)
+
+
+def test_gradients_of_another_stream_are_right(torch: Any) -> None:
+    x = torch.ones((4096, 3000), device="cuda", requires_grad=True)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        one, two = dml.split(x, 2, 1)
+        loss = (one.square() + 3 * two).sum()
+    torch.cuda.current_stream().wait_stream(stream)
+    loss.backward()
+    assert torch.equal(
+        x.grad, torch.tensor([2.0, 3.0], device="cuda").repeat_interleave(1500).expand_as(x)
+    )
+
+
+def test_five_shapes_are_one_graph(torch: Any) -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("aot_eager")
+
+    def split(x: Any) -> Any:
+        return dml.split(x + 1, (2, x.shape[0] - 2))
+
+    compiled = torch.compile(split, fullgraph=True, dynamic=True, backend=counter)
+    for rows in (6, 12, 15, 21, 30):
+        x = torch.rand(rows, 7, device="cuda")
+        assert all(map(torch.equal, compiled(x), split(x)))
+    assert counter.frame_count == 1
+
+
+def test_the_operators_pass_torchs_own_checks(torch: Any) -> None:
+    pytest.importorskip("expecttest", reason="opcheck needs expecttest")
+    import dmlsplit.frameworks.torch  # noqa: F401  registers them
+
+    ops, x = torch.ops.dmlsplit, torch.rand(3, 6, device="cuda")
+    outs = [torch.zeros(3, n, device="cuda") for n in (2, 4)]
+    torch.library.opcheck(ops.split.default, (x.requires_grad_(), [2, 4], 1))
+    torch.library.opcheck(ops.split_out.default, (x.detach(), [2, 4], 1, outs))
+
+
+def test_writes_are_counted(torch: Any) -> None:
+    source, out = torch.rand(1000, device="cuda"), torch.zeros(1000, device="cuda")
+    op = whole_copy(1000)
+    for count, call in enumerate(
+        (
+            lambda: dml.split(source, 1, out=[out]),
+            lambda: op.dispatch(source, [out]),
+            lambda: op.bind(source, [out]).dispatch(),
+            lambda: op.bind(source, [out]).dispatch(torch.cuda.current_stream()),
+        ),
+        1,
+    ):
+        call()
+        assert out._version == count
+    assert torch.equal(out, source)
+
+
+@pytest.mark.parametrize("is_dispatch", [False, True])
+def test_memory_that_another_stream_reads_is_not_used_again(torch: Any, is_dispatch: bool) -> None:
+    """The input is dropped while the split of it is still queued."""
+    count = 1 << 24
+    op, stream = whole_copy(count), torch.cuda.Stream()
+    out = torch.zeros(count, device="cuda")
+    source = torch.full((count,), 6.0, device="cuda")
+    busy = torch.rand(2048, 2048, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        for _ in range(50):
+            busy = busy @ busy.clamp(max=1e-3)
+    if is_dispatch:
+        op.dispatch(source, [out], stream=stream)
+    else:
+        (out,) = op(source, stream=stream)
+    del source
+    other = torch.full((count,), 2.0, device="cuda")
+    torch.cuda.synchronize()
+    assert float(out.min()) == float(out.max()) == 6
+    assert float(other.min()) == float(other.max()) == 2
+
+
+def test_fsdp2s_copy_out_takes_the_split(torch: Any) -> None:
+    import torch.distributed.fsdp
+
+    def copy_out(gathered: Any, sizes: Any, dim: int = 0, *, out: Any) -> None:
+        dml.split(gathered, sizes, dim, out=out)
+
+    x = torch.arange(8 * 4096, device="cuda").bfloat16().reshape(8, 4096)
+    outs = [torch.zeros(8, 32, device="cuda", dtype=x.dtype) for _ in range(128)]
+    library = torch.library.Library("fsdp", "IMPL")
+    library.impl("split_with_sizes_copy", copy_out, "CUDA", allow_override=True)
+    torch.ops.fsdp.split_with_sizes_copy(x, [32] * 128, dim=1, out=outs)
+    library._destroy()
+    assert torch.equal(torch.cat(outs, 1), x)
+    assert outs[0]._version > 0

@@ -1,0 +1,192 @@
+"""Gradients of `dml.split`: first and second order, backward and forward, and torch.func."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+# Torch's own modules of derivatives.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+
+
+def pieces(x: Any) -> tuple[Any, ...]:
+    return tuple(dml.split(x, (1, 0, 3, 2), 1))
+
+
+def cubes(split: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function whose derivatives differ from piece to piece, and use not all of them."""
+    return lambda x: sum((n * piece**3).sum() for n, piece in enumerate(split(x)))
+
+
+OURS = cubes(pieces)
+THEIRS = cubes(lambda x: x.split((1, 0, 3, 2), 1))
+
+
+@pytest.fixture
+def x() -> Any:
+    return torch.randn(3, 6, 2, dtype=torch.float64)
+
+
+def test_gradients_are_those_of_finite_differences(x: Any) -> None:
+    x.requires_grad_()
+    every = {"check_forward_ad": True, "check_batched_forward_grad": True}
+    assert torch.autograd.gradcheck(pieces, x, check_batched_grad=True, **every)
+    assert torch.autograd.gradgradcheck(pieces, x, check_fwd_over_rev=True)
+
+
+def test_complex_gradients_are_those_of_finite_differences() -> None:
+    x = torch.randn(2, 6, dtype=torch.complex128, requires_grad=True)
+    assert torch.autograd.gradcheck(pieces, x)
+
+
+@pytest.mark.parametrize("name", ["grad", "hessian", "jacrev", "jacfwd"])
+def test_transforms_of_torch_func_work(x: Any, name: str) -> None:
+    transform = getattr(torch.func, name)
+    assert torch.equal(transform(OURS)(x), transform(THEIRS)(x))
+
+
+def test_forward_and_backward_can_be_nested(x: Any) -> None:
+    direction = torch.randn_like(x)
+
+    def product(f: Callable[[Any], Any]) -> Any:
+        return torch.func.jvp(torch.func.grad(f), (x,), (direction,))[1]
+
+    assert torch.equal(product(OURS), product(THEIRS))
+
+
+@pytest.mark.parametrize("axis", [0, -2])
+def test_vmap_leaves_the_batch_whole(axis: int) -> None:
+    batch = torch.rand(6, 2, 5)
+    found = torch.func.vmap(lambda x: dml.split(x, (2, 4), axis), in_dims=2)(batch)
+    for piece, wanted in zip(found, batch.movedim(2, 0).split((2, 4), 1), strict=True):
+        assert torch.equal(piece, wanted)
+
+
+def test_a_batch_is_not_written_to_out() -> None:
+    def into(x: Any) -> Any:
+        return dml.split(x, 2, out=[torch.zeros(3), torch.zeros(3)])
+
+    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
+        torch.func.vmap(into)(torch.ones(2, 6))
+    op = dml.Device("cpu").compile(
+        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(2, 4))
+    )
+    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
+        torch.func.vmap(op)(torch.ones(2, 6))
+
+
+def test_gradients_per_sample(x: Any) -> None:
+    x = x.movedim(1, -1)[None].expand(4, 3, 2, 6)
+
+    def loss(split: Callable[[Any], Any]) -> Any:
+        return torch.func.vmap(torch.func.grad(lambda one: (split(one)[1] ** 2).sum()))(x)
+
+    assert torch.equal(loss(lambda one: dml.split(one, 2, -1)), loss(lambda one: one.split(3, -1)))
+
+
+def test_tangents_follow_the_pieces(x: Any) -> None:
+    forward = torch.autograd.forward_ad
+    tangent = torch.randn_like(x)
+    with forward.dual_level():
+        dual = forward.make_dual(x, tangent)
+        found = [forward.unpack_dual(piece) for piece in dml.split(dual, 3, 1)]
+        # A tensor without a tangent takes the quick way, and one with a tangent is not written.
+        assert forward.unpack_dual(dml.split(x, 3, 1)[0]).tangent is None
+        with pytest.raises(dml.InvalidArgumentError, match="has a forward-mode tangent"):
+            dml.split(torch.zeros_like(x), 1, 1, out=[dual])
+    assert torch.equal(torch.cat([piece.primal for piece in found], 1), x)
+    assert torch.equal(torch.cat([piece.tangent for piece in found], 1), tangent)
+
+
+def test_pieces_that_are_not_used_have_no_gradient() -> None:
+    x = torch.ones(6, requires_grad=True)
+    one, *_ = dml.split(x, 3)
+    (one * 5).sum().backward()
+    assert x.grad.tolist() == [5.0, 5.0, 0.0, 0.0, 0.0, 0.0]
+    assert all(piece.requires_grad and piece.is_contiguous() for piece in dml.split(x, 3))
+
+
+def test_no_pieces_at_all() -> None:
+    assert dml.split(torch.zeros(0, 3, requires_grad=True), ()) == []
+
+
+def test_parameters_of_a_module_are_trained() -> None:
+    layer = torch.nn.Linear(4, 6)
+    q, k, v = dml.split(layer(torch.ones(2, 4)), 3, 1)
+    wanted = layer(torch.ones(2, 4)).split(2, 1)
+    (found,) = torch.autograd.grad((q * k + v).sum(), layer.weight)
+    (other,) = torch.autograd.grad((wanted[0] * wanted[1] + wanted[2]).sum(), layer.weight)
+    assert torch.equal(found, other)
+    for piece, weight in zip(dml.split(layer.weight, 3), layer.weight.split(2), strict=True):
+        assert torch.equal(piece, weight)
+        assert piece.requires_grad
+
+
+def test_an_error_is_the_same_as_without_gradients() -> None:
+    x = torch.ones(6, requires_grad=True)
+    with pytest.raises(dml.InvalidArgumentError, match=r"sizes are \[1, 2\], 3 in sum") as raised:
+        dml.split(x, (1, 2))
+    assert raised.value.__context__ is None
+
+
+FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64"]
+OTHERS = ["bool", "uint8", "int16", "int32", "int64", "float8_e4m3fn"]
+
+
+@st.composite
+def strided(draw: st.DrawFn, types: list[str]) -> tuple[Any, int, list[int]]:
+    """A tensor with any strides that torch has, with an axis and sizes."""
+    shape = draw(st.lists(st.integers(0, 5), min_size=1, max_size=4))
+    dtype = getattr(torch, draw(st.sampled_from(types)))
+    steps = [draw(st.integers(1, 3)) for _ in shape]
+    order = draw(st.permutations(range(len(shape))))
+    wide = [n * step + 1 for n, step in zip(shape, steps, strict=True)]
+    x = torch.randint(0, 100, [wide[at] for at in order]).to(dtype)
+    x = x.permute([order.index(at) for at in range(len(shape))])
+    x = x[tuple(slice(1, 1 + n * s, s) for n, s in zip(shape, steps, strict=True))]
+    if draw(st.booleans()):  # Expanded: a dimension of stride 0.
+        x = x.unsqueeze(0).expand(3, *shape)
+    axis = draw(st.integers(-x.dim(), x.dim() - 1))
+    cuts = draw(st.lists(st.integers(0, x.shape[axis]), max_size=4).map(sorted))
+    ends = [*cuts, x.shape[axis]]
+    return x, axis, [end - start for start, end in zip([0, *cuts], ends, strict=True)]
+
+
+def raw(x: Any) -> list[int]:
+    whole = x.clone(memory_format=torch.contiguous_format).untyped_storage()
+    return list(whole.tolist())
+
+
+@given(strided(FLOATS + OTHERS))
+@settings(max_examples=60)
+def test_pieces_are_those_of_torch(given_: tuple[Any, int, list[int]]) -> None:
+    x, axis, sizes = given_
+    found = dml.split(x, sizes, axis)
+    for piece, wanted in zip(found, torch.split(x, sizes, axis), strict=True):
+        assert (piece.shape, piece.dtype) == (wanted.shape, wanted.dtype)
+        assert raw(piece) == raw(wanted)
+
+
+@given(strided(FLOATS), st.data())
+@settings(max_examples=60)
+def test_gradients_are_those_of_torch(
+    given_: tuple[Any, int, list[int]], data: st.DataObject
+) -> None:
+    x, axis, sizes = given_
+    used = data.draw(st.sets(st.sampled_from(range(len(sizes))), min_size=1))
+    weights = [torch.rand(piece.shape).to(x.dtype) for piece in torch.split(x, sizes, axis)]
+
+    def gradient(split: Callable[..., Any]) -> Any:
+        leaf = x.detach().requires_grad_()
+        got = split(leaf, sizes, axis)
+        parts = [(got[at] * weights[at]).sum() for at in used]
+        return torch.autograd.grad(sum(p.abs() for p in parts), leaf)[0]
+
+    assert raw(gradient(dml.split)) == raw(gradient(torch.split))

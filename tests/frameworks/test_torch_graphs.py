@@ -1,0 +1,270 @@
+"""`dml.split` in graphs of PyTorch: torch.compile, torch.export, FakeTensors, the operators."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dmlsplit as dml
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+ROOT = Path(__file__).parent.parent.parent
+# Torch's own modules of derivatives and of its compiler.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`torch.jit:DeprecationWarning", "ignore:`isinstance.treespec:FutureWarning"
+)
+
+
+@pytest.fixture
+def ops() -> Any:
+    """The operators, as they are called without `dml.split`."""
+    import dmlsplit.frameworks.torch  # noqa: F401  registers them
+
+    return torch.ops.dmlsplit
+
+
+def inputs(ops: Any) -> Iterable[tuple[Any, tuple[Any, ...]]]:
+    x = torch.arange(36).reshape(3, 6, 2)
+    for source in (x, x.transpose(0, 2).bfloat16()):
+        outs = [piece.contiguous() for piece in source.split([2, 0, 4], 1)]
+        yield ops.split_out.default, (source, [2, 0, 4], 1, outs)
+        yield ops.split.default, (source, [2, 0, 4], -2)
+    yield ops.split.default, (torch.rand(4, 6, requires_grad=True), [1, 5], -1)
+
+
+def test_the_operators_pass_torchs_own_checks(ops: Any) -> None:
+    pytest.importorskip("expecttest", reason="opcheck needs expecttest")
+    for operator, arguments in inputs(ops):
+        results = torch.library.opcheck(operator, arguments)
+        assert set(results.values()) == {"SUCCESS"}
+
+
+def test_the_operators_are_what_dml_split_does(ops: Any) -> None:
+    x = torch.rand(3, 6)
+    wanted = torch.split(x, [2, 4], 1)
+    assert all(map(torch.equal, ops.split(x, [2, 4], 1), wanted))
+    outs = [torch.zeros(3, 2), torch.zeros(3, 4)]
+    ops.split_out(x, [2, 4], 1, outs)
+    assert all(map(torch.equal, outs, wanted))
+    assert all(out._version > 0 for out in outs)
+    with pytest.raises(dml.InvalidArgumentError, match="must be at least 0 and add up to axis 1"):
+        ops.split(x, [2, 5], 1)
+
+
+def test_the_operator_has_gradients(ops: Any) -> None:
+    def pieces(x: Any) -> tuple[Any, ...]:
+        return tuple(ops.split(x, [1, 3, 2], 1))
+
+    x = torch.randn(2, 6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(pieces, x, check_batched_grad=True)
+    assert torch.autograd.gradgradcheck(pieces, x)
+    (used, *_) = pieces(x)
+    (found,) = torch.autograd.grad(used.sum(), x)
+    assert found.tolist() == [[1.0] + [0.0] * 5] * 2
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_the_operator_takes_batches(ops: Any, axis: int) -> None:
+    batch = torch.rand(6, 5)
+    found = torch.func.vmap(lambda x: ops.split(x, [2, 4], axis), in_dims=1)(batch)
+    assert all(map(torch.equal, found, batch.t().split([2, 4], 1)))
+
+
+def columns(x: Any) -> Any:
+    return dml.split(x, (2, 3), 1)
+
+
+def equal(x: Any) -> Any:
+    return dml.split(x * 2, 3)
+
+
+def computed(x: Any) -> Any:
+    return dml.split(x, (2, x.shape[0] - 2))
+
+
+def into(x: Any) -> Any:
+    outs = [torch.empty(x.shape[0], size) for size in (2, 3)]
+    return [out + 1 for out in dml.split(x, (2, 3), 1, out=outs)]
+
+
+WIDTHS = {columns: 5, equal: 7, computed: 7, into: 5}
+ROWS = (6, 12, 15, 21, 30)
+
+
+def graphs(function: Callable[[Any], Any], backend: str, rows: Iterable[int]) -> int:
+    """Compare a compiled function with itself, on many shapes; return the number of graphs."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    torch.compiler.reset()
+    counter = CompileCounterWithBackend(backend)
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend=counter)
+    for count in rows:
+        x = torch.rand(count, WIDTHS[function])
+        for found, wanted in zip(compiled(x), function(x), strict=True):
+            assert torch.equal(found, wanted)
+            assert found.stride() == wanted.stride()
+    return int(counter.frame_count)
+
+
+@pytest.mark.parametrize("function", WIDTHS)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_five_shapes_are_one_graph(function: Callable[[Any], Any], backend: str) -> None:
+    assert graphs(function, backend, ROWS) == 1
+
+
+@pytest.mark.slow
+def test_inductor_takes_the_operator_into_its_code(tmp_path: Path) -> None:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("inductor needs g++")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+        assert graphs(equal, "inductor", (6, 12)) == 1
+
+
+@pytest.mark.parametrize("function", [columns, equal, computed])
+def test_compiled_gradients_are_those_of_torch(function: Callable[[Any], Any]) -> None:
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
+    for count in ROWS:
+        x = torch.rand(count, WIDTHS[function], requires_grad=True)
+
+        def gradient(split: Callable[[Any], Any], x: Any = x) -> Any:
+            first, *_, last = split(x)
+            return torch.autograd.grad((first**2).sum() + last.sum(), x)[0]
+
+        assert torch.equal(gradient(compiled), gradient(function))
+
+
+def test_a_compiled_split_takes_parameters_and_strides() -> None:
+    layer = torch.nn.Linear(4, 6)
+
+    def forward(x: Any) -> Any:
+        one, two = dml.split(layer.weight, 2)
+        return x @ one.t(), *dml.split(x.t(), 2), two
+
+    compiled = torch.compile(forward, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        y = torch.rand(4, 12).t()[::2]
+        for found, wanted in zip(compiled(y), forward(y), strict=True):
+            assert torch.equal(found, wanted)
+    x = torch.rand(6, 4)
+    for found, wanted in zip(compiled(x), forward(x), strict=True):
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("sizes", [4, (2, 3), (-1, 7), 0])
+def test_wrong_sizes_are_named_when_they_are_compiled(sizes: Any) -> None:
+    compiled = torch.compile(lambda x: dml.split(x, sizes), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match=r"sizes are \[") as raised:
+        compiled(torch.rand(6))
+    assert isinstance(raised.value, RuntimeError)
+
+
+EARLY = """
+import warnings
+warnings.simplefilter("error")
+from dmlsplit import split
+import torch
+f = torch.compile(lambda x: split(x, 2), fullgraph=True, backend="eager")
+print([piece.tolist() for piece in f(torch.arange(4))])
+"""
+
+
+def test_the_first_call_of_all_may_be_compiled() -> None:
+    """Also where dmlsplit was imported before torch, so that it could not prepare anything."""
+    line = [sys.executable, "-c", EARLY]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.stdout == "[[0, 1], [2, 3]]\n", done.stderr
+
+
+class Columns(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def forward(self, x: Any) -> Any:
+        return dml.split(x, (2, x.shape[0] - 2))
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_an_exported_program_takes_other_sizes(strict: bool) -> None:
+    rows = torch.export.Dim("rows", min=4)
+    x = torch.rand(6, 2)
+    program = torch.export.export(Columns(), (x,), dynamic_shapes=({0: rows},), strict=strict)
+    called = {node.target for node in program.graph.nodes}
+    assert torch.ops.dmlsplit.split.default in called
+    other = torch.rand(9, 2)
+    assert all(map(torch.equal, program.module()(other), other.split([2, 7])))
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_a_traced_graph_holds_the_split(mode: str) -> None:
+    """Not its results: pieces of real tensors that are traced would be constants of the graph."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    graph = make_fx(lambda x: dml.split(x, 2, 1), tracing_mode=mode)(torch.rand(3, 6))
+    other = torch.rand(3, 6)
+    assert all(map(torch.equal, graph(other), other.split(3, 1)))
+
+
+def test_tensors_without_memory_have_pieces_without_memory() -> None:
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    with FakeTensorMode():
+        x = torch.empty(4, 6, dtype=torch.bfloat16).t()
+        found = dml.split(x, (1, 5))
+        outs = dml.split(x, (1, 5), out=[torch.empty(1, 4, dtype=x.dtype), torch.empty(5, 4)])
+        with pytest.raises(dml.InvalidArgumentError, match="out is a list of 1; it must be one of"):
+            dml.split(x, (1, 5), out=outs[:1])
+        tensor = dml.TensorDesc("FLOAT32", (6,))
+        op = dml.Device("cpu").compile(dml.SplitOperatorDesc(tensor, [tensor], 0))
+        with pytest.raises(dml.InvalidArgumentError, match="FakeTensor, which has no memory"):
+            op(torch.empty(6))
+    assert all(isinstance(piece, FakeTensor) for piece in found)
+    assert [(tuple(p.shape), p.stride(), p.dtype) for p in found] == [
+        ((1, 4), (4, 1), torch.bfloat16),
+        ((5, 4), (4, 1), torch.bfloat16),
+    ]
+
+
+def test_a_mode_that_sees_every_operator_sees_the_split() -> None:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Seen(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.arange(6.0)
+    with Seen():
+        found = dml.split(x, 2)
+    assert seen == [torch.ops.dmlsplit.split.default]
+    assert torch.equal(torch.cat(found), x)
+
+
+def test_a_plain_tensor_takes_none_of_these_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dmlsplit.frameworks import torch as tracked
+
+    monkeypatch.delattr(tracked, "split")
+    weight = torch.nn.Parameter(torch.rand(6))
+    assert torch.equal(torch.cat(dml.split(weight.detach(), 2)), weight)
+    with torch.no_grad():
+        assert torch.equal(torch.cat(dml.split(weight, 2)), weight)
+    with pytest.raises(ImportError):
+        dml.split(weight, 2)
+
+
+def test_out_has_no_gradient_in_a_graph_either() -> None:
+    x = torch.rand(6, requires_grad=True)
+    outs = [torch.zeros(3), torch.zeros(3)]
+    compiled = torch.compile(lambda x: dml.split(x, 2, out=outs), backend="eager")
+    with pytest.raises(dml.InvalidArgumentError, match="out is given, but array requires grad"):
+        compiled(x)
+    with torch.no_grad():
+        compiled(x)
+    assert torch.equal(torch.cat(outs), x.detach())
