@@ -13,6 +13,7 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
+from dmlsplit.interrupts import interrupt
 from dmlsplit.messages import printable
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def interruptible() -> Iterator[None]:
     def stop(number: int, frame: FrameType | None) -> None:
         received.append(number)
         signal.signal(number, signal.SIG_DFL)
-        raise KeyboardInterrupt(number)
+        interrupt(number)
 
     before = {number: signal.getsignal(number) for number in STOPS}
     taken = [number for number in STOPS if before[number] not in (None, signal.SIG_IGN)]

@@ -11,12 +11,15 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from dmlsplit import interrupts
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.storage.zarr_arrays import describe, needed, settle
 from dmlsplit.system import processors
 
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 ANSWER_SECONDS = 10.0
+# How long an interrupt may wait for a block.
+PATIENCE_SECONDS = 0.5
 
 # Calls a function of each of many values, in any order, and yields the results.
 Submit = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -83,12 +86,16 @@ def _check_cluster(client: Any) -> None:
 def _in_flight(
     executor: Executor, window: int, work: Callable[[Any], Any], values: Iterable[Any]
 ) -> Iterator[Any]:
-    """Yield each result when it is there; at most `window` values are handed out at a time."""
+    """Yield each result when it is there; at most `window` values are handed out at a time.
+
+    Interrupts must be held: one inside a pool or a future would leave its locks taken.
+    """
     waiting = iter(values)
     pending = {executor.submit(work, value) for value in islice(waiting, window)}
     try:
         while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            interrupts.check()
+            done, pending = wait(pending, PATIENCE_SECONDS, FIRST_COMPLETED)
             yield from map(_result, done)
             pending |= {executor.submit(work, value) for value in islice(waiting, len(done))}
     finally:

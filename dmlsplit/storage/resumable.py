@@ -26,6 +26,7 @@ import numpy as np
 from dmlsplit.atomic import naming
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.interrupts import held
 from dmlsplit.messages import counted
 from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.storage.executors import Submit, submitting
@@ -52,6 +53,7 @@ from dmlsplit.storage.zarr_arrays import (
 MARKS_AT_ONCE = 256
 
 
+@held()  # zarr, too, waits for a thread of its own
 def split_store(
     path: Path,
     sizes_or_count: int | Sequence[int],

@@ -17,6 +17,7 @@ from tests.cli.command import ROOT, started
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 HALVES = ["--axis", "0", "--count", "2"]
+TIME_LIMIT_S = 120
 CLOSED = {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
@@ -81,7 +82,10 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
     assert child.stdout
     child.stdout.read(2)
     child.send_signal(number)
-    _, err = child.communicate()
+    try:
+        _, err = child.communicate(timeout=TIME_LIMIT_S)
+    finally:
+        child.kill()
     assert child.returncode == status
     goes_on = {"npy": "starts anew", "zarr": "goes on"}[form]
     assert err.decode() == f"dmlsplit: interrupted: the same command {goes_on}\n"
@@ -89,6 +93,43 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
     assert [entry.name for entry in Path("out").iterdir()] == left
     assert main([*line, "-o", "out"]) == 0
     assert sorted(entry.name for entry in Path("out").iterdir()) == [f"a_0.{form}", f"a_1.{form}"]
+
+
+# Interrupts the n-th time that the main thread takes a lock of a condition, just after that.
+INTERRUPTED = """
+import signal, sys, threading
+from dmlsplit.cli import main
+at, taken, own = int(sys.argv.pop(1)), 0, threading.get_ident()
+enter = threading.Condition.__enter__
+def interrupted(condition):
+    global taken
+    found = enter(condition)
+    if threading.get_ident() == own:
+        taken += 1
+        if taken == at:
+            signal.raise_signal(signal.SIGINT)
+    return found
+threading.Condition.__enter__ = interrupted
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "lock", [pytest.param(n, marks=() if n in (19, 37) else pytest.mark.slow) for n in range(1, 50)]
+)
+def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
+    """Threads of the pool, and zarr's own, would wait for it for ever, and the process for them."""
+    zarr.create_array("a.zarr", data=INPUT, chunks=(1, 4))
+    line = ["run", "a.zarr", *HALVES, "--block-bytes", "16", "-o", "out"]
+    child = started(str(lock), *line, folder=npy.parent, program=INTERRUPTED)
+    try:
+        _, err = child.communicate(timeout=TIME_LIMIT_S)
+    finally:
+        child.kill()
+    assert child.returncode == 130
+    assert err.decode() in ("", "dmlsplit: interrupted: the same command goes on\n")
+    assert not err or main(line) == 0
+    assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 
 def test_an_ignored_signal_stays_ignored(npy: Path) -> None:

@@ -1,0 +1,103 @@
+"""Interrupts that wait until nothing is half done."""
+
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from dmlsplit.interrupts import check, held, interrupt
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Python's own handler, whatever the tests were started with."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_comes_at_once_where_none_is_held() -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        interrupt(signal.SIGTERM)
+    assert caught.value.args == (signal.SIGTERM,)
+
+
+def test_one_that_is_held_comes_with_the_next_check() -> None:
+    reached = []
+
+    @held()
+    def work() -> None:
+        check()
+        signal.raise_signal(signal.SIGINT)
+        reached.append("before")
+        check()
+        reached.append("after")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        work()
+    assert reached == ["before"]
+    assert caught.value.args == (signal.SIGINT,)
+
+
+def test_or_at_the_end_of_the_outermost_block() -> None:
+    reached = []
+
+    @held()
+    def work() -> None:
+        with held():
+            interrupt(signal.SIGHUP)
+        reached.append("inner")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == ["inner"]
+    check()
+
+
+def test_it_is_not_lost_when_the_block_fails() -> None:
+    @held()
+    def fail() -> None:
+        interrupt(signal.SIGINT)
+        raise ValueError
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+
+
+def test_a_second_one_does_not_wait() -> None:
+    reached = []
+
+    @held()
+    def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        reached.append("first")
+        signal.raise_signal(signal.SIGINT)
+        reached.append("second")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert reached == ["first"]
+
+
+def test_handlers_are_put_back_and_those_of_others_are_left_alone() -> None:
+    with held():
+        assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with held():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_thread_may_hold_them() -> None:
+    found = []
+
+    def work() -> None:
+        with held():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.default_int_handler]
