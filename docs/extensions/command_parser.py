@@ -1,0 +1,45 @@
+"""The parsers of the command line, as sphinx-argparse wants them: with texts in reStructuredText."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+from dmlsplit.cli import build_parser
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; lists and examples in its texts become literal blocks."""
+    top = build_parser()
+    for parser in (top, *_commands(top)):
+        parser.description = _text(parser.description or "")
+        parser.epilog = _text(parser.epilog or "")
+        for action in parser._actions:
+            if action.help:
+                action.help = _escaped(action.help)
+    return top
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield command
+                yield from _commands(command)
+
+
+def _text(text: str) -> str:
+    """Turn paragraphs whose later lines are indented into a heading and a literal block."""
+    return "\n\n".join(map(_paragraph, re.split(r"\n{2,}", text.strip("\n"))))
+
+
+def _paragraph(text: str) -> str:
+    head, _, body = text.partition("\n")
+    if not body.startswith("  "):
+        return _escaped(text)
+    return f"{_escaped(head.rstrip(':'))}::\n\n{body}"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([*`|_])", r"\\\1", text)
