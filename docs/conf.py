@@ -19,13 +19,16 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinxarg.ext",
+    "command_parser",
     "from_code",
+    "number_search",
     "rule_pages",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions"]
 smartquotes = False  # `--dim` is not a dash
 default_role = "py:obj"
+highlight_language = "none"
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_inline"]
@@ -34,9 +37,8 @@ autodoc_member_order = "bysource"
 napoleon_attr_annotations = False
 napoleon_use_ivar = True
 python_maximum_signature_line_length = 88
-# With -n, a name that leads nowhere is a warning, except for fields and arguments of the docstring's
-# own subject, type variables, the words between types, internal types of fields, and names of other
-# libraries.
+# With -n, a name that leads nowhere is a warning, except for fields and arguments of a docstring's
+# subject, type variables, words between types, internal types of fields, other libraries' names.
 nitpick_ignore_regex = [
     ("py:obj", r"[a-z_]+|numpy\.split"),
     ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike"),
@@ -49,6 +51,7 @@ html_theme_options = {
     "header_links_before_dropdown": 7,
     "navbar_end": ["theme-switcher"],
     "show_prev_next": False,
+    "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": [],
     "footer_end": [],

@@ -1,10 +1,16 @@
-"""The parsers of the command line, as sphinx-argparse wants them: with texts in reStructuredText."""
+"""The parsers of the command line, as sphinx-argparse wants them: with texts in reStructuredText.
+
+As an extension, it names commands in the search by their names, not by their descriptions.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Iterator
+
+from sphinx.application import Sphinx
+from sphinxarg.ext import ArgParseDomain
 
 from dmlsplit.cli import build_parser
 
@@ -16,8 +22,9 @@ def command_parser() -> argparse.ArgumentParser:
         parser.description = _text(parser.description or "")
         parser.epilog = _text(parser.epilog or "")
         for action in parser._actions:
-            if action.help:
-                action.help = _escaped(action.help)
+            action.help = _escaped(action.help or "")
+            if "default" in action.help or action.default in (False, []):
+                action.default = None  # is said already, or goes without saying
     return top
 
 
@@ -43,3 +50,18 @@ def _paragraph(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([*`|_])", r"\\\1", text)
+
+
+class CommandDomain(ArgParseDomain):
+    """The commands of the page."""
+
+    def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
+        """Yield each under its name."""
+        for name, _, *rest in super().get_objects():
+            yield (name, name, *rest)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Put it in the place of sphinx-argparse's own."""
+    app.add_domain(CommandDomain, override=True)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -27,7 +27,7 @@ class FromCode(SphinxDirective):
         found = nodes.container(classes=["from-code"])
         lines = TABLES[self.arguments[0]]().splitlines()
         self.state.nested_parse(StringList(lines, "tables.py"), 0, found)
-        return found.children
+        return [found]
 
 
 class SplitPicture(SphinxDirective):

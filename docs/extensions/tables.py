@@ -21,7 +21,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def levels() -> str:
-    """What each feature level accepts, and where that is documented."""
+    """Return what each feature level accepts, and where that is documented."""
     heading = ("level", "DirectML", "Windows build", "dimensions", "data types", "source")
     return _table(heading, map(_level, capability_table().values()))
 
@@ -42,10 +42,16 @@ def _link(source: str) -> str:
 
 
 def gpus() -> str:
-    """The GPUs whose figures are known."""
+    """Return the GPUs whose figures are known."""
     heading = ("name", "compute capability", "SMs", "GB/s", "source")
     rows = (
-        (gpu.name, gpu.compute_capability, gpu.limits.sm_count, f"{gpu.bandwidth / 1e9:g}", gpu.source)
+        (
+            gpu.name,
+            gpu.compute_capability,
+            gpu.limits.sm_count,
+            f"{gpu.bandwidth / 1e9:g}",
+            gpu.source,
+        )
         for gpu in GPUS
         if gpu.bandwidth
     )
@@ -53,7 +59,7 @@ def gpus() -> str:
 
 
 def peers() -> str:
-    """Least and greatest of the peers' times over ours, over the seven cases of both CPU runs."""
+    """Return the range of each peer's times over ours, over the seven cases of both runs."""
     heading = ("peer", "threads", "where dmlsplit does worst", "where it does best")
     ratios: dict[tuple[str, int], list[tuple[float, str]]] = {}
     for name in ("cpu-xeon-2", "cpu-xeon-2-again"):
@@ -72,17 +78,12 @@ def peers() -> str:
 
 
 def cpu() -> str:
-    """Peers' times over ours in the seven cases."""
+    """Return the peers' times over ours in the seven cases."""
     return markdown(load(RESULTS / "cpu-xeon-2.json"), cases.CASES)
 
 
-def latency() -> str:
-    """Host time per call, peers' times over ours."""
-    return markdown(load(RESULTS / "latency-xeon-2.json"))
-
-
 def predicted() -> str:
-    """What was counted of each workload, and the speed that a formula predicts from it."""
+    """Return what was counted of each workload, and the speed that a formula predicts from it."""
     workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
     gpus = list(workloads[0]["predicted"])
     heading = ("#", "workload", "kernels", "read", "written", "issued", *gpus)
@@ -113,7 +114,7 @@ def _counted(workload: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def predicted_ranges() -> str:
-    """The least and the greatest figures of all workloads."""
+    """Return the least and the greatest figures of all workloads."""
     workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
     read, written, issued = zip(*map(_counted, workloads), strict=True)
     lines = [
@@ -129,7 +130,7 @@ def predicted_ranges() -> str:
 
 
 def host() -> str:
-    """Host time of calls on CUDA arrays, on the simulated card."""
+    """Return the host time of calls on CUDA arrays, on the simulated card."""
     rows = json.loads((RESULTS / "dispatch.json").read_text())["rows"]
     columns = {
         "bound dispatch": "dispatch_us",
@@ -147,7 +148,7 @@ def _us(value: float | None) -> str:
 
 
 def shapes() -> str:
-    """Compilations where shapes change at every call."""
+    """Return the compilations where shapes change at every call."""
     rows = json.loads((RESULTS / "shapes.json").read_text())["rows"]
     keys = ("replay", "shapes", "compiles", "later_compiles")
     heading = ("calls", "shapes", "compilations", "of them after the first call")
@@ -156,10 +157,12 @@ def shapes() -> str:
 
 
 def machine() -> str:
-    """Where and with what the CPU was measured."""
+    """Return where and with what the CPU was measured."""
     made = load(RESULTS / "cpu-xeon-2.json")["environment"]
     machine, libraries = made["machine"], made["libraries"]
-    versions = ", ".join(f"{name} {libraries[name]}" for name in ("numpy", "torch", "onnxruntime", "openvino"))
+    versions = ", ".join(
+        f"{name} {libraries[name]}" for name in ("numpy", "torch", "onnxruntime", "openvino")
+    )
     return (
         f"{machine['processor']}, {machine['processors']} virtual processors, {versions}; commit "
         f"{made['commit'][:10]}, {made['time'][:10]}."
@@ -167,7 +170,7 @@ def machine() -> str:
 
 
 def tests() -> str:
-    """How many tests there are, and how many draw their cases at random."""
+    """Return how many tests there are, and how many draw their cases at random."""
     sources = [path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
     functions, drawn = (
         sum(len(re.findall(pattern, source, re.MULTILINE)) for source in sources)
@@ -192,7 +195,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, gpus, peers, cpu, latency, predicted, predicted_ranges, host, shapes, machine,
+        levels, gpus, peers, cpu, predicted, predicted_ranges, host, shapes, machine,
         tests,
     )
 }  # fmt: skip
