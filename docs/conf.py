@@ -26,7 +26,8 @@ extensions = [
 ]
 root_doc = "index"
 exclude_patterns = ["extensions"]
-smartquotes = False  # `--dim` is not a dash
+smartquotes_action = "D"  # dashes only: quoted text is copied
+toc_object_entries_show_parents = "hide"
 default_role = "py:obj"
 highlight_language = "none"
 

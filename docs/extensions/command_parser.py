@@ -49,7 +49,8 @@ def _paragraph(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    return re.sub(r"([*`|_])", r"\\\1", text)
+    plain = re.sub(r"([*`|_])", r"\\\1", text)
+    return re.sub(r"(?<![\w-])--[a-z][a-z-]+", r"``\g<0>``", plain)
 
 
 class CommandDomain(ArgParseDomain):
