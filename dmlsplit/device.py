@@ -180,7 +180,7 @@ class CompiledOperator:
     def dispatch(
         self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
     ) -> None:
-        """Split into the caller's buffers: `bind`, then ``dispatch`` of what it returns."""
+        """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
             src, dst = self._table.bind(array, outputs)
             self._copy(src.owner, src.address, [entry.address for entry in dst], stream)

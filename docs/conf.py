@@ -41,7 +41,7 @@ python_maximum_signature_line_length = 88
 # With -n, a name that leads nowhere is a warning, except for fields and arguments of a docstring's
 # subject, type variables, words between types, internal types of fields, other libraries' names.
 nitpick_ignore_regex = [
-    ("py:obj", r"[a-z_]+|numpy\.split"),
+    ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
     ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike"),
     ("py:class", r"dmlsplit\.frontends\.\w+\.(messages|model|backend)\..*"),
     ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
