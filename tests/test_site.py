@@ -92,6 +92,21 @@ def test_a_ratio_below_one_is_shown(tables: ModuleType) -> None:
     assert worst["torch | 2"] == "1.04"
 
 
+def test_the_sweeps_are_as_large_as_the_page_says() -> None:
+    text = " ".join(TEXTS["reliability"].split())
+    sweeps, kills = (
+        (ROOT / "tests" / name).read_text("utf-8")
+        for name in ("lint/test_sweeps.py", "storage/test_kills.py")
+    )
+    models, graphs = map(int, re.findall(r"pytest\.param\((\d+), marks=pytest\.mark\.slow", sweeps))
+    (chains,) = map(int, re.findall(r"^CHAINS = (\d+)", sweeps, re.MULTILINE))
+    assert f"{models * chains:,} graphs of the first kind and {graphs} of the second" in text
+    (share,) = map(float, re.findall(r"len\(unknown\) <= ([\d.]+) \*", sweeps))
+    assert f"at most {share:.0%} are unknown".replace("%", " %") in text
+    (killed,) = re.findall(r"while kills < (\d+)", kills)
+    assert f"Another {killed} runs are killed" in text
+
+
 @pytest.mark.parametrize("block", directives("split-picture"))
 def test_a_picture_is_of_a_valid_split_and_has_a_text(block: str) -> None:
     options = dict(re.findall(r"^:([\w-]+): (.*)$", block, re.MULTILINE))

@@ -178,7 +178,7 @@ def tests() -> str:
     )
     return (
         f"{functions} test functions in {sum('def test_' in text for text in sources)} files; "
-        f"{drawn} of them draw their cases at random with Hypothesis, 100 unless they say otherwise."
+        f"{drawn} of them draw their cases at random (Hypothesis), 100 unless they say otherwise."
     )
 
 
