@@ -53,10 +53,12 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "show_prev_next": False,
     "show_toc_level": 2,
+    "shorten_urls": False,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": [],
     "footer_end": [],
 }
+html_sidebars = {"errors": [], "first-steps": []}  # pages without others beside them
 html_title = "dmlsplit"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
