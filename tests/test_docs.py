@@ -1,6 +1,7 @@
 """What the documents say is what the code does: examples run, links lead somewhere."""
 
 import doctest
+import json
 import re
 import shlex
 import shutil
@@ -11,9 +12,11 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import yaml
 import zarr
 from onnx import TensorProto
 
+from benchmarks import __main__ as benchmarks
 from dmlsplit.cli import build_parser, main
 from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
@@ -28,11 +31,15 @@ PAGES = {
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
     if path.parent != RULE_PAGES
 }
-MANUAL = [name for name in PAGES if name.startswith("docs/") and "design" not in name]
 # Pages whose examples need more than the tests do.
 NEEDS = {"docs/jax.md": "jax", "docs/pytorch.md": "torch"}
 # Set-up commands, which .ci/run carries out on a clean checkout.
 _SETUP = "python3 -m venv "
+# What Sphinx fills in (tests/test_site.py).
+DIRECTIVES = [
+    f"{{{name}}}"
+    for name in ("toctree", "include", "eval-rst", "figure", "from-code", "split-picture")
+]
 
 
 def blocks(name: str, language: str) -> list[str]:
@@ -51,7 +58,7 @@ MARKS = {
     "name",
     [pytest.param(name, marks=MARKS.get(name, ())) for name in PAGES if ">>> " in PAGES[name]],
 )
-def test_python_examples_work(name: str) -> None:
+def test_python_examples_work(name: str, here: Path) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed")
     page = doctest.DocTestParser().get_doctest(PAGES[name], {}, name, name, 0)
@@ -63,9 +70,32 @@ def test_python_examples_work(name: str) -> None:
 
 def test_every_example_is_one_that_is_tested() -> None:
     for name in PAGES:
+        fences = re.findall(r"^```(\S*)", PAGES[name], re.MULTILINE)[::2]
+        assert set(fences) <= {
+            "python",
+            "console",
+            "sh",
+            "text",
+            "yaml",
+            "json",
+            "toml",
+            *DIRECTIVES,
+        }, name
         assert all(">>> " in block for block in blocks(name, "python")), name
         for block in blocks(name, "console"):
             assert block.startswith(("$ dmlsplit ", f"$ {_SETUP}")), name
+
+
+def test_the_first_steps_need_nothing_but_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    results = doctest.testfile(str(ROOT / "docs/first-steps.md"), module_relative=False)
+    assert results.failed == 0
+    for block in blocks("docs/first-steps.md", "console"):
+        for line in re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE):
+            assert main(shlex.split(line)) in (0, 1), line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["IN.npy", "OUT", "model.onnx"]
 
 
 @pytest.fixture
@@ -100,12 +130,51 @@ def test_console_examples_print_what_they_show(
     assert not shown or capsys.readouterr().out == shown
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if blocks(name, "sh")])
-def test_commands_that_need_more_than_this_machine_are_understood(name: str) -> None:
-    commands = [line for block in blocks(name, "sh") for line in block.splitlines()]
-    for line in commands:
-        if line.startswith("dmlsplit "):
-            build_parser().parse_args(shlex.split(line, comments=True)[1:])
+SHELL = [
+    (name, line)
+    for name in PAGES
+    for block in blocks(name, "sh")
+    for line in block.replace("\\\n", "").splitlines()
+]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+@pytest.mark.parametrize(("name", "line"), SHELL)
+def test_commands_that_need_more_than_this_machine_are_understood(name: str, line: str) -> None:
+    words = shlex.split(line, comments=True)
+    if words[0] == "dmlsplit":
+        build_parser().parse_args(words[1:])
+    elif words[:3] == ["python", "-m", "benchmarks"]:
+        assert words[3] in benchmarks.OWN_ARGUMENTS or benchmarks.parser().parse_args(words[3:])
+    for extra in re.findall(r"\[([\w,]+)\]", line):
+        assert set(extra.split(",")) <= EXTRAS.keys(), line
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if "python -m pytest " in PAGES[name]])
+def test_commands_run_tests_that_exist(name: str) -> None:
+    for line in re.findall(r"python -m pytest ([^`\n]*)", PAGES[name]):
+        for word in shlex.split(line):
+            assert not word.startswith("tests") or (ROOT / word).exists(), line
+
+
+def test_configuration_in_the_pages_can_be_read() -> None:
+    for name in PAGES:
+        for language, read in (
+            ("yaml", yaml.safe_load),
+            ("json", json.loads),
+            ("toml", tomllib.loads),
+        ):
+            for block in blocks(name, language):
+                assert isinstance(read(block), (dict, list)), name
+
+
+def test_the_programs_of_the_kit_have_the_options_that_are_shown() -> None:
+    shown = [block for block in blocks("docs/conformance.md", "text") if "python " in block]
+    assert len(shown) == 2
+    for block in shown:
+        (program,) = re.findall(r"^python (\w+\.py)", block)
+        source = (ROOT / "dmlsplit" / "conformance" / program).read_text("utf-8")
+        assert all(f'"{option}"' in source for option in re.findall(r"(?<= )--?\w+", block))
 
 
 def test_the_first_command_of_the_readme_prints_what_it_shows(
@@ -140,9 +209,7 @@ def test_links_inside_the_project_lead_somewhere(name: str) -> None:
         assert not anchor or anchor in headings(found.read_text("utf-8")), f"{target}#{anchor}"
 
 
-def test_the_manual_and_the_decisions_are_listed() -> None:
-    for name in MANUAL:
-        assert f"]({name})" in PAGES["README.md"], name
+def test_the_decisions_are_listed() -> None:
     for path in (ROOT / "docs" / "design").glob("[0-9]*.md"):
         assert f"]({path.name})" in PAGES["docs/design/README.md"], path.name
 

@@ -28,7 +28,7 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
     ------
     InvalidArgumentError
         If a field is missing or has the wrong kind of value, or OutputCount or DimensionCount
-        contradict the arrays beside them. DirectML's rules are left to `validate`.
+        contradict the arrays beside them. DirectML's rules are left to `dmlsplit.validate`.
     """
     return read_split(Field(mapping, ""))
 

@@ -82,7 +82,7 @@ def run(
     path
         The .json file.
     device
-        A `Device` or its name; None takes the GPU if there is one.
+        A `dmlsplit.Device` or its name; None takes the GPU if there is one.
     output
         Called with each line as it is printed, such as `print`.
     overwrite

@@ -56,7 +56,7 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """What says how many pieces there are: ``split``, ``num_outputs`` or ``outputs``."""
+        """Where the number of pieces is from, ``split``, ``num_outputs`` or ``outputs``."""
         if self.split is not None:
             return "split"
         return "outputs" if self.num_outputs is None else "num_outputs"

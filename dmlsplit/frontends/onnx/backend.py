@@ -62,7 +62,7 @@ class DmlSplitBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether `Device` finds it."""
+        """Whether `dmlsplit.Device` finds it."""
         try:
             Device(device.lower())
         except DmlError:

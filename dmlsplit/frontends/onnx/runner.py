@@ -54,7 +54,7 @@ def split(
     opset
         The opset of the model: 18 means Split-18, 17 means Split-13, and so on.
     device
-        A `Device` or its name; None takes the device that holds the array.
+        A `dmlsplit.Device` or its name; None takes the device that holds the array.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def split_to_sequence(
     opset
         11 to 23 means SplitToSequence-11; from 24, bfloat16 is allowed.
     device
-        A `Device` or its name; None takes the device that holds the array.
+        A `dmlsplit.Device` or its name; None takes the device that holds the array.
 
     Returns
     -------

@@ -46,7 +46,7 @@ def variadic_split(
         A list or 1-D array of integers; one may be -1 and takes what the others leave. A
         length of 0 gives an empty piece.
     device
-        A `Device` or its name; None takes the device that holds `data`.
+        A `dmlsplit.Device` or its name; None takes the device that holds `data`.
 
     Returns
     -------

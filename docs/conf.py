@@ -1,0 +1,66 @@
+"""The site: ``sphinx-build -W --keep-going -n docs site``. It holds no date: two builds are equal.
+
+The theme is pydata-sphinx-theme: released several times a year, readable in light and dark and on
+narrow screens, and one shortcut (Ctrl K) opens its search.
+"""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "extensions")]
+
+import dmlsplit  # noqa: E402
+
+project = "dmlsplit"
+version = release = dmlsplit.__version__
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinxarg.ext",
+    "command_parser",
+    "from_code",
+    "number_search",
+    "rule_pages",
+]
+root_doc = "index"
+exclude_patterns = ["extensions"]
+smartquotes_action = "D"  # dashes only: quoted text is copied
+toc_object_entries_show_parents = "hide"
+default_role = "py:obj"
+highlight_language = "none"
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["attrs_inline"]
+
+autodoc_member_order = "bysource"
+napoleon_attr_annotations = False
+napoleon_use_ivar = True
+python_maximum_signature_line_length = 88
+# With -n, a name that leads nowhere is a warning, except for fields and arguments of a docstring's
+# subject, type variables, words between types, internal types of fields, other libraries' names.
+nitpick_ignore_regex = [
+    ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
+    ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike"),
+    ("py:class", r"dmlsplit\.frontends\.\w+\.(messages|model|backend)\..*"),
+    ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
+]
+
+html_theme = "pydata_sphinx_theme"
+html_theme_options = {
+    "header_links_before_dropdown": 7,
+    "navbar_end": ["theme-switcher"],
+    "show_prev_next": False,
+    "show_toc_level": 2,
+    "shorten_urls": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": [],
+    "footer_end": [],
+}
+html_sidebars = {"errors": [], "first-steps": []}  # pages without others beside them
+html_title = "dmlsplit"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False

@@ -1,0 +1,68 @@
+"""The parsers of the command line, as sphinx-argparse wants them: with texts in reStructuredText.
+
+As an extension, it names commands in the search by their names, not by their descriptions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+from sphinx.application import Sphinx
+from sphinxarg.ext import ArgParseDomain
+
+from dmlsplit.cli import build_parser
+
+
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands; lists and examples in its texts become literal blocks."""
+    top = build_parser()
+    for parser in (top, *_commands(top)):
+        parser.description = _text(parser.description or "")
+        parser.epilog = _text(parser.epilog or "")
+        for action in parser._actions:
+            action.help = _escaped(action.help or "")
+            if "default" in action.help or action.default in (False, []):
+                action.default = None  # is said already, or goes without saying
+    return top
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield command
+                yield from _commands(command)
+
+
+def _text(text: str) -> str:
+    """Turn paragraphs whose later lines are indented into a heading and a literal block."""
+    return "\n\n".join(map(_paragraph, re.split(r"\n{2,}", text.strip("\n"))))
+
+
+def _paragraph(text: str) -> str:
+    head, _, body = text.partition("\n")
+    if not body.startswith("  "):
+        return _escaped(text)
+    return f"{_escaped(head.rstrip(':'))}::\n\n{body}"
+
+
+def _escaped(text: str) -> str:
+    plain = re.sub(r"([*`|_])", r"\\\1", text)
+    return re.sub(r"(?<![\w-])--[a-z][a-z-]+", r"``\g<0>``", plain)
+
+
+class CommandDomain(ArgParseDomain):
+    """The commands of the page."""
+
+    def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
+        """Yield each under its name."""
+        for name, _, *rest in super().get_objects():
+            yield (name, name, *rest)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Put it in the place of sphinx-argparse's own."""
+    app.add_domain(CommandDomain, override=True)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,61 @@
+"""Directives of the pages whose content the library itself gives at build time."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any, ClassVar
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from docutils.statemachine import StringList
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from tables import TABLES
+
+from dmlsplit import SplitOperatorDesc, TensorDesc
+from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.explain.picture import svg_picture
+
+
+class FromCode(SphinxDirective):
+    """A table or a paragraph by its name in `TABLES`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Parse its Markdown in place."""
+        found = nodes.container(classes=["from-code"])
+        lines = TABLES[self.arguments[0]]().splitlines()
+        self.state.nested_parse(StringList(lines, "tables.py"), 0, found)
+        return [found]
+
+
+class SplitPicture(SphinxDirective):
+    """The picture that `dmlsplit explain --svg` draws of a descriptor."""
+
+    option_spec: ClassVar[dict[str, Any]] = dict.fromkeys(
+        ("data-type", "sizes", "axis", "split", "alt"), directives.unchanged_required
+    )
+
+    def run(self) -> list[nodes.Node]:
+        """Draw it into the page, where each run says on hover which bytes it is."""
+        sizes, split = (list(map(int, self.options[key].split(","))) for key in ("sizes", "split"))
+        tensor = TensorDesc(self.options["data-type"], sizes)
+        desc = SplitOperatorDesc.from_sizes(tensor, axis=int(self.options["axis"]), sizes=split)
+        svg = svg_picture(descriptor_geometry(desc), str(desc))
+        alt = escape(self.options["alt"], quote=True)
+        frame = f'<div class="picture" role="img" tabindex="0" aria-label="{alt}">{svg}</div>'
+        return [nodes.raw("", frame, format="html")]
+
+
+def _site_links(app: Sphinx, page: str, source: list[str]) -> None:
+    """Lead to the page that includes a file, where the manual links to the file itself."""
+    source[0] = source[0].replace("../../benchmarks/README.md", "../benchmarks.md")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the directives."""
+    app.add_directive("from-code", FromCode)
+    app.add_directive("split-picture", SplitPicture)
+    app.connect("source-read", _site_links)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

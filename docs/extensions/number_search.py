@@ -1,0 +1,33 @@
+"""Search that finds numbers: people look for 80070057, which Sphinx leaves out of its index."""
+
+from __future__ import annotations
+
+from sphinx.application import Sphinx
+from sphinx.search.en import SearchEnglish
+
+
+class NumberSearch(SearchEnglish):
+    """English, in which numbers of four digits and more are words."""
+
+    # Runs after searchtools.js, which drops words of digits from a query.
+    js_splitter_code = """
+const wordsOnly = Search._parseQuery;
+Search._parseQuery = (query) => {
+  const parsed = wordsOnly(query);
+  for (const number of query.match(/\\b\\d{4,}\\b/g) ?? []) {
+    parsed[1].add(number); // searched
+    parsed[3].add(number); // highlighted
+  }
+  return parsed;
+};
+"""
+
+    def word_filter(self, word: str) -> bool:
+        """Whether a word is part of the index."""
+        return (word.isdigit() and len(word) >= 4) or super().word_filter(word)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Put it in the place of English."""
+    app.add_search_language(NumberSearch)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

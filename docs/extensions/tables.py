@@ -1,0 +1,201 @@
+"""Tables of the pages, as Markdown, from the library's own data and from benchmarks/results/."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import cases
+from benchmarks.ratios import markdown
+from benchmarks.results import load
+from benchmarks.table import duration
+from dmlsplit.backends.cuda.gpus import GPUS
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import LevelSupport
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def levels() -> str:
+    """Return what each feature level accepts, and where that is documented."""
+    heading = ("level", "DirectML", "Windows build", "dimensions", "data types", "source")
+    return _table(heading, map(_level, capability_table().values()))
+
+
+def _level(row: LevelSupport) -> Sequence[str]:
+    support, windows = row.input_tensor, row.windows
+    build = f"{windows.build}, {windows.name}" if windows else "-"
+    if windows and not windows.is_documented:
+        build += " (inferred)"
+    ranks = sorted({support.minimum_dimensions, support.maximum_dimensions})
+    types = ", ".join(kind.name for kind in sorted(support.data_types))
+    directml = row.directml if row.public else f"{row.directml} (not widely available)"
+    return (str(row.level), directml, build, " to ".join(map(str, ranks)), types, _link(row.source))
+
+
+def _link(source: str) -> str:
+    return f"[document]({source})" if source.startswith("https://") else source
+
+
+def gpus() -> str:
+    """Return the GPUs whose figures are known."""
+    heading = ("name", "compute capability", "SMs", "GB/s", "source")
+    rows = (
+        (
+            gpu.name,
+            gpu.compute_capability,
+            gpu.limits.sm_count,
+            f"{gpu.bandwidth / 1e9:g}",
+            gpu.source,
+        )
+        for gpu in GPUS
+        if gpu.bandwidth
+    )
+    return _table(heading, rows, "lrrrl")
+
+
+def peers() -> str:
+    """Return the range of each peer's times over ours, over the seven cases of both runs."""
+    heading = ("peer", "threads", "where dmlsplit does worst", "where it does best")
+    ratios: dict[tuple[str, int], list[tuple[float, str]]] = {}
+    for name in ("cpu-xeon-2", "cpu-xeon-2-again"):
+        rows = [row for row in load(RESULTS / f"{name}.json")["rows"] if row["kind"] == cases.CASES]
+        ours = {(r["case"], r["threads"]): r for r in rows if r["peer"] == "dmlsplit"}
+        for row in rows:
+            if row["peer"] not in ("dmlsplit", "plain copy") and row["status"] == "ok":
+                own = ours[row["case"], row["threads"]]["seconds"]["median"]
+                found = row["seconds"]["median"] / own, row["case"]
+                ratios.setdefault((row["peer"], row["threads"]), []).append(found)
+    rows = (
+        (peer, threads, *(f"{ratio:.2f} ({case})" for ratio, case in (min(each), max(each))))
+        for (peer, threads), each in sorted(ratios.items())
+    )
+    return _table(heading, rows, "lrll")
+
+
+def cpu() -> str:
+    """Return the peers' times over ours in the seven cases."""
+    return markdown(load(RESULTS / "cpu-xeon-2.json"), cases.CASES)
+
+
+def predicted() -> str:
+    """Return what was counted of each workload, and the speed that a formula predicts from it."""
+    workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
+    gpus = list(workloads[0]["predicted"])
+    heading = ("#", "workload", "kernels", "read", "written", "issued", *gpus)
+    return _table(heading, (_workload(each, gpus) for each in workloads), "rll" + "r" * 6)
+
+
+def _workload(workload: dict[str, Any], gpus: Sequence[str]) -> Sequence[object]:
+    kernels = ", ".join(dict.fromkeys(launch["kernel"] for launch in workload["launches"]))
+    read, written, issued = _counted(workload)
+    speeds = (f"{workload['predicted'][gpu]:.2f}" for gpu in gpus)
+    figures = (f"{read:.3f}", f"{written:.3f}", f"{issued:.0f}")
+    return (workload["number"], workload["name"], kernels, *figures, *speeds)
+
+
+def _counted(workload: dict[str, Any]) -> tuple[float, float, float]:
+    """Return sectors read and written over the fewest, and instructions per 16 bytes."""
+    launches = workload["launches"]
+    total = sum(launch["total_bytes"] for launch in launches)
+
+    def mean(figure: Callable[[dict[str, Any]], float]) -> float:
+        return sum(figure(launch) * launch["total_bytes"] for launch in launches) / total
+
+    return (
+        mean(lambda launch: float(launch["read_ratio"])),
+        mean(lambda launch: float(launch["write_ratio"])),
+        mean(lambda launch: float(launch["executed"]["issue"])),
+    )
+
+
+def predicted_ranges() -> str:
+    """Return the least and the greatest figures of all workloads."""
+    workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
+    read, written, issued = zip(*map(_counted, workloads), strict=True)
+    lines = [
+        f"{len(workloads)} workloads",
+        f"sectors read: at most {max(read):.3f} times the least possible",
+        f"sectors written: at most {max(written):.3f} times the least possible",
+        f"instructions issued per 16 bytes: {min(issued):.0f} to {max(issued):.0f}",
+    ]
+    for gpu in workloads[0]["predicted"]:
+        found = [workload["predicted"][gpu] for workload in workloads]
+        lines.append(f"predicted on {gpu}: {min(found):.2f} to {max(found):.2f} of a copy's speed")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def host() -> str:
+    """Return the host time of calls on CUDA arrays, on the simulated card."""
+    rows = json.loads((RESULTS / "dispatch.json").read_text())["rows"]
+    columns = {
+        "bound dispatch": "dispatch_us",
+        "`bind`": "bind_us",
+        "`op.dispatch`": "op_dispatch_us",
+        "`op(a)`": "call_us",
+        "`dml.split`": "split_us",
+    }
+    cells = ([row["outputs"], *(_us(row.get(key)) for key in columns.values())] for row in rows)
+    return _table(("outputs", *columns), cells, "r" * 6)
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else duration(value * 1e-6)
+
+
+def shapes() -> str:
+    """Return the compilations where shapes change at every call."""
+    rows = json.loads((RESULTS / "shapes.json").read_text())["rows"]
+    keys = ("replay", "shapes", "compiles", "later_compiles")
+    heading = ("calls", "shapes", "compilations", "of them after the first call")
+    cells = ([row[key] for key in keys] for row in rows if row["peer"] == "dml.split")
+    return _table(heading, cells, "lrrr")
+
+
+def machine() -> str:
+    """Return where and with what the CPU was measured."""
+    made = load(RESULTS / "cpu-xeon-2.json")["environment"]
+    machine, libraries = made["machine"], made["libraries"]
+    versions = ", ".join(
+        f"{name} {libraries[name]}" for name in ("numpy", "torch", "onnxruntime", "openvino")
+    )
+    return (
+        f"{machine['processor']}, {machine['processors']} virtual processors, {versions}; commit "
+        f"{made['commit'][:10]}, {made['time'][:10]}."
+    )
+
+
+def tests() -> str:
+    """Return how many tests there are, and how many draw their cases at random."""
+    sources = [path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
+    functions, drawn = (
+        sum(len(re.findall(pattern, source, re.MULTILINE)) for source in sources)
+        for pattern in (r"^def test_", r"^@given\(")
+    )
+    return (
+        f"{functions} test functions in {sum('def test_' in text for text in sources)} files; "
+        f"{drawn} of them draw their cases at random (Hypothesis), 100 unless they say otherwise."
+    )
+
+
+def _table(heading: Sequence[str], rows: Iterable[Sequence[object]], align: str = "") -> str:
+    marks = [":--" if side == "l" else "--:" for side in align or "l" * len(heading)]
+    return "\n".join(_lines([heading, marks, *rows]))
+
+
+def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    for row in rows:
+        yield f"| {' | '.join(map(str, row))} |"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    each.__name__.replace("_", "-"): each
+    for each in (
+        levels, gpus, peers, cpu, predicted, predicted_ranges, host, shapes, machine,
+        tests,
+    )
+}  # fmt: skip
