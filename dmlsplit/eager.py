@@ -81,7 +81,8 @@ def split(
             return give_back(pieces, array)
         made, addresses = library.empty(source, plan.outputs)
     else:
-        shapes = _shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
+        at, counted = along
+        shapes = _shapes(source.shape, *piece_sizes(source.shape, counted, at))
         outputs = _checked(out, source, shapes)
         addresses = [output.address for output in outputs]
         strides = tuple([output.strides for output in outputs])
