@@ -148,7 +148,7 @@ def test_an_output_of_another_extension_type_is_refused() -> None:
     """NumPy's string of both is ``<V1``."""
     types = pytest.importorskip("ml_dtypes", reason="NumPy's float8")
     source, out = np.zeros(2, types.float8_e4m3), np.zeros(2, types.float8_e4m3fn)
-    with pytest.raises(dml.InvalidArgumentError, match="type is float8_e4m3fn; .* float8_e4m3$"):
+    with pytest.raises(dml.InvalidArgumentError, match="type is float8_e4m3fn; it must be"):
         dml.split(source, 1, out=[out])
 
 
