@@ -28,6 +28,8 @@ from dmlsplit.geometry import split_geometry
 
 Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 T = TypeVar("T", bound=Array | DaskArray)
+# Plans take a kilobyte for a piece and more: of splits into more pieces than this, few are kept.
+_FEW_PIECES = 64
 _AT_ONCE = frozenset(("numpy", "cupy", "torch"))  # modules of arrays that have memory
 
 
@@ -75,18 +77,20 @@ def split(
     if not _is_plain(axis, sizes_or_count):
         along = piece_sizes(source.shape, sizes_or_count, axis)
     library = adapter_of(source.owner)
+    counted = along[1]
+    count = counted if type(counted) is int else len(counted)
+    planned = _plan if count <= _FEW_PIECES else _plan_of_many
     if out is None:
-        plan = _plan(*layout, *along)
+        plan = planned(*layout, *along)
         if plan.slices is not None and (pieces := copies(source.owner, plan.slices)):
             return give_back(pieces, array)
         made, addresses = library.empty(source, plan.outputs)
     else:
-        at, counted = along
-        shapes = _shapes(source.shape, *piece_sizes(source.shape, counted, at))
+        shapes = _shapes(source.shape, *piece_sizes(source.shape, counted, along[0]))
         outputs = _checked(out, source, shapes)
         addresses = [output.address for output in outputs]
         strides = tuple([output.strides for output in outputs])
-        plan = _plan(*layout, *along, strides)
+        plan = planned(*layout, *along, strides)
     current = library.current_stream(source.owner)
     plan.program.copy(source.address, addresses, None if current is None else current())
     return give_back(made, array) if out is None else list(out)
@@ -139,8 +143,7 @@ def _split_lazily(
     return split_dask(array, sizes_or_count, axis)
 
 
-@lru_cache(maxsize=1024)
-def _plan(
+def _made(
     device: str,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
@@ -154,9 +157,15 @@ def _plan(
     layouts = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
     # A call must not wait for the compiler because of new sizes.
-    program = compiled(find_backend(device), geometry)
+    backend = find_backend(device)
+    is_kept = len(sizes) <= _FEW_PIECES
+    program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
     outputs = packing(_shapes(shape, axis, sizes), item_bytes)
     return _Plan(program, outputs, slices(geometry, axis, sizes) if device == "cpu" else None)
+
+
+_plan = lru_cache(maxsize=1024)(_made)
+_plan_of_many = lru_cache(maxsize=8)(_made)
 
 
 def _checked(
