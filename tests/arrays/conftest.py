@@ -14,7 +14,7 @@ from fake_cuda import FakeDriver
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    caches = find.compiled, device._compile, eager._plan
+    caches = find.compiled, device._compile, eager._plan, eager._plan_of_many
     fake = FakeDriver()
     monkeypatch.setattr(driver, "load", lambda: fake)
     for cache in caches:
