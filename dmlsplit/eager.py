@@ -15,6 +15,7 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.slices import Slices, copies, slices
@@ -29,6 +30,7 @@ from dmlsplit.geometry import split_geometry
 
 Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 T = TypeVar("T", bound=Array | DaskArray)
+_FEW_PIECES, _MANY_PIECES = 64, 1024
 _AT_ONCE = frozenset(("numpy", "cupy"))  # modules whose arrays have memory
 
 
@@ -77,31 +79,41 @@ def split(
         source = None
     if source is None:  # Not above: an error would be shown as one that handling another led to.
         return _split_tracked(array, sizes_or_count, axis, out)
-    layout = source.device, source.shape, source.strides, source.item_bytes
     along: Any = axis, sizes_or_count
     if not _is_plain(axis, sizes_or_count):
         along = piece_sizes(source.shape, sizes_or_count, axis)
+    if out is not None:
+        return _split_into(out, source, *along)
+    plan = _plan_for(along[1])(
+        source.device, source.shape, source.strides, source.item_bytes, *along
+    )
     library = adapter_of(source.owner)
-    if out is None:
-        plan = _plan(*layout, *along)
-        if plan.slices is not None:
-            is_torch, owner = library is TORCH, source.owner
-            at, sizes = plan.axis, plan.sizes
-            pieces = copied(owner, at, sizes) if is_torch else copies(owner, plan.slices)
-            if pieces:
-                return give_back(pieces, array)
-        made, addresses = library.empty(source, plan.outputs)
-    else:
-        shapes = _shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
-        outputs = _checked(out, source, shapes)
-        if KINDS and not KINDS.isdisjoint(map(type, out)):
-            writes(out)()
-        addresses = [output.address for output in outputs]
-        strides = tuple([output.strides for output in outputs])
-        plan = _plan(*layout, *along, strides)
+    if plan.slices is not None:
+        of_torch, owner = library is TORCH, source.owner
+        cut = plan.axis, plan.sizes
+        pieces = copied(owner, *cut) if of_torch else copies(owner, plan.slices)
+        if pieces:
+            return give_back(pieces, array)
+    made, addresses = library.empty(source, plan.outputs)
+    _copy(library, source, plan, addresses)
+    return give_back(made, array)
+
+
+def _split_into(out: Sequence[T], source: ArrayView, axis: int, sizes_or_count: Any) -> list[T]:
+    shapes = _shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
+    outputs = _checked(out, source, shapes)
+    if KINDS and not KINDS.isdisjoint(map(type, out)):
+        writes(out)()
+    layout = source.device, source.shape, source.strides, source.item_bytes
+    strides = tuple([output.strides for output in outputs])
+    plan = _plan_for(sizes_or_count)(*layout, axis, sizes_or_count, strides)
+    _copy(adapter_of(source.owner), source, plan, [output.address for output in outputs])
+    return list(out)
+
+
+def _copy(library: Adapter, source: ArrayView, plan: _Plan, addresses: list[int]) -> None:
     current = library.current_stream(source.owner)
     plan.program.copy(source.address, addresses, None if current is None else current())
-    return give_back(made, array) if out is None else list(out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +176,7 @@ def _split_tracked(
     return split_tracked(array, sizes_or_count, axis, out)
 
 
-@lru_cache(maxsize=1024)
-def _plan(
+def _made(
     device: str,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
@@ -179,10 +190,26 @@ def _plan(
     layouts = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
     # A call must not wait for the compiler because of new sizes.
-    program = compiled(find_backend(device), geometry)
+    backend = find_backend(device)
+    is_kept = len(sizes) <= _FEW_PIECES
+    program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
     outputs = packing(_shapes(shape, axis, sizes), item_bytes)
     cut = slices(geometry, axis, sizes) if device == "cpu" else None
     return _Plan(axis, sizes, program, outputs, cut)
+
+
+# A plan takes more than a kilobyte for each piece: of splits into many, fewer are kept.
+_plan = lru_cache(maxsize=1024)(_made)
+_plan_of_many = lru_cache(maxsize=64)(_made)
+_plan_of_thousands = lru_cache(maxsize=8)(_made)
+
+
+def _plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., _Plan]:
+    """Return `_made` with the plans that it keeps for as many pieces."""
+    count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
+    if count <= _FEW_PIECES:
+        return _plan
+    return _plan_of_many if count <= _MANY_PIECES else _plan_of_thousands
 
 
 def _checked(

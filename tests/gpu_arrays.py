@@ -63,3 +63,5 @@ def forget_programs() -> None:
     find.compiled.cache_clear()
     device._compile.cache_clear()
     eager._plan.cache_clear()
+    eager._plan_of_many.cache_clear()
+    eager._plan_of_thousands.cache_clear()

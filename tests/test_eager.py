@@ -1,5 +1,7 @@
 """`dml.split`: any array, any strides, any cut."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,6 +52,12 @@ def test_out_may_have_any_strides(cut: tuple[np.ndarray, int, list[int]]) -> Non
     for found, wanted in zip(out, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
         assert found.tobytes() == wanted.tobytes()
     assert not any(store[..., [0, 2]].tobytes())
+
+
+def test_sizes_that_can_be_read_only_once_go_with_out() -> None:
+    out = [np.zeros(2), np.zeros(4)]
+    dml.split(np.arange(6.0), (size for size in (2, 4)), out=out)
+    assert [piece.tolist() for piece in out] == [[0, 1], [2, 3, 4, 5]]
 
 
 @given(st.integers(1, 5), st.integers(1, 6))
@@ -118,6 +126,30 @@ def test_a_bad_argument_is_refused_before_a_byte_is_written(
     with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.split(*arguments)  # type: ignore[arg-type]
     assert [array.tobytes() for array in (A, ONE, TWO)] == before
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given_type"),
+    [
+        ("i4, f4", "f4, i4"),
+        ("i4, f4", "V8"),
+        ("V8", "i4, f4"),
+        ([("a", "u1")], [("b", "u1")]),
+    ],
+)
+def test_an_output_with_other_fields_is_refused(wanted: Any, given_type: Any) -> None:
+    wanted, given_type = np.dtype(wanted), np.dtype(given_type)
+    dml.split(np.zeros(2, wanted), 1, out=[np.ones(2, wanted)])
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: type is"):
+        dml.split(np.zeros(2, wanted), 1, out=[np.zeros(2, given_type)])
+
+
+def test_an_output_of_another_extension_type_is_refused() -> None:
+    """NumPy's string of both is ``<V1``."""
+    types = pytest.importorskip("ml_dtypes", reason="NumPy's float8")
+    source, out = np.zeros(2, types.float8_e4m3), np.zeros(2, types.float8_e4m3fn)
+    with pytest.raises(dml.InvalidArgumentError, match="type is float8_e4m3fn; it must be"):
+        dml.split(source, 1, out=[out])
 
 
 def test_self_overlapping_outputs_are_refused() -> None:

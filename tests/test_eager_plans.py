@@ -164,3 +164,24 @@ def test_small_and_large_splits_are_alike(columns: int) -> None:
     for found, wanted in zip(dml.split(source, 2, 1), np.split(source, 2, 1), strict=True):
         assert found.tobytes() == wanted.tobytes()
         assert found.flags.c_contiguous
+
+
+def test_plans_of_many_pieces_do_not_fill_the_memory() -> None:
+    """Batches of many sequences, of other lengths each time."""
+    import tracemalloc
+
+    random = np.random.default_rng(0)
+
+    def kept_after(calls: int) -> int:
+        for _ in range(calls):
+            sizes = random.integers(1, 9, 1500).tolist()
+            dml.split(np.zeros(sum(sizes)), sizes)
+        return tracemalloc.get_traced_memory()[0]
+
+    forget_programs()
+    tracemalloc.start()
+    try:
+        early, late = kept_after(10), kept_after(40)
+    finally:
+        tracemalloc.stop()
+    assert late < 1.5 * early

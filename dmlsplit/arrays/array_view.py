@@ -22,7 +22,7 @@ class ArrayView(NamedTuple):
     address: int  # of the first element
     shape: tuple[int, ...]
     strides: tuple[int, ...]  # in bytes
-    type: str  # NumPy's type string, such as "<f4"; the name of a type that NumPy does not know
+    type: str  # see `type_string`
     item_bytes: int
     read_only: bool
     device: str  # "cpu" or "cuda:N"
@@ -75,5 +75,9 @@ def device_name(number: int) -> str:
 
 @lru_cache(maxsize=256)
 def type_string(dtype: np.dtype) -> str:
-    """Return NumPy's string of a type; extensions, such as bfloat16, have only their name."""
-    return str(dtype) if dtype.isbuiltin == _EXTENSION else dtype.str
+    """Return NumPy's string of a type, such as ``<f4``.
+
+    It tells neither extensions, such as bfloat16, nor structures apart: they have their name.
+    """
+    is_vague = dtype.isbuiltin == _EXTENSION or dtype.names is not None
+    return str(dtype) if is_vague else dtype.str

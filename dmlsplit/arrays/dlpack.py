@@ -56,7 +56,20 @@ def give_back(made: list[Any], model: Any) -> list[Any]:
     namespace = getattr(model, "__array_namespace__", None)
     library = namespace() if namespace else sys.modules.get(package_of(model))
     from_dlpack = getattr(library, "from_dlpack", None)
-    return [from_dlpack(array) for array in made] if from_dlpack else made
+    if from_dlpack is None:
+        return made
+    given = [from_dlpack(array) for array in made]
+    _check_width(made[0].dtype, getattr(given[0], "dtype", None), model)
+    return given
+
+
+def _check_width(wanted: Any, given: Any, model: Any) -> None:
+    """Refuse elements that a library has made narrower, and so lost: JAX does, of 64 bits."""
+    if getattr(given, "itemsize", wanted.itemsize) != wanted.itemsize:
+        raise InvalidArgumentError(
+            f"array has data type {wanted}, of which {package_of(model)} makes {given} only. "
+            "Fix: for JAX, jax.config.update('jax_enable_x64', True)"
+        )
 
 
 def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Shape, allocate
-from dmlsplit.arrays.array_view import ArrayView, view_of
+from dmlsplit.arrays.array_view import ArrayView, type_string, view_of
 from dmlsplit.arrays.packing import Packing
 from dmlsplit.errors import InvalidArgumentError
 
@@ -30,7 +30,7 @@ class _Numpy(Adapter):
                 _address(array),
                 array.shape,
                 array.strides,
-                dtype.str,
+                type_string(dtype),
                 dtype.itemsize,
                 not array.flags.writeable,
                 "cpu",

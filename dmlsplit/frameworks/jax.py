@@ -36,7 +36,8 @@ def is_for_jax(array: Any) -> bool:
     """Whether only JAX can split an array of its own.
 
     It is traced, and has no memory; or it has memory that DLPack cannot pass on: on several
-    devices, or for NumPy, of a type such as bfloat16.
+    devices, or for NumPy, of a type such as bfloat16; or from which it would not pass pieces back:
+    on another than the first of several CPUs, or of 64 bits while JAX makes 32 of them.
     """
     import jax
 
@@ -44,9 +45,12 @@ def is_for_jax(array: Any) -> bool:
         return True
     if not isinstance(array, jax.Array):
         return False
-    devices, dtype = array.devices(), array.dtype
+    device, *others = array.devices()
+    dtype = array.dtype
     is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin == _BUILT_IN
-    return len(devices) > 1 or (not is_numpys and all(one.platform == "cpu" for one in devices))
+    if others or (is_numpys and jax.dtypes.canonicalize_dtype(dtype) != dtype):
+        return True
+    return device.platform == "cpu" and not (is_numpys and device.local_hardware_id == 0)
 
 
 def split(

@@ -6,19 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlsplit import device, eager
-from dmlsplit.backends import find
 from dmlsplit.backends.cuda import driver
 from fake_cuda import FakeDriver
+from gpu_arrays import forget_programs
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    caches = find.compiled, device._compile, eager._plan
     fake = FakeDriver()
     monkeypatch.setattr(driver, "load", lambda: fake)
-    for cache in caches:
-        cache.cache_clear()
+    forget_programs()
     yield fake
-    for cache in caches:
-        cache.cache_clear()
+    forget_programs()

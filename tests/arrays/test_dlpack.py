@@ -188,3 +188,18 @@ def test_jax_arrays_on_the_cpu_come_back_as_jax_arrays() -> None:
     assert (one.tolist(), two.tolist()) == (source[:, :1].tolist(), source[:, 1:].tolist())
     with pytest.raises(dml.InvalidArgumentError, match="read_only is True"):
         dml.split(np.zeros(4, "f4"), 1, out=[jax.numpy.zeros(4)])
+
+
+def test_no_bits_are_lost_where_jax_makes_32_of_64() -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    with jax.enable_x64(True):
+        array = jax.numpy.arange(6) + (1 << 40)
+    x = dml.TensorDesc("INT64", (6,))
+    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)))
+    with jax.enable_x64(True):
+        assert [piece.tolist() for piece in op(array)] == [
+            [1 << 40, (1 << 40) + 1],
+            array[2:].tolist(),
+        ]
+    with jax.enable_x64(False), pytest.raises(dml.InvalidArgumentError, match="jax_enable_x64"):
+        op(array)

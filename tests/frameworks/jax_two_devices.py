@@ -73,4 +73,5 @@ for kind in (AxisType.Auto, AxisType.Explicit):
         local(mesh, sharded, is_checked)
 on_the_other = jax.device_put(X, jax.devices()[1])
 assert {one.device for one in jax.jit(split)(on_the_other)} == {jax.devices()[1]}
+assert {one.device for one in split(on_the_other)} == {jax.devices()[1]}
 sys.stdout.write("done\n")

@@ -86,6 +86,13 @@ def test_every_type_of_whole_bytes_is_split(kind: str) -> None:
     assert_equal(dml.split(array, (3, 67), 1), wanted)
 
 
+@pytest.mark.parametrize("kind", ["int64", "uint64", "float64", "complex128"])
+def test_64_bits_stay_where_jax_makes_no_new_ones(kind: str) -> None:
+    array = random((6,), kind)
+    with jax.enable_x64(False):
+        assert_equal(dml.split(array, (2, 4)), jnp.split(array, [2]))
+
+
 @pytest.mark.parametrize(
     ("shape", "axis", "sizes"),
     [

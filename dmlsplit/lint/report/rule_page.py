@@ -60,6 +60,11 @@ _MEANINGS = {
     0x887A0004: ": no device is created",
     0x887A0005: ", from the next call on; dmlsplit raises InvalidArgumentError before that",
 }
+# Why DirectML itself cannot answer with the number, where its documents do say something.
+_FROM_DMLSPLIT = {
+    "DML-TENSOR-STRIDE-COUNT": "DirectML gets a pointer without a length",
+    "DML-BIND-KIND": "DirectML binds whole D3D12 buffers, and its calls return nothing",
+}
 _BASES = {
     "documented": "documented",
     "debug-layer": "known from DirectML's debug layer or its developers only",
@@ -96,9 +101,10 @@ def sections(rule: Rule) -> Iterator[Section]:
 
 def _at_run_time(rule: Rule) -> str:
     if rule.hresult is None:
-        return "no call fails"
-    if rule.basis == "policy":
-        return f"{numbered(rule.hresult)} from dmlsplit; DirectML's documents say nothing"
+        return "no call of DirectML fails"
+    if rule.basis == "policy" or rule.id in _FROM_DMLSPLIT:
+        why = _FROM_DMLSPLIT.get(rule.id, "DirectML's documents say nothing")
+        return f"{numbered(rule.hresult)} from dmlsplit; {why}"
     return numbered(rule.hresult) + _MEANINGS[rule.hresult]
 
 
