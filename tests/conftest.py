@@ -32,6 +32,7 @@ settings.register_profile("gpu", max_examples=150)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long sweeps as well")
+    parser.addoption("--builds", type=Path, help="keep what is compiled here, not in the cache")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -91,7 +92,10 @@ def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 
 def _cached(config: pytest.Config) -> Path | None:
-    """Return a folder of pytest's cache; None where there is no cache that can be written."""
+    """Return --builds, or a folder of pytest's cache; None where neither can be written."""
+    given: Path | None = config.getoption("--builds")
+    if given:
+        return given
     cache = getattr(config, "cache", None)
     if cache is None:
         return None
@@ -107,7 +111,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Bound the folder of builds, once, when all processes are done."""
     if WORKER not in os.environ:
         folder = _cached(session.config)
-        if folder:
+        if folder and not session.config.getoption("--builds"):
             kept.prune(folder)
 
 
