@@ -22,13 +22,6 @@ PROOFS = Path(__file__).parent / "proofs"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
-settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
-)
-settings.load_profile("default")
-# The simulated card takes fewer (simulated_card/plugin.py).
-settings.register_profile("gpu", max_examples=150)
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long sweeps as well")
@@ -36,8 +29,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples hypothesis tries; --slow tries many more.
+
+    A run draws other examples than the last, so what few of them miss, later runs meet.
+    """
+    slow = config.getoption("--slow")
+    plain = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("default", plain, max_examples=200 if slow else 40)
+    settings.load_profile("default")
+    # For files that anyone may have written: most examples of them are refused early.
+    settings.register_profile("many", plain, max_examples=1000 if slow else 120)
+    # The simulated card takes fewer (simulated_card/plugin.py).
+    settings.register_profile("gpu", plain, max_examples=150)
     # What is compiled for an example is kept: the same examples every time, unless --slow.
-    settings.register_profile("compiling", derandomize=not config.getoption("--slow"))
+    settings.register_profile("compiling", plain, derandomize=not slow)
 
 
 @pytest.hookimpl(tryfirst=True)
