@@ -22,21 +22,27 @@ PROOFS = Path(__file__).parent / "proofs"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
-settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
-)
-settings.load_profile("default")
-# The simulated card takes fewer (simulated_card/plugin.py).
-settings.register_profile("gpu", max_examples=150)
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long sweeps as well")
+    parser.addoption("--builds", type=Path, help="keep what is compiled here, not in the cache")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Choose how many examples hypothesis tries; --slow tries many more.
+
+    A run draws other examples than the last, so what few of them miss, later runs meet.
+    """
+    slow = config.getoption("--slow")
+    plain = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("default", plain, max_examples=200 if slow else 40)
+    settings.load_profile("default")
+    # For files that anyone may have written: most examples of them are refused early.
+    settings.register_profile("many", plain, max_examples=1000 if slow else 120)
+    # The simulated card takes fewer (simulated_card/plugin.py).
+    settings.register_profile("gpu", plain, max_examples=150)
     # What is compiled for an example is kept: the same examples every time, unless --slow.
-    settings.register_profile("compiling", derandomize=not config.getoption("--slow"))
+    settings.register_profile("compiling", plain, derandomize=not slow)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -91,7 +97,10 @@ def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 
 def _cached(config: pytest.Config) -> Path | None:
-    """Return a folder of pytest's cache; None where there is no cache that can be written."""
+    """Return --builds, or a folder of pytest's cache; None where neither can be written."""
+    given: Path | None = config.getoption("--builds")
+    if given:
+        return given
     cache = getattr(config, "cache", None)
     if cache is None:
         return None
@@ -107,7 +116,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Bound the folder of builds, once, when all processes are done."""
     if WORKER not in os.environ:
         folder = _cached(session.config)
-        if folder:
+        if folder and not session.config.getoption("--builds"):
             kept.prune(folder)
 
 

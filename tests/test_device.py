@@ -35,7 +35,7 @@ def test_outputs_are_laid_out_as_described() -> None:
 
 
 @given(split_descriptors())
-@settings(max_examples=400)
+@settings(settings.get_profile("many"))
 def test_every_byte_is_right_and_no_other_is_touched(desc: dml.SplitOperatorDesc) -> None:
     memory = Memory.of(desc)
     wanted = expected_buffers(desc, memory)

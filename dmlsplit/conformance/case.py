@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -92,14 +93,11 @@ def expected(case: Case, level: FeatureLevel) -> Expected:
     return Expected(_broken_bindings(case.desc, case.placement), is_binding=True)
 
 
-def by_level(case: Case) -> Iterator[tuple[FeatureLevel, Expected]]:
-    """Yield the levels from which on something else is expected than at the level before."""
-    before = None
-    for level in FeatureLevel:
-        now = expected(case, level)
-        if now != before:
-            yield level, now
-        before = now
+@cache
+def by_level(case: Case) -> tuple[tuple[FeatureLevel, Expected], ...]:
+    """Return the levels from which on something else is expected than at the level before."""
+    levels = ((level, expected(case, level)) for level in FeatureLevel)
+    return tuple(next(same) for _, same in groupby(levels, key=lambda each: each[1]))
 
 
 def _broken_bindings(desc: SplitOperatorDesc, placement: Placement) -> tuple[str, ...]:

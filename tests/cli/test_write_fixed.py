@@ -8,8 +8,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
+from forked import forked_children
 from tests.cli.command import judged, save
 from tests.models import every_verdict, model, nested, sequence, single
+
+__all__ = ["forked_children"]
+pytestmark = pytest.mark.usefixtures("forked_children")
 
 
 def test_write_fixed_writes_what_the_target_accepts(

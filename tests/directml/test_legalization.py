@@ -395,7 +395,7 @@ def descriptors(draw: st.DrawFn) -> SplitOperatorDesc:
     return SplitOperatorDesc(tensor(sizes, may_repeat=True), outputs, axis)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("many"))
 @given(desc=descriptors(), level=st.sampled_from(LEVELS))
 def test_any_layout_keeps_its_bytes_or_is_refused_with_a_reason(
     desc: SplitOperatorDesc, level: FeatureLevel
@@ -416,7 +416,6 @@ def test_any_layout_keeps_its_bytes_or_is_refused_with_a_reason(
     assert desc.input_tensor.element_bytes == 1 or moving + 1 > 4
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     kind=st.sampled_from(TYPES),
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=9),

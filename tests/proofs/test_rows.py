@@ -71,7 +71,6 @@ def check(case: Case, chunk_bytes: int, builds: Path, toolchain: harness.Toolcha
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
 
 
-@settings(max_examples=60, deadline=None)
 @given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
 def test_any_wide_split_gives_numpy_bytes(builds: Path, case: Case, chunk_bytes: int) -> None:
     check(case, chunk_bytes, builds, harness.SANITIZED)

@@ -81,6 +81,7 @@ class Card:
     """The built card, where its processes may write, and the options that they are given."""
 
     libraries: build.Libraries
+    builds: Path
     folder: Path
     options: tuple[str, ...]
 
@@ -97,8 +98,9 @@ class Card:
         """Run pytest on the card and return what came of each test."""
         report = self.folder / f"{name}.xml"
         line = [sys.executable, "-m", "pytest", "-p", "simulated_card.plugin", "--tb=short"]
+        line += ["-p", "no:cacheprovider", f"--builds={self.builds}", f"--junitxml={report}"]
         done = subprocess.run(
-            [*line, "-p", "no:cacheprovider", f"--junitxml={report}", *self.options, *arguments],
+            [*line, *self.options, *arguments],
             cwd=TESTS.parent,
             env=self.environment(**environment),
             capture_output=True,
@@ -128,7 +130,7 @@ def card(
     builds: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Card:
     slow = ("--slow",) if pytestconfig.getoption("--slow") else ()
-    return Card(build.build(builds), tmp_path_factory.mktemp("card"), slow)
+    return Card(build.build(builds), builds, tmp_path_factory.mktemp("card"), slow)
 
 
 @pytest.fixture(scope="module")

@@ -30,11 +30,12 @@ def changing(store: Path, rows: slice, values: np.ndarray, moment: int) -> Calla
     return progress
 
 
+@pytest.mark.parametrize("changes", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_change_at_a_random_moment_is_noticed_or_harmless(
-    store: Path, tmp_path: Path, small_blocks: None
+    changes: int, store: Path, tmp_path: Path, small_blocks: None
 ) -> None:
     chosen, noticed = random.Random(3), 0
-    for number in range(30):
+    for number in range(changes):
         chunk, moment, out = chosen.randrange(15), chosen.randrange(16), tmp_path / str(number)
         rows = slice(4 * chunk, 4 * chunk + 4)
         values: Any = zarr.open_array(str(store))[:]
@@ -46,7 +47,7 @@ def test_a_change_at_a_random_moment_is_noticed_or_harmless(
             noticed += 1
             split_store(store, (1, 6), 2, out)
         assert_pieces(out, values, 2, (1, 6))
-    assert 0 < noticed < 30
+    assert 0 < noticed < changes
 
 
 @pytest.mark.slow

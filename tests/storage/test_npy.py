@@ -127,7 +127,7 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, name: str) -> Non
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(settings.get_profile("many"))
 def test_no_damage_escapes_as_another_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -225,7 +225,7 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(
 ) -> None:
     from distributed import LocalCluster
 
-    values = np.random.default_rng(2).integers(0, 1 << 16, (400, 33, 7), dtype="u2")
+    values = np.random.default_rng(2).integers(0, 1 << 16, (200, 33, 7), dtype="u2")
     long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with LocalCluster(

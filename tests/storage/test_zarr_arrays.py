@@ -21,7 +21,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "v3": {"chunks": (16, 8, 3)},
     "v2": {"chunks": (16, 8, 3), "zarr_format": 2},
     "v2-fortran": {"chunks": (16, 8, 3), "zarr_format": 2, "order": "F"},
-    "sharded": {"chunks": (4, 4, 3), "shards": (16, 8, 3)},
+    "sharded": {"chunks": (8, 4, 3), "shards": (16, 8, 3)},
     "big-endian, raw": {"chunks": (16, 8, 3), "dtype": ">u2", "compressors": None},
     "one chunk": {"chunks": (60, 33, 7)},
 }

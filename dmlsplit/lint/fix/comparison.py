@@ -20,6 +20,8 @@ from dmlsplit.lint.fix.engines import ENGINES, Run
 from dmlsplit.lint.fix.feeds import Feeds, feeds_of
 
 SECONDS = 600
+# The caller may have threads, so a child is not forked from it.
+PROCESSES = multiprocessing.get_context("spawn")
 # Random inputs to compare on, and how long to go on looking for more than one that runs.
 _MOST_RUNS = 4
 _LOOKING_SECONDS = 20
@@ -74,9 +76,8 @@ def compare_models(
 
 
 def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(job, sender), daemon=True)
+    receiver, sender = PROCESSES.Pipe(duplex=False)
+    child = PROCESSES.Process(target=_child, args=(job, sender), daemon=True)
     child.start()
     sender.close()
     try:

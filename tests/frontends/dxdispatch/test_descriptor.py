@@ -165,7 +165,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(settings.get_profile("many"))
 @given(mapping=st.dictionaries(keys, trees, max_size=6))
 def test_any_mapping_is_a_descriptor_or_one_error(mapping: dict[str, Any]) -> None:
     try:

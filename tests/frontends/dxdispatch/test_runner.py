@@ -262,7 +262,7 @@ def test_nothing_is_written_when_a_later_command_is_refused(
 VALID = json.dumps(model()).encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("many"))
 @given(
     edits=st.lists(
         st.tuples(

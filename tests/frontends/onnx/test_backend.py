@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import re
 import unittest
-import warnings
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import onnx
 import onnx.backend.test
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test import runner
+from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
 import dmlsplit.frontends.onnx
+import onnx_suite
 from dmlsplit import CompiledOperator, InvalidArgumentError
 from dmlsplit.frontends.onnx import DmlSplitBackend, scan
 
@@ -76,11 +78,19 @@ class Recording(DmlSplitBackend):
         return loaded
 
 
-@cache
-def official_tests() -> dict[str, Callable[[], None]]:
-    """Return ONNX's test methods by name, for the CPU."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # ONNX's own data overflows casts on purpose.
+@pytest.fixture(scope="module")
+def cases(builds: Path) -> dict[str, TestCase]:
+    return onnx_suite.all_cases(builds)
+
+
+@pytest.fixture(scope="module")
+def official_tests(builds: Path) -> dict[str, Callable[[], None]]:
+    """ONNX's test methods by name, for the CPU."""
+
+    def load(kind: str) -> list[TestCase]:
+        return onnx_suite.node_cases(builds) if kind == "node" else load_model_tests(kind=kind)
+
+    with patch.object(runner, "load_model_tests", load):
         suite = onnx.backend.test.BackendTest(Recording, __name__)
     found = {}
     for case in suite.test_cases.values():
@@ -106,56 +116,22 @@ def splits_of(model: onnx.ModelProto) -> int:
     return count(model.graph.node) + sum(count(f.node) for f in model.functions)
 
 
-@cache
-def official_cases() -> dict[str, Any]:
-    from onnx.backend.test.case import node as node_cases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = {case.name: case for case in node_cases.collect_testcases(None)}
-    for kind in ("simple", "pytorch-converted", "pytorch-operator"):
-        cases.update({case.name: case for case in load_model_tests(kind=kind)})
-    return cases
-
-
-def official_model(name: str) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:
-    """Return a test's model, and its inputs and expected outputs."""
-    case = official_cases()[name]
-    if case.model is not None:
-        return case.model, case.data_sets
-    folder = Path(case.model_dir)
-    model = onnx.load(folder / "model.onnx")
-    sets = []
-    for data in sorted(folder.glob("test_data_set_*")):
-        # An input that an initializer feeds has no file.
-        inputs = [_load(data / f"input_{i}.pb", v) for i, v in enumerate(model.graph.input)]
-        outputs = [_load(data / f"output_{i}.pb", v) for i, v in enumerate(model.graph.output)]
-        sets.append((inputs, outputs))
-    return model, sets
-
-
-def _load(path: Path, declared: onnx.ValueInfoProto) -> Any:
-    if not path.exists():
-        return None
-    if declared.type.HasField("sequence_type"):
-        return numpy_helper.to_list(onnx.SequenceProto.FromString(path.read_bytes()))
-    return numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
-
-
-def test_the_list_of_37_is_what_the_installed_suite_contains() -> None:
+def test_the_list_of_37_is_what_the_installed_suite_contains(cases: dict[str, TestCase]) -> None:
     with_split = set()
-    for name in official_cases():
-        model, _ = official_model(name)
+    for name, case in cases.items():
+        model, _ = onnx_suite.model_of(case)
         if splits_of(model):
             with_split.add(name)
     assert with_split == set(OFFICIAL)
     assert len(OFFICIAL) == 37
 
 
-def test_every_official_model_can_be_scanned_and_every_split_is_found(tmp_path: Path) -> None:
+def test_every_official_model_can_be_scanned_and_every_split_is_found(
+    tmp_path: Path, cases: dict[str, TestCase]
+) -> None:
     path = tmp_path / "model.onnx"
-    for name in official_cases():
-        model, _ = official_model(name)
+    for name, case in cases.items():
+        model, _ = onnx_suite.model_of(case)
         path.write_bytes(model.SerializeToString())
         found = [site for site in scan(path) if not site.implied]
         assert len(found) == splits_of(model), name
@@ -175,7 +151,7 @@ NOTHING_TO_DISPATCH = {
 
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_official_backend_test_passes_and_our_code_ran(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, official_tests: dict[str, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dispatched = []
     original = CompiledOperator.__call__
@@ -186,7 +162,7 @@ def test_official_backend_test_passes_and_our_code_ran(
 
     monkeypatch.setattr(CompiledOperator, "__call__", counted)
     prepared.clear()
-    official_tests()[name]()
+    official_tests[name]()
     (model,) = prepared
     assert model.split_count > 0
     assert bool(dispatched) == (name not in NOTHING_TO_DISPATCH)
@@ -195,10 +171,12 @@ def test_official_backend_test_passes_and_our_code_ran(
 
 @pytest.mark.parametrize("device", ["CPU", pytest.param("CUDA", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("name", OFFICIAL)
-def test_official_vectors_are_met_bit_by_bit_where_only_bits_move(name: str, device: str) -> None:
+def test_official_vectors_are_met_bit_by_bit_where_only_bits_move(
+    name: str, device: str, cases: dict[str, TestCase]
+) -> None:
     if not DmlSplitBackend.supports_device(device):
         pytest.skip("there is no CUDA device")
-    model, sets = official_model(name)
+    model, sets = onnx_suite.model_of(cases[name])
     loaded = DmlSplitBackend.prepare(model, device)
     for inputs, expected in sets:
         found = loaded.run([value for value in inputs if value is not None])

@@ -126,7 +126,7 @@ def assert_read_or_refused(path: Path) -> None:
     assert all(isinstance(each, SplitSite) for each in found)
 
 
-@settings(max_examples=500)
+@settings(settings.get_profile("many"))
 @given(data=st.data())
 def test_mutated_models_never_do_more_than_refuse(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -155,7 +155,7 @@ def test_mutated_models_never_do_more_than_refuse(
     assert time.process_time() - start < 2
 
 
-@settings(max_examples=300)
+@settings(settings.get_profile("many"))
 @given(content=st.binary(min_size=1, max_size=200))
 def test_any_bytes_are_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, content: bytes

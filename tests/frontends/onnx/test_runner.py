@@ -189,7 +189,6 @@ def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) 
     assert error.value.hresult == 0x80070057
 
 
-@settings(max_examples=150)
 @given(
     case=splits(),
     dtype=st.sampled_from(DTYPES),
@@ -296,7 +295,6 @@ def accepts(call: Any) -> bool:
     return True
 
 
-@settings(max_examples=200)
 @given(
     size=st.integers(0, 8),
     sizes=st.lists(st.integers(-2, 5), min_size=1, max_size=4),
@@ -329,7 +327,6 @@ def test_subclasses_of_numpy_s_array_are_arrays(tmp_path: Any) -> None:
 TORCH_TYPES = [*DTYPES, "bfloat16"]
 
 
-@settings(max_examples=100)
 @given(case=splits(), dtype=st.sampled_from(TORCH_TYPES))
 def test_tensors_of_torch_give_tensors_of_torch(
     case: tuple[tuple[int, ...], int, list[int]], dtype: str

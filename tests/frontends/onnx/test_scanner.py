@@ -226,7 +226,7 @@ def odd_nodes(draw: st.DrawFn) -> Any:
     return made
 
 
-@settings(max_examples=300)
+@settings(settings.get_profile("many"))
 @given(
     nodes=st.lists(odd_nodes(), min_size=1, max_size=8),
     shapes=st.lists(st.lists(EXTREMES | st.just("n"), max_size=4), min_size=2, max_size=2),

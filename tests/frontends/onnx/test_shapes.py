@@ -158,11 +158,12 @@ def test_shapes_travel_through_a_chain_as_in_a_yolo_head(scanned: Scanned) -> No
         node("Flatten", "x", "y", axis=2**62),
         node("Unsqueeze", "x s", "y"),
         node("Gemm", "x", "y"),
+        node("Add", "x x3", "y"),
     ],
 )
 def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, broken: Any) -> None:
     nodes = [broken, node("Split", "y", "a b", num_outputs=2)]
-    inputs = [value("x", [4, 4]), value("x4", [1, 1, 4, 4])]
+    inputs = [value("x", [4, 4]), value("x3", [3, 4]), value("x4", [1, 1, 4, 4])]
     (found,) = scanned(model(nodes, inputs, initializers=(sizes("s", -1, 0, 7),)))
     assert found.unknown == f"its shape is not known after {broken.op_type}[0] of main"
     assert found.cause is Cause.UNTRACKED

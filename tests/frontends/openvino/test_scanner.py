@@ -268,7 +268,7 @@ def test_num_splits_is_read_strictly(scanned: Scan, splits: str) -> None:
 VALID = variadic().encode()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(settings.get_profile("many"))
 @given(
     edits=st.lists(
         st.tuples(

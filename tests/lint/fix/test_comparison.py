@@ -12,7 +12,11 @@ import dmlsplit as dml
 from dmlsplit.lint.fix import comparison
 from dmlsplit.lint.fix.comparison import compare_models
 from dmlsplit.lint.fix.feeds import feeds_of
+from forked import forked_children
 from tests.models import model, sequence, single
+
+__all__ = ["forked_children"]
+pytestmark = pytest.mark.usefixtures("forked_children")
 
 Saved = Callable[[onnx.ModelProto], Path]
 

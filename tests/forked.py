@@ -1,0 +1,29 @@
+"""Children that compare models, without the start of Python and the runtimes for each.
+
+They are forked from a process that has imported them. The library starts every child anew, and so
+do the golden transcripts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from functools import cache
+
+import pytest
+
+from dmlsplit.lint.fix import comparison
+
+_IMPORTED = ["numpy", "onnx.reference", "onnxruntime", "pytest"]
+
+
+@cache
+def _context() -> multiprocessing.context.ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    return context
+
+
+@pytest.fixture
+def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the children of `compare_models` for this test."""
+    monkeypatch.setattr(comparison, "PROCESSES", _context())
