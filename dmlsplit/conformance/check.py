@@ -62,15 +62,13 @@ def answered(answer: Answer) -> str:
     """Return what became of a case, in a few words."""
     if not answer.stage:
         return answer.outcome
-    if answer.outcome == "accepted":
-        return "accepted" if answer.hresult == S_OK else f"accepted with 0x{answer.hresult:08X}"
-    return f"refused at {answer.stage} with 0x{answer.hresult:08X}"
+    if answer.outcome == "accepted" and answer.hresult != S_OK:
+        return f"accepted with 0x{answer.hresult:08X}"
+    return _verdict(answer.outcome == "accepted", answer.stage, answer.hresult)
 
 
-def _wanted(now: Expected) -> str:
-    if now.accepted:
-        return "accepted"
-    return f"refused at {now.stage} with 0x{now.hresult:08X}"
+def _verdict(accepted: bool, stage: str, hresult: int) -> str:
+    return "accepted" if accepted else f"refused at {stage} with 0x{hresult:08X}"
 
 
 def _of_levels(observation: Observation) -> Iterator[Difference]:
@@ -93,7 +91,8 @@ def _of_answers(observation: Observation) -> Iterator[Difference]:
             seen = answered(answer)
             if answer.after_others:
                 seen += f"; {answer.after_others} when asked after others"
-            yield Difference(kind, answer.case.id, _wanted(now), seen, now.rules)
+            wanted = _verdict(now.accepted, now.stage, now.hresult)
+            yield Difference(kind, answer.case.id, wanted, seen, now.rules)
 
 
 def _kind(answer: Answer, now: Expected, observation: Observation) -> str:

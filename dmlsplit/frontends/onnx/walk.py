@@ -163,32 +163,25 @@ class Walk:
         self._implied(node, index, inputs, scope)
         return outputs(node, inputs, self._elements)
 
+    def _blank(self, node: Node, index: int, scope: _Scope) -> SplitSite:
+        """Return the site of a node, of which nothing else is known yet."""
+        name, path = shown_name(node.name), (*scope.path, index)
+        return SplitSite(self._file, scope.place, name, index, node.op_type, path=path)
+
     def _implied(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> None:
         for found in implied_splits(node, inputs, self._elements):
             self._found.append(
-                SplitSite(
-                    self._file,
-                    scope.place,
-                    shown_name(node.name),
-                    index,
-                    node.op_type,
-                    (found.descriptor,),
+                replace(
+                    self._blank(node, index, scope),
+                    descriptors=(found.descriptor,),
                     implied=found.why,
                     pieces=found.pieces,
-                    path=(*scope.path, index),
                 )
             )
 
     def _split(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
         site, values = describe(
-            SplitSite(
-                self._file,
-                scope.place,
-                shown_name(node.name),
-                index,
-                node.op_type,
-                path=(*scope.path, index),
-            ),
+            self._blank(node, index, scope),
             node,
             inputs,
             _attributes(node, scope),
