@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, TypeAlias, overload
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
@@ -29,7 +28,6 @@ from dmlsplit.directml.validation import validate
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 Bindable: TypeAlias = Array | BufferBinding
-_owner = attrgetter("owner")
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -197,8 +195,8 @@ class CompiledOperator:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
             src, dst = self._table.bind(array, outputs)
-            if KINDS and not KINDS.isdisjoint(map(type, map(_owner, dst))):
-                writes(map(_owner, dst))()
+            if KINDS and (written := writes([entry.owner for entry in dst])):
+                written()
             addresses = [entry.address for entry in dst]
             self._copy(adapter_of(src.owner), src.owner, src.address, addresses, stream)
             _used_on(stream, src.owner, *(entry.owner for entry in dst))
@@ -221,8 +219,8 @@ class CompiledOperator:
         src, dst = self._table.bind(array, outputs)
         copy = self._program.bind(src.address, [output.address for output in dst])
         dispatch = _on_current_stream(copy, src.owner)
-        if KINDS and not KINDS.isdisjoint(map(type, map(_owner, dst))):
-            dispatch = _counted(dispatch, writes(map(_owner, dst)))
+        if KINDS and (written := writes([output.owner for output in dst])):
+            dispatch = _counted(dispatch, written)
         # The call itself keeps the buffers: `op.bind(...).dispatch()` drops the operator before it.
         dispatch.__dict__["buffers"] = (src, *dst)
         return BoundOperator(dispatch)

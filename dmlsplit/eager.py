@@ -102,8 +102,8 @@ def split(
 def _split_into(out: Sequence[T], source: ArrayView, axis: int, sizes_or_count: Any) -> list[T]:
     shapes = _shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
     outputs = _checked(out, source, shapes)
-    if KINDS and not KINDS.isdisjoint(map(type, out)):
-        writes(out)()
+    if KINDS and (written := writes(out)):
+        written()
     layout = source.device, source.shape, source.strides, source.item_bytes
     strides = tuple([output.strides for output in outputs])
     plan = _plan_for(sizes_or_count)(*layout, axis, sizes_or_count, strides)

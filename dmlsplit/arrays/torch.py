@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -32,11 +32,13 @@ class TrackedError(InvalidArgumentError):
     """A tensor that torch differentiates, batches or traces: `dmlsplit.split` alone takes it."""
 
 
-def writes(arrays: Iterable[Any]) -> Callable[[], None]:
-    """Return what tells torch that these are written, those that are its tensors.
+def writes(arrays: Sequence[Any]) -> Callable[[], None] | None:
+    """Return what tells torch that those of its tensors are written; None if there are none.
 
     Its own functions do so as well: autograd then refuses to use the old values, if it needs them.
     """
+    if KINDS.isdisjoint(map(type, arrays)):
+        return None
     tensors = tuple(array for array in arrays if type(array) in KINDS)
     return partial(_torch().autograd.graph.increment_version, tensors)
 
