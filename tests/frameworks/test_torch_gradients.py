@@ -186,7 +186,7 @@ def test_gradients_are_those_of_torch(
     def gradient(split: Callable[..., Any]) -> Any:
         leaf = x.detach().requires_grad_()
         got = split(leaf, sizes, axis)
-        parts = [(got[at] * weights[at]).sum() for at in used]
-        return torch.autograd.grad(sum(p.abs() for p in parts), leaf)[0]
+        # Given as they are: sums of packed pieces and of views are rounded differently.
+        return torch.autograd.grad([got[at] for at in used], leaf, [weights[at] for at in used])[0]
 
     assert raw(gradient(dml.split)) == raw(gradient(torch.split))
