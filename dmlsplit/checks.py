@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from typing import SupportsIndex, cast
 
 from dmlsplit.errors import InvalidArgumentError
@@ -23,7 +23,9 @@ def integer(name: str, value: SupportsIndex) -> int:
 def integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
     """Return `values` as a tuple of ints; a TypeError names the entry of anything else."""
     is_usual = type(values) is tuple or type(values) is list  # the sooner answer
-    if not is_usual and (isinstance(values, (str, bytes)) or not isinstance(values, Iterable)):
+    # The order of a set or a dictionary is not that of its writer.
+    without_order = (str, bytes, Set, Mapping)
+    if not is_usual and (isinstance(values, without_order) or not isinstance(values, Iterable)):
         raise TypeError(f"{name} is {values!r}; it must be a sequence of integers")
     entries = tuple(values)
     if set(map(type, entries)) == {int}:  # most often, and much sooner known

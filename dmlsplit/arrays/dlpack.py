@@ -43,9 +43,11 @@ def view(array: Any, name: str) -> ArrayView:
         return _cuda_view(array, name, None)
     if hasattr(array, "__array_interface__"):
         return NUMPY.view(np.asarray(array), name)
+    is_traced = package_of(array) in _IMMUTABLE
+    fix = "dmlsplit.split, or outside of jit" if is_traced else "numpy.asarray(...)"
     raise InvalidArgumentError(
         f"{name} is a {type_name(array)}; it must be an array of NumPy, CuPy or any library "
-        "with DLPack. Fix: numpy.asarray(...)"
+        f"with DLPack. Fix: {fix}"
     )
 
 

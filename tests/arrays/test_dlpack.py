@@ -71,6 +71,12 @@ def test_arrays_of_jax_are_waited_for_and_never_written(fake: FakeDriver) -> Non
     assert seen.read_only
 
 
+def test_an_array_that_jax_traces_has_another_way() -> None:
+    traced = type("Tracer", (), {"__module__": "jax._src.interpreters"})()
+    with pytest.raises(dml.InvalidArgumentError, match=r"jax\.Tracer.*Fix: dmlsplit\.split, or "):
+        view(traced, "InputTensor")
+
+
 def test_a_masked_array_is_refused(fake: FakeDriver) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="array is masked"):
         view(bare(fake.array(np.zeros(4)), mask=object()), "array")
