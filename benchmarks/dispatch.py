@@ -99,21 +99,29 @@ def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, Any]:
     columns = _host_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
     if with_cuda:
         columns |= _cuda_calls(array, outputs)
-    row: dict[str, Any] = {"outputs": outputs, "least": {}}
-    for name, call in columns.items():
-        calls = BOUND_CALLS if name.startswith("dispatch") else max(1, CALLS // outputs)
-        samples = _microseconds(call, calls, rounds)
-        row[name] = round(statistics.median(samples), 4)
-        row["least"][name] = round(min(samples), 4)
-    cells = [f"{name} {row[name]:.4g}, {row['least'][name]:.4g}" for name in columns]
-    least = row["least"]
-    for name in ("torch", "torch_grad"):
-        if f"{name}_split_us" in least:
-            ratio = round(least[f"{name}_alone_us"] / least[f"{name}_split_us"], 3)
-            row[f"{name}_ratio"] = ratio
-            cells.append(f"{name}_ratio {ratio}")
+    samples: dict[str, list[float]] = {name: [] for name in columns}
+    # In turns, so that a slow second of the machine does not fall on one column.
+    for _ in range(rounds):
+        for name, call in columns.items():
+            calls = BOUND_CALLS if name.startswith("dispatch") else max(1, CALLS // outputs)
+            samples[name].append(_microseconds(call, calls))
+    least = {name: round(min(found), 4) for name, found in samples.items()}
+    row: dict[str, Any] = {"outputs": outputs, "least": least}
+    row |= {name: round(statistics.median(found), 4) for name, found in samples.items()}
+    row |= _ratios(least)
+    cells = [f"{name} {row[name]:.4g}, {least[name]:.4g}" for name in columns]
+    cells += [f"{name} {ratio}" for name, ratio in _ratios(least).items()]
     print("  ".join([f"outputs {outputs}", *cells]), flush=True)
     return row
+
+
+def _ratios(least: dict[str, float]) -> dict[str, float]:
+    """Return the time of PyTorch's own split and copies over ours."""
+    return {
+        f"{name}_ratio": round(least[f"{name}_alone_us"] / least[f"{name}_split_us"], 3)
+        for name in ("torch", "torch_grad")
+        if f"{name}_split_us" in least
+    }
 
 
 def _descriptor(outputs: int) -> dml.SplitOperatorDesc:
@@ -183,13 +191,10 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _microseconds(call: Callable[[], Any], calls: int, rounds: int) -> list[float]:
-    """Return the microseconds that one call takes, in each round."""
-    samples = []
+def _microseconds(call: Callable[[], Any], calls: int) -> float:
+    """Return the microseconds that one of some calls takes, after one that is not counted."""
     call()
-    for _ in range(rounds):
-        begin = time.thread_time_ns()
-        for _ in range(calls):
-            call()
-        samples.append((time.thread_time_ns() - begin) / calls / 1000)
-    return samples
+    begin = time.thread_time_ns()
+    for _ in range(calls):
+        call()
+    return (time.thread_time_ns() - begin) / calls / 1000

@@ -180,7 +180,8 @@ class Driver:
         memory = self._alloc(size_in_bytes)
         # A map calls each without a step of Python's in between.
         made = list(map(self._array, shapes, repeat(dtype), map(memory.__add__, offsets)))
-        return made, list(map(memory.ptr.__add__, offsets))
+        start = memory.ptr
+        return made, [start + offset for offset in offsets]
 
     def _current(self, device: int) -> AbstractContextManager[object]:
         """Return a context in which a device is current, which is free if it is already."""
