@@ -26,7 +26,7 @@ from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.geometry import split_geometry
+from dmlsplit.geometry import piece_shapes, split_geometry
 
 Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
 T = TypeVar("T", bound=Array | DaskArray)
@@ -84,7 +84,7 @@ def split(
         along = piece_sizes(source.shape, sizes_or_count, axis)
     if out is not None:
         return _split_into(out, source, *along)
-    plan = _plan_for(along[1])(
+    plan = plan_for(along[1])(
         source.device, source.shape, source.strides, source.item_bytes, *along
     )
     library = adapter_of(source.owner)
@@ -100,13 +100,13 @@ def split(
 
 
 def _split_into(out: Sequence[T], source: ArrayView, axis: int, sizes_or_count: Any) -> list[T]:
-    shapes = _shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
+    shapes = piece_shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
     outputs = _checked(out, source, shapes)
     if KINDS and (written := writes(out)):
         written()
     layout = source.device, source.shape, source.strides, source.item_bytes
     strides = tuple([output.strides for output in outputs])
-    plan = _plan_for(sizes_or_count)(*layout, axis, sizes_or_count, strides)
+    plan = plan_for(sizes_or_count)(*layout, axis, sizes_or_count, strides)
     _copy(adapter_of(source.owner), source, plan, [output.address for output in outputs])
     return list(out)
 
@@ -132,11 +132,6 @@ def _is_plain(axis: object, sizes_or_count: Any) -> bool:
     kind = type(sizes_or_count)
     is_sizes = kind is int or (kind is tuple and set(map(type, sizes_or_count)) == {int})
     return is_sizes and type(axis) is int
-
-
-def _shapes(shape: tuple[int, ...], axis: int, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    before, after = shape[:axis], shape[axis + 1 :]
-    return tuple((*before, size, *after) for size in sizes)
 
 
 def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
@@ -193,7 +188,7 @@ def _made(
     backend = find_backend(device)
     is_kept = len(sizes) <= _FEW_PIECES
     program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
-    outputs = packing(_shapes(shape, axis, sizes), item_bytes)
+    outputs = packing(piece_shapes(shape, axis, sizes), item_bytes)
     cut = slices(geometry, axis, sizes) if device == "cpu" else None
     return _Plan(axis, sizes, program, outputs, cut)
 
@@ -204,8 +199,8 @@ _plan_of_many = lru_cache(maxsize=64)(_made)
 _plan_of_thousands = lru_cache(maxsize=8)(_made)
 
 
-def _plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., _Plan]:
-    """Return `_made` with the plans that it keeps for as many pieces."""
+def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., _Plan]:
+    """Return what makes, or has kept, the plan of a split into as many pieces."""
     count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
     if count <= _FEW_PIECES:
         return _plan

@@ -119,13 +119,21 @@ def split_geometry(
     if is_packed and tuple(input_strides) == packed:
         return SplitGeometry(tuple(_packed_pieces(shape, axis, sizes, packed[axis])))
     pieces = []
-    for size, start, strides in zip(sizes, _starts(sizes), output_strides, strict=True):
-        output_shape = (*shape[:axis], size, *shape[axis + 1 :])
+    outputs = piece_shapes(shape, axis, sizes)
+    for output_shape, start, strides in zip(outputs, _starts(sizes), output_strides, strict=True):
         if strides is None:
             strides = packed_byte_strides(output_shape, element_bytes)
         loops = zip(output_shape, input_strides, strides, strict=True)
         pieces.append(_merged(list(loops), start * input_strides[axis], element_bytes))
     return SplitGeometry(tuple(pieces))
+
+
+def piece_shapes(
+    shape: Sequence[int], axis: int, sizes: Sequence[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of the pieces along an axis, counted from the front."""
+    before, after = shape[:axis], shape[axis + 1 :]
+    return tuple((*before, size, *after) for size in sizes)
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:

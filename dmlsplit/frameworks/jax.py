@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from dmlsplit.arrays.array_view import device_name
-from dmlsplit.arrays.slices import Slices, slices
-from dmlsplit.backends import Program
-from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
+from dmlsplit.eager import plan_for
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.geometry import packed_byte_strides, split_geometry
+from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 # DLDeviceType of the DLPack standard.
 _CPU = 1
@@ -136,7 +133,7 @@ def dml_split(array: Any, axis: int, sizes: Shape) -> list[Any]:
     from jax.experimental.buffer_callback import buffer_callback
 
     at = axis + array.ndim
-    shapes = [(*array.shape[:at], size, *array.shape[at + 1 :]) for size in sizes]
+    shapes = piece_shapes(array.shape, at, sizes)
     wanted = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
     # Not part of a command buffer (a CUDA graph): the callback may have to load a kernel, which
     # would break the capture, and it is not called at any time before.
@@ -157,7 +154,9 @@ def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: A
     """Copy a buffer of XLA into others."""
     kind, number = array.__dlpack_device__()
     device = "cpu" if kind == _CPU else device_name(number)
-    plan = _plan(device, array.shape, array.dtype.itemsize, axis, sizes)
+    shape, item_bytes = array.shape, array.dtype.itemsize
+    strides = packed_byte_strides(shape, item_bytes)
+    plan = plan_for(sizes)(device, shape, strides, item_bytes, axis + len(shape), sizes)
     if plan.slices is None:
         stream = None if device == "cpu" else context.stream
         plan.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
@@ -165,23 +164,6 @@ def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: A
     source = np.asarray(array)
     for piece, selected in zip(pieces, plan.slices, strict=True):
         np.asarray(piece)[...] = source[selected]
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How buffers of one shape are split."""
-
-    program: Program
-    slices: Slices | None  # of a buffer on the CPU, if that is the faster way
-
-
-@lru_cache(maxsize=1024)
-def _plan(device: str, shape: Shape, item_bytes: int, axis: int, sizes: Shape) -> _Plan:
-    at = axis + len(shape)
-    strides = packed_byte_strides(shape, item_bytes)
-    geometry = split_geometry(shape, at, sizes, item_bytes, strides, [None] * len(sizes))
-    program = compiled(find_backend(device), geometry)
-    return _Plan(program, slices(geometry, at, sizes) if device == "cpu" else None)
 
 
 _pointer = pythonapi.PyCapsule_GetPointer

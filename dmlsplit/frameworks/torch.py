@@ -16,6 +16,7 @@ from torch import Tensor
 from dmlsplit import eager
 from dmlsplit.checks import axis_from_front, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import piece_shapes
 
 
 def split(
@@ -56,10 +57,6 @@ def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[
     return axis, [shape[axis] // max(sizes_or_count, 1)] * sizes_or_count
 
 
-def _shapes(shape: Sequence[int], sizes: Sequence[int], dim: int) -> list[tuple[int, ...]]:
-    return [(*shape[:dim], size, *shape[dim + 1 :]) for size in sizes]
-
-
 def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Keep what gradients are put together by. No tensor is kept: a split is linear."""
     array, ctx.sizes, dim = inputs
@@ -72,7 +69,7 @@ def _joined(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Tensor | None
     known = next((gradient for gradient in gradients if gradient is not None), None)
     if known is None:
         return None, None, None
-    pairs = zip(gradients, _shapes(ctx.shape, ctx.sizes, ctx.dim), strict=True)
+    pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
     parts = [known.new_zeros(()).expand(shape) if one is None else one for one, shape in pairs]
     return torch.cat(parts, ctx.dim), None, None
 
@@ -125,7 +122,7 @@ def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Te
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     at = axis_from_front(dim, array.dim())
     _check_sizes(array.shape[at], sizes)
-    return [array.new_empty(shape) for shape in _shapes(array.shape, sizes, at)]
+    return [array.new_empty(shape) for shape in piece_shapes(array.shape, at, sizes)]
 
 
 def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:

@@ -19,7 +19,7 @@ from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.geometry import split_geometry
+from dmlsplit.geometry import piece_shapes, split_geometry
 from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
 from dmlsplit.storage.journal import RunHeader, check_same_run, create_journal, run_header
 from dmlsplit.storage.marks import input_state
@@ -88,7 +88,7 @@ def split_file(
     state = input_state(path)
     source = open_npy(path)
     axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
-    shapes = tuple((*source.shape[:axis], size, *source.shape[axis + 1 :]) for size in sizes)
+    shapes = piece_shapes(source.shape, axis, sizes)
     targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
     grid = _grid(source, axis, sizes, device)
     header = run_header(path, "npy", state, source.dtype, grid)
@@ -181,7 +181,7 @@ def _split_block(
         return [values]
     if device != "cpu":
         return [np.ascontiguousarray(part) for part in split_on(device, values, sizes, axis)]
-    shapes = [(*block.shape[:axis], size, *block.shape[axis + 1 :]) for size in sizes]
+    shapes = piece_shapes(block.shape, axis, sizes)
     ends = accumulate(map(prod, shapes))
     parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
     # Not the public split: nothing overlaps, which it would check anew for each block.

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlsplit.backends import find
 from dmlsplit.backends.cuda import driver
 from dmlsplit.frameworks import jax
 from fake_cuda import FakeDriver
+from gpu_arrays import forget_programs
 
 STREAM = 0x7E
 
@@ -43,11 +43,9 @@ class Buffer:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     fake = FakeDriver()
     monkeypatch.setattr(driver, "load", lambda: fake)
-    for cache in (find.compiled, jax._plan):
-        cache.cache_clear()
+    forget_programs()
     yield fake
-    for cache in (find.compiled, jax._plan):
-        cache.cache_clear()
+    forget_programs()
 
 
 def call(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> list[Buffer]:

@@ -185,8 +185,8 @@ class Driver:
 
     def _current(self, device: int) -> AbstractContextManager[object]:
         """Return a context in which a device is current, which is free if it is already."""
-        cuda = self._cupy.cuda
-        return _NO_CONTEXT if self._current_device() == device else cuda.Device(device)
+        is_current = self._current_device() == device
+        return _NO_CONTEXT if is_current else self._cupy.cuda.Device(device)
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from dmlsplit.directml.level_table import capability_table
@@ -148,10 +148,18 @@ _NEEDS = {
 
 def markdown_page(rule: Rule) -> str:
     """Return the page of a rule in Markdown, with one heading of the first level."""
+    return _page(rule, lambda title, is_first: f"{'#' if is_first else '##'} {title}", _markdown)
+
+
+def text_page(rule: Rule) -> str:
+    """Return the page of a rule as text of at most 80 columns, links aside."""
+    return _page(rule, lambda title, is_first: f"{title}\n{'-='[is_first] * len(title)}", _text)
+
+
+def _page(rule: Rule, heading: Callable[[str, bool], str], form: Callable[[Block], str]) -> str:
     parts = []
     for number, (title, blocks) in enumerate(sections(rule)):
-        parts.append(f"{'##' if number else '#'} {title}")
-        parts += map(_markdown, blocks)
+        parts += [heading(title, number == 0), *map(form, blocks)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -173,15 +181,6 @@ def _marked(text: str) -> str:
     if text.startswith("https://"):
         return f"<{text}>"
     return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
-
-
-def text_page(rule: Rule) -> str:
-    """Return the page of a rule as text of at most 80 columns, links aside."""
-    parts = []
-    for number, (title, blocks) in enumerate(sections(rule)):
-        parts.append(f"{title}\n{('-' if number else '=') * len(title)}")
-        parts += map(_text, blocks)
-    return "\n\n".join(parts) + "\n"
 
 
 def _text(block: Block) -> str:
