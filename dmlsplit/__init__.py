@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dmlsplit.directml.legalization import legalize
     from dmlsplit.directml.levels import FeatureLevel
     from dmlsplit.directml.operator import SplitOperatorDesc
-    from dmlsplit.directml.rules import ValidationReport, Violation
+    from dmlsplit.directml.rules.violation import ValidationReport, Violation
     from dmlsplit.directml.tensor import TensorDataType, TensorDesc, TensorFlags
     from dmlsplit.directml.validation import minimum_feature_level, validate
     from dmlsplit.eager import split
@@ -59,7 +59,7 @@ _MODULES = {
     "directml.legalization": "legalize",
     "directml.levels": "FeatureLevel",
     "directml.operator": "SplitOperatorDesc",
-    "directml.rules": "ValidationReport Violation",
+    "directml.rules.violation": "ValidationReport Violation",
     "directml.tensor": "TensorDataType TensorDesc TensorFlags",
     "directml.validation": "minimum_feature_level validate",
     "eager": "split",

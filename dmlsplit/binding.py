@@ -16,7 +16,8 @@ from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules import Broken, Violation, report, violations_of
+from dmlsplit.directml.rules import Broken, violations_of
+from dmlsplit.directml.rules.violation import Violation, report
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 

@@ -8,7 +8,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dmlsplit.directml.rules import ValidationReport
+    from dmlsplit.directml.rules.violation import ValidationReport
 
 
 class DmlError(Exception):

@@ -20,15 +20,6 @@ from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.geometry import StridedCopy, packed_byte_strides
 from dmlsplit.messages import counted
 
-# Rules that another description of the same bytes may satisfy; no other one can be cured.
-_CURABLE = {
-    "DML-LEVEL-DATA-TYPE",
-    "DML-LEVEL-DIMENSION-COUNT",
-    "DML-TENSOR-DIMENSION-COUNT",
-    "DML-TENSOR-ELEMENT-COUNT",
-    "DML-TENSOR-SIZE-WRAP",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
@@ -75,7 +66,7 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     if refused.ok:
         return desc
     for violation in refused.violations:
-        if violation.rule.id not in _CURABLE:
+        if "descriptor" not in violation.rule.cured_by:
             message = f"{desc}: wrong at every feature level: {violation}"
             raise InvalidArgumentError(message, refused)
     row = capability_table()[level]

@@ -12,14 +12,9 @@ from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, TensorSupport
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.overlap import may_overlap_itself
-from dmlsplit.directml.rules import (
-    AT_ANY_LEVEL,
-    Broken,
-    ValidationReport,
-    Violation,
-    report,
-    violations_of,
-)
+from dmlsplit.directml.rules import Broken, violations_of
+from dmlsplit.directml.rules.operators import RAISE
+from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
     UINT64_MAX,
@@ -83,7 +78,7 @@ def _of_level(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]
         higher = {rule_id for rule_id, *_ in _unsupported(tensor, most, highest.level)}
         for each in violations_of(name, _unsupported(tensor, support, row.level)):
             # No higher level is advised where even the highest refuses the same.
-            fix = AT_ANY_LEVEL[each.rule.id] if each.rule.id in higher else ""
+            fix = each.rule.hint.removeprefix(RAISE) if each.rule.id in higher else ""
             yield replace(each, fix=fix)
 
 

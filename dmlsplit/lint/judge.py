@@ -9,25 +9,17 @@ from functools import lru_cache
 
 from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules import Violation
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.rules import REMEDIES, RULES
 from dmlsplit.lint.target import Requirement, Target, requirement
-from dmlsplit.lint.verdict import FAILING, Assessment, Diagnostic, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 
 _Descriptors = tuple[SplitOperatorDesc, ...]
 _minimum_level = lru_cache(maxsize=4096)(minimum_feature_level)
-# A descriptor that breaks one of these breaks it with larger sizes as well.
-_OF_EVERY_SIZE = {
-    "DML-UINT-RANGE",
-    "DML-TENSOR-DIMENSION-COUNT",
-    "DML-TENSOR-ELEMENT-COUNT",
-    "DML-LEVEL-DATA-TYPE",
-    "DML-LEVEL-DIMENSION-COUNT",
-}
 
 
 def assess(
@@ -41,7 +33,7 @@ def assess(
     # What only becomes a split in ONNX Runtime is judged where it is asked for.
     judged = (site for site in sites if target.via == "ort" or not site.implied)
     verdicts = tuple(judge(site, target) for site in judged)
-    about_target = tuple(map(_diagnostic, onnxruntime.target_violations(target)))
+    about_target = tuple(onnxruntime.target_violations(target))
     return Assessment(
         target, verdicts, tuple(unreadable), frozenset(failing), about_target, defects_fail
     )
@@ -55,13 +47,13 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     # Where the sizes are unknown, what is judged is what every size has.
     judged = (site.smallest,) if site.unknown and site.smallest else descriptors
     if target.via == "ort":
-        said += map(_diagnostic, onnxruntime.violations(site, target))
+        said += onnxruntime.violations(site, target)
         judged = tuple(map(onnxruntime.lowered, judged))
         descriptors = tuple(map(onnxruntime.lowered, descriptors))
     broken = [v for desc in judged for v in validate(desc, target.level).violations]
     if site.unknown:
         of_input = (v for v in broken if v.tensor == "InputTensor")
-        broken = [v for v in of_input if v.rule.id in _OF_EVERY_SIZE]
+        broken = [v for v in of_input if v.rule.at_every_size]
     errors = [diagnostic for diagnostic in said if diagnostic.severity == "error"]
     others = [diagnostic for diagnostic in said if diagnostic.severity != "error"]
     # The provider makes its own descriptors; nobody can hand it equivalent ones.
@@ -72,7 +64,7 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     # Of the errors of a node, a higher level cures only this one.
     curable = all(diagnostic.rule.id == "ORT-FEATURE-LEVEL" for diagnostic in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
-    errors += map(_diagnostic, broken)
+    errors += broken
     undecided = legalizable and bool(site.unknown)
     fixes = _fixes(site, outcome, errors, legalized, minimum, obstacle, undecided)
     fix = "; ".join(fixes)
@@ -85,8 +77,8 @@ def _remarked(site: SplitSite, target: Target) -> Verdict:
     descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
     broken = [*onnxruntime.empty_pieces(site)]
     broken += [v for desc in descriptors for v in validate(desc, target.level).violations]
-    diagnostics = [Diagnostic(RULES["SPLIT-IMPLIED"], "note", site.implied)]
-    diagnostics += [replace(_diagnostic(each), severity="warning") for each in broken]
+    diagnostics = [_about("SPLIT-IMPLIED", site.implied)]
+    diagnostics += [replace(each, severity="warning") for each in broken]
     minimum = _minimum(descriptors, target)
     fix = "; ".join(dict.fromkeys(each.hint for each in broken))
     return Verdict(site, descriptors, Outcome.OK, tuple(diagnostics), (), minimum, fix)
@@ -100,28 +92,26 @@ def _outcome(site: SplitSite, refused: bool, legalized: bool) -> Outcome:
     return Outcome.LEGALIZED if legalized else Outcome.REFUSED
 
 
-def _of_the_node(site: SplitSite) -> Iterator[Diagnostic]:
+def _of_the_node(site: SplitSite) -> Iterator[Violation]:
     if site.problem:
-        yield Diagnostic(RULES["SPLIT-NODE-INVALID"], "error", site.problem)
+        yield _about("SPLIT-NODE-INVALID", site.problem)
     if site.element_type == "STRING":
-        message = "InputTensor.DataType is STRING; DirectML has no strings"
-        yield Diagnostic(RULES["SPLIT-NODE-TEXT"], "error", message)
+        yield _about("SPLIT-NODE-TEXT", "InputTensor.DataType is STRING; DirectML has no strings")
     for warning in site.warnings:
-        yield Diagnostic(RULES["SPLIT-NODE-SURPRISE"], "warning", warning)
+        yield _about("SPLIT-NODE-SURPRISE", warning)
     for place in site.meets:
         message = (
             f"its pieces meet again in {place}. In fused graphs, as of GLU, DirectML is known to "
             "use one in place of the other (onnxruntime issues 32146, 24311, 21007)"
         )
-        yield Diagnostic(RULES["SPLIT-DEFECT-MEET"], "defect", message)
+        yield _about("SPLIT-DEFECT-MEET", message)
     if site.unknown:
-        yield Diagnostic(RULES["SPLIT-NODE-UNKNOWN"], "note", site.unknown)
+        yield _about("SPLIT-NODE-UNKNOWN", site.unknown)
 
 
-def _diagnostic(broken: Violation) -> Diagnostic:
-    message = f"{broken.place} is {broken.found}; must be {broken.allowed}"
-    parts = (broken.tensor, broken.field, broken.found, broken.allowed, broken.hint)
-    return Diagnostic(broken.rule, "error", message, *parts)
+def _about(rule_id: str, text: str) -> Violation:
+    rule = RULES[rule_id]
+    return Violation(rule, text=text, severity=rule.severity)
 
 
 def _legalized(descriptors: _Descriptors, target: Target) -> tuple[_Descriptors, str]:
@@ -146,7 +136,7 @@ def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
 def _fixes(
     site: SplitSite,
     outcome: Outcome,
-    errors: Iterable[Diagnostic],
+    errors: Iterable[Violation],
     legalized: _Descriptors,
     minimum: Requirement | None,
     obstacle: str,
@@ -165,7 +155,7 @@ def _fixes(
         build = f", or Windows build {minimum.windows.build}" if minimum.windows else ""
         yield f"ship DirectML {minimum.directml} or later (level {minimum.level}){build}"
     else:
-        yield from dict.fromkeys(each.hint or each.rule.hint for each in errors)
+        yield from dict.fromkeys(each.hint for each in errors)
     if obstacle:
         yield f"there is {obstacle}"
     if undecided:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules import Violation
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.rules import RULES

@@ -5,112 +5,253 @@ from __future__ import annotations
 from functools import partial
 
 from dmlsplit.directml import rules
-from dmlsplit.directml.rules import Rule, by_id
+from dmlsplit.directml.rules.rule import Example, Rule, by_id
 from dmlsplit.frontends.site import Cause
 
-_ORT = "https://github.com/microsoft/onnxruntime/"
-_rule = partial(Rule, "")  # `by_id` adds the id
+_SOURCES = "https://github.com/microsoft/onnxruntime/"
+_models = partial(Example, "onnx")
 # A node without a kernel fails nowhere: it runs on the CPU.
 _kernels = partial(
-    _rule, basis="documented", source=_ORT + "blob/main/docs/OperatorKernels.md", hresult=None
+    Rule, basis="documented", source=_SOURCES + "blob/main/docs/OperatorKernels.md", hresult=None
 )
-_provider = partial(_rule, source=_ORT + "tree/main/onnxruntime/core/providers/dml")
+_provider = partial(Rule, source=_SOURCES + "tree/main/onnxruntime/core/providers/dml")
+_WIDEST = 76
+
+
+def _model(
+    node: str,
+    given: str = "float[6] x",
+    returned: str = "float[2] a, float[4] b",
+    opset: int = 18,
+    arguments: str = "",
+) -> str:
+    """A model in ONNX's text form, after the command that validates it."""
+    body = "\n".join(f"  {line}" for line in node.splitlines())
+    head = f"net ({given}) => ({returned}) {{"
+    if len(head) > _WIDEST:
+        head = head.replace(" => ", "\n    => ")
+    return (
+        f"# dmlsplit validate model.onnx{arguments and ' '}{arguments}\n"
+        f'<ir_version: 10, opset_import: ["" : {opset}]>\n{head}\n{body}\n}}'
+    )
+
+
+_CUT = "sizes = Constant <value = int64[2] {2, 4}> ()\na, b = Split <axis = 0> (x, sizes)"
+_COUNTED = "a, b = Split <axis = 0, num_outputs = 2> (x)"
+_UNSIZED = "a, b = Split <axis = 0> (x)"
+_ENDS = """\
+starts = Constant <value = int64[1] {{{start}}}> ()
+ends = Constant <value = int64[1] {{{end}}}> ()
+axes = Constant <value = int64[1] {{0}}> ()
+y = Slice (x, starts, ends, axes)"""
+_HALVES = "float[3] a, float[3] b"
+_ORT = "--via ort"
 
 RULES = rules.RULES | by_id(
     {
-        "SPLIT-NODE-INVALID": _rule(
+        "SPLIT-NODE-INVALID": Rule(
             "A node obeys the rules of its own operator.",
-            "documented",
-            "the specification of the node's operator",
-            "correct the node; no runtime can be relied on to take it",
+            basis="documented",
+            source="the specification of the node's operator",
+            hint="correct the node; no runtime can be relied on to take it",
+            example=_models(
+                _model(_UNSIZED, "float[5] x", "float a, float b", opset=13),
+                _model(_UNSIZED, "float[6] x", _HALVES, opset=13),
+                "Split-13: the axis, of size 5, has no sizes and 2 outputs; 2 must divide it."
+                " Fix: give the size of each piece",
+            ),
         ),
-        "SPLIT-NODE-TEXT": _rule(
+        "SPLIT-NODE-TEXT": Rule(
             "The elements of a tensor have a fixed number of bytes.",
-            "documented",
-            rules.RULES["DML-TENSOR-DATA-TYPE"].source,
-            "keep the node on the CPU",
+            basis="documented",
+            source=rules.RULES["DML-TENSOR-DATA-TYPE"].source,
+            hint="keep the node on the CPU",
             hresult=None,
+            example=_models(
+                _model(_CUT, "string[6] x", "string[2] a, string[4] b"),
+                _model(_CUT, "int64[6] x", "int64[2] a, int64[4] b"),
+                "InputTensor.DataType is STRING; DirectML has no strings",
+            ),
         ),
-        "SPLIT-NODE-UNKNOWN": _rule(
+        "SPLIT-NODE-UNKNOWN": Rule(
             "The sizes of a split are known before the model runs.",
-            "policy",
-            "dmlsplit; DirectML compiles an operator for fixed sizes",
-            "fix the dynamic dimensions, then validate again",
+            basis="policy",
+            source="dmlsplit; DirectML compiles an operator for fixed sizes",
+            hint="fix the dynamic dimensions, then validate again",
             hresult=None,
+            severity="note",
+            example=_models(
+                _model(_CUT, "float[n] x"),
+                _model(_CUT, "float[n] x", arguments="--dim n=6"),
+                "the axis, dimension 0 is dynamic (n)",
+            ),
         ),
-        "SPLIT-NODE-SURPRISE": _rule(
+        "SPLIT-NODE-SURPRISE": Rule(
             "A node means the same to every runtime.",
-            "policy",
-            "dmlsplit; runtimes disagree about some legal nodes",
-            "write the node so that every runtime reads it alike",
+            basis="policy",
+            source="dmlsplit; runtimes disagree about some legal nodes",
+            hint="write the node so that every runtime reads it alike",
             hresult=None,
+            severity="warning",
+            example=_models(
+                _model(_UNSIZED, returned=_HALVES),
+                _model(_COUNTED, returned=_HALVES),
+                "Split-18 has neither sizes nor num_outputs, which ONNX forbids; 2 equal pieces are"
+                " assumed, one per output. Fix: set num_outputs",
+            ),
         ),
-        "SPLIT-DEFECT-MEET": _rule(
+        "SPLIT-DEFECT-MEET": Rule(
             "Pieces of one split do not meet again in an element-wise operator. DirectML is known"
             " to compute such a graph wrongly, without an error, where it is fused: one piece is"
             " used in place of the other.",
-            "policy",
-            _ORT + "issues/32146",
-            "compare the results with the CPU's, or disable graph fusion in ONNX Runtime (session"
-            " option ep.dml.disable_graph_fusion=1, which the reporter of 21007 verified). A Slice"
-            " is no cure: it becomes a DirectML Split too (onnxruntime pull request 18289)",
+            basis="policy",
+            source=_SOURCES + "issues/32146",
+            hint="compare the results with the CPU's, or disable graph fusion in ONNX Runtime"
+            " (session option ep.dml.disable_graph_fusion=1, which the reporter of 21007"
+            " verified). A Slice is no cure: it becomes a DirectML Split too (onnxruntime pull"
+            " request 18289)",
             hresult=None,
+            severity="defect",
+            example=_models(
+                _model(f"{_COUNTED}\ns = Sigmoid (b)\ny = Mul (a, s)", returned="float[3] y"),
+                _model(f"{_COUNTED}\ns = Sigmoid (b)", returned="float[3] a, float[3] s"),
+                "its pieces meet again in Mul[2] of net. In fused graphs, as of GLU, DirectML is"
+                " known to use one in place of the other (onnxruntime issues 32146, 24311, 21007)",
+            ),
         ),
-        "SPLIT-IMPLIED": _rule(
+        "SPLIT-IMPLIED": Rule(
             "Nodes of other operators become DirectML Splits in ONNX Runtime.",
-            "policy",
-            _ORT + "pull/18289",
-            "nothing has to be done",
+            basis="policy",
+            source=_SOURCES + "pull/18289",
+            hint="nothing has to be done",
             hresult=None,
+            severity="note",
+            example=_models(
+                _model(_ENDS.format(start=2, end=6), returned="float[4] y", arguments=_ORT),
+                _model(_ENDS.format(start=0, end=4), returned="float[4] y", arguments=_ORT),
+                "ONNX Runtime makes a DirectML Split of this Slice (onnxruntime pull request"
+                " 18289)",
+            ),
         ),
         "ORT-FEATURE-LEVEL": _provider(
             "ONNX Runtime's DirectML provider creates its device with feature level 5_0 or above.",
             basis="documented",
             hint="ship DirectML.dll 1.8.0 or later beside the application",
-            hresult=0x887A0004,  # DXGI_ERROR_UNSUPPORTED: no device is created
+            hresult=0x887A0004,
+            example=_models(
+                _model(_CUT, arguments="--via ort --windows 22000"),
+                _model(_CUT, arguments="--via ort --windows 22621"),
+                "FeatureLevel is 4_0; must be at least 5_0",
+            ),
         ),
-        "ORT-NUM-OUTPUTS": _rule(
+        "ORT-NUM-OUTPUTS": Rule(
             "A Split-18 has split or num_outputs: ONNX Runtime 1.31 does not load a model with"
             " neither where the size of the axis is known.",
-            "policy",
-            _ORT + "blob/main/onnxruntime/core/providers/cpu/tensor/split.h",
-            "set num_outputs",
+            basis="policy",
+            source=_SOURCES + "blob/main/onnxruntime/core/providers/cpu/tensor/split.h",
+            hint="set num_outputs",
             hresult=None,
+            cured_by=("model",),
+            example=_models(
+                _model(_UNSIZED, returned=_HALVES, arguments=_ORT),
+                _model(_COUNTED, returned=_HALVES, arguments=_ORT),
+                "num_outputs is absent; must be given, as split is absent",
+            ),
         ),
-        "ORT-VERSION": _rule(
+        "ORT-VERSION": Rule(
             "ONNX Runtime 1.15 or later: before, a Split-18 with num_outputs ran on the CPU.",
-            "documented",
-            _ORT + "issues/14523",
-            "ship ONNX Runtime 1.15 or later, or give the sizes as split. As it is, the node runs"
-            " on the CPU",
+            basis="documented",
+            source=_SOURCES + "issues/14523",
+            hint="ship ONNX Runtime 1.15 or later, or give the sizes as split. As it is, the"
+            " node runs on the CPU",
             hresult=None,
+            cured_by=("model",),
+            example=_models(
+                _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.14"),
+                _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.15"),
+                "version of ONNX Runtime is 1.14; must be at least 1.15",
+            ),
         ),
         "ORT-OPERATOR": _kernels(
             "The DirectML provider has a kernel for this version of the operator.",
             hint="export the model at opset 13 or later. As it is, the node runs on the CPU",
+            example=_models(
+                _model("a, b = Split <axis = 0, split = [2, 4]> (x)", opset=1, arguments=_ORT),
+                _model(_CUT, opset=13, arguments=_ORT),
+                "OperatorType is Split-1; must be one of Split-2, Split-11, Split-13, Split-18",
+            ),
         ),
         "ORT-SEQUENCE": _kernels(
             "The DirectML provider has no SplitToSequence.",
             hint="use Split and SequenceConstruct, as --write-fixed does where the sizes are known."
             " As it is, the node runs on the CPU",
+            cured_by=("model",),
+            example=_models(
+                _model(
+                    "size = Constant <value = int64 {3}> ()\n"
+                    "y = SplitToSequence <axis = 0> (x, size)",
+                    returned="seq(float[3]) y",
+                    arguments=_ORT,
+                ),
+                _model(
+                    f"{_COUNTED}\ny = SequenceConstruct (a, b)",
+                    returned="seq(float[3]) y",
+                    arguments=_ORT,
+                ),
+                "OperatorType is SplitToSequence-11; must be one of Split-2, Split-11, Split-13,"
+                " Split-18",
+            ),
         ),
         "ORT-DATA-TYPE": _kernels(
             "The DirectML provider's Split takes the element type.",
             hint="cast the tensor to a listed type around the split. As it is, the node runs on the"
             " CPU",
+            example=_models(
+                _model(_CUT, "bfloat16[6] x", "bfloat16[2] a, bfloat16[4] b", arguments=_ORT),
+                _model(_CUT, "float16[6] x", "float16[2] a, float16[4] b", arguments=_ORT),
+                "InputTensor.DataType is BFLOAT16; must be one of BOOL, DOUBLE, FLOAT, FLOAT16,"
+                " INT16, INT32, INT64, INT8, UINT16, UINT32, UINT64, UINT8",
+            ),
         ),
         "ORT-DIMENSION-COUNT": _provider(
             "A tensor of the DirectML provider has at most 8 dimensions.",
             basis="documented",
             hint="reshape around the split: merge the dimensions before the axis, and those after"
             " it",
+            cured_by=("model",),
+            example=_models(
+                _model(
+                    _CUT,
+                    "float[6,1,1,1,1,1,1,1,2] x",
+                    "float[2,1,1,1,1,1,1,1,2] a, float[4,1,1,1,1,1,1,1,2] b",
+                    arguments=_ORT,
+                ),
+                _model(
+                    _CUT,
+                    "float[6,1,1,1,1,1,1,2] x",
+                    "float[2,1,1,1,1,1,1,2] a, float[4,1,1,1,1,1,1,2] b",
+                    arguments=_ORT,
+                ),
+                "InputTensor.DimensionCount is 9; must be at most 8",
+            ),
         ),
         "ORT-EMPTY-PIECE": _provider(
             "No piece is empty: by its source code, the provider skips the whole node if an output"
             " is empty, and leaves the other outputs unwritten without an error.",
             basis="policy",
             hint="leave the empty pieces out of the node and make them constants",
-            hresult=None,  # nothing fails, which is worse
+            hresult=None,
+            cured_by=("model",),
+            example=_models(
+                _model(
+                    "sizes = Constant <value = int64[3] {2, 0, 4}> ()\n"
+                    "a, none, b = Split <axis = 0> (x, sizes)",
+                    returned="float[2] a, float[0] none, float[4] b",
+                    arguments=_ORT,
+                ),
+                _model(_CUT, arguments=_ORT),
+                "OutputTensors[1].Sizes is 0; must be above 0",
+            ),
         ),
     }
 )

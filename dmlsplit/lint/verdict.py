@@ -1,19 +1,15 @@
-"""What is said of the splits of a model: outcomes, diagnostics, verdicts, assessments."""
+"""What is said of the splits of a model: outcomes, verdicts, assessments."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules import Rule
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.target import Requirement, Target
-
-# An error is a broken rule, a defect one of DirectML's own.
-Severity = Literal["error", "defect", "warning", "note"]
 
 
 class Outcome(StrEnum):
@@ -31,28 +27,13 @@ FAILING = frozenset({Outcome.REFUSED, Outcome.NEVER, Outcome.LEGALIZED})
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """One thing to say about a split."""
-
-    rule: Rule
-    severity: Severity
-    message: str  # the whole diagnostic in one sentence
-    # The parts of a broken rule, as in `Violation`; empty for a rule of the node.
-    tensor: str = ""
-    field: str = ""
-    found: str = ""
-    allowed: str = ""
-    hint: str = ""  # how to comply here; empty for the rule's own hint
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether a target accepts one split."""
 
     site: SplitSite
     descriptors: tuple[SplitOperatorDesc, ...]  # that it becomes at the target
     outcome: Outcome
-    diagnostics: tuple[Diagnostic, ...]  # every broken rule, then warnings and notes
+    diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
     # Equivalent descriptors that the target accepts; empty unless the outcome is LEGALIZED.
     legalized: tuple[SplitOperatorDesc, ...]
     # The lowest level that accepts the split unchanged, at its smallest sizes if it is refused
@@ -79,7 +60,7 @@ class Assessment:
     verdicts: tuple[Verdict, ...]  # in the order of the files, and of the nodes in each
     unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why
     failing: frozenset[Outcome] = FAILING  # the outcomes that count as refused
-    diagnostics: tuple[Diagnostic, ...] = ()  # about the target itself
+    diagnostics: tuple[Violation, ...] = ()  # about the target itself
     defects_fail: bool = False  # whether a known defect counts as refused
 
     @property

@@ -1,9 +1,13 @@
 """The table of rules, and the report of those that are broken."""
 
+from dataclasses import replace
+
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.directml.rules import RULES, Rule, by_id, report, violations_of
+from dmlsplit.directml.rules import RULES, violations_of
+from dmlsplit.directml.rules.rule import Rule, by_id
+from dmlsplit.directml.rules.violation import report
 
 X = dml.TensorDesc("FLOAT32", (1, 2, 6, 2))
 FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
@@ -101,8 +105,8 @@ def test_a_long_report_is_cut_and_says_so() -> None:
 
 
 def test_a_rule_has_the_id_that_it_is_listed_under() -> None:
-    rule = Rule("", "A sentence.", "policy", "a source", "a hint")
+    rule = Rule("A sentence.", basis="policy", source="a source", hint="a hint")
     assert by_id({"A-RULE": rule, "ANOTHER": rule}) == {
-        "A-RULE": Rule("A-RULE", "A sentence.", "policy", "a source", "a hint"),
-        "ANOTHER": Rule("ANOTHER", "A sentence.", "policy", "a source", "a hint"),
+        "A-RULE": replace(rule, id="A-RULE"),
+        "ANOTHER": replace(rule, id="ANOTHER"),
     }

@@ -1,5 +1,7 @@
 """Every rule of a descriptor, broken alone and together, and the capability truth table."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 
@@ -7,7 +9,10 @@ import dmlsplit as dml
 from descriptors import DATA_TYPES, split_descriptors
 from dmlsplit.directml.levels import LevelSupport, TensorSupport
 from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.rules.rule import Sample
+from dmlsplit.directml.rules.samples import GOOD, with_input, with_output
 from dmlsplit.directml.validation import violations
+from tests.golden.broken_rules import said
 
 LEVELS = [str(level) for level in dml.FeatureLevel]
 SIXTEEN_AND_32 = {"FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"}
@@ -43,122 +48,30 @@ def test_a_level_accepts_what_is_documented(level: str, data_type: str, rank: in
         assert (str(minimum) if minimum else None) == (accepted[0] if accepted else None)
 
 
-X = dml.TensorDesc("FLOAT32", (1, 2, 6, 2))
-GOOD = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 3))
+X = GOOD.input_tensor
+BROKEN = [(rule, sample) for rule, record in RULES.items() for sample in record.broken]
+KEPT = [sample for record in RULES.values() for sample in record.kept]
 
 
-def with_input(**changes: object) -> dml.SplitOperatorDesc:
-    fields = {"data_type": "FLOAT32", "sizes": X.sizes, **changes}
-    return dml.SplitOperatorDesc(dml.TensorDesc(**fields), GOOD.output_tensors, GOOD.axis)  # type: ignore[arg-type]
-
-
-def with_output(**changes: object) -> dml.SplitOperatorDesc:
-    first, *rest = GOOD.output_tensors
-    fields = {"data_type": "FLOAT32", "sizes": first.sizes, **changes}
-    return dml.SplitOperatorDesc(X, (dml.TensorDesc(**fields), *rest), GOOD.axis)  # type: ignore[arg-type]
-
-
-WIDE = (1, 1, 4, 2**30)
-BROKEN = {
-    "DML-UINT-RANGE": [
-        with_input(strides=(24, 12, -2, 1), total_tensor_size_in_bytes=96),
-        dml.SplitOperatorDesc(X, GOOD.output_tensors, -1),
-        with_input(guaranteed_base_offset_alignment=2**32),
-        with_input(total_tensor_size_in_bytes=2**64),
-    ],
-    "DML-TENSOR-DATA-TYPE": [
-        dml.SplitOperatorDesc.from_sizes(
-            dml.TensorDesc("UNKNOWN", (1, 1, 2, 1)), axis=2, sizes=(2,)
-        )
-    ],
-    "DML-TENSOR-DIMENSION-COUNT": [
-        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT8", (2,) * 9), axis=0, sizes=(1, 1))
-    ],
-    "DML-TENSOR-ZERO-SIZE": [dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(6, 0))],
-    "DML-TENSOR-ELEMENT-COUNT": [
-        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT8", WIDE), axis=2, sizes=(2, 2))
-    ],
-    "DML-TENSOR-STRIDE-COUNT": [with_input(strides=(12, 2, 1), total_tensor_size_in_bytes=96)],
-    "DML-TENSOR-SIZE-SMALL": [with_input(total_tensor_size_in_bytes=92)],
-    "DML-TENSOR-SIZE-DWORD": [with_output(total_tensor_size_in_bytes=33)],
-    "DML-TENSOR-SIZE-WRAP": [with_input(strides=(0, 2**32 - 1, 2, 1))],
-    "DML-TENSOR-ALIGNMENT": [
-        with_input(guaranteed_base_offset_alignment=48),
-        with_output(guaranteed_base_offset_alignment=2),
-    ],
-    "DML-TENSOR-OWNED-OUTPUT": [with_output(flags="OWNED_BY_DML")],
-    "DML-TENSOR-OUTPUT-OVERLAP": [
-        with_output(strides=(0, 0, 2, 1)),
-        with_output(strides=(8, 4, 1, 1)),
-    ],
-    "DML-SPLIT-OUTPUT-COUNT": [dml.SplitOperatorDesc(X, (), 2)],
-    "DML-SPLIT-AXIS-RANGE": [dml.SplitOperatorDesc(X, (X,), 4)],
-    "DML-SPLIT-DATA-TYPE-MATCH": [with_output(data_type="INT32")],
-    "DML-SPLIT-DIMENSION-COUNT-MATCH": [with_output(sizes=(2, 2, 2))],
-    "DML-SPLIT-SIZE-MATCH": [with_output(sizes=(1, 3, 2, 2))],
-    "DML-SPLIT-AXIS-SUM": [dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 2))],
-    "DML-LEVEL-DATA-TYPE": [
-        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT4", (1, 1, 8, 1)), axis=2, sizes=(4, 4))
-    ],
-}
-CASES = [(rule, desc) for rule, descs in BROKEN.items() for desc in descs]
-
-
-@pytest.mark.parametrize(("rule", "desc"), CASES)
-def test_a_rule_broken_alone_is_reported_alone(rule: str, desc: dml.SplitOperatorDesc) -> None:
-    report = dml.validate(desc)
+@pytest.mark.parametrize(("rule", "sample"), BROKEN)
+def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> None:
+    report = dml.validate(sample.desc, sample.level)
     assert report.rule_ids == (rule,)
-    assert dml.minimum_feature_level(desc) is None
+    higher = dml.minimum_feature_level(sample.desc)
+    assert (higher is None) == (sample.level == "6_4")
 
 
-U32, U64 = 2**32 - 1, 2**64 - 1
-EVERY_TYPE = "FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64"
-APART = "strides that keep the elements of sizes [1, 2, 2, 2] apart"
-ALIGNMENT = "GuaranteedBaseOffsetAlignment"
-# What is said of each case of BROKEN, in its order: place: found | allowed.
-SAID = {
-    "DML-UINT-RANGE": [
-        f"InputTensor.Strides[2]: -2 | 0 to {U32}",
-        f"Axis: -1 | 0 to {U32}",
-        f"InputTensor.{ALIGNMENT}: {2**32} | 0 to {U32}",
-        f"InputTensor.TotalTensorSizeInBytes: {2**64} | 0 to {U64}",
-    ],
-    "DML-TENSOR-DATA-TYPE": ["InputTensor.DataType: UNKNOWN | a known type"],
-    "DML-TENSOR-DIMENSION-COUNT": ["InputTensor.DimensionCount: 9 | 1 to 8"],
-    "DML-TENSOR-ZERO-SIZE": ["OutputTensors[1].Sizes[2]: 0 | at least 1"],
-    "DML-TENSOR-ELEMENT-COUNT": [f"InputTensor.Sizes: {2**32} elements | at most {U32}"],
-    "DML-TENSOR-STRIDE-COUNT": ["InputTensor.Strides: 3 entries | 4 entries, one per dimension"],
-    "DML-TENSOR-SIZE-SMALL": ["InputTensor.TotalTensorSizeInBytes: 92 | at least 96"],
-    "DML-TENSOR-SIZE-DWORD": ["OutputTensors[0].TotalTensorSizeInBytes: 33 | a multiple of 4"],
-    "DML-TENSOR-SIZE-WRAP": [
-        "InputTensor.Strides: reaching element 4294967306 (DMLCalcBufferTensorSize wraps to 44 "
-        f"bytes) | at most element {U32}"
-    ],
-    "DML-TENSOR-ALIGNMENT": [
-        f"InputTensor.{ALIGNMENT}: 48 | 0, or a power of two of at least 4",
-        f"OutputTensors[0].{ALIGNMENT}: 2 | 0, or a power of two of at least 4",
-    ],
-    "DML-TENSOR-OWNED-OUTPUT": ["OutputTensors[0].Flags: OWNED_BY_DML | NONE"],
-    "DML-TENSOR-OUTPUT-OVERLAP": [
-        f"OutputTensors[0].Strides: [0, 0, 2, 1] | {APART}",
-        f"OutputTensors[0].Strides: [8, 4, 1, 1] | {APART}",
-    ],
-    "DML-SPLIT-OUTPUT-COUNT": ["OutputCount: 0 | greater than 0"],
-    "DML-SPLIT-AXIS-RANGE": ["Axis: 4 | below the input's DimensionCount, 4"],
-    "DML-SPLIT-DATA-TYPE-MATCH": ["OutputTensors[0].DataType: INT32 | FLOAT32, as in InputTensor"],
-    "DML-SPLIT-DIMENSION-COUNT-MATCH": [
-        "OutputTensors[0].DimensionCount: 3 | 4, as in InputTensor"
-    ],
-    "DML-SPLIT-SIZE-MATCH": ["OutputTensors[0].Sizes[1]: 3 | 2, as in InputTensor"],
-    "DML-SPLIT-AXIS-SUM": ["OutputTensors.Sizes[2]: 5 in sum | 6, the input's Sizes[2]"],
-    "DML-LEVEL-DATA-TYPE": [f"InputTensor.DataType: INT4 | one of {EVERY_TYPE} at 6_4"],
-}
+def test_a_violation_names_place_value_and_what_is_allowed() -> None:
+    golden = Path(__file__).parents[1] / "golden" / "rules.txt"
+    assert said() == golden.read_text("utf-8")
 
 
-@pytest.mark.parametrize("rule", BROKEN)
-def test_a_violation_names_place_value_and_what_is_allowed(rule: str) -> None:
-    first = [dml.validate(desc).violations[0] for desc in BROKEN[rule]]
-    assert [f"{v.place}: {v.found} | {v.allowed}" for v in first] == SAID[rule]
+@pytest.mark.parametrize("sample", KEPT, ids=lambda sample: sample.about)
+def test_a_value_at_its_limit_breaks_no_rule(sample: Sample) -> None:
+    assert dml.validate(sample.desc, sample.level).ok
+
+
+U32 = 2**32 - 1
 
 
 def one_output(**fields: object) -> dml.SplitOperatorDesc:
@@ -174,13 +87,9 @@ def one_output(**fields: object) -> dml.SplitOperatorDesc:
         one_output(sizes=(1, 4), strides=(U32, 1)),
         one_output(data_type="UINT8", sizes=(2, 2), strides=(U32 - 1, 1)),
         one_output(sizes=(4,), total_tensor_size_in_bytes=16),
-        one_output(sizes=(4,), total_tensor_size_in_bytes=2**64 - 4),
-        one_output(sizes=(4,), guaranteed_base_offset_alignment=4),
-        one_output(sizes=(4,), guaranteed_base_offset_alignment=2**31),
         one_output(data_type="UINT8", sizes=(4,), guaranteed_base_offset_alignment=1),
         one_output(sizes=(1,) * 8),
-        with_input(flags="OWNED_BY_DML"),
-        with_input(strides=(0, 0, 0, 0), total_tensor_size_in_bytes=4),
+        with_input(strides=(0, 0, 0, 0), total=4),
     ],
     ids=str,
 )
@@ -265,9 +174,13 @@ def test_a_dimension_count_of_another_level_is_reported_alone() -> None:
     assert dml.validate(desc, "2_1").rule_ids == ("DML-LEVEL-DIMENSION-COUNT",)
 
 
-def test_every_descriptor_rule_has_a_case() -> None:
-    rules = {rule for rule in RULES if not rule.startswith(("DML-BIND", "DML-ARRAY"))}
-    assert rules == {*BROKEN, "DML-LEVEL-DIMENSION-COUNT"}
+def test_every_rule_of_descriptors_has_a_sample_and_every_other_an_example() -> None:
+    for rule, record in RULES.items():
+        is_of_bindings = rule.startswith(("DML-BIND", "DML-ARRAY"))
+        assert (record.example is not None, bool(record.broken)) == (
+            is_of_bindings,
+            not is_of_bindings,
+        )
 
 
 def test_all_violations_are_reported_at_once() -> None:

@@ -10,6 +10,7 @@ from dmlsplit.explain.picture import svg_picture
 from dmlsplit.lint.report import REPORTS
 from tests.explain.test_picture import described
 from tests.golden import commands
+from tests.golden.broken_rules import said
 from tests.lint.test_report import assessment, unversioned
 
 
@@ -22,6 +23,8 @@ def write() -> None:
     desc = described("UINT8", (3, 6), 1, (1, 2, 3))
     picture = svg_picture(descriptor_geometry(desc), str(desc))
     Path(__file__).with_name("picture.svg").write_text(picture, encoding="utf-8")
+
+    Path(__file__).with_name("rules.txt").write_text(said(), encoding="utf-8")
 
     os.environ |= commands.ENVIRONMENT
     with tempfile.TemporaryDirectory() as folder:

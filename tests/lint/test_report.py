@@ -132,7 +132,9 @@ def test_json_follows_its_schema() -> None:
     for each in (assessment(), harmful("x"), assess([], resolve_target())):
         validator.validate(json.loads(json_report(each)))
     report = json.loads(json_report(assessment()))
-    named = {diagnostic["rule"] for split in report["splits"] for diagnostic in split["remarks"]}
+    named = {
+        diagnostic["rule"] for split in report["splits"] for diagnostic in split["diagnostics"]
+    }
     assert named == set(report["rules"])
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**json.loads(json_report(assessment())), "schema": 2})
@@ -215,8 +217,8 @@ def test_a_target_that_cannot_be_used_is_said_without_splits(form: str) -> None:
     if form == "junit":
         assert ET.fromstring(text).get("failures") == "1"
     if form == "json":
-        (remark,) = json.loads(text)["target"]["remarks"]
-        assert remark["rule"] in json.loads(text)["rules"]
+        (said,) = json.loads(text)["target"]["diagnostics"]
+        assert said["rule"] in json.loads(text)["rules"]
 
 
 def test_a_target_that_can_be_used_says_nothing() -> None:

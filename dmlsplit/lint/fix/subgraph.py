@@ -28,16 +28,6 @@ NewName = Callable[[str], str]
 
 # Reshape takes its shape as an input since 5, Cast its type as a number since 6.
 _LEAST_OPSET = 6
-_CURABLE = {
-    "DML-LEVEL-DATA-TYPE",
-    "DML-LEVEL-DIMENSION-COUNT",
-    "DML-TENSOR-DIMENSION-COUNT",
-    "ORT-DIMENSION-COUNT",
-    "ORT-EMPTY-PIECE",
-    "ORT-NUM-OUTPUTS",
-    "ORT-SEQUENCE",
-    "ORT-VERSION",
-}
 
 
 def name_maker(used: set[str]) -> NewName:
@@ -103,7 +93,7 @@ def find_replacement(node: NodeProto, verdict: Verdict, target: Target, opset: i
 def _check_curable(verdict: Verdict, opset: int) -> None:
     site = verdict.site
     for diagnostic in verdict.diagnostics:
-        if diagnostic.severity == "error" and diagnostic.rule.id not in _CURABLE:
+        if diagnostic.severity == "error" and "model" not in diagnostic.rule.cured_by:
             raise UnsupportedError(f"{diagnostic.rule.id}: {diagnostic.message}")
     if len(site.descriptors) != 1 or not site.pieces or not site.element_type:
         raise UnsupportedError("its sizes are known only when the model runs")

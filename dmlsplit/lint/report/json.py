@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules import Rule
+from dmlsplit.directml.rules.rule import Rule
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.lint.verdict import Assessment, Diagnostic, Verdict
+from dmlsplit.lint.verdict import Assessment, Verdict
 
 # Raised when a key changes its meaning or is removed; new keys may be added at any time.
 SCHEMA = 1
@@ -31,7 +32,7 @@ def json_report(assessment: Assessment, colour: bool = False) -> str:
                 "level": str(target.level),
                 "via": target.via,
                 "ort_version": target.ort_version and "{}.{}".format(*target.ort_version),
-                "remarks": list(map(_remark, assessment.diagnostics)),
+                "diagnostics": list(map(_diagnostic, assessment.diagnostics)),
             },
             "summary": {str(name): count for name, count in assessment.counts.items()},
             "rules": {name: _rule(rule) for name, rule in rules.items()},
@@ -58,12 +59,13 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "legalized": [_descriptor(desc) for desc in verdict.legalized],
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
-        "remarks": list(map(_remark, verdict.diagnostics)),
+        "diagnostics": list(map(_diagnostic, verdict.diagnostics)),
     }
 
 
-def _remark(diagnostic: Diagnostic) -> dict[str, Any]:
-    return asdict(diagnostic) | {"rule": diagnostic.rule.id}
+def _diagnostic(violation: Violation) -> dict[str, Any]:
+    keys = ("severity", "message", "tensor", "field", "found", "allowed", "hint")
+    return {"rule": violation.rule.id} | {key: getattr(violation, key) for key in keys}
 
 
 def _hresult(number: int | None) -> str | None:
@@ -89,5 +91,5 @@ def _tensor(tensor: TensorDesc) -> dict[str, Any]:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    texts = {key: text for key, text in asdict(rule).items() if key != "id"}
+    texts = {key: getattr(rule, key) for key in ("sentence", "basis", "source", "hint")}
     return texts | {"hresult": _hresult(rule.hresult)}

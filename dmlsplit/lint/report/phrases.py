@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import PureWindowsPath
 
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
+from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import printable
 
 _NAMES = {
@@ -59,9 +60,9 @@ def is_windows() -> bool:
     return os.sep == "\\"
 
 
-def grouped(verdict: Verdict) -> list[tuple[Diagnostic, str]]:
+def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
     """Return each diagnostic once, with ``(and 2 more)`` if it is the same for three tensors."""
-    alike: dict[tuple[str, ...], list[Diagnostic]] = {}
+    alike: dict[tuple[str, ...], list[Violation]] = {}
     for each in verdict.diagnostics:
         said = (each.field, each.found, each.allowed) if each.field else (each.message,)
         alike.setdefault((each.rule.id, each.severity, *said), []).append(each)

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel
-from dmlsplit.directml.rules import Rule
-from dmlsplit.lint.examples import EXAMPLES
+from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
+from dmlsplit.lint.report.example import example_of
 from dmlsplit.lint.report.phrases import numbered
 from dmlsplit.lint.target import requirement
 from dmlsplit.messages import WIDTH
@@ -50,20 +50,11 @@ class Section(NamedTuple):
     blocks: Sequence[Block]
 
 
-# What is said under these is a note, a warning or a known defect, and changes no verdict.
-REMARKS = frozenset(
-    {"SPLIT-NODE-UNKNOWN", "SPLIT-NODE-SURPRISE", "SPLIT-DEFECT-MEET", "SPLIT-IMPLIED"}
-)
 _INDENT = "    "
 _MEANINGS = {
     0x80070057: ', "The parameter is incorrect"',
     0x887A0004: ": no device is created",
     0x887A0005: ", from the next call on; dmlsplit raises InvalidArgumentError before that",
-}
-# Why DirectML itself cannot answer with the number, where its documents do say something.
-_FROM_DMLSPLIT = {
-    "DML-TENSOR-STRIDE-COUNT": "DirectML gets a pointer without a length",
-    "DML-BIND-KIND": "DirectML binds whole D3D12 buffers, and its calls return nothing",
 }
 _BASES = {
     "documented": "documented",
@@ -88,8 +79,9 @@ def sections(rule: Rule) -> Iterator[Section]:
         ("Fix", rule.hint),
     ]
     yield Section(rule.id, [rule.sentence, Fields(fields)])
-    example = EXAMPLES[rule.id]
-    names = ("Reported", "Not reported") if rule.id in REMARKS else ("Refused", "Accepted")
+    example = example_of(rule)
+    # Only an error changes the verdict.
+    names = ("Refused", "Accepted") if rule.severity == "error" else ("Reported", "Not reported")
     language, form = ("text", [_TEXT_FORM]) if example.kind == "onnx" else ("python", [])
     said = Code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
     yield Section(names[0], [*form, Code(language, example.broken), "dmlsplit says:", said])
@@ -102,8 +94,8 @@ def sections(rule: Rule) -> Iterator[Section]:
 def _at_run_time(rule: Rule) -> str:
     if rule.hresult is None:
         return "no call of DirectML fails"
-    if rule.basis == "policy" or rule.id in _FROM_DMLSPLIT:
-        why = _FROM_DMLSPLIT.get(rule.id, "DirectML's documents say nothing")
+    if rule.basis == "policy" or rule.beyond_c:
+        why = rule.beyond_c or "DirectML's documents say nothing"
         return f"{numbered(rule.hresult)} from dmlsplit; {why}"
     return numbered(rule.hresult) + _MEANINGS[rule.hresult]
 

@@ -15,9 +15,10 @@ from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
-from dmlsplit.directml.rules import Rule
+from dmlsplit.directml.rules.rule import Rule
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.report.phrases import address, grouped, headline, with_slashes
-from dmlsplit.lint.verdict import Assessment, Diagnostic, Verdict
+from dmlsplit.lint.verdict import Assessment, Verdict
 from dmlsplit.messages import printable
 
 _SCHEMA = (
@@ -86,7 +87,7 @@ def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _result(
     verdict: Verdict,
-    diagnostic: Diagnostic,
+    diagnostic: Violation,
     others: str,
     rule_ids: list[str],
     assessment: Assessment,

@@ -6,8 +6,9 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.report.phrases import code, grouped, location
-from dmlsplit.lint.verdict import Assessment, Diagnostic, Outcome, Verdict
+from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import WIDTH, counted, printable, wrapped
 
 _NAME_WIDTH = 30
@@ -51,7 +52,7 @@ def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
         yield wrapped(f"fix: {verdict.fix}", "  ")
 
 
-def _said(diagnostic: Diagnostic) -> str:
+def _said(diagnostic: Violation) -> str:
     if not diagnostic.field:
         return f"{diagnostic.rule.id} {diagnostic.severity}: {printable(diagnostic.message)}"
     field = ".".join(filter(None, (diagnostic.tensor, diagnostic.field)))

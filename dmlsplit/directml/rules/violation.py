@@ -1,0 +1,112 @@
+"""A broken rule, or a remark about a split, and the report of all of one descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from dmlsplit.directml.rules.rule import Rule, Severity
+from dmlsplit.messages import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule in one field, or one thing that a rule has to say about a node.
+
+    Attributes
+    ----------
+    rule : Rule
+        What is broken.
+    tensor : str
+        ``InputTensor``, ``OutputTensors[2]``, or empty for the operator itself.
+    field : str
+        The DirectML field, such as ``Sizes[1]``.
+    found, allowed : str
+        The value, and what it must be.
+    fix : str
+        How to comply here, where that is not the rule's own hint.
+    text : str
+        What is wrong, where the rule is not about a field.
+    severity : str
+        ``error``, ``defect``, ``warning`` or ``note``.
+    """
+
+    rule: Rule
+    tensor: str = ""
+    field: str = ""
+    found: str = ""
+    allowed: str = ""
+    fix: str = ""
+    text: str = ""
+    severity: Severity = "error"
+
+    @property
+    def place(self) -> str:
+        """Tensor and field, joined by a dot."""
+        return ".".join(part for part in (self.tensor, self.field) if part)
+
+    @property
+    def hint(self) -> str:
+        """How to comply."""
+        return self.fix or self.rule.hint
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in one sentence without a full stop."""
+        return self.text or f"{self.place} is {self.found}; must be {self.allowed}"
+
+    def __str__(self) -> str:
+        return f"{self.rule.id} {self.said}. Fix: {self.hint}."
+
+    @property
+    def said(self) -> str:
+        """What reports print after the id of the rule."""
+        return f"{self.place}: is {self.found}; must be {self.allowed}"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """Every broken rule of one descriptor or binding.
+
+    Attributes
+    ----------
+    subject : str
+        The descriptor in one line.
+    level : str
+        The feature level it was checked for, such as ``3_0``; empty for none.
+    violations : tuple of Violation
+        Empty if no rule is broken.
+    """
+
+    SHOWN: ClassVar[int] = 20
+
+    subject: str
+    level: str
+    violations: tuple[Violation, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.violations
+
+    @property
+    def rule_ids(self) -> tuple[str, ...]:
+        """The ids of the broken rules, each once, in order."""
+        return tuple(dict.fromkeys(violation.rule.id for violation in self.violations))
+
+    def __str__(self) -> str:
+        at = f" at feature level {self.level}" if self.level else ""
+        if self.ok:
+            return f"{self.subject}{at}: ok"
+        count = len(self.violations)
+        lines = [f"{self.subject}{at}: {counted(count, 'rule')} broken"]
+        lines += [f"  {violation}" for violation in self.violations[: self.SHOWN]]
+        if count > self.SHOWN:
+            lines.append(f"  ... and {count - self.SHOWN} more")
+        return "\n".join(lines)
+
+
+def report(subject: object, level: object, violations: Iterable[Violation]) -> ValidationReport:
+    """The report of some violations."""
+    return ValidationReport(str(subject), str(level or ""), tuple(violations))
