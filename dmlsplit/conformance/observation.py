@@ -16,8 +16,9 @@ from dmlsplit.conformance.case import Case, Placed, Placement, Values
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import read_split
-from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
+from dmlsplit.frontends.dxdispatch.strict_json import read_json
 
 SCHEMA = 1
 

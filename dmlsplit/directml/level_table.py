@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from dmlsplit.directml.levels import (
     FeatureLevel,
@@ -16,6 +14,7 @@ from dmlsplit.directml.levels import (
 )
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.fields import Field
 from dmlsplit.resources import feature_level_table
 
 
@@ -63,12 +62,15 @@ def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
     # The C loader, where PyYAML has it, starts `dmlsplit levels` 30 ms sooner.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        table = _Node("", yaml.load(text, loader))  # noqa: S506, both loaders are safe
-    except yaml.YAMLError as error:
+        return _rows(Field(yaml.load(text, loader)))  # noqa: S506, both loaders are safe
+    except (yaml.YAMLError, InvalidArgumentError) as error:
         raise TableError(f"feature_levels.yaml: {' '.join(str(error).split())}") from None
-    entries = table["levels"].entries()
+
+
+def _rows(table: Field) -> Mapping[FeatureLevel, LevelSupport]:
+    entries = table.get("levels").items()
     if len(entries) != len(FeatureLevel):
-        raise table["levels"].wrong(f"one entry for each of the {len(FeatureLevel)} levels")
+        raise table.get("levels").error(f"one entry for each of the {len(FeatureLevel)} levels")
     rows: dict[FeatureLevel, LevelSupport] = {}
     row = None
     for entry, level in zip(entries, FeatureLevel, strict=True):
@@ -76,40 +78,40 @@ def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
     return rows
 
 
-def _row(entry: _Node, level: FeatureLevel, before: LevelSupport | None) -> LevelSupport:
+def _row(entry: Field, level: FeatureLevel, before: LevelSupport | None) -> LevelSupport:
     name = f"DML_FEATURE_LEVEL_{level}"
-    if entry["name"].value != name:
-        raise entry["name"].wrong(f"{name}: levels are listed in rising order")
-    entry["directml"].read(directml_version, "a version such as 1.8.0, in quotes")
+    if entry.get("name").value != name:
+        raise entry.get("name").error(f"{name}: levels are listed in rising order")
+    entry.get("directml").read(directml_version, "a version such as 1.8.0, in quotes")
     # A level without `split` accepts what the level before accepts.
     if before and "split" not in entry.value:
         tensors = before.input_tensor, before.output_tensors
     else:
-        split = entry["split"]
-        tensors = _support(split["input_tensor"]), _support(split["output_tensors"])
+        split = entry.get("split")
+        tensors = _support(split.get("input_tensor")), _support(split.get("output_tensors"))
     return LevelSupport(
         level,
-        str(entry["directml"].value),
+        str(entry.get("directml").value),
         bool(entry.value.get("public", True)),
-        _windows_build(entry["windows"]),
+        _windows_build(entry.get("windows")),
         *tensors,
-        str(entry["source"].value),
+        str(entry.get("source").value),
     )
 
 
-def _windows_build(entry: _Node) -> WindowsBuild | None:
+def _windows_build(entry: Field) -> WindowsBuild | None:
     if entry.value is None:
         return None
-    build = entry["build"].read(int, "an integer")
-    return WindowsBuild(build, *(str(entry[key].value) for key in ("name", "basis", "source")))
+    build = entry.get("build").read(int, "an integer")
+    return WindowsBuild(build, *(str(entry.get(key).value) for key in ("name", "basis", "source")))
 
 
-def _support(tensor: _Node) -> TensorSupport:
+def _support(tensor: Field) -> TensorSupport:
     allowed = f"[least, most], from 1 to {DIMENSION_COUNT_MAX}"
-    least, most = tensor["dimension_counts"].read(_dimension_counts, allowed)
+    least, most = tensor.get("dimension_counts").read(_dimension_counts, allowed)
     kinds = [
         kind.read(TensorDataType.parse, "a data type such as FLOAT32")
-        for kind in tensor["data_types"].entries()
+        for kind in tensor.get("data_types").items()
     ]
     return TensorSupport(least, most, frozenset(kinds))
 
@@ -119,33 +121,3 @@ def _dimension_counts(value: list[int]) -> tuple[int, int]:
     if not 1 <= least <= most <= DIMENSION_COUNT_MAX:
         raise ValueError(value)
     return least, most
-
-
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A value of the file with its path, such as ``levels[2].split``."""
-
-    path: str
-    value: Any
-
-    def __getitem__(self, key: str) -> _Node:
-        if not isinstance(self.value, dict):
-            raise self.wrong("a mapping")
-        if key not in self.value:
-            raise self.wrong(f"a mapping with the key {key!r}")
-        return _Node(f"{self.path}.{key}".lstrip("."), self.value[key])
-
-    def entries(self) -> list[_Node]:
-        if not isinstance(self.value, list):
-            raise self.wrong("a sequence")
-        return [_Node(f"{self.path}[{i}]", value) for i, value in enumerate(self.value)]
-
-    def read(self, convert: Callable[[Any], Any], allowed: str) -> Any:
-        try:
-            return convert(self.value)
-        except (ValueError, TypeError):
-            raise self.wrong(allowed) from None
-
-    def wrong(self, allowed: str) -> TableError:
-        name = self.path or "the file"
-        return TableError(f"feature_levels.yaml: {name} is {self.value!r:.80}; must be {allowed}")

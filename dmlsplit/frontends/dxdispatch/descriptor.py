@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
-from dmlsplit.frontends.dxdispatch.strict_json import Field
+from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.values import data_type_of
 
 SPLIT_NAMES = {"SPLIT", "DML_OPERATOR_SPLIT"}

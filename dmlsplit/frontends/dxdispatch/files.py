@@ -10,7 +10,7 @@ import numpy as np
 from dmlsplit.arrays.npy_header import read_npy_header
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
-from dmlsplit.frontends.dxdispatch.strict_json import Field
+from dmlsplit.fields import Field
 
 LITTLE_ENDIAN = {kind: np.dtype(f"<{name}") for kind, name in NUMPY_TYPES.items()}
 _KINDS = {dtype: kind for kind, dtype in LITTLE_ENDIAN.items()}

@@ -16,9 +16,10 @@ import numpy as np
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
+from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
-from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
+from dmlsplit.frontends.dxdispatch.strict_json import read_json
 from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, read_values
 
 # A D3D12 buffer has at most 4 GiB; all resources together must fit in an ordinary machine.

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.model import read_dispatchable, read_type
-from dmlsplit.frontends.dxdispatch.strict_json import Field, read_json
+from dmlsplit.frontends.dxdispatch.strict_json import read_json
 from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.site import SplitSite
 

@@ -1,4 +1,4 @@
-"""JSON as DxDispatch reads it, held to stricter rules, and fields that know their path.
+"""JSON as DxDispatch reads it, held to stricter rules.
 
 Like DxDispatch's own parser it takes comments and trailing commas. Unlike it, it refuses
 duplicate keys, which hide half of a file.
@@ -10,13 +10,12 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dmlsplit.directml.tensor import UINT64_MAX
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.fields import Field
 
 # Parsed JSON takes up to twenty times its size; more data belongs in a source file.
 MAX_JSON_BYTES = 16 << 20
@@ -96,84 +95,3 @@ def _too_large(text: str) -> InvalidArgumentError:
 
 def _constant(text: str) -> float:
     raise InvalidArgumentError(f"contains {text}, which is not JSON; write it as a string, 'nan'")
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A value of a JSON document and its path, such as ``resources.A.initialValues``."""
-
-    value: Any
-    path: str
-
-    def error(self, allowed: str) -> InvalidArgumentError:
-        """Return the error of a value that is not allowed."""
-        shown = repr(self.value)
-        kind = type(self.value)
-        if self.value is None or kind is bool:
-            shown = json.dumps(self.value)
-        if kind in (dict, list):
-            shown = "an object" if kind is dict else "an array"
-        return self.wrong(f"is {shown[:60]}; it must be {allowed}")
-
-    def wrong(self, what: str) -> InvalidArgumentError:
-        """Return an error about this value."""
-        return InvalidArgumentError(f"{self.path}: {what}" if self.path else what)
-
-    def find(self, *names: str) -> Field | None:
-        """Return the first member that has one of these names; None if there is none."""
-        if not isinstance(self.value, Mapping):
-            raise self.error("an object")
-        for name in names:
-            if name in self.value:
-                step = name[:80] if name.isprintable() else repr(name)[:80]
-                return Field(self.value[name], f"{self.path}.{step}" if self.path else step)
-        return None
-
-    def get(self, *names: str) -> Field:
-        """Return a member that must be there."""
-        found = self.find(*names)
-        if found is None:
-            raise self.wrong(f"lacks {names[0]!r}")
-        return found
-
-    def optional(self, *names: str, default: Any) -> Field:
-        """Return the first member that has one of these names, or else one of a default value."""
-        return self.find(*names) or Field(default, self.path)
-
-    def members(self) -> list[tuple[str, Field]]:
-        """Return the members of an object, in order."""
-        if not isinstance(self.value, Mapping):
-            raise self.error("an object")
-        return [(str(name), self.get(name)) for name in self.value]
-
-    def items(self) -> list[Field]:
-        """Return the entries of an array."""
-        if not isinstance(self.value, list):
-            raise self.error("an array")
-        return [Field(entry, f"{self.path}[{i}]") for i, entry in enumerate(self.value)]
-
-    def one_or_many(self) -> list[Field]:
-        """Return the entries of an array; a value that is not an array is the only entry."""
-        return self.items() if isinstance(self.value, list) else [self]
-
-    def text(self) -> str:
-        """Return a string."""
-        if not isinstance(self.value, str):
-            raise self.error("a string")
-        return self.value
-
-    def integer(self, low: int | None = None, high: int | None = None) -> int:
-        """Return an integer within bounds, if there are any."""
-        value = self.value
-        known = isinstance(value, int) and not isinstance(value, bool)
-        if not known or (low is not None and value < low) or (high is not None and value > high):
-            bounds = "" if low is None else f" from {low} to {high}"
-            raise self.error(f"an integer{bounds}")
-        return int(value)
-
-    def one_of(self, names: Mapping[str, Any], prefix: str) -> Any:
-        """Return what an enum name stands for; its prefix may be left out."""
-        name = self.text().removeprefix(prefix)
-        if name not in names:
-            raise self.error(f"one of {', '.join(names)}, with or without {prefix}")
-        return names[name]

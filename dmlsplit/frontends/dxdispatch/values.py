@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
+from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, SourceFile, read_file
-from dmlsplit.frontends.dxdispatch.strict_json import Field
 
 _WORDS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 

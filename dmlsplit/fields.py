@@ -1,0 +1,100 @@
+"""Values of JSON and YAML documents that know their path, so that errors name the place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from dmlsplit.errors import InvalidArgumentError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value and its path, such as ``resources.A.initialValues``; the path is empty for all."""
+
+    value: Any
+    path: str = ""
+
+    def error(self, allowed: str) -> InvalidArgumentError:
+        """The error of a value that is not allowed."""
+        shown = repr(self.value)
+        kind = type(self.value)
+        if self.value is None or kind is bool:
+            shown = json.dumps(self.value)
+        if kind in (dict, list):
+            shown = "an object" if kind is dict else "an array"
+        return self.wrong(f"is {shown[:60]}; it must be {allowed}")
+
+    def wrong(self, what: str) -> InvalidArgumentError:
+        """An error about this value."""
+        return InvalidArgumentError(f"{self.path}: {what}" if self.path else what)
+
+    def find(self, *names: str) -> Field | None:
+        """The first member that has one of these names; None if there is none."""
+        if not isinstance(self.value, Mapping):
+            raise self.error("an object")
+        for name in names:
+            if name in self.value:
+                step = name[:80] if name.isprintable() else repr(name)[:80]
+                return Field(self.value[name], f"{self.path}.{step}" if self.path else step)
+        return None
+
+    def get(self, *names: str) -> Field:
+        """A member that must be there."""
+        found = self.find(*names)
+        if found is None:
+            raise self.wrong(f"lacks {names[0]!r}")
+        return found
+
+    def optional(self, *names: str, default: Any) -> Field:
+        """The first member that has one of these names, or else one of a default value."""
+        return self.find(*names) or Field(default, self.path)
+
+    def members(self) -> list[tuple[str, Field]]:
+        """The members of an object, in order."""
+        if not isinstance(self.value, Mapping):
+            raise self.error("an object")
+        return [(str(name), self.get(name)) for name in self.value]
+
+    def items(self) -> list[Field]:
+        """The entries of an array."""
+        if not isinstance(self.value, list):
+            raise self.error("an array")
+        return [Field(entry, f"{self.path}[{i}]") for i, entry in enumerate(self.value)]
+
+    def one_or_many(self) -> list[Field]:
+        """The entries of an array; a value that is not an array is the only entry."""
+        return self.items() if isinstance(self.value, list) else [self]
+
+    def text(self) -> str:
+        """A string."""
+        if not isinstance(self.value, str):
+            raise self.error("a string")
+        return self.value
+
+    def integer(self, low: int | None = None, high: int | None = None) -> int:
+        """An integer within bounds, if there are any."""
+        value = self.value
+        known = isinstance(value, int) and not isinstance(value, bool)
+        if not known or (low is not None and value < low) or (high is not None and value > high):
+            bounds = "" if low is None else f" from {low} to {high}"
+            raise self.error(f"an integer{bounds}")
+        return int(value)
+
+    def one_of(self, names: Mapping[str, Any], prefix: str) -> Any:
+        """What an enum name stands for; its prefix may be left out."""
+        name = self.text().removeprefix(prefix)
+        if name not in names:
+            raise self.error(f"one of {', '.join(names)}, with or without {prefix}")
+        return names[name]
+
+    def read(self, convert: Callable[[Any], T], allowed: str) -> T:
+        """The value after a conversion that raises ValueError or TypeError if it is not allowed."""
+        try:
+            return convert(self.value)
+        except (ValueError, TypeError):
+            raise self.error(allowed) from None
