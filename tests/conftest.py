@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -29,26 +30,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose how many examples hypothesis tries; --slow tries many more.
-
-    A run draws other examples than the last, so what few of them miss, later runs meet.
-    """
+    """Choose the examples of hypothesis: the same few in every run, with --slow many new ones."""
     slow = config.getoption("--slow")
-    plain = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    plain = settings(
+        deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not slow
+    )
     settings.register_profile("default", plain, max_examples=200 if slow else 40)
     settings.load_profile("default")
     # For files that anyone may have written: most examples of them are refused early.
     settings.register_profile("many", plain, max_examples=1000 if slow else 120)
     # The simulated card takes fewer (simulated_card/plugin.py).
     settings.register_profile("gpu", plain, max_examples=150)
-    # What is compiled for an example is kept: the same examples every time, unless --slow.
-    settings.register_profile("compiling", plain, derandomize=not slow)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Share the whole suite between processes, a file at a time, unless -n says how many."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if whole and config.option.markexpr == "core":
+        config.args = _core_tests(config.rootpath)  # no other file needs to be read
     if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
         return
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -59,9 +59,12 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    core = [config.rootpath / path for path in _core_tests(config.rootpath)]
     for item in items:
         if item.path.parent == PROOFS:
             item.add_marker(pytest.mark.proof)
+        if any(item.path.is_relative_to(path) for path in core):
+            item.add_marker(pytest.mark.core)
     # The longest files first: processes that share the suite end together.
     items.sort(key=lambda item: item.path.parent != PROOFS)
     if not config.getoption("--slow"):
@@ -76,8 +79,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def _core_tests(root: Path) -> list[str]:
+    """The specifications of the pure core, which .ci/mutants holds it to as well."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["mutmut"]
+    return list(settings["pytest_add_cli_args_test_selection"])
+
+
 def _no_gpu() -> str | None:
-    """Return why there is no CUDA device, or None."""
+    """Why there is no CUDA device, or None."""
     try:
         driver.load()
     except UnsupportedError as error:

@@ -405,7 +405,7 @@ def windowed_cases(draw: st.DrawFn) -> Case:
 BATCH = 8
 # A batch costs a compilation, too dear to repeat while looking for a smaller example.
 COMPILING = settings(
-    settings.get_profile("compiling"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+    settings.get_profile("default"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
 
 

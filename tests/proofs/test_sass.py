@@ -178,7 +178,7 @@ def check_machine_code(case: Case, builds: Path) -> None:
 
 # To shrink a failure would compile for minutes.
 COMPILING = settings(
-    settings.get_profile("compiling"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+    settings.get_profile("default"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
 
 
