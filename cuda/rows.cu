@@ -61,7 +61,7 @@ struct Window {
 // Copies the vectors, among those from `first` up to `end`, that hold the end of a row and the start of the
 // next. Thread t takes the t-th end of a row.
 __device__ inline void join_rows(const Part& part, unsigned first, unsigned end) {
-    for (unsigned row = part.row(first) + threadIdx.x; kOneRow ? row == 0 : true; row += blockDim.x) {
+    for (unsigned row = part.row(first) + threadIdx.x; row < part.rows; row += blockDim.x) {
         const unsigned next = (row + 1) * part.width;
         const int count = static_cast<int>((next - first) % kVector);
         const unsigned at = next - count;

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import kernel_cases
 import nvrtc
 from dmlsplit.backends.cuda import codegen
+from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Constant, KernelLaunch
 from dmlsplit.backends.cuda.planner import wide
 from host_cuda import harness
 from kernel_cases import Case
@@ -22,6 +23,7 @@ MOST_BYTES = 1 << 17
 EMPTY = 0
 
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 wide_widths = st.one_of(
     st.integers(512, 1100), st.integers(512, 20_000), st.sampled_from([512, 1024, 4096, 16_384])
@@ -83,7 +85,7 @@ def test_many_more_wide_splits_give_numpy_bytes(builds: Path, case: Case, chunk_
     check(case, chunk_bytes, builds, harness.SANITIZED)
 
 
-@pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+@needs_nvrtc
 @settings(max_examples=20, deadline=None)
 @given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
 def test_the_machine_code_stores_every_byte_once(
@@ -92,7 +94,23 @@ def test_the_machine_code_stores_every_byte_once(
     with small_chunks(chunk_bytes):
         launches = case.launches
     for launch in launches:
-        cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, builds)
-        shared = nvrtc.resources(cubin, builds).shared_bytes
-        code = sass.code(nvrtc.disassembly(cubin, builds), cubin, shared)
-        sass.run(case.geometry, launch, code, range(launch.grid), *case.misaligned)
+        sass.run(
+            case.geometry, launch, code_of(launch, builds), range(launch.grid), *case.misaligned
+        )
+
+
+@needs_nvrtc
+def test_only_the_ends_of_very_wide_rows_are_joined(builds: Path) -> None:
+    """128 rows further on, modulo 2^32, a row of 2^25 bytes ends where this one does."""
+    width = 2**25 + 5
+    case = Case((4, width + 1600), (width, *(16,) * 100))
+    (launch,) = case.launches
+    assert Constant("bool", "kOneRow", 0) in launch.constants
+    end_of_row = width // (launch.block * LOADS * VECTOR)
+    sass.run(case.geometry, launch, code_of(launch, builds), [end_of_row - 1, end_of_row])
+
+
+def code_of(launch: KernelLaunch, builds: Path) -> sass.Code:
+    cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, builds)
+    shared = nvrtc.resources(cubin, builds).shared_bytes
+    return sass.code(nvrtc.disassembly(cubin, builds), cubin, shared)

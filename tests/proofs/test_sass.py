@@ -71,6 +71,9 @@ CASES = {
     ),
     "strided_far_units": Case((4096, 4096), (2048, 2048), strides=(4096 * 16, 16)),
     "strided_above_4_gib": Case((3, 3 << 30), (1 << 30, 2 << 30), strides=(3 << 31, 2)),
+    "strided_edges_above_4_gib": Case(
+        (2, (1 << 31) + 257), ((1 << 31) - 1, 258), strides=((1 << 33) + 1, 2)
+    ),
     "strided_1500_outputs_above_4_gib": Case(
         (64, 4096, 393266250, 17),
         (33, 1, 1048576, 100) * 375,

@@ -38,6 +38,8 @@ SMALL = 2**30
 SHALLOW = 3
 # Blocks that an SM must hold where items are narrower than vectors: 32 KiB are under way then.
 NARROW_RESIDENT = 4
+# And where several items, numbers of 64 bits and the edges of one of several nests take registers.
+EDGED_RESIDENT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
         nests, walks = nests[:1], walks[:1]
     else:
         nests, walks = nests + nests[:1] * unused, walks + walks[:1] * unused
+    has_edges = any(_has_edges(nest, form, assumed) for nest in nests)
     return KernelLaunch(
         "strided",
         tuple(chain.from_iterable(entry.outputs for entry in found)),
@@ -127,7 +130,7 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
             Constant("bool", "kWindow", int(form.window_step is not None)),
             Constant("int", "kStep", form.window_step or 0),
             Constant("int", "kAlign", min(entry.window_alignment(assumed) for entry in found)),
-            Constant("bool", "kEdges", int(any(_has_edges(nest, form, assumed) for nest in nests))),
+            Constant("bool", "kEdges", int(has_edges)),
             Constant("int", "kNests", len(nests)),
             Constant("int", "kDimensions", depth),
             Constant("using", "Index", "unsigned" if is_small else COUNT_64),
@@ -136,8 +139,7 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
         grid,
         bytes_in_flight=items * form.channels * form.item,
         reason=f"strided, in units of {form.unit} bytes, {_HOW[form.window_step is not None]}",
-        # Eight numbers of items, each with two addresses, take registers.
-        least_resident=NARROW_RESIDENT if form.item < VECTOR else 0,
+        least_resident=_least_resident(form, items, not is_small and has_edges and len(nests) > 1),
         capacity=room * form.channels,
         arguments=(
             Constant(OFFSET_64, "offsets", tuple(e.offset for e in found) + (0,) * unused),
@@ -148,6 +150,13 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
 
 
 _HOW = {True: "from vectors of the input", False: "each by its own load"}
+
+
+def _least_resident(form: Form, items: int, has_far_edges: bool) -> int:
+    # Eight numbers of items, each with two addresses, take registers.
+    if form.item < VECTOR:
+        return NARROW_RESIDENT
+    return EDGED_RESIDENT if has_far_edges and items > 1 else 0
 
 
 def _has_edges(nest: Nest, form: Form, assumed: Assumptions) -> bool:

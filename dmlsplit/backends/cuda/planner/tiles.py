@@ -101,7 +101,8 @@ def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
     skip = arranged.row_pitch // VECTOR - layout.run_vectors
     yield Constant(COUNT_64, "tile_pitch", pitch * layout.rows)
     yield Constant(DIVISOR, "by_run_vectors", divisor(max(1, layout.run_vectors)))
-    pad_vectors = (columns.pitch << pad_bits) // VECTOR
+    # Used for whole rows, which follow each other in shared memory as in the input.
+    pad_vectors = (arranged.row_pitch << pad_bits) // VECTOR
     yield Constant(DIVISOR, "by_pad_vectors", divisor(max(1, pad_vectors)))
     yield Constant(DIVISOR, "by_groups", divisor(groups))
     yield Constant(index_type(columns.pitch), "pitch", pitch)

@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from descriptors import packed
@@ -30,7 +30,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
 
 @st.composite
 def narrow_columns(draw: st.DrawFn) -> Columns:
-    """Outputs of less than 512 bytes, with or without gaps between them."""
+    """Outputs of less than 512 bytes, with or without gaps between them, or far rows."""
     unit = draw(st.sampled_from([1, 1, 2, 4, 16]))
     most = draw(st.sampled_from([2, 20, 500])) // unit + 1
     pattern = draw(st.lists(st.integers(1, most), min_size=1, max_size=20))
@@ -39,7 +39,8 @@ def narrow_columns(draw: st.DrawFn) -> Columns:
     ends = list(itertools.accumulate(width + gap for width in widths))
     offsets = [end - width - gap for end, width in zip(ends, widths, strict=True)]
     rows = draw(st.integers(2, 4000))
-    return Columns(rows, ends[-1], tuple(range(len(widths))), tuple(offsets), tuple(widths))
+    pitch = draw(st.sampled_from([ends[-1], ends[-1], 2**31 - 1, 2**32 + 1, 2**33 + 1]))
+    return Columns(rows, pitch, tuple(range(len(widths))), tuple(offsets), tuple(widths))
 
 
 def known(launch: KernelLaunch) -> dict[str, Any]:
@@ -109,8 +110,9 @@ def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
 
 
 @given(narrow_columns(), st.sampled_from([4096, 32764]))
+@example(Columns(2, 2**33 + 1, tuple(range(4)), (0, 40, 44, 75), (40, 4, 31, 14)), 32764)
 def test_parameters_fit(columns: Columns, most: int) -> None:
-    launches = list(tile_launches(columns, assumed(16, 16, most)))
+    launches = list(tile_launches(columns, assumed(1, 16, most)))
     assert [output for launch in launches for output in launch.outputs] == list(columns.outputs)
     for launch in launches:
         assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= most
