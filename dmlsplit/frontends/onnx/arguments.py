@@ -44,6 +44,8 @@ class Arguments:
         Number of outputs; None for a sequence.
     assumed : tuple of str
         Choices that the operator's specification leaves open.
+    split_type : ElementType or None
+        Data type of the sizes, if they are an array.
     """
 
     operator: OperatorVersion
@@ -53,6 +55,7 @@ class Arguments:
     keepdims: bool
     output_count: int | None
     assumed: tuple[str, ...]
+    split_type: ElementType | None = None
 
     @property
     def sized_by(self) -> str:
@@ -68,11 +71,21 @@ def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn
     raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
 
 
-def check_split_type(operator: OperatorVersion, data_type: ElementType) -> None:
-    """Refuse a data type that the operator's input `split` does not have."""
-    if data_type not in operator.split_types:
-        allowed = " or ".join(sorted(kind.name for kind in operator.split_types))
-        refuse(operator, f"split has data type {data_type.name}", f"it must be {allowed}")
+def check_types(
+    operator: OperatorVersion, data: ElementType | None, split: ElementType | None
+) -> None:
+    """Refuse data types that the operator's inputs do not have; None is not known, or no input."""
+    if data is not None and data not in operator.data_types:
+        allowed = ", ".join(sorted(kind.name for kind in operator.data_types))
+        bfloat = data is ElementType.BFLOAT16
+        fix = "BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence" if bfloat else ""
+        refuse(operator, f"the data type is {data.name}", f"it must be one of {allowed}", fix)
+    taken = operator.split_types
+    if data is not None and operator.since == 1:
+        taken = frozenset({data})
+    if split is not None and operator.split_types and split not in taken:
+        allowed = " or ".join(sorted(kind.name for kind in taken))
+        refuse(operator, f"split has data type {split.name}", f"it must be {allowed}")
 
 
 def node_arguments(
@@ -112,8 +125,6 @@ def node_arguments(
     length_input = next(iter(inputs), None)
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given as input and as attribute", "one of them may be given")
-    if isinstance(length_input, np.ndarray):
-        check_split_type(operator, ElementType.of_dtype(length_input.dtype))
     return read_arguments(
         operator,
         axis=attributes.get("axis"),
@@ -158,12 +169,14 @@ def read_arguments(
     assumed = []
     if axis is None and operator.since == 1:
         assumed.append("Split-1 names no default axis; 0 is assumed, as in later versions")
+    split_type = ElementType.of_dtype(split.dtype) if hasattr(split, "dtype") else None
+    check_types(operator, None, split_type)
     lengths = _lengths(operator, split)
     if operator.makes_sequence:
         kept = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
-        if kept not in (0, 1):
+        if kept not in (0, 1) and lengths is None:
             refuse(operator, f"keepdims is {kept}", "it must be 0 or 1")
-        keeps, outputs = kept == 1, None
+        keeps, outputs = kept != 0, None
     else:
         keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)
@@ -180,6 +193,7 @@ def read_arguments(
         keeps,
         outputs,
         tuple(assumed),
+        split_type,
     )
 
 

@@ -19,8 +19,7 @@ from onnx.reference.op_run import OpRun
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.device import Device
 from dmlsplit.errors import DmlError, InvalidArgumentError
-from dmlsplit.frontends.onnx.arguments import Arguments, node_arguments, refuse
-from dmlsplit.frontends.onnx.lowering import check_type
+from dmlsplit.frontends.onnx.arguments import Arguments, check_types, node_arguments, refuse
 from dmlsplit.frontends.onnx.operators import OPERATORS, ElementType, operator_version
 from dmlsplit.frontends.onnx.runner import run
 
@@ -126,7 +125,7 @@ class DmlSplitModel(BackendRep):
 
 def _through_cuda(arguments: Arguments, x: np.ndarray, device: Device) -> list[np.ndarray]:
     """Run a split on a CUDA device; the reference evaluator's arrays are NumPy's."""
-    check_type(arguments.operator, ElementType.of_dtype(x.dtype))
+    check_types(arguments.operator, ElementType.of_dtype(x.dtype), arguments.split_type)
     raw = x if x.dtype.kind in "biufc" else x.view(f"u{x.dtype.itemsize}")
     pieces = run(arguments, to_device(raw, device.name), device)
     return [to_host(piece).view(x.dtype) for piece in pieces]

@@ -11,7 +11,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +21,15 @@ from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 SECONDS = 60
 MEMORY_BYTES = 4 << 30
 # Tensors that a scan does not read (`MAXIMUM_VALUES`) are not handed back either.
 _LARGEST_BYTES = 8 * MAXIMUM_VALUES
 _MOST_BYTES = 256 << 20  # of a model without its weights
+# No operator is called so: inference skips such a node, and what depends on it.
+_DOUBTED = "doubted "
 
 
 def is_installed() -> bool:
@@ -84,7 +87,11 @@ def _child(path: str, sizes: str) -> None:
     model = onnx.load_model(path, load_external_data=False)
     fix_dimensions(model, json.loads(sizes))
     _drop_weights(model.graph)
+    for node in _doubtful(model):
+        node.op_type = _DOUBTED + node.op_type
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    for node in _nodes(inferred):
+        node.op_type = node.op_type.removeprefix(_DOUBTED)
     found = inferred.SerializeToString()
     if len(found) > _MOST_BYTES:
         raise MemoryError(f"the shapes take {len(found)} bytes; at most {_MOST_BYTES} are read")
@@ -118,8 +125,7 @@ def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
 
 def _drop_weights(graph: GraphProto) -> None:
     for body in _graphs(graph):
-        constants = [a.t for node in body.node for a in node.attribute if a.HasField("t")]
-        for tensor in (*body.initializer, *constants):
+        for tensor in (*getattr(body, "initializer", ()), *_constants(body.node)):
             if len(tensor.raw_data) > _LARGEST_BYTES:
                 tensor.ClearField("raw_data")
             for name in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
@@ -127,7 +133,43 @@ def _drop_weights(graph: GraphProto) -> None:
                     tensor.ClearField(name)
 
 
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
+def _constants(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    return (a.t for node in nodes for a in node.attribute if a.HasField("t"))
+
+
+def _nodes(model: ModelProto) -> Iterator[NodeProto]:
+    for top in (model.graph, *model.functions):
+        for body in _graphs(top):
+            yield from body.node
+
+
+def _doubtful(model: ModelProto) -> list[NodeProto]:
+    """Return the nodes for which onnx 1.23 may infer other shapes than ONNX Runtime computes."""
+    tensors = {t.name: t for body in _graphs(model.graph) for t in body.initializer}
+    for node in _nodes(model):
+        tensors |= {name: t for name in node.output[:1] for t in _constants([node])}
+    return [node for node in _nodes(model) if _is_doubtful(node, tensors)]
+
+
+def _is_doubtful(node: NodeProto, tensors: Mapping[str, TensorProto]) -> bool:
+    given = {a.name: a.ref_attr_name or a.ints or a.i or a.floats or a.s for a in node.attribute}
+    same = "SAME" in str(given.get("auto_pad"))
+    match node.op_type:
+        case "MaxPool" | "AveragePool" | "LpPool":
+            return bool(given.get("ceil_mode") or (same and set(given.get("dilations", ())) - {1}))
+        case "ConvTranspose":
+            return "output_shape" in given or (same and "output_padding" in given)
+        case "Resize" | "Upsample":
+            scales = [*given.get("scales", ())]
+            # The region of interest, if there is one, comes before the scales.
+            for tensor in (tensors[name] for name in node.input[1:3][-1:] if name in tensors):
+                scales += [*tensor.float_data, *array("f", tensor.raw_data)]
+            # What is rounded down is known in any precision; 5 * 2.6 is 12 or 13.
+            return any(scale * 64 % 1 for scale in scales)
+    return node.op_type == "STFT"
+
+
+def _graphs(graph: GraphProto | FunctionProto) -> Iterator[GraphProto | FunctionProto]:
     yield graph
     for node in graph.node:
         for attribute in node.attribute:

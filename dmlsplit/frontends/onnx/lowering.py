@@ -13,11 +13,11 @@ from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
-from dmlsplit.frontends.onnx.arguments import Arguments, refuse
+from dmlsplit.frontends.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
 from dmlsplit.messages import shown
 
-__all__ = ["Lowering", "check_type", "lower", "lower_sizes", "output_count", "output_sizes"]
+__all__ = ["Lowering", "lower", "lower_sizes", "output_count", "output_sizes"]
 
 
 def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) -> Lowering:
@@ -35,7 +35,7 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     InvalidArgumentError
         If the operator does not take the type, or the shape does not fit.
     """
-    check_type(arguments.operator, data_type)
+    check_types(arguments.operator, data_type, arguments.split_type)
     axis = axis_from_front(arguments.axis, len(shape), arguments.operator)
     sizes = output_sizes(arguments, shape[axis])
     return lower_sizes(arguments, data_type, tuple(shape), axis, sizes)
@@ -94,15 +94,6 @@ def _warnings(
             f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "
             "such a node whole, and leaves the other pieces unwritten"
         )
-
-
-def check_type(operator: OperatorVersion, data_type: ElementType) -> None:
-    """Refuse a data type that the operator version does not take."""
-    if data_type not in operator.data_types:
-        allowed = ", ".join(sorted(kind.name for kind in operator.data_types))
-        bfloat = data_type is ElementType.BFLOAT16
-        fix = "BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence" if bfloat else ""
-        refuse(operator, f"the data type is {data_type.name}", f"it must be one of {allowed}", fix)
 
 
 def output_count(arguments: Arguments, dimension: int) -> int:

@@ -14,12 +14,11 @@ from dmlsplit.frontends.lowering import lowered_site
 from dmlsplit.frontends.onnx.arguments import (
     Arguments,
     Lengths,
-    check_split_type,
+    check_types,
     node_arguments,
     refuse,
 )
 from dmlsplit.frontends.onnx.lowering import (
-    check_type,
     described,
     lower_sizes,
     output_count,
@@ -59,14 +58,14 @@ def describe(
     An attribute is None if the caller of a function gives it; `opset` is None if the model
     imports none of the default domain. A sequence of more than `most_outputs` is not described.
     """
-    data = inputs[0] if inputs else UNKNOWN
+    both = data, _ = (*inputs, UNKNOWN, UNKNOWN)[:2]
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
         operator = operator_version(node.op_type, opset)
         site = replace(site, operator=str(operator), shape=data.shape or ())
+        check_types(operator, *(_element_type(each) if each.data_type else None for each in both))
         if data.data_type:
-            check_type(operator, _element_type(data))
             site = replace(site, element_type=_element_type(data).name)
         arguments = _arguments(operator, node, inputs, attributes, read)
         warnings = (*arguments.assumed, *_portability(node, arguments))
@@ -166,8 +165,6 @@ def _arguments(
 
 
 def _lengths(operator: OperatorVersion, value: Value, read: Read) -> np.ndarray | Lengths:
-    if operator.split_types and value.data_type:
-        check_split_type(operator, _element_type(value))
     constant = value.constant
     if constant is None:
         return Lengths.AT_RUN_TIME

@@ -57,8 +57,10 @@ class ElementType(IntEnum):
         name = str(dtype).removeprefix("torch.")
         if name == "object" or name.startswith(("<U", ">U", "StringDType")):
             return cls.STRING
-        name = {"float32": "float", "float64": "double"}.get(name, name)
-        return cls.__members__.get(name.upper().replace("_", ""), cls.UNDEFINED)
+        name = {"float32": "float", "float64": "double"}.get(name, name).upper().replace("_", "")
+        # Types of one form only: ONNX leaves out that they are finite, and unsigned.
+        names = (name, name.removesuffix("FN"), name.removesuffix("FNU"))
+        return next((cls[each] for each in names if each in cls.__members__), cls.UNDEFINED)
 
 
 # The DirectML type that carries an element, and how many of it make up one element.
@@ -99,6 +101,7 @@ class OperatorVersion:
         Names of its attributes. `split` among them is a list of integers.
     split_types : frozenset of ElementType
         Types of the optional second input, `split`; empty if there is no such input.
+        Of Split-1, the input has the type of the data.
     """
 
     name: str

@@ -42,8 +42,8 @@ def split(
         An array of NumPy, CuPy or PyTorch, of a type that the operator version takes:
         booleans, bfloat16, complex and strings included.
     split
-        Size of each piece along the axis. A NumPy array must have the type that the
-        operator version wants: int64, or a floating type for Split-1.
+        Size of each piece along the axis. An array must have the type that the operator
+        version wants: int64, or the type of `x` for Split-1.
     axis
         The dimension to split; a negative one counts from the end.
     num_outputs
@@ -99,7 +99,7 @@ def split_to_sequence(
         An array that `split` takes.
     split
         An integer is the size of every piece, with a smaller last one; a list is the size of
-        each piece; None means pieces of size 1.
+        each piece; None means pieces of size 1. An array must be int32 or int64.
     axis
         The dimension to split; a negative one counts from the end.
     keepdims

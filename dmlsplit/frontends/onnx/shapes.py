@@ -201,8 +201,6 @@ def _conv(call: Call) -> Shape:
 
 
 def _pool(call: Call) -> Shape:
-    if call.number("ceil_mode", 0):
-        raise ValueError("ceil_mode")
     return _windowed(call, call.shape(0)[1], call.number("kernel_shape", ()))
 
 
@@ -216,19 +214,22 @@ def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> S
     if "auto_pad" in call.node.attributes and "pads" not in call.node.attributes:
         raise ValueError("auto_pad")
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    return (batch, channels, *(_steps(*row) for row in rows))
+    up = call.number("ceil_mode", 0) == 1
+    return (batch, channels, *(_steps(up, *row) for row in rows))
 
 
 def _steps(
-    size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
+    up: bool, size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
 ) -> int | str:
-    """Return in how many places a window fits along one dimension."""
+    """Return in how many places a window fits along one dimension; `up` is ceil_mode."""
     if isinstance(size, str) or isinstance(window, str):
         return "?"
     room = size + low + high - (dilation * (window - 1) + 1)
     if room < 0:
         raise ValueError("the window is wider than the padded input")
-    return room // stride + 1
+    steps = -(-room // stride) if up else room // stride
+    # With ceil_mode, a window that would begin in the padding at the end is dropped.
+    return steps if up and steps * stride >= size + low else steps + 1
 
 
 def _part(call: Call) -> Shape:
@@ -313,6 +314,7 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
     "Flatten": _flatten,
     "Gather": _gather,
     "Gemm": _gemm,
+    "LpPool": _pool,
     "MatMul": _matmul,
     "MaxPool": _pool,
     "Pad": _pad,

@@ -164,7 +164,7 @@ def _data_type(node: _Node) -> TensorDataType:
     # Version 10 writes the precision of outputs only; a split keeps the type.
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
-    if not precision:
+    if precision.upper() in ("", "UNSPECIFIED"):
         raise NotKnownError("the data type is not in the file", Cause.UNTRACKED)
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(

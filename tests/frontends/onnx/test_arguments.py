@@ -90,7 +90,7 @@ def test_arguments_as_they_are_read() -> None:
     assert read == Arguments(operator, 0, Lengths.AT_RUN_TIME, None, True, 2, ())
     sequence = operator_version("SplitToSequence", 11)
     read = read_arguments(sequence, split=np.array(2, np.int32), keepdims=0)
-    assert read == Arguments(sequence, 0, 2, None, False, None, ())
+    assert read == Arguments(sequence, 0, 2, None, False, None, (), ElementType.INT32)
     read = read_arguments(sequence, split=[], axis=1)
     assert read == Arguments(sequence, 1, (), None, True, None, ())
 

@@ -48,7 +48,7 @@ def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
         for tensor in (raw, plain):
             content = model(
                 [node("Split", "x s", "a b", axis=0)],
-                [value("x", [6])],
+                [value("x", [6], data_type)],
                 initializers=(tensor,),
                 opsets={"": 1},
             )

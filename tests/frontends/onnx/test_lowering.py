@@ -190,6 +190,13 @@ class TestSplitToSequence:
         with pytest.raises(dml.InvalidArgumentError, match="must be INT32 or INT64"):
             node_arguments(operator, {}, [np.array([1, 2], np.uint8)], 1)
 
+    @pytest.mark.parametrize("keepdims", [2, -1])
+    def test_keepdims_is_ignored_where_sizes_are_given(self, opset: int, keepdims: int) -> None:
+        for split in (1, [1, 1]):
+            found = lowered("SplitToSequence", opset, (2,), split=split, keepdims=keepdims)
+            assert found.output_shapes == ((1,), (1,))
+            assert not found.warnings
+
     def test_keepdims_is_0_or_1(self, opset: int) -> None:
         assert "keepdims is 2; it must be 0 or 1" in refused(
             "SplitToSequence", opset, (2,), keepdims=2

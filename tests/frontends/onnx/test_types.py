@@ -1,0 +1,151 @@
+"""Every type of every input of every version: the published schemas, by every way in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="compares with the schemas of the package onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from dmlsplit import InvalidArgumentError  # noqa: E402
+from dmlsplit.frontends.onnx import (  # noqa: E402
+    DmlSplitBackend,
+    ElementType,
+    scan,
+    split,
+    split_to_sequence,
+)
+from onnx_graphs import model, node, value  # noqa: E402
+
+KINDS = {name: kind for name, kind in TensorProto.DataType.items() if kind}
+SCHEMAS = {
+    f"{schema.name}-{schema.since_version}": schema
+    for schema in onnx.defs.get_all_schemas_with_history()
+    if not schema.domain and schema.name in ("Split", "SplitToSequence")
+}
+# Types of the data and of the sizes; None where the sizes are not given.
+Types = tuple[str, str | None]
+
+
+def dtype(kind: str) -> Any:
+    return helper.tensor_dtype_to_np_dtype(KINDS[kind])
+
+
+def ones(kind: str) -> Any:
+    return np.array(["1", "1"] if kind == "STRING" else [1, 1]).astype(dtype(kind))
+
+
+def every(schema: Any) -> Iterator[Types]:
+    return product(KINDS, [None, *(KINDS if len(schema.inputs) > 1 else ())])
+
+
+def published(schema: Any) -> set[Types]:
+    """Return the types that go together, by the parameters of the schema."""
+    parameters = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
+    inputs = [(i.type_str, parameters.get(i.type_str, {i.type_str})) for i in schema.inputs]
+    (own, data_types), (other, split_types) = (*inputs, ("", set()))[:2]
+    return {
+        (data, sizes)
+        for data, sizes in every(schema)
+        if f"tensor({data.lower()})" in data_types
+        and (sizes is None or f"tensor({sizes.lower()})" in split_types)
+        and (sizes is None or own != other or sizes == data)
+    }
+
+
+def options(schema: Any, sizes: str | None) -> dict[str, int]:
+    unsized = sizes is None and schema.name == "Split" and schema.since_version >= 18
+    return {"num_outputs": 2} if unsized else {}
+
+
+def by_arrays(schema: Any, folder: Path) -> set[Types]:
+    def run(data: str, sizes: str | None) -> None:
+        given, opset = None if sizes is None else ones(sizes), schema.since_version
+        if schema.name == "SplitToSequence":
+            split_to_sequence(ones(data), given, opset=opset)
+            return
+        count = {"output_count": 2} | options(schema, sizes)
+        split(ones(data), given, opset=opset, **count)
+
+    return accepted(schema, every(schema), run)
+
+
+def by_backend(schema: Any, folder: Path) -> set[Types]:
+    def run(data: str, sizes: str | None) -> None:
+        names = ["x"] if sizes is None else ["x", "sizes"]
+        cut = helper.make_node(schema.name, names, outputs(schema, 0), axis=0)
+        cut.attribute.extend(
+            helper.make_attribute(*each) for each in options(schema, sizes).items()
+        )
+        given = [ones(data)] if sizes is None else [ones(data), ones(sizes)]
+        DmlSplitBackend.run_node(cut, given, opset_version=schema.since_version)
+
+    return accepted(schema, every(schema), run)
+
+
+def accepted(
+    schema: Any, pairs: Iterator[Types], run: Callable[[str, str | None], None]
+) -> set[Types]:
+    found = set()
+    for data, sizes in pairs:
+        try:
+            run(data, sizes)
+        except InvalidArgumentError:
+            continue
+        found.add((data, sizes))
+    return found
+
+
+def outputs(schema: Any, index: int) -> list[str]:
+    return [f"a{index}", f"b{index}"] if schema.name == "Split" else [f"s{index}"]
+
+
+def by_constants(schema: Any, folder: Path) -> set[Types]:
+    return by_scan(schema, folder, constant=True)
+
+
+def by_computed_sizes(schema: Any, folder: Path) -> set[Types]:
+    return by_scan(schema, folder, constant=False)
+
+
+def by_scan(schema: Any, folder: Path, constant: bool) -> set[Types]:
+    pairs = list(every(schema))
+    nodes = []
+    for index, (data, sizes) in enumerate(pairs):
+        names = f"x_{data}" if sizes is None else f"x_{data} sizes_{sizes}"
+        made = outputs(schema, index)
+        nodes.append(node(schema.name, names, " ".join(made), axis=0, **options(schema, sizes)))
+    inputs = [value(f"x_{name}", [2], kind) for name, kind in KINDS.items()]
+    if not constant:
+        inputs += [value(f"sizes_{name}", [2], kind) for name, kind in KINDS.items()]
+    tensors = [numpy_helper.from_array(ones(name), f"sizes_{name}") for name in KINDS]
+    content = model(
+        nodes,
+        inputs,
+        initializers=tuple(tensors) if constant else (),
+        opsets={"": schema.since_version},
+    )
+    (folder / "m.onnx").write_bytes(content.SerializeToString())
+    sites = scan(folder / "m.onnx")
+    return {pair for pair, site in zip(pairs, sites, strict=True) if not site.problem}
+
+
+@pytest.mark.parametrize("way", [by_arrays, by_backend, by_constants, by_computed_sizes])
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_the_types_that_are_taken_are_those_of_the_schema(
+    version: str, way: Callable[[Any, Path], set[Types]], tmp_path: Path
+) -> None:
+    schema = SCHEMAS[version]
+    assert published(schema)
+    assert way(schema, tmp_path) == published(schema)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_type_is_known_by_its_array(kind: str) -> None:
+    assert ElementType.of_dtype(dtype(kind)).name == kind

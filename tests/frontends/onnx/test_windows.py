@@ -1,0 +1,160 @@
+"""Shapes after windows and resizes, where onnx's inference errs: ONNX Runtime's, or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
+ort = pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
+from onnx import numpy_helper  # noqa: E402
+
+from dmlsplit.frontends.onnx import scan  # noqa: E402
+from onnx_graphs import model, node, value  # noqa: E402
+
+Shape = tuple[int, ...]
+
+
+class Case(NamedTuple):
+    """An operator of windows or sizes on an input, with constants for its other inputs."""
+
+    operator: str
+    shape: Shape
+    attributes: dict[str, Any]
+    constants: tuple[Any, ...] = ()
+
+    def built(self, index: int) -> tuple[Any, Any, list[Any]]:
+        """Return the input, the node and the constants, which no other case shares."""
+        tensors = [
+            numpy_helper.from_array(each, f"c{index}_{at}")
+            for at, each in enumerate(self.constants)
+        ]
+        names = [tensor.name for tensor in tensors]
+        made = node(self.operator, "", f"y{index}", **self.attributes)
+        # Before the sizes, or scales, of a Resize comes its region of interest.
+        made.input.extend([f"x{index}", *([""] if self.operator == "Resize" else []), *names])
+        return value(f"x{index}", list(self.shape)), made, tensors
+
+
+def run(case: Case, opset: int) -> Shape | None:
+    """Return the shape that ONNX Runtime computes; None if it refuses the node."""
+    given, made, tensors = case.built(0)
+    content = model([made], [given], initializers=tuple(tensors), opsets={"": opset})
+    content.graph.output.append(onnx.ValueInfoProto(name="y0"))
+    content.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    # An optimized graph would take its sizes from onnx's inference.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = ort.InferenceSession(content.SerializeToString(), options)
+        (found,) = session.run(None, {"x0": np.zeros(case.shape, np.float32)})
+    except Exception:
+        return None
+    return tuple(found.shape)
+
+
+def drawn(random: Random, opset: int) -> Iterator[Case]:
+    """Yield operators with random parameters; some are wrong, and refused."""
+    for _ in range(60):
+        yield from (_pool(random, opset), _transposed(random), _resized(random))
+
+
+def _some(random: Random, count: int, low: int, high: int) -> list[int]:
+    return [random.randint(low, high) for _ in range(count)]
+
+
+def _window(random: Random) -> tuple[Shape, dict[str, Any]]:
+    rank = random.choice([1, 2])
+    attributes: dict[str, Any] = {"kernel_shape": _some(random, rank, 1, 3)}
+    attributes["strides"] = _some(random, rank, 1, 4)
+    if random.random() < 0.5:
+        attributes["pads"] = _some(random, 2 * rank, 0, 2)
+    else:
+        attributes["auto_pad"] = random.choice(["SAME_UPPER", "SAME_LOWER", "VALID", "NOTSET"])
+    return (1, 2, *_some(random, rank, 1, 9)), attributes
+
+
+def _pool(random: Random, opset: int) -> Case:
+    operators = ["MaxPool", "AveragePool"] if opset < 18 else ["MaxPool", "AveragePool", "LpPool"]
+    operator = random.choice(operators)
+    shape, attributes = _window(random)
+    if random.random() < 0.7:
+        attributes["ceil_mode"] = 1
+    if random.random() < 0.3 and (operator == "MaxPool" or opset > 18):
+        attributes["dilations"] = _some(random, len(shape) - 2, 1, 3)
+    return Case(operator, shape, attributes)
+
+
+def _transposed(random: Random) -> Case:
+    shape, attributes = _window(random)
+    rank = len(shape) - 2
+    if random.random() < 0.4:
+        attributes["output_padding"] = _some(random, rank, 0, 1)
+    if random.random() < 0.3:
+        attributes["output_shape"] = _some(random, rank, 1, 14)
+    weights = np.zeros((2, 3, *attributes["kernel_shape"]), np.float32)
+    return Case("ConvTranspose", shape, attributes, (weights,))
+
+
+def _resized(random: Random) -> Case:
+    shape = tuple(_some(random, 2, 1, 40))
+    scales = [random.choice([0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 2.6, 1 / 3]) for _ in shape]
+    return Case("Resize", shape, {"mode": "nearest"}, (np.array(scales, np.float32),))
+
+
+KNOWN = [
+    Case("MaxPool", (1, 1, 4), {"kernel_shape": [1], "strides": [2], "ceil_mode": 1}),
+    Case("MaxPool", (1, 1, 5), {"kernel_shape": [2], "strides": [2], "ceil_mode": 1}),
+    Case(
+        "AveragePool",
+        (1, 1, 7),
+        {"kernel_shape": [2], "strides": [3], "pads": [1, 1], "ceil_mode": 1},
+    ),
+]
+
+
+@pytest.mark.parametrize("opset", [12, 18, 21, 22])
+def test_a_shape_is_that_of_onnx_runtime_or_unknown(tmp_path: Path, opset: int) -> None:
+    cases = [*KNOWN, *drawn(Random(opset), opset)]
+    nodes, inputs, constants = [], [], []
+    for index, case in enumerate(cases):
+        given, made, tensors = case.built(index)
+        whole = {"num_outputs": 1} if opset >= 18 else {}
+        nodes += [made, node("Split", f"y{index}", f"z{index}", **whole)]
+        inputs.append(given)
+        constants += tensors
+    content = model(nodes, inputs, initializers=tuple(constants), opsets={"": opset})
+    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
+    sites = scan(tmp_path / "m.onnx", infer_shapes=True)
+    rows = zip(cases, sites, [run(case, opset) for case in cases], strict=True)
+    taken = [(case, site, found) for case, site, found in rows if found is not None]
+    wrong = [
+        (case, site.shape, found)
+        for case, site, found in taken
+        if not site.unknown and site.shape != found
+    ]
+    assert not wrong
+    # What is not doubted is still known.
+    assert sum(not site.unknown for _, site, _ in taken) > len(taken) / 3
+    assert [site.shape for site in sites[: len(KNOWN)]] == [(1, 1, 2), (1, 1, 3), (1, 1, 3)]
+
+
+def test_what_follows_a_doubtful_shape_is_unknown(tmp_path: Path) -> None:
+    # Two operators of which only onnx's inference knows the shapes.
+    nodes = [
+        onnx.helper.make_node("STFT", ["x", "step", "", "length"], ["y"], name="stft"),
+        node("DepthToSpace", "y", "z", blocksize=1, name="next"),
+        node("Split", "z", "a", num_outputs=1),
+    ]
+    numbers = {"step": 8, "length": 16}
+    constants = [numpy_helper.from_array(np.array(v), name) for name, v in numbers.items()]
+    content = model(nodes, [value("x", [1, 128, 1])], initializers=tuple(constants))
+    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
+    (site,) = scan(tmp_path / "m.onnx", infer_shapes=True)
+    assert site.unknown == "its shape is not known after STFT 'stft' of main"

@@ -1,0 +1,79 @@
+"""Every type that the installed OpenVINO has, at every input, in files and as arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.frontends.openvino import scan, split, variadic_split
+from openvino_files import Scan, const, variadic, weights
+
+ov = pytest.importorskip("openvino", reason="compares with the package openvino")
+from openvino import opset1  # noqa: E402
+
+TYPES = {name: kind for name, kind in vars(ov.Type).items() if isinstance(kind, ov.Type)}
+# OpenVINO's documentation, "VariadicSplit": axis and lengths are of any integer type.
+INTEGERS = {f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64)}
+# What DirectML has no elements of; its own are 4 bits wide, or whole bytes.
+NOT_CARRIED = {"u1", "u2", "u3", "u6", "nf4", "f4e2m1", "string"}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_data_of_a_type_in_a_file_that_openvino_saved(name: str, tmp_path: Path) -> None:
+    data = ov.op.Parameter(TYPES[name], ov.PartialShape([6, 2]))
+    lengths = opset1.constant(np.array([2, 4], np.int64))
+    cut = opset1.variadic_split(data, opset1.constant(0), lengths)
+    ov.save_model(ov.Model(cut.outputs(), [data]), tmp_path / "m.xml", compress_to_fp16=False)
+    (site,) = scan(tmp_path / "m.xml")
+    assert bool(site.unknown) == (name == "dynamic")
+    assert bool(site.problem) == (name in NOT_CARRIED)
+    for desc in site.descriptors:
+        assert desc.input_tensor.data_type.bits == TYPES[name].bitwidth
+    assert len(site.descriptors) + bool(site.unknown) + bool(site.problem) == 1
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("place", ["axis", "lengths"])
+def test_integers_of_a_type_in_a_file(place: str, name: str, scanned: Scan) -> None:
+    size = max(1, TYPES[name].bitwidth // 8) if name != "dynamic" else 8
+    numbers = {"axis": [0], "lengths": [2, 4]}[place]
+    stored = b"".join(number.to_bytes(size, "little") for number in numbers)
+    shape = {"axis": "", "lengths": "2"}[place]
+    made = const({"axis": 1, "lengths": 2}[place], shape, 24, len(stored), name)
+    (site,) = scanned(variadic(**{place: made}), weights() + stored)
+    assert bool(site.descriptors) == (name in INTEGERS)
+    assert bool(site.problem) == (name not in INTEGERS)
+
+
+def dtypes() -> dict[str, Any]:
+    found = {}
+    for name, kind in TYPES.items():
+        # NumPy has no types of 8 bits for floats.
+        if kind.is_static() and kind.bitwidth >= 8 and name[:2] not in ("f8", "st"):
+            found[name] = kind.to_dtype()
+    return found
+
+
+@pytest.mark.parametrize("name", dtypes())
+def test_arrays_of_a_type(name: str) -> None:
+    dtype = dtypes()[name]
+    data = np.arange(6).astype(dtype)
+    assert [piece.tolist() for piece in variadic_split(data, 0, [2, 4])] == [
+        data[:2].tolist(),
+        data[2:].tolist(),
+    ]
+    calls = [
+        lambda: variadic_split(np.arange(6), np.array(0, dtype), [2, 4]),
+        lambda: variadic_split(np.arange(6), 0, np.array([2, 4], dtype)),
+        lambda: split(np.arange(6), np.array(0, dtype), 2),
+    ]
+    for call in calls:
+        if name in INTEGERS:
+            assert len(call()) == 2
+        else:
+            with pytest.raises(InvalidArgumentError, match="integer"):
+                call()
