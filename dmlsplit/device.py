@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias, overload
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.adapter import Adapter, Context, package_of
@@ -147,6 +147,9 @@ class CompiledOperator:
         with _on_stream(self.device.name, stream):
             return self._split(array, stream)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compile, (self.device, self.desc)  # The copy is the cached one.
+
     def _split(self, given: Any, stream: Stream | None) -> list[Any]:
         is_binding = isinstance(given, BufferBinding)
         buffer = given.buffer if is_binding else given
@@ -235,11 +238,17 @@ class BoundOperator:
     Attributes
     ----------
     dispatch : callable
-        ``dispatch(stream=None)`` does the split and nothing else: no check, no allocation, no
-        copy between host and device.
+        ``dispatch(stream=None)`` does the split and nothing else: no check but of the stream, no
+        allocation, no copy between host and device. The CPU has no streams, and refuses one.
     """
 
     dispatch: BoundCopy
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError(
+            "a bound operator belongs to the memory that it is bound to; it can be neither copied "
+            "nor pickled. Fix: bind() with other arrays; a CompiledOperator can be pickled"
+        )
 
 
 def _on_stream(device: str, stream: Stream | None) -> Context:
