@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, overload
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
-from dmlsplit.arrays.adapter import Adapter, Context, package_of
+from dmlsplit.arrays.adapter import Adapter, Context, allocated, package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import packing
@@ -173,7 +173,7 @@ class CompiledOperator:
     def _outputs(self, library: Adapter, like: ArrayView) -> tuple[list[Any], list[int]]:
         """Make the outputs, which need no check, and return their addresses, too."""
         if self._packing is not None:
-            return library.empty(like, self._packing, self._type)
+            return allocated(library, like, self._packing, self._type)
         made = [
             library.strided(
                 like,
