@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, overload
 
-from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays import ArrayView, adapter_of, is_native, view
 from dmlsplit.arrays.adapter import Adapter, Context, allocated, package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.dlpack import give_back
@@ -168,7 +168,7 @@ class CompiledOperator:
         self._copy(library, source.owner, source.address, addresses, stream)
         _used_on(stream, source.owner)
         # Here, because another library is told to wait for the stream that is current.
-        return give_back(made, buffer)
+        return made if is_binding and is_native(buffer) else give_back(made, buffer)
 
     def _outputs(self, library: Adapter, like: ArrayView) -> tuple[list[Any], list[int]]:
         """Make the outputs, which need no check, and return their addresses, too."""
