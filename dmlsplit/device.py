@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeAlias, overload
+from typing import Any, NoReturn, TypeAlias, overload
 
-from dmlsplit.arrays import ArrayView, adapter_of, view
-from dmlsplit.arrays.adapter import Adapter, Context, package_of
+from dmlsplit.arrays import ArrayView, adapter_of, is_native, view
+from dmlsplit.arrays.adapter import Adapter, Context, allocated, package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import packing
@@ -147,6 +147,9 @@ class CompiledOperator:
         with _on_stream(self.device.name, stream):
             return self._split(array, stream)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compile, (self.device, self.desc)  # The copy is the cached one.
+
     def _split(self, given: Any, stream: Stream | None) -> list[Any]:
         is_binding = isinstance(given, BufferBinding)
         buffer = given.buffer if is_binding else given
@@ -165,12 +168,12 @@ class CompiledOperator:
         self._copy(library, source.owner, source.address, addresses, stream)
         _used_on(stream, source.owner)
         # Here, because another library is told to wait for the stream that is current.
-        return give_back(made, buffer)
+        return made if is_binding and is_native(buffer) else give_back(made, buffer)
 
     def _outputs(self, library: Adapter, like: ArrayView) -> tuple[list[Any], list[int]]:
         """Make the outputs, which need no check, and return their addresses, too."""
         if self._packing is not None:
-            return library.empty(like, self._packing, self._type)
+            return allocated(library, like, self._packing, self._type)
         made = [
             library.strided(
                 like,
@@ -235,11 +238,17 @@ class BoundOperator:
     Attributes
     ----------
     dispatch : callable
-        ``dispatch(stream=None)`` does the split and nothing else: no check, no allocation, no
-        copy between host and device.
+        ``dispatch(stream=None)`` does the split and nothing else: no check but of the stream, no
+        allocation, no copy between host and device. The CPU has no streams, and refuses one.
     """
 
     dispatch: BoundCopy
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError(
+            "a bound operator belongs to the memory that it is bound to; it can be neither copied "
+            "nor pickled. Fix: bind() with other arrays; a CompiledOperator can be pickled"
+        )
 
 
 def _on_stream(device: str, stream: Stream | None) -> Context:

@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
-from dmlsplit.arrays.adapter import Adapter
+from dmlsplit.arrays.adapter import Adapter, allocated
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.slices import Slices, copies, slices
@@ -56,8 +56,9 @@ def split(
     Returns
     -------
     list
-        The pieces, of the same library as `array`; or `out`. Small new pieces of CuPy's arrays,
-        of less than 1 MiB in all, share one block of memory, which each of them keeps.
+        The pieces, of the same library as `array`, and of its class if that is a subclass of
+        `numpy.ndarray`; or `out`. Small new pieces of CuPy's arrays, of less than 1 MiB in all,
+        share one block of memory, which each of them keeps.
 
     Raises
     ------
@@ -94,7 +95,7 @@ def split(
         pieces = copied(owner, *cut) if of_torch else copies(owner, plan.slices)
         if pieces:
             return give_back(pieces, array)
-    made, addresses = library.empty(source, plan.outputs)
+    made, addresses = allocated(library, source, plan.outputs)
     _copy(library, source, plan, addresses)
     return give_back(made, array)
 

@@ -87,6 +87,7 @@ class FakeArray:
     def __init__(self, host: np.ndarray, device: int, **interface: Any) -> None:
         self.host, self._device = host, device
         self.dtype, self.shape, self.strides = host.dtype, host.shape, host.strides
+        self.nbytes = host.nbytes
         address = host.__array_interface__["data"][0]
         self.data = SimpleNamespace(ptr=address, device_id=device)
         self.__cuda_array_interface__ = {

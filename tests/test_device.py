@@ -1,6 +1,10 @@
 """Devices, compiled and bound operators on the CPU: results, bindings, refusals."""
 
+import copy
+import pickle
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,6 +81,40 @@ def test_a_bound_operator_can_be_dispatched_again() -> None:
     array *= -1
     bound.dispatch()
     np.testing.assert_array_equal(np.concatenate(outputs, 2), array)
+
+
+@pytest.mark.parametrize("stream", ["junk", -5, 0, 7, ramp(1), object()])
+@pytest.mark.parametrize("count", [12, 1 << 21])
+def test_the_cpu_takes_no_stream(stream: object, count: int) -> None:
+    x = dml.TensorDesc("FLOAT32", (2, count // 2))
+    op = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, count // 2 - 2)))
+    array = np.ones(x.sizes, np.float32)
+    outs = [np.zeros(tensor.sizes, np.float32) for tensor in op.desc.output_tensors]
+    given: Any = stream
+    calls = [
+        lambda: op(array, given),
+        lambda: op.dispatch(array, outs, given),
+        lambda: op.bind(array, outs).dispatch(given),
+    ]
+    for call in calls:
+        with pytest.raises(dml.InvalidArgumentError, match=r"^stream is .*must be None"):
+            call()
+    assert not any(out.any() for out in outs)
+
+
+def test_an_operator_is_copied_and_pickled_as_its_descriptor() -> None:
+    op = CPU.compile(DESC)
+    for again in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
+        assert again is op
+    for again in (copy.copy(CPU), copy.deepcopy(CPU), pickle.loads(pickle.dumps(CPU))):
+        assert again == CPU
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_bound_operator_belongs_to_its_memory(duplicate: Callable[[object], object]) -> None:
+    bound = CPU.compile(DESC).bind(A, outputs_of())
+    with pytest.raises(dml.UnsupportedError, match=r"bound operator.*Fix: bind"):
+        duplicate(bound)
 
 
 def test_a_dispatch_keeps_its_buffers_alive() -> None:

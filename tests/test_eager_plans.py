@@ -19,7 +19,7 @@ BYTES = np.random.default_rng(0).integers(0, 256, 1 << 12, np.uint8)
 
 
 class Sub(np.ndarray):
-    """A subclass, of which pieces are plain arrays."""
+    """A subclass, whose pieces are of its class."""
 
 
 def array(kind: Any, shape: tuple[int, ...], start: int = 0) -> np.ndarray:

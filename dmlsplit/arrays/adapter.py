@@ -77,6 +77,33 @@ def allocate(
         raise not_allocated(like, wanted, error) from None
 
 
+def allocated(
+    library: Adapter, like: ArrayView, wanted: Packing, dtype: str | None = None
+) -> tuple[list[Any], list[int]]:
+    """Make arrays as `Adapter.empty` does, to be written: their memory holds what was wanted.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the library has allocated less, as it may for a type that packs several elements in a
+        byte. What is too little for one array of a type is too little for the largest.
+    """
+    made = library.empty(like, wanted, dtype)
+    if wanted.most and held(made[0][wanted.largest]) < wanted.most:
+        raise InvalidArgumentError(
+            f"an output of {wanted.most} bytes got memory of {held(made[0][wanted.largest])}: "
+            f"elements of type {like.type} do not take whole bytes. Fix: split them as bytes"
+        )
+    return made
+
+
+def held(array: Any) -> int:
+    """Return the bytes of memory of a packed array. The `nbytes` of torch is what its type says."""
+    storage = getattr(array, "untyped_storage", None)
+    size: int = array.nbytes if storage is None else storage().nbytes()
+    return size
+
+
 def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:
     """Return the error for outputs of so many bytes, for which there was no memory."""
     if like.device == "cpu":

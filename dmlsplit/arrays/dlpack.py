@@ -43,8 +43,10 @@ def view(array: Any, name: str) -> ArrayView:
         return _cuda_view(array, name, None)
     if hasattr(array, "__array_interface__"):
         return NUMPY.view(np.asarray(array), name)
-    is_traced = package_of(array) in _IMMUTABLE
-    fix = "dmlsplit.split, or outside of jit" if is_traced else "numpy.asarray(...)"
+    fix = "numpy.asarray(...)"
+    if package_of(array) in _IMMUTABLE:
+        is_traced = type(array).__name__.endswith("Tracer")
+        fix = "dmlsplit.split, or outside of jit" if is_traced else "array[...]"
     raise InvalidArgumentError(
         f"{name} is a {type_name(array)}; it must be an array of NumPy, CuPy or any library "
         f"with DLPack. Fix: {fix}"
@@ -53,7 +55,12 @@ def view(array: Any, name: str) -> ArrayView:
 
 def give_back(made: list[Any], model: Any) -> list[Any]:
     """Return arrays made here as arrays of the library of `model`, without a copy."""
-    if not made or isinstance(model, type(made[0])):
+    if not made or type(model) is type(made[0]):
+        return made
+    if isinstance(model, np.ndarray):
+        # As indexing does it: a subclass takes over from the array what it needs, such as a unit.
+        return [np.ndarray.__array_wrap__(model, array) for array in made]
+    if isinstance(model, type(made[0])):
         return made
     namespace = getattr(model, "__array_namespace__", None)
     library = namespace() if namespace else sys.modules.get(package_of(model))
@@ -62,7 +69,10 @@ def give_back(made: list[Any], model: Any) -> list[Any]:
         return made
     given = [from_dlpack(array) for array in made]
     _check_width(made[0].dtype, getattr(given[0], "dtype", None), model)
-    return given
+    # Several devices of a library may be one device of DLPack.
+    device = getattr(model, "device", None)
+    is_there = getattr(given[0], "device", device) == device
+    return given if is_there else [array.to_device(device) for array in given]
 
 
 def _check_width(wanted: Any, given: Any, model: Any) -> None:

@@ -22,10 +22,15 @@ class Packing:
     offsets: tuple[int, ...]  # bytes
     size: int  # of the block
     is_shared: bool  # whether they are parts of one block
+    largest: int  # index of the largest, 0 if there is none
+    most: int  # bytes of it
 
 
 def packing(shapes: tuple[tuple[int, ...], ...], item_bytes: int) -> Packing:
     """Lay out arrays one after the other."""
-    sizes = (-(-prod(shape) * item_bytes // ALIGNMENT) * ALIGNMENT for shape in shapes)
-    *offsets, size = accumulate(sizes, initial=0)
-    return Packing(shapes, tuple(offsets), size, len(shapes) > 1 and size < SHARED_BYTES)
+    sizes = [prod(shape) * item_bytes for shape in shapes]
+    *offsets, size = accumulate((-(-each // ALIGNMENT) * ALIGNMENT for each in sizes), initial=0)
+    is_shared = len(shapes) > 1 and size < SHARED_BYTES
+    most = max(sizes, default=0)
+    largest = sizes.index(most) if sizes else 0
+    return Packing(shapes, tuple(offsets), size, is_shared, largest, most)

@@ -20,7 +20,7 @@ class BoundCopy(Protocol):
     """A program bound to memory, which must stay alive for as long as the copy is used."""
 
     def __call__(self, stream: Any = None) -> None:
-        """Copy. `stream` concerns CUDA only; None is the current stream."""
+        """Copy. `stream` is for CUDA only, where None is the current stream; the CPU refuses it."""
 
 
 class Program(Protocol):

@@ -124,6 +124,9 @@ def _derivative(axis: int, sizes: Shape, primals: Any, tangents: Any) -> tuple[A
 
     (array,), (tangent,) = primals, tangents
     pieces = _differentiable()(array, axis, sizes)
+    typed = jax.typeof(array).sharding
+    if any(typed.spec):  # on an explicit mesh; the callback gathers the array
+        tangent = jax.sharding.reshard(tangent, jax.NamedSharding(typed.mesh, jax.P()))
     return pieces, jax.lax.split(tangent, sizes, axis + tangent.ndim)
 
 

@@ -54,8 +54,11 @@ def split_dask(
         chunks = (*array.chunks[:at], tuple(along) or (0,), *array.chunks[at + 1 :])
         if not along:
             return empty_like(array, shape=tuple(map(sum, chunks)), chunks=chunks)
-        layers = {**graph.layers, name: layer}
-        needs = {**graph.dependencies, name: {dispatch, array.name}}
+        # A task is a block of the array, or a part of what a dispatch made.
+        used = {task[-1][0] if task[0] != array.name else array.name for task in layer.values()}
+        below = graph if dispatch in used else array.dask
+        layers = {**below.layers, name: layer}
+        needs = {**below.dependencies, name: used}
         return array_of_graph(HighLevelGraph(layers, needs), name, chunks, meta=array._meta)
 
     return list(map(piece, names, blocks, sizes_of_blocks))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays import CUPY, NUMPY, TORCH, adapter_of, is_native, view
-from dmlsplit.arrays.adapter import allocate
+from dmlsplit.arrays.adapter import allocate, held
+from dmlsplit.arrays.packing import Packing
 
 
 def test_each_library_has_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -51,6 +53,57 @@ print([name for name in ("cupy", "torch", "jax", "dask") if name in sys.modules]
 """
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+class _Storage:
+    """Memory that says how large it is."""
+
+    def __init__(self, size: int) -> None:
+        self.nbytes = lambda: size
+
+
+class _Packed(np.ndarray):
+    """A tensor whose library computes `nbytes` from the type, and packs two elements in a byte."""
+
+    def untyped_storage(self) -> _Storage:
+        return _Storage(self.nbytes // 2)
+
+
+class _Small(np.ndarray):
+    """An array of fewer elements than were asked for."""
+
+
+@pytest.mark.parametrize("kind", [_Packed, _Small])
+def test_no_byte_is_written_beyond_what_was_allocated(
+    kind: type[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = np.zeros(4096, np.uint8)
+
+    class Library(type(NUMPY)):  # type: ignore[misc]
+        def empty(self, like: Any, wanted: Packing, dtype: Any = None) -> Any:
+            part = memory.view(kind)[: 1 if kind is _Small else 300]
+            return [part] * len(wanted.shapes), [part.ctypes.data] * len(wanted.shapes)
+
+    # More runs than `slices` takes, so that the engine writes.
+    source = np.ones((300, 4), np.uint8)
+    monkeypatch.setattr("dmlsplit.eager.adapter_of", lambda _: Library())
+    with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes.*memory of"):
+        dml.split(source, (0, 1, 2, 1), 1)
+    assert not memory.any()
+    x = dml.TensorDesc("UINT8", source.shape)
+    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(1, 2, 1)))
+    monkeypatch.setattr("dmlsplit.device.adapter_of", lambda _: Library())
+    with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes.*memory of"):
+        op(source)
+    assert not memory.any()
+
+
+def test_types_that_torch_packs_are_seen() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # They are deprecated.
+        made = torch.empty(8, dtype=torch.quint4x2)
+    assert (made.nbytes, held(made)) == (8, 4)
+    assert held(torch.empty(8)) == held(np.empty(8, np.float32)) == 32
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])

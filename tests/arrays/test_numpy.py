@@ -51,6 +51,46 @@ def test_extension_types_are_kept() -> None:
     assert (made.dtype, made.shape) == (array.dtype, (2, 3))
 
 
+class Metres(np.ndarray):
+    """An array with a unit, which its slices take over."""
+
+    unit = "m"
+
+    def __array_finalize__(self, model: Any) -> None:
+        self.unit = getattr(model, "unit", "?")
+
+
+@pytest.mark.parametrize("rows", [4, 1024])
+def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> None:
+    shape = rows, 6
+    metres = np.ones(shape, np.float32).view(Metres)
+    metres.unit = "km"
+    x = dml.TensorDesc("FLOAT32", shape)
+    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)))
+    for array in (
+        metres,
+        np.ones(shape, np.float32).view(np.matrix),
+        np.memmap(tmp_path / "x", np.float32, "w+", shape=shape),
+    ):
+        wanted = np.split(array, [2], 1)
+        for pieces in (dml.split(array, (2, 4), 1), op(array)):
+            assert [type(piece) for piece in pieces] == [type(array)] * 2
+            assert [piece.tobytes() for piece in pieces] == [piece.tobytes() for piece in wanted]
+            assert not any(np.shares_memory(piece, array) for piece in pieces)
+            if array is metres:
+                assert {piece.unit for piece in pieces} == {"km"}
+    table = np.rec.fromarrays([[1, 2], [3.0, 4.0]], names="a, b")
+    (one, _) = dml.split(table, 2)
+    assert (type(one), one.b.tolist()) == (np.recarray, [3.0])
+
+
+def test_raw_memory_has_no_class() -> None:
+    buffer = np.zeros((1, 64), np.uint8).view(np.matrix)
+    x = dml.TensorDesc("FLOAT32", (1, 1, 4, 4))
+    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(1, 3)))
+    assert [type(piece) for piece in op(dml.BufferBinding(buffer))] == [np.ndarray] * 2
+
+
 def test_a_mask_is_not_lost() -> None:
     masked = np.ma.masked_array(np.arange(4), [0, 1, 0, 0])
     with pytest.raises(dml.InvalidArgumentError, match=r"array is masked.*\.data and \.mask"):

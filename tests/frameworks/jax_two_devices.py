@@ -44,6 +44,15 @@ def gathered(array: Any) -> None:
     assert "all-gather" in jax.jit(split).lower(array).compile().as_text()
 
 
+def typed(array: Any) -> None:
+    """With an explicit mesh, types have shardings: those of pieces and their tangents agree."""
+    for function in (split, jax.jit(split)):
+        pieces, tangents = jax.jvp(function, (array,), (array,))
+        assert list(map(jax.typeof, pieces)) == list(map(jax.typeof, tangents))
+        assert_pieces(tangents, P())
+        assert_gradient(lambda array, split=function: squares(split(array)), array)
+
+
 def local(mesh: Any, array: Any, is_checked: bool) -> None:
     """Inside shard_map, each device splits what it has."""
     mapped = jax.shard_map(
@@ -69,6 +78,10 @@ for kind in (AxisType.Auto, AxisType.Explicit):
     mesh = jax.make_mesh((2,), ("d",), axis_types=(kind,))
     sharded = jax.device_put(X, NamedSharding(mesh, P("d")))
     gathered(sharded)
+    if kind is AxisType.Explicit:
+        with jax.set_mesh(mesh), jax.enable_checks(True):
+            typed(sharded)
+            typed(jax.device_put(X, NamedSharding(mesh, P(None, "d"))))
     for is_checked in (True, False):
         local(mesh, sharded, is_checked)
 on_the_other = jax.device_put(X, jax.devices()[1])

@@ -14,6 +14,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.array.utils import assert_eq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -65,6 +66,15 @@ def test_random_chunkings_equal_numpy(case: Any) -> None:
         assert piece.dtype == right.dtype == done.dtype
         assert type(piece._meta) is type(lazy._meta)
         np.testing.assert_array_equal(done, right)
+
+
+@given(case=chunked_splits())
+def test_each_layer_declares_what_it_uses(case: Any) -> None:
+    """Dask's own check of a graph and of the blocks that it makes."""
+    lazy, values, sizes, axis = case
+    expected = np.split(values, np.cumsum(sizes)[:-1], axis)
+    for piece, right in zip(dml.split(lazy, sizes, axis), expected, strict=True):
+        assert_eq(piece, right, scheduler="sync")
 
 
 @given(case=chunked_splits())

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NoReturn
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cpu import moves, threads, tuning
 from dmlsplit.backends.cpu.moves import BoundNests, Move, block_rows, group_moves
 from dmlsplit.backends.cpu.nests import EqualNests, equal_nests
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry
 
 
@@ -74,8 +75,8 @@ class NumpyProgram:
         return _on_this_thread([move for found in whole for move in found])
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """Do what ``bind(src, dsts)()`` does."""
-        self.bind(src, dsts)()
+        """Do what ``bind(src, dsts)(stream)`` does."""
+        self.bind(src, dsts)(stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,8 @@ class NumpyBackend:
 
 def _on_this_thread(prepared: list[Move]) -> BoundCopy:
     def copy(stream: Any = None) -> None:
+        if stream is not None:
+            refuse_stream(stream)
         for dst, index, src in prepared:
             dst[index] = src
 
@@ -115,9 +118,18 @@ def _on_threads(groups: Sequence[Sequence[BoundNests]], workers: int) -> BoundCo
         tasks = [partial(moves.run, list(group_moves(*cut))) for cut in cuts]
 
     def copy(stream: Any = None) -> None:
+        if stream is not None:
+            refuse_stream(stream)
         threads.run(tasks, workers)
 
     return copy
+
+
+def refuse_stream(stream: object) -> NoReturn:
+    """Raise the error for a stream of work on the CPU."""
+    raise InvalidArgumentError(
+        f"stream is {stream!r:.60}; the CPU has no streams, so it must be None"
+    )
 
 
 def _tasks(group: Sequence[BoundNests], workers: int) -> Iterator[tuple[int, int, int]]:
