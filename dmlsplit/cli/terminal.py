@@ -6,9 +6,10 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from errno import EBADF
+from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
@@ -25,6 +26,7 @@ UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # and the number of the signal, as a shell has it
 
 STDERR = 2
+STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
 
@@ -53,6 +55,17 @@ def show(text: str) -> None:
         if not isinstance(error, BrokenPipeError):
             error.filename = "standard output"
             raise
+
+
+def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
+    """Write a result to a file, which must not be an input; for None or ``-``, print it."""
+    if output is None or output == STDOUT:
+        show(text)
+        return
+    from dmlsplit.atomic import write_text
+
+    with suppress(BrokenPipeError):  # as for standard output
+        write_text(Path(output), text + "\n", [Path(each) for each in inputs])
 
 
 def forget_stdout() -> None:
