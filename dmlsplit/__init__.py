@@ -7,10 +7,10 @@
 True
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from dmlsplit.binding import BufferBinding
     from dmlsplit.device import BoundOperator, CompiledOperator, Device
     from dmlsplit.directml.legalization import legalize
@@ -67,11 +67,13 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     """Import a public name when it is first used, so that the command starts before NumPy does.
 
     An interrupt during the imports then finds a command that can end quietly.
     """
+    from importlib import import_module
+
     for module, names in _MODULES.items():
         if name in names.split():
             globals()[name] = getattr(import_module(f"dmlsplit.{module}"), name)

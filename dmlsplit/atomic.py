@@ -2,44 +2,102 @@
 
 A file is written under a hidden name beside its own, its draft, and takes its name when it is
 whole. A draft is locked while its writer lives, so no two write the same one, and what a killed
-writer left is written over by the next.
+writer left is written over by the next. What a command reads, none of its outputs replaces.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from errno import EINVAL, ENOENT, ENOSPC, EWOULDBLOCK
+from errno import EINVAL, ELOOP, ENOENT, ENOSPC, EWOULDBLOCK
 from pathlib import Path
 from shutil import disk_usage
 
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.system import OPEN_FLAGS, closing, lock_file
+
+# Enough of a file to see that it is not text.
+_BEGINNING_BYTES = 4096
 
 
 @contextmanager
-def atomic_write(*paths: Path) -> Iterator[list[Path]]:
+def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Path]]:
     """Yield a draft beside each path; they take the names if the block succeeds.
 
     Raises
     ------
+    InvalidArgumentError
+        If a path is one of the inputs; see `refuse_inputs`.
     OSError
         If a path exists and is not a regular file, its folder cannot be written, or another
         process writes the same path; all before the block begins. Errors name the path,
         never the draft.
     """
+    for path in paths:
+        refuse_inputs(path, inputs)
     final = [replaceable(path) for path in paths]
     with ExitStack() as stack:
         yield [stack.enter_context(_draft(*pair)) for pair in zip(final, paths, strict=True)]
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically; a device or pipe, such as /dev/stdout, is written directly."""
-    if path.exists() and not path.is_file() and not path.is_dir():
-        path.write_text(text, encoding="utf-8")
+def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
+    """Write a text file atomically; a device or pipe, such as /dev/stdout, is written directly.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the path is one of the inputs, or a file with binary data: a model, or its weights.
+    OSError
+        If it cannot be written.
+    """
+    if _is_stream(path):
+        refuse_inputs(path, inputs)
+        with naming(path), path.open("a", encoding="utf-8") as file:
+            file.write(text)
         return
-    with atomic_write(path) as (draft,), naming(path):
+    with atomic_write(path, inputs=inputs) as (draft,), naming(path):
+        if _is_binary(path):
+            raise InvalidArgumentError(
+                f"{path} holds binary data; a text does not replace it. Fix: name another file"
+            )
         draft.write_text(text, encoding="utf-8")
+
+
+def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
+    """Refuse to write what is an input by any name, or lies in one that is a folder, or around.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If that is so; the message names both.
+    """
+    final = Path(os.path.realpath(path))
+    for source in inputs:
+        real = Path(os.path.realpath(source))
+        is_input = final == real or (final.exists() and real.exists() and final.samefile(real))
+        if is_input or final in real.parents or real in final.parents:
+            what = "the input" if is_input else "a part of the input, or holds it:"
+            raise InvalidArgumentError(
+                f"{path} is {what} {source}; it is not replaced. Fix: name another"
+            )
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a device, a pipe, or a name of an open file: a link in /dev or /proc."""
+    is_open_file = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
+    return is_open_file or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _is_binary(path: Path) -> bool:
+    """Whether a path leads to a file that begins with something else than text."""
+    final = Path(os.path.realpath(path))
+    if not final.is_file():
+        return False
+    with final.open("rb") as file:
+        start = file.read(_BEGINNING_BYTES)
+    # The last character may be cut off.
+    return b"\0" in start or len(start.decode("utf-8", "ignore").encode()) < len(start) - 3
 
 
 @contextmanager
@@ -99,7 +157,9 @@ def check_space(folder: Path, wanted: int, path: Path) -> None:
 
 def replaceable(path: Path) -> Path:
     """Return where a path leads, so that a link stays a link; a regular file or nothing yet."""
-    final = path.resolve()
+    final = Path(os.path.realpath(path))
+    if final.is_symlink():
+        raise OSError(ELOOP, os.strerror(ELOOP), str(path))
     if final.exists() and not final.is_file():
         raise OSError(EINVAL, "is not a regular file", str(path))
     if not final.parent.is_dir():

@@ -1,8 +1,7 @@
 """The command line. Nothing else prints.
 
 Results go to standard output, everything else to standard error. The commands import what
-they run when they run, so that help starts fast, and are imported themselves when an interrupt ends
-quietly already.
+they run when they run, so that help starts fast.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dmlsplit.cli.terminal import (
     ACCEPTED,
     INTERRUPTED,
     UNUSABLE,
+    Parser,
     forget_stdout,
     interruptible,
     open_standard_streams,
@@ -23,17 +23,19 @@ from dmlsplit.cli.terminal import (
 from dmlsplit.errors import DmlError, one_line
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status."""
+def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | None = None) -> int:
+    """Run a command and return its exit status.
+
+    `at_once` ends the process: it is called for a signal that arrives inside an import.
+    """
     open_standard_streams()
     try:
-        with interruptible():
+        with interruptible(at_once):
             arguments = build_parser().parse_args(argv)
             command: Callable[[argparse.Namespace], int] = arguments.command
             return command(arguments)
     except KeyboardInterrupt as stop:
-        for note in getattr(stop, "__notes__", ()):
-            tell(f"interrupted: {note}")
+        tell(": ".join(("interrupted", *getattr(stop, "__notes__", ()))))
         return INTERRUPTED + (stop.args[0] if stop.args else SIGINT)
     except BrokenPipeError:
         forget_stdout()
@@ -48,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     from dmlsplit import __version__
     from dmlsplit.cli import completion, conformance, devices, explain, levels, run, validate
 
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="dmlsplit",
         description="DirectML's Split operator: run it, and learn which level accepts it.",
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import (
@@ -16,7 +15,7 @@ from dmlsplit.cli.inputs import (
     scanned,
     target_of,
 )
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, show, status_of, tell
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import shown
 
@@ -68,7 +67,10 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument(
-        "--svg", metavar="FILE", help="draw which bytes of the input go to which output"
+        "--svg",
+        metavar="FILE",
+        help="draw which bytes of the input go to which output; - is standard output, in place of "
+        "the text",
     )
 
 
@@ -117,12 +119,11 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         else:
             descriptors = verdict.legalized or verdict.descriptors
             explained += [explain_split(place, desc, gpu) for desc in descriptors]
-    if arguments.format == "json":
+    if arguments.svg != STDOUT and arguments.format == "json":
         show(explanation_json(explained))
-    else:
+    elif arguments.svg != STDOUT:
         show("\n\n".join(map(explanation_text, explained)))
     if arguments.svg is not None:
-        from dmlsplit.atomic import write_text
         from dmlsplit.explain.picture import svg_picture
 
         if len(explained) != 1:
@@ -130,7 +131,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
                 f"--svg draws one split; there are {len(explained)}. Name one with --node"
             )
         picture = svg_picture(explained[0].geometry, str(explained[0].desc))
-        write_text(Path(arguments.svg), picture)
+        deliver(picture.rstrip("\n"), arguments.svg, scan.files)
     refused = any(verdict.outcome in failing for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from errno import EBADF
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
@@ -17,6 +18,8 @@ from dmlsplit.interrupts import interrupt
 from dmlsplit.messages import printable
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
     from dmlsplit.lint.verdict import Assessment
 
 ACCEPTED = 0
@@ -24,7 +27,7 @@ REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # and the number of the signal, as a shell has it
 
-STDERR = 2
+STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
 
@@ -45,14 +48,23 @@ def show(text: str) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        if sys.stdout is None:  # closed before the command began
-            raise OSError(EBADF, os.strerror(EBADF))
         print(text, flush=True)
     except OSError as error:
         forget_stdout()
         if not isinstance(error, BrokenPipeError):
             error.filename = "standard output"
             raise
+
+
+def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
+    """Write a result to a file, which must not be an input; for None or ``-``, print it."""
+    if output is None or output == STDOUT:
+        show(text)
+        return
+    from dmlsplit.atomic import write_text
+
+    with suppress(BrokenPipeError):  # as for standard output
+        write_text(Path(output), text + "\n", [Path(each) for each in inputs])
 
 
 def forget_stdout() -> None:
@@ -73,17 +85,28 @@ def tell(message: str) -> None:
         _forget(sys.stderr)
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose help is a result like any other: it is an error if it cannot be printed."""
+
+    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+        if file is sys.stdout:
+            show(message.removesuffix("\n"))
+        else:
+            super()._print_message(message, file)
+
+
 @contextmanager
-def interruptible() -> Iterator[None]:
+def interruptible(at_once: Callable[[int], None] | None) -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block as Ctrl-C does; a second one ends the process at once.
 
-    The KeyboardInterrupt carries the number of the signal.
+    The KeyboardInterrupt carries the number of the signal. Inside an import `at_once` is called
+    instead: there, Python and modules in C lose exceptions, or make others of them.
     """
-    received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        received.append(number)
         signal.signal(number, signal.SIG_DFL)
+        if at_once is not None and _is_importing(frame):
+            at_once(number)
         interrupt(number)
 
     before = {number: signal.getsignal(number) for number in STOPS}
@@ -94,22 +117,31 @@ def interruptible() -> Iterator[None]:
         for number in taken:
             signal.signal(number, stop)
         yield
-    except Exception:
-        if received:  # modules in C turn an interrupt of their imports into an ImportError
-            raise KeyboardInterrupt(*received[:1]) from None
-        raise
     finally:
         for number in taken:
             signal.signal(number, before[number])
 
 
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
+
+
 def open_standard_streams() -> None:
-    """Open what the shell closed, or the next file would take its number and its output."""
-    while (handle := os.open(os.devnull, os.O_RDWR)) <= STDERR:
-        pass
-    os.close(handle)
+    """Open what the shell closed, or the next file would take its number and its output.
+
+    Standard output is opened for reading only, so that printing a result is an error.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
     if sys.stderr is None:  # print would take standard output
-        sys.stderr = io.TextIOWrapper(io.FileIO(STDERR, "w"), write_through=True)
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), write_through=True)
 
 
 def wants_colour() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from dmlsplit.cli.inputs import (
     scanned,
     target_of,
 )
-from dmlsplit.cli.terminal import show, status_of, tell, wants_colour
+from dmlsplit.cli.terminal import STDOUT, deliver, status_of, tell, wants_colour
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import counted
 
@@ -77,7 +78,9 @@ def add_to(commands: Commands) -> None:
     add_target(parser)
     report = parser.add_argument_group("the report")
     report.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    report.add_argument("-o", "--output", metavar="FILE", help="write the report to a file")
+    report.add_argument(
+        "-o", "--output", metavar="FILE", help="write the report to a file; - is standard output"
+    )
     report.add_argument(
         "--fail-on",
         action="append",
@@ -115,7 +118,6 @@ def add_to(commands: Commands) -> None:
 
 def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the paths."""
-    from dmlsplit.atomic import write_text
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report import REPORTS
     from dmlsplit.lint.verdict import Outcome
@@ -129,14 +131,23 @@ def validate(arguments: argparse.Namespace) -> int:
         failing.add(Outcome.UNKNOWN)
     defects_fail = "defect" in arguments.fail_on
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
-    report = REPORTS[arguments.format]
-    if arguments.output is None:
-        show(report(assessment, wants_colour()))
-    else:
-        write_text(Path(arguments.output), report(assessment, False) + "\n")
+    _refuse_one_file_for_both(arguments)
+    is_printed = arguments.output in (None, STDOUT)
+    text = REPORTS[arguments.format](assessment, is_printed and wants_colour())
+    given = [] if arguments.input is None else [arguments.input]
+    deliver(text, arguments.output, [*scan.files, *given])
     if arguments.write_fixed is not None:
         assessment = _write_fixed(arguments, assessment)
     return status_of(assessment)
+
+
+def _refuse_one_file_for_both(arguments: argparse.Namespace) -> None:
+    """Refuse a report and a model of one name, and a model on standard output."""
+    if arguments.write_fixed == STDOUT:
+        raise InvalidArgumentError("--write-fixed -: a model is binary; name a file")
+    outputs = {os.path.realpath(each) for each in (arguments.output, arguments.write_fixed) if each}
+    if arguments.output and arguments.write_fixed and len(outputs) == 1:
+        raise InvalidArgumentError("-o and --write-fixed name the same file; name two")
 
 
 def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> Assessment:

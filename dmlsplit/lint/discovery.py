@@ -36,6 +36,7 @@ class Scan:
 
     sites: tuple[SplitSite, ...]  # in the order of the files
     unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why in one line
+    files: tuple[str, ...] = ()  # all of them
 
 
 def scan_paths(
@@ -73,7 +74,7 @@ def scan_paths(
         progress(done, total)
     if dimensions and not unreadable:
         dimensions.check_all_used()
-    return Scan(tuple(sites), tuple(unreadable))
+    return Scan(tuple(sites), tuple(unreadable), tuple(files))
 
 
 def scan_file(

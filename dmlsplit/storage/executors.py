@@ -55,21 +55,21 @@ def _check_address(scheduler: str) -> None:
             "such as tcp://host:8786"
         )
     scheme, host, port = found.groups()
-    if host and scheme in (None, "tcp") and _is_silent(host.strip("[]"), int(port)):
-        raise InvalidArgumentError(
-            f"no Dask scheduler answers at {scheduler}: something else is listening there"
-        )
+    if host and scheme in (None, "tcp"):
+        why = _silence(host.strip("[]"), int(port))
+        if why:
+            raise InvalidArgumentError(f"no Dask scheduler answers at {scheduler}: {why}")
 
 
-def _is_silent(host: str, port: int) -> bool:
-    """Whether something takes a connection and says nothing: a scheduler speaks first."""
+def _silence(host: str, port: int) -> str:
+    """Return why nothing answers, or nothing: a scheduler speaks first, and dask waits longer."""
+    why = ""
     try:
         with socket.create_connection((host, port), ANSWER_SECONDS) as connection:
-            return not connection.recv(1)
-    except TimeoutError:
-        return True
-    except (OSError, OverflowError):  # dask tries again for a while, and says what is wrong
-        return False
+            why = "something else is listening there"
+            return "" if connection.recv(1) else why
+    except (OSError, OverflowError) as error:
+        return why or describe(error)
 
 
 def _check_cluster(client: Any) -> None:

@@ -24,7 +24,7 @@ from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.atomic import lock, naming
+from dmlsplit.atomic import lock, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.storage.journal import read_header
 from dmlsplit.storage.marks import ARRAY_FILES, array_files
@@ -176,10 +176,14 @@ def _release(folder: Path, handle: int) -> None:
 
 def _check_targets(workspace: Workspace, overwrite: bool) -> None:
     """Refuse to replace the input, or anything that is not to be replaced."""
+    source = workspace.input
+    inputs = [source]
+    if source.is_dir():  # its files may be links
+        inputs += [source / name for name in (*ARRAY_FILES, "c")]
     for target, is_done in zip(workspace.targets, workspace.published(), strict=True):
         if is_done:
             continue
-        _refuse_input(workspace.input, target)
+        refuse_inputs(target, inputs)
         if not os.path.lexists(target):
             continue
         is_array = array_files(target) if target.suffix == ".zarr" else target.is_file()
@@ -192,21 +196,6 @@ def _check_targets(workspace: Workspace, overwrite: bool) -> None:
             raise InvalidArgumentError(
                 f"{target} exists; it is not replaced. Fix: --overwrite, or another folder"
             )
-
-
-def _refuse_input(source: Path, target: Path) -> None:
-    """Refuse a target that is the input, under whatever name, or is in it, or around it."""
-    final = Path(os.path.realpath(target))
-    places = {Path(os.path.realpath(source))}
-    if source.is_dir():  # its files may be links, too
-        places |= {Path(os.path.realpath(source / name)) for name in (*ARRAY_FILES, "c")}
-        inside = Path(os.path.realpath(source)) in final.parents
-    else:
-        inside = target.exists() and target.samefile(source)
-    if inside or any(final in (place, *place.parents) for place in places):
-        raise InvalidArgumentError(
-            f"{target} is the input, {source}, or a part of it. Fix: write to another folder"
-        )
 
 
 def _take_name(draft: Path, target: Path, old: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
+from dmlsplit.cli.terminal import STOPS
 from tests.models import single
 
 ROOT = Path(__file__).parents[2]
@@ -21,18 +22,20 @@ FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
 def started(
     *arguments: str, folder: Path | None = None, program: str | None = None, **more: object
 ) -> "subprocess.Popen[bytes]":
-    """Start a command with pipes; Ctrl-C ends it even if the tests were started to ignore it.
+    """Start a command with pipes; signals end it even if the tests were started to ignore them.
 
     A `program` is run in place of the module, with the same arguments.
     """
     more.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT)})
     line = [sys.executable, *(["-c", program] if program else ["-m", "dmlsplit"]), *arguments]
     pipe = subprocess.PIPE
-    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A handler of Python's is not inherited, but being ignored is.
+    inherited = {number: signal.signal(number, signal.default_int_handler) for number in STOPS}
     try:
         return subprocess.Popen(line, cwd=folder, **{"stdout": pipe, "stderr": pipe, **more})
     finally:
-        signal.signal(signal.SIGINT, inherited)
+        for number, before in inherited.items():
+            signal.signal(number, before)
 
 
 def save(name: str, content: onnx.ModelProto) -> None:

@@ -127,8 +127,9 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     finally:
         child.kill()
     assert child.returncode == 130
-    assert err.decode() in ("", "dmlsplit: interrupted: the same command goes on\n")
-    assert not err or main(line) == 0
+    goes_on = err == b"dmlsplit: interrupted: the same command goes on\n"
+    assert goes_on or err == b"dmlsplit: interrupted\n"
+    assert not goes_on or main(line) == 0
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 
@@ -163,9 +164,8 @@ def test_an_interrupt_while_modules_are_imported_is_quiet(
         time.sleep(delay / 100)
         child.send_signal(number)
         _, err = child.communicate()
-        # Python ends by SIGINT itself if a KeyboardInterrupt passed an exec, as of a dataclass.
-        assert child.returncode in (0, 128 + number, -number, -signal.SIGINT), err
-        assert b"Traceback" not in err, err
+        assert child.returncode in (0, 128 + number), err
+        assert re.fullmatch(rb"(dmlsplit: interrupted(: the same command .*)?\n)?", err), err
 
 
 # Streams.

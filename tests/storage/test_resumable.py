@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import time
 import subprocess
 import sys
 from collections.abc import Callable
@@ -197,6 +198,20 @@ def test_a_scheduler_that_does_not_exist_is_named(
     line = ["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
     assert main([*line, "--scheduler", "nonsense://x"]) == 2
     assert "no Dask scheduler answers at nonsense://x" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "nowhere.invalid", "[::1]"])
+def test_a_dead_scheduler_is_said_at_once(
+    host: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    line = ["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
+    begun = time.monotonic()
+    assert main([*line, "--scheduler", f"tcp://{host}:{port}"]) == 2
+    assert time.monotonic() - begun < 5
+    assert f"no Dask scheduler answers at tcp://{host}:{port}: " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from dmlsplit.arrays.npy_header import npy_header
-from dmlsplit.atomic import atomic_write, check_space
+from dmlsplit.atomic import atomic_write, check_space, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, one_line, within
 from dmlsplit.frontends.dxdispatch.files import SourceFile
 from dmlsplit.frontends.dxdispatch.model import Model, WriteFile
@@ -46,10 +46,9 @@ def write_file(command: WriteFile, values: np.ndarray) -> None:
 
 
 def _check_target(target: Path, read: Sequence[Path], overwrite: bool) -> None:
+    refuse_inputs(target, read)
     if not target.exists():
         return
-    if any(target.samefile(path) for path in read):
-        raise InvalidArgumentError(f"{target} is read by the model; it is not replaced")
     if not target.is_file():
         raise InvalidArgumentError(f"{target} cannot be written: it is not a regular file")
     if not overwrite:

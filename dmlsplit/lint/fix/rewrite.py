@@ -61,10 +61,9 @@ def write_fixed(
     OSError
         If a file cannot be read or written.
     """
-    if output.exists() and output.samefile(source):
-        raise InvalidArgumentError(f"{output} is the model itself; name another file")
     model = _load(source)
-    if _has_external_data(model.graph) and output.parent.resolve() != source.parent.resolve():
+    weights = _external_files(model.graph)
+    if weights and output.parent.resolve() != source.parent.resolve():
         raise InvalidArgumentError(
             f"{source} keeps its weights in other files; write {output.name} to {source.parent}"
         )
@@ -73,7 +72,8 @@ def write_fixed(
     replaced, left = _replace_splits(model, assessment, probes)
     if not replaced:
         return Rewriting((), left)
-    with atomic_write(output) as (temporary,):
+    inputs = [source, *(source.parent / name for name in weights), *([feed] if feed else [])]
+    with atomic_write(output, inputs=inputs) as (temporary,):
         temporary.write_bytes(model.SerializeToString())
         comparison = compare_models(source, temporary, tuple(probes), sizes, feed)
         _rename(model.graph, probes)
@@ -181,12 +181,15 @@ def _graphs(graph: GraphProto, path: _Path = ()) -> Iterator[tuple[_Path, GraphP
     yield path, graph
 
 
-def _has_external_data(graph: GraphProto) -> bool:
-    return any(
-        tensor.data_location == onnx.TensorProto.EXTERNAL
+def _external_files(graph: GraphProto) -> set[str]:
+    """Return the names of the files in which a model keeps its weights."""
+    return {
+        entry.value
         for _, body in _graphs(graph)
         for tensor in body.initializer
-    )
+        for entry in tensor.external_data
+        if tensor.data_location == onnx.TensorProto.EXTERNAL and entry.key == "location"
+    }
 
 
 def _value_names(graph: GraphProto) -> set[str]:

@@ -52,12 +52,12 @@ def test_a_file_that_the_model_reads_is_never_replaced(link: Any, file: Path) ->
     link(file.with_name("d.npy"), file.with_name("read.npy"))
     read = {"R": {"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": "read.npy"}}}
     file.write_text(json.dumps(model(commands=COMMANDS, resources=read)))
-    with pytest.raises(dml.InvalidArgumentError, match=r"d.npy is read by the model"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"d.npy is the input "):
         run(file, overwrite=True)
     assert np.load(file.with_name("read.npy")).tolist() == [0, 0, 0]
     file.with_name("d.npy").unlink()
     file.with_name("d.npy").hardlink_to(file)
-    with pytest.raises(dml.InvalidArgumentError, match=r"d.npy is read by the model"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"d.npy is the input "):
         run(file, overwrite=True)
 
 

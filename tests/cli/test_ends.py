@@ -1,0 +1,169 @@
+"""How every command ends: closed streams, full ones, and interrupts from the first step on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from tests.cli.command import FLAGS, ROOT, save, started
+from tests.models import single
+
+CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}
+# Commands that succeed, one of each kind of output.
+LINES = [
+    "validate m.onnx",
+    "validate m.onnx --format json",
+    "explain m.onnx --gpu H200",
+    "levels",
+    "devices --format json",
+    "run a.npy --axis 0 --count 2 --overwrite",
+    "completion bash",
+    "conformance write kit",
+    "--help",
+    "validate --help",
+    "--version",
+]
+
+
+def shell(line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line of the shell in the current folder; `dmlsplit` in it is ours."""
+    line = line.replace("dmlsplit", f"{sys.executable} -m dmlsplit", 1)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["bash", "-c", line], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def files(here: Path) -> Path:
+    save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    np.save("a.npy", np.arange(6.0))
+    return here
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_closed_streams_are_an_error_or_do_not_matter(line: str, files: Path) -> None:
+    """Exit status 1 would mean that a split is refused."""
+    done = shell(f"dmlsplit {line} >&-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "dmlsplit: error: standard output: Bad file descriptor\n"
+    done = shell(f"dmlsplit {line} >&- 2>&- <&-")
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
+    if "kit" in line:
+        return  # which is there now
+    done = shell(f"dmlsplit {line} 2>&-")
+    assert (done.returncode, done.stdout != "", done.stderr) == (0, True, "")
+    done = shell(f"dmlsplit {line} <&-")
+    assert (done.returncode, done.stdout != "", done.stderr) == (0, True, "")
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_full_disk_is_one_line(line: str, files: Path) -> None:
+    done = shell(f"dmlsplit {line} >/dev/full")
+    assert done.stderr == "dmlsplit: error: standard output: No space left on device\n"
+    assert done.returncode == 2
+
+
+def test_a_report_in_a_file_needs_no_standard_output(files: Path) -> None:
+    done = shell("dmlsplit validate m.onnx -o report >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 split in 1 file" in Path("report").read_text()
+
+
+@pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_wrong_usage_is_wrong_usage_whatever_is_closed(streams: str, files: Path) -> None:
+    assert shell(f"dmlsplit levels --format xml {streams}").returncode == 2
+
+
+# Interrupts. What Python does before our first line cannot be caught: its own start, the imports of
+# `site`, those of `runpy` or of the script that pip writes, and the end of the interpreter.
+
+# Sends itself a signal as the n-th import of a module begins.
+INTERRUPTED = """
+import os, signal, sys
+number, at = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+import dmlsplit.__main__ as command
+class Finder:
+    seen = 0
+    def find_spec(self, name, path=None, target=None):
+        Finder.seen += 1
+        if Finder.seen == at:
+            os.kill(os.getpid(), number)
+sys.meta_path.insert(0, Finder())
+sys.exit(command.main())
+"""
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", STOPS)
+@pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 13, 40, 80, 120, 160])
+def test_an_interrupt_in_any_import_is_one_line(
+    at: int, number: signal.Signals, files: Path
+) -> None:
+    line = ["run", "a.npy", "--axis", "0", "--count", "2"]
+    child = started(str(int(number)), str(at), *line, folder=files, program=INTERRUPTED)
+    out, err = child.communicate()
+    assert (child.returncode, err) == (128 + number, b"dmlsplit: interrupted\n"), (out, err)
+
+
+def test_no_import_of_ours_comes_before_the_handler() -> None:
+    """Nor one of Python that is not there at the start."""
+    program = "import sys; before = set(sys.modules); import dmlsplit.__main__; " + (
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    line = [sys.executable, "-S", "-c", program]
+    found = subprocess.run(
+        line, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    ).stdout.split()
+    python = set(found) - {"dmlsplit", "dmlsplit.__main__"}
+    assert python <= {"os", "posixpath", "genericpath", "stat", "_stat", "_signal", "abc", "_abc",
+                      "_collections_abc", "os.path", "ntpath", "nt"}  # fmt: skip
+
+
+def test_the_command_is_where_the_handler_is() -> None:
+    import tomllib
+
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    assert scripts == {"dmlsplit": "dmlsplit.__main__:main"}
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_an_interrupt_of_a_command_is_one_line(number: signal.Signals, files: Path) -> None:
+    """It waits for a pipe that nobody reads, past all imports."""
+    os.mkfifo("pipe")
+    child = started("validate", *FLAGS, "-o", "pipe", folder=files)
+    wait_for_open(child.pid, files / "pipe")
+    child.send_signal(number)
+    _, err = child.communicate(timeout=60)
+    assert (child.returncode, err) == (128 + number, b"dmlsplit: interrupted\n")
+
+
+def wait_for_open(pid: int, path: Path) -> None:
+    """Wait until a process sleeps in open()."""
+    where = Path(f"/proc/{pid}/wchan")
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not where.read_text().startswith(("wait_for_partner", "fifo")):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_what_is_ignored_stays_ignored(number: signal.Signals, files: Path) -> None:
+    program = (
+        "import os, signal, sys\n"
+        f"signal.signal({int(number)}, signal.SIG_IGN)\n"
+        "import dmlsplit.__main__ as command\n"
+        f"sys.argv[1:] = ['levels']; os.kill(os.getpid(), {int(number)})\n"
+        "status = command.main()\n"
+        f"os.kill(os.getpid(), {int(number)})\n"
+        "sys.exit(status)"
+    )
+    child = started(folder=files, program=program)
+    out, err = child.communicate()
+    assert (child.returncode, err) == (0, b"")
+    assert out.startswith(b"level ")

@@ -1,0 +1,323 @@
+"""No option that names an output writes over what the command reads, however it is named."""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from dmlsplit.cli import build_parser, main
+from forked import forked_children
+from tests.cli.command import ROOT, save
+from tests.dxdispatch_models import model as dispatched
+from tests.models import single
+from tests.openvino_files import const, edge, layer, net, port
+
+__all__ = ["forked_children"]
+pytestmark = pytest.mark.usefixtures("forked_children")
+
+TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --windows --via"
+# Options with a value, by command: those that name files to read, files to write, and neither.
+READS = {
+    "validate": "PATH --input",
+    "explain": "PATH",
+    "run": "INPUT",
+    "conformance probe": "--directml --dxdispatch",
+    "conformance check": "OBSERVED.json",
+}
+WRITES = {
+    "validate": "--output --write-fixed",
+    "explain": "--svg",
+    "run": "--output",
+    "conformance write": "DIR",
+    "conformance probe": "--output",
+}
+NEITHER = {
+    "validate": f"{TARGET} --ort-version --format --fail-on --allow",
+    "explain": f"{TARGET} --ort-version --format --node --card",
+    "levels": "--format",
+    "run": "--axis --split --count --device --format --scheduler --block-bytes",
+    "conformance probe": "--adapter --timeout",
+    "conformance check": "--format",
+    "devices": "--format",
+    "completion": "shell",
+}
+
+VALIDATE = ["validate", "--windows", "19041"]
+PROBE = ["conformance", "probe", "--directml", "lib.dll", "--dxdispatch", "dxdispatch.exe"]
+# An option that writes, a command that reads a file, and that file. {} is what the option names.
+CASES: dict[str, tuple[str, list[str], str]] = {
+    "report on the model": ("validate --output", [*VALIDATE, "m.onnx", "-o", "{}"], "m.onnx"),
+    "report on a folder": ("validate --output", ["validate", "sub", "-o", "{}"], "sub/m.onnx"),
+    "report on a pattern": ("validate --output", ["validate", "s*/*", "-o", "{}"], "sub/m.onnx"),
+    "report on what is broken": ("validate --output", ["validate", "b.onnx", "-o", "{}"], "b.onnx"),
+    "report on external data": ("validate --output", ["validate", "w.onnx", "-o", "{}"], "w.data"),
+    "report on IR": ("validate --output", ["validate", "ir.xml", "-o", "{}"], "ir.xml"),
+    "report on its weights": ("validate --output", ["validate", "ir.xml", "-o", "{}"], "ir.bin"),
+    "report on DxDispatch": ("validate --output", ["validate", "d.json", "-o", "{}"], "d.json"),
+    "report on the inputs": (
+        "validate --output",
+        [*VALIDATE, "m.onnx", "--write-fixed", "f.onnx", "--input", "feed.npz", "-o", "{}"],
+        "feed.npz",
+    ),
+    "fixed on the model": (
+        "validate --write-fixed",
+        [*VALIDATE, "m.onnx", "--write-fixed", "{}"],
+        "m.onnx",
+    ),
+    "fixed on external data": (
+        "validate --write-fixed",
+        [*VALIDATE, "w.onnx", "--write-fixed", "{}"],
+        "w.data",
+    ),
+    "fixed on the inputs": (
+        "validate --write-fixed",
+        [*VALIDATE, "m.onnx", "--input", "feed.npz", "--write-fixed", "{}"],
+        "feed.npz",
+    ),
+    "picture on the model": ("explain --svg", ["explain", "m.onnx", "--svg", "{}"], "m.onnx"),
+    "picture on weights": ("explain --svg", ["explain", "ir.xml", "--svg", "{}"], "ir.bin"),
+    "observation on the library": ("conformance probe --output", [*PROBE, "-o", "{}"], "lib.dll"),
+    "observation on the program": (
+        "conformance probe --output",
+        [*PROBE, "-o", "{}"],
+        "dxdispatch.exe",
+    ),
+}
+
+
+def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, set[str]]]:
+    """Every command with its options and arguments that take a value."""
+    inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for action in inner:
+        for step, below in action.choices.items():
+            yield from leaves(below, f"{name} {step}".strip())
+    taken = {
+        a.option_strings[-1] if a.option_strings else str(a.metavar or a.dest)
+        for a in parser._actions
+        if a.nargs != 0 and not isinstance(a, argparse._SubParsersAction)
+    }
+    if not inner:
+        yield name, taken
+
+
+def named(table: dict[str, str]) -> set[tuple[str, str]]:
+    return {(command, option) for command, options in table.items() for option in options.split()}
+
+
+def test_every_option_says_whether_it_names_a_file() -> None:
+    """A new option belongs into one of the tables; if it writes, into the cases below as well."""
+    found = {(name, option) for name, taken in leaves(build_parser(), "") for option in taken}
+    assert found == named(READS) | named(WRITES) | named(NEITHER)
+    folders = {("run", "--output"), ("conformance write", "DIR")}  # which have their own tests
+    tried = {tuple(option.rsplit(" ", 1)) for option, _, _ in CASES.values()}
+    assert tried == named(WRITES) - folders
+
+
+@pytest.fixture
+def files(here: Path) -> Path:
+    """Models with weights and inputs for them."""
+    save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    save("sub/m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    Path("b.onnx").write_text("broken")
+    stored = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+    weights = numpy_helper.from_array(np.linspace(1, 2, 5000, dtype="f4"), "w")
+    stored.graph.initializer.append(weights)
+    onnx.save(stored, "w.onnx", save_as_external_data=True, location="w.data", size_threshold=0)
+    float_port = port(0, (6, 4))
+    layers = [
+        layer(0, "Parameter", outputs=float_port),
+        const(1, "1", 0, 8),
+        layer(
+            2,
+            "Split",
+            data='num_splits="2"',
+            inputs=port(0, (6, 4)) + port(1, (), "I64"),
+            outputs=port(2, (3, 4)) + port(3, (3, 4)),
+        ),
+    ]
+    Path("ir.xml").write_text(net(layers, [edge((0, 0), (2, 0)), edge((1, 0), (2, 1))]))
+    Path("ir.bin").write_bytes(bytes(8))
+    Path("d.json").write_text(json.dumps(dispatched()))
+    np.savez("feed.npz", x=np.ones((6, 4), "f4"))
+    Path("lib.dll").write_bytes(b"MZ")
+    Path("dxdispatch.exe").write_bytes(b"MZ")
+    return here
+
+
+def symlinked(file: Path) -> str:
+    Path("link").symlink_to(file)
+    return "link"
+
+
+def hard_linked(file: Path) -> str:
+    Path("hard").hardlink_to(file)
+    return "hard"
+
+
+def through_a_folder(file: Path) -> str:
+    Path("folder").symlink_to(file.parent.resolve())
+    return f"folder/{file.name}"
+
+
+NAMES: dict[str, Callable[[Path], str]] = {
+    "same": str,
+    "absolute": lambda file: str(file.absolute()),
+    "dots": lambda file: f"./sub/../{file}",
+    "missing folder": lambda file: f"no/such/../../{file}",
+    "symlink": symlinked,
+    "hard link": hard_linked,
+    "folder link": through_a_folder,
+}
+
+
+def tree() -> dict[str, tuple[int, bytes]]:
+    """The inode and the bytes of every file of the current folder."""
+    found = (Path(root, name) for root, _, names in os.walk(".") for name in names)
+    return {str(path): (path.stat().st_ino, path.read_bytes()) for path in found}
+
+
+def refused(capsys: pytest.CaptureFixture[str], line: list[str]) -> str:
+    capsys.readouterr()
+    assert main(line) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("dmlsplit: error: ")
+    return said
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("case", CASES)
+def test_an_input_is_never_written_over(
+    case: str, name: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, line, read = CASES[case]
+    output = NAMES[name](Path(read))
+    before = tree()
+    refused(capsys, [part.replace("{}", output) for part in line])
+    assert tree() == before
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+@pytest.mark.parametrize("form", ["npy", "zarr"])
+def test_a_piece_is_never_written_over_the_input(
+    form: str, link: Callable[[Path, Path], None], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save("a.npy", np.arange(6.0))
+    Path("out").mkdir()
+    link(Path(f"out/a_0.{form}"), Path("a.npy").absolute())
+    before = tree()
+    line = ["run", "a.npy", "--axis", "0", "--count", "2", "-o", "out", "--overwrite"]
+    said = refused(capsys, [*line, "--format", form])
+    assert f"a_0.{form} is the input a.npy; it is not replaced" in said
+    assert tree() == before
+
+
+def test_a_kit_is_never_written_over_anything(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("kit").mkdir()
+    Path("kit/cases.json").write_text("{}")
+    assert "is not an empty folder" in refused(capsys, ["conformance", "write", "kit"])
+
+
+def test_a_report_never_replaces_what_is_not_text(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that is not judged, such as the one that is to be written."""
+    shutil.copy("m.onnx", "other.onnx")
+    before = tree()
+    said = refused(capsys, ["validate", "m.onnx", "-o", "other.onnx"])
+    assert "other.onnx holds binary data; a text does not replace it. Fix: name another" in said
+    assert tree() == before
+    Path("report").write_text("an old report, with ümlauts")
+    assert main(["validate", "m.onnx", "-o", "report"]) == 0
+    assert "1 split in 1 file" in Path("report").read_text()
+
+
+def test_a_report_and_a_model_are_two_files(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [*VALIDATE, "m.onnx", "-o", "./new.onnx", "--write-fixed", "new.onnx"]
+    assert "-o and --write-fixed name the same file" in refused(capsys, line)
+    assert not Path("new.onnx").exists()
+
+
+# Standard output, devices and pipes.
+
+
+def test_a_hyphen_is_standard_output(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "m.onnx"]) == 0
+    shown = capsys.readouterr().out
+    assert main(["validate", "m.onnx", "-o", "-"]) == 0
+    assert capsys.readouterr().out == shown
+    assert main(["explain", "m.onnx", "--svg", "-"]) == 0
+    assert capsys.readouterr().out.startswith("<svg ")
+    assert "is binary" in refused(capsys, [*VALIDATE, "m.onnx", "--write-fixed", "-"])
+    assert not Path("-").exists()
+
+
+@pytest.mark.parametrize("line", [["validate", "-o"], ["explain", "--svg"]])
+def test_a_device_is_written_to_and_a_full_one_is_named(
+    line: list[str], files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, option = line
+    assert main([command, "m.onnx", option, "/dev/null"]) == 0
+    said = refused(capsys, [command, "m.onnx", option, "/dev/full"])
+    assert said == "dmlsplit: error: /dev/full: No space left on device"
+
+
+def test_a_pipe_is_written_to(files: Path) -> None:
+    os.mkfifo("pipe")
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(Path("pipe").read_text()))
+    reader.start()
+    assert main(["validate", "m.onnx", "-o", "pipe"]) == 0
+    reader.join()
+    assert "1 split in 1 file" in received[0]
+    assert Path("pipe").is_fifo()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_a_name_of_standard_output_is_written_to_and_not_replaced(name: str, files: Path) -> None:
+    """The shell has it open: what was there and what follows belong to the same file."""
+    line = [sys.executable, "-m", "dmlsplit", "validate", "m.onnx", "-o", name]
+    Path("log").write_text("before\n")
+    inode = Path("log").stat().st_ino
+    with Path("log").open("a") as log:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        assert subprocess.run(line, stdout=log, env=environment, check=False).returncode == 0
+        log.write("after\n")
+    assert Path("log").stat().st_ino == inode
+    lines = Path("log").read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert any("1 split in 1 file" in line for line in lines)
+
+
+def test_a_reader_that_leaves_early_keeps_the_verdict(files: Path) -> None:
+    line = ["validate", "refused.onnx", "--feature-level", "1_0", "-o", "/dev/stdout"]
+    save("refused.onnx", single(TensorProto.INT64, (6, 4), (2, 4), 0))
+    ours, theirs = os.pipe()
+    os.close(ours)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "dmlsplit", *line],
+        stdout=theirs, stderr=subprocess.PIPE, env=environment, check=False,
+    )  # fmt: skip
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_link_in_a_circle_is_one_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("circle").symlink_to("circle")
+    for line in ([*VALIDATE, "m.onnx", "-o"], [*VALIDATE, "m.onnx", "--write-fixed"]):
+        assert "circle: " in refused(capsys, [*line, "circle"])
+    assert Path("circle").is_symlink()
