@@ -29,7 +29,6 @@ import numpy as np
 import dmlsplit as dml
 from benchmarks.environment import environment
 
-TESTS = Path(__file__).parent.parent / "tests"
 # The column, the number of outputs, and the most microseconds that its quickest round may take; or
 # a column that it may be no slower than, but for the noise.
 BARS: tuple[tuple[str, int, float | str], ...] = (
@@ -55,8 +54,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each column: {ROUNDS}")
     options = parser.parse_args(argv)
-    sys.path.append(str(TESTS))
-    from simulated_card import build  # type: ignore[import-not-found]
+    from tests.simulated_card import build
 
     why_not = build.missing()
     if INSIDE not in os.environ and not why_not:
@@ -166,7 +164,7 @@ def _torch_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]
 
 
 def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
-    from simulated_card import card
+    from tests.simulated_card import card
 
     card.load()
     card.set_memory_limit(0, 1 << 40)

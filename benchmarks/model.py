@@ -31,7 +31,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -48,12 +47,9 @@ from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends.cuda import codegen, planner
 from dmlsplit.backends.cuda.planner import wide
 from dmlsplit.geometry import SplitGeometry
-
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-
-import nvrtc  # type: ignore[import-not-found]
-from host_cuda import harness  # type: ignore[import-not-found]
-from sass import launch as sass  # type: ignore[import-untyped]
+from tests.host_cuda import harness
+from tests.sass import launch as sass
+from tests.support import nvrtc
 
 ARCH = "sm_90"
 SECTOR, LINE = 32, 128

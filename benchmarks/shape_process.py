@@ -58,8 +58,7 @@ def main(argv: list[str]) -> int:
 def _counts() -> Callable[[], Counts]:
     if ON_CARD not in os.environ:
         return wrapped_counts()
-    sys.path.append(str(Path(__file__).parent.parent / "tests"))
-    from simulated_card import card  # type: ignore[import-not-found]
+    from tests.simulated_card import card
 
     card.load()
     card.set_memory_limit(0, CARD_MEMORY)

@@ -100,7 +100,7 @@ def found_platform(folder: Path) -> Platform:
     if has_gpu():
         return Platform("the GPU", {}, tuple(PEERS))
     sys.path.append(str(ROOT / "tests"))
-    from simulated_card import build  # type: ignore[import-not-found]
+    from tests.simulated_card import build
 
     if lacking := build.missing():
         raise SystemExit(f"there is no CUDA device, and {lacking}")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-import builds as kept
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
+from tests.support import builds as kept
 
 BUILDS = "builds"
 PROOFS = Path(__file__).parent / "proofs"

@@ -17,9 +17,9 @@ from onnx import TensorProto
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.lint.discovery import ENDINGS
-from dxdispatch_models import split_desc, tensor
-from models import single
-from openvino_files import variadic, weights
+from tests.support.dxdispatch_models import split_desc, tensor
+from tests.support.models import single
+from tests.support.openvino_files import variadic, weights
 
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 import dmlsplit as dml
-from descriptors import DATA_TYPES, POISON, Memory, expected_buffers, split_descriptors
+from tests.support.descriptors import (
+    DATA_TYPES,
+    POISON,
+    Memory,
+    expected_buffers,
+    split_descriptors,
+)
 
 CPU = dml.Device("cpu")
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))

@@ -20,7 +20,7 @@ from benchmarks import __main__ as benchmarks
 from dmlsplit.cli import build_parser, main
 from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
-from models import single
+from tests.support.models import single
 
 ROOT = Path(__file__).parent.parent
 # Made of the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py hold

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import eager
 from dmlsplit.backends.find import compiled
-from gpu_arrays import forget_programs
+from tests.support.gpu_arrays import forget_programs
 
 BYTES = np.random.default_rng(0).integers(0, 256, 1 << 12, np.uint8)
 

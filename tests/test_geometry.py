@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from descriptors import Memory, expected_buffers, packed, split_descriptors
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import (
     RowSplit,
@@ -17,6 +16,7 @@ from dmlsplit.geometry import (
     packed_byte_strides,
     split_geometry,
 )
+from tests.support.descriptors import Memory, expected_buffers, packed, split_descriptors
 
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:

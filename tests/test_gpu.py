@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 
 import dmlsplit as dml
-from descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from gpu_arrays import bound, cuts, noise, problem, public_launch, same
+from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
+from tests.support.gpu_arrays import bound, cuts, noise, problem, public_launch, same
 
 pytestmark = pytest.mark.gpu
 

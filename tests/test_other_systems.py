@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.cli.command import FLAGS, ROOT, save
-from tests.models import every_verdict, nested, single
+from tests.support.command import FLAGS, ROOT, save
+from tests.support.models import every_verdict, nested, single
 
 # Commands and their exit statuses.
 LINES = {

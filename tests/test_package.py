@@ -19,7 +19,7 @@ from onnx import TensorProto
 
 import dmlsplit as dml
 from dmlsplit.cli import build_parser
-from models import single
+from tests.support.models import single
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

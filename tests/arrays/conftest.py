@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from dmlsplit.backends.cuda import driver
-from fake_cuda import FakeDriver
-from gpu_arrays import forget_programs
+from tests.support.fake_cuda import FakeDriver
+from tests.support.gpu_arrays import forget_programs
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from dmlsplit.arrays import CUPY, view
 from dmlsplit.arrays.cupy import cuda_view
 from dmlsplit.arrays.packing import packing
 from dmlsplit.frontends.openvino import variadic_split
-from fake_cuda import FakeArray, FakeDriver
+from tests.support.fake_cuda import FakeArray, FakeDriver
 
 
 class Array(FakeArray):

@@ -11,7 +11,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays import view
-from fake_cuda import FakeArray, FakeDriver
+from tests.support.fake_cuda import FakeArray, FakeDriver
 
 
 def bare(array: FakeArray, **changes: Any) -> Any:

@@ -11,7 +11,7 @@ from benchmarks import calls, dispatch
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
-from simulated_card import build
+from tests.simulated_card import build
 
 
 def test_a_run_says_where_it_was_made() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dmlsplit.cli import main
-from tests.cli.command import started
+from tests.support.command import started
 
 
 def test_bash_completes_commands_and_options(here: Path) -> None:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.cli.command import FLAGS, ROOT, save, started
-from tests.models import single
+from tests.support.command import FLAGS, ROOT, save, started
+from tests.support.models import single
 
 CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}
 # Commands that succeed, one of each kind of output.

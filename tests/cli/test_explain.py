@@ -8,8 +8,8 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
-from tests.cli.command import FLAGS, save
-from tests.models import every_verdict, single
+from tests.support.command import FLAGS, save
+from tests.support.models import every_verdict, single
 
 
 def test_explain_shows_geometry_bytes_and_time(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,10 +8,10 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
-from tests import dxdispatch_models, openvino_files
-from tests.cli.command import save
-from tests.models import single
-from tests.onnx_graphs import REFUSED as HOSTILE_ONNX
+from tests.support import dxdispatch_models, openvino_files
+from tests.support.command import save
+from tests.support.models import single
+from tests.support.onnx_graphs import REFUSED as HOSTILE_ONNX
 
 HOSTILE_XML = [content for content, _ in openvino_files.HOSTILE]
 HOSTILE_JSON = [

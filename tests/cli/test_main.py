@@ -13,8 +13,8 @@ import onnx
 import pytest
 
 from dmlsplit.cli import build_parser, main
-from tests.cli.command import FLAGS, ROOT, save, sparse_model, started
-from tests.models import every_verdict
+from tests.support.command import FLAGS, ROOT, save, sparse_model, started
+from tests.support.models import every_verdict
 
 
 @pytest.mark.parametrize("arguments", [[], ["unknown"], ["levels", "--format", "xml"]])

@@ -7,8 +7,8 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
-from tests.cli.command import ROOT, save
-from tests.models import single
+from tests.support.command import ROOT, save
+from tests.support.models import single
 
 PAGE = (ROOT / "docs" / "validate.md").read_text("utf-8")
 

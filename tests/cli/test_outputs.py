@@ -16,11 +16,11 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from dmlsplit.cli import build_parser, main
-from forked import forked_children
-from tests.cli.command import ROOT, save
-from tests.dxdispatch_models import model as dispatched
-from tests.models import single
-from tests.openvino_files import const, edge, layer, net, port
+from tests.support.command import ROOT, save
+from tests.support.dxdispatch_models import model as dispatched
+from tests.support.forked import forked_children
+from tests.support.models import single
+from tests.support.openvino_files import const, edge, layer, net, port
 
 __all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")

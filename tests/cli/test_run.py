@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlsplit.cli import main
-from tests.cli.command import ROOT
+from tests.support.command import ROOT
 
 PICTURE = ROOT / "tests" / "data" / "picture.npy"
 DISPATCH = ROOT / "tests" / "data" / "dispatch.json"

@@ -13,7 +13,7 @@ import pytest
 import zarr
 
 from dmlsplit.cli import main
-from tests.cli.command import ROOT, started
+from tests.support.command import ROOT, started
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 HALVES = ["--axis", "0", "--count", "2"]

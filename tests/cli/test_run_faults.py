@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 import zarr
 
-from faults import harness
-from stores import contents
+from tests.faults import harness
+from tests.support.stores import contents
 
 ERRORS = ["ENOSPC", "EIO", "EACCES", "EINTR"]
 SIGNALS = ["SIGKILL", "SIGTERM", "SIGINT"]

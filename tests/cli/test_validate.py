@@ -10,9 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
-from tests import openvino_files
-from tests.cli.command import FLAGS, judged, save
-from tests.models import (
+from tests.support import openvino_files
+from tests.support.command import FLAGS, judged, save
+from tests.support.models import (
     constant,
     every_verdict,
     in_function,

@@ -8,9 +8,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
-from forked import forked_children
-from tests.cli.command import judged, save
-from tests.models import every_verdict, model, nested, sequence, single
+from tests.support.command import judged, save
+from tests.support.forked import forked_children
+from tests.support.models import every_verdict, model, nested, sequence, single
 
 __all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")

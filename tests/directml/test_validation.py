@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from descriptors import DATA_TYPES, split_descriptors
 from dmlsplit.directml.levels import LevelSupport, TensorSupport
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.rules.rule import Sample
 from dmlsplit.directml.rules.samples import GOOD, with_input, with_output
 from dmlsplit.directml.validation import violations
 from tests.golden.broken_rules import said
+from tests.support.descriptors import DATA_TYPES, split_descriptors
 
 LEVELS = [str(level) for level in dml.FeatureLevel]
 SIXTEEN_AND_32 = {"FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"}

@@ -10,7 +10,7 @@ from dmlsplit.backends.cuda.gpus import GPUS, find_gpu, gpu_of_device
 from dmlsplit.backends.cuda.nvml import CudaDevice
 from dmlsplit.explain.explanation import Explanation, explain
 from dmlsplit.explain.report import explanation_json, explanation_text
-from tests.descriptors import split_descriptors
+from tests.support.descriptors import split_descriptors
 
 
 def explained(

@@ -9,7 +9,7 @@ from hypothesis import given
 import dmlsplit as dml
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
-from tests.descriptors import split_descriptors
+from tests.support.descriptors import split_descriptors
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "picture.svg"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import builds
+from tests.support import builds
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -11,8 +11,8 @@ import pytest
 
 from dmlsplit.backends.cuda import driver
 from dmlsplit.frameworks import jax
-from fake_cuda import FakeDriver
-from gpu_arrays import forget_programs
+from tests.support.fake_cuda import FakeDriver
+from tests.support.gpu_arrays import forget_programs
 
 STREAM = 0x7E
 

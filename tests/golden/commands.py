@@ -19,7 +19,7 @@ import onnx
 import zarr
 from onnx import TensorProto, helper
 
-from tests.models import every_verdict, in_function, model, nested, sequence, single
+from tests.support.models import every_verdict, in_function, model, nested, sequence, single
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parent / "cli"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-import builds
+from tests.support import builds
 
 HERE = Path(__file__).parent
 SOURCES_PER_PROGRAM = 12

@@ -10,7 +10,7 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.errors import about, one_line
 from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_file, scan_paths
-from tests.models import single
+from tests.support.models import single
 
 
 def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dmlsplit.lint.discovery import scan_paths
 from dmlsplit.lint.judge import assess
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
-from tests.models import constant, model, sequence, single
+from tests.support.models import constant, model, sequence, single
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

@@ -14,8 +14,8 @@ from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.judge import assess, judge
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome, Verdict
-from tests.descriptors import split_descriptors
-from tests.models import every_verdict, in_function, model, nested, sequence, single
+from tests.support.descriptors import split_descriptors
+from tests.support.models import every_verdict, in_function, model, nested, sequence, single
 
 
 def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str, Verdict]:

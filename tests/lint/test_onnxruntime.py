@@ -8,7 +8,7 @@ from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
-from tests.descriptors import split_descriptors
+from tests.support.descriptors import split_descriptors
 
 
 @given(desc=split_descriptors())

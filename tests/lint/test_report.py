@@ -26,7 +26,7 @@ from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment, Outcome
-from tests.models import every_verdict
+from tests.support.models import every_verdict
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

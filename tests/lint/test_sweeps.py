@@ -14,7 +14,7 @@ from dmlsplit.frontends.onnx import FixedSizes, scan
 from dmlsplit.lint.judge import judge
 from dmlsplit.lint.target import Target, resolve_target
 from dmlsplit.lint.verdict import Outcome
-from tests.random_graphs import dynamic_chain, dynamic_names, static_chains
+from tests.support.random_graphs import dynamic_chain, dynamic_names, static_chains
 
 CHAINS = 50  # in one model: the inference of all of them is one process
 

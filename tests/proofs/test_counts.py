@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-import nvrtc
 from benchmarks import __main__ as command
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
 from dmlsplit.backends.cuda.planner.row_split import WARP_OUTPUTS
-from host_cuda import harness
+from tests.host_cuda import harness
+from tests.support import nvrtc
 
 MOST_SECTORS = 1.03
 LEAST_VECTORS = 0.95

@@ -14,8 +14,8 @@ import pytest
 
 from dmlsplit.backends.cuda import codegen, planner
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR
-from host_cuda import harness
-from kernel_cases import Case
+from tests.host_cuda import harness
+from tests.support.kernel_cases import Case
 
 GIB = 1 << 30
 BLOCKS = 2

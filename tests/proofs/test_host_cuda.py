@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from host_cuda import harness
+from tests.host_cuda import harness
 
 ROWS, THREADS = 48, 64
 

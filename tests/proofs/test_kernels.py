@@ -8,11 +8,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-import kernel_cases
 from benchmarks.workloads import WORKLOADS, scaled
 from dmlsplit.backends.cuda import codegen
-from host_cuda import harness
-from kernel_cases import Case, small_parameters
+from tests.host_cuda import harness
+from tests.support import kernel_cases
+from tests.support.kernel_cases import Case, small_parameters
 
 
 def evens(total: int, parts: int) -> tuple[int, ...]:

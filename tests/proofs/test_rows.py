@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kernel_cases
-import nvrtc
 from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Constant, KernelLaunch
 from dmlsplit.backends.cuda.planner import wide
-from host_cuda import harness
-from kernel_cases import Case
-from sass import launch as sass
+from tests.host_cuda import harness
+from tests.sass import launch as sass
+from tests.support import kernel_cases, nvrtc
+from tests.support.kernel_cases import Case
 
 ARCH = "sm_90"
 MOST_BYTES = 1 << 17

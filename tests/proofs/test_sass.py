@@ -11,11 +11,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-import nvrtc
 from benchmarks import model
 from dmlsplit.backends.cuda import codegen, planner
-from host_cuda import harness
-from kernel_cases import Case
+from tests.host_cuda import harness
+from tests.support import nvrtc
+from tests.support.kernel_cases import Case
 
 # The oldest, the newest, and the one that the figures are about; the others between with --slow.
 ARCHES = [

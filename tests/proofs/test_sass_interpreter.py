@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import nvrtc
-from sass import kernels, listing
-from sass.listing import UnknownCodeError
-from sass.machine import Machine
-from sass.memory import Arrays
-from sass.threads import SassError, Threads
+from tests.sass import kernels, listing
+from tests.sass.listing import UnknownCodeError
+from tests.sass.machine import Machine
+from tests.sass.memory import Arrays
+from tests.sass.threads import SassError, Threads
+from tests.support import nvrtc
 
 Numbers = np.ndarray
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import nvrtc
 from benchmarks import model
 from dmlsplit.backends.cuda import codegen
-from kernel_cases import Case
-from proofs.test_kernels import CASES
-from sass import kernels, launch, split_memory
-from sass.split_memory import Places, SplitMemory
-from sass.threads import SassError
-from sass.wavefronts import wavefronts
+from tests.proofs.test_kernels import CASES
+from tests.sass import kernels, launch, split_memory
+from tests.sass.split_memory import Places, SplitMemory
+from tests.sass.threads import SassError
+from tests.sass.wavefronts import wavefronts
+from tests.support import nvrtc
+from tests.support.kernel_cases import Case
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import nvrtc
-from sass import kernels
+from tests.sass import kernels
+from tests.support import nvrtc
 
 THREADS = 256
 EDGES = [

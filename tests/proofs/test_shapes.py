@@ -20,8 +20,8 @@ from benchmarks import __main__ as command
 from benchmarks import shapes
 from benchmarks.driver_counts import files_in
 from benchmarks.replays import COLD, PREFILL_COMPILES, REPLAYS, WARM, Replay
-from host_cuda import harness
-from simulated_card import build
+from tests.host_cuda import harness
+from tests.simulated_card import build
 
 pytestmark = pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
 
@@ -110,7 +110,7 @@ def test_the_command_writes_its_rows(
 # On a GPU what CuPy calls is wrapped: both ways must count the same.
 BOTH_WAYS = """
 import gc
-from simulated_card import card
+from tests.simulated_card import card
 card.load()
 from benchmarks.driver_counts import card_counts, wrapped_counts
 wrapped, by_card = wrapped_counts(), card_counts(card.count)
@@ -137,7 +137,7 @@ def test_calls_are_counted_alike_on_the_card_and_around_cupy(
             **os.environ,
             **platform.environment,
             "CUPY_CACHE_DIR": str(tmp_path),
-            "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)]),
+            "PYTHONPATH": str(TESTS.parent),
         },
         capture_output=True,
         text=True,

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import dispatch
-from simulated_card import build
+from tests.simulated_card import build
 
 TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "simulated_card").glob("cases_*.py"))
@@ -86,7 +86,7 @@ class Card:
     options: tuple[str, ...]
 
     def environment(self, **more: str) -> dict[str, str]:
-        paths = [str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
+        paths = [str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
         return {
             **os.environ,
             **self.libraries.environment,
@@ -97,7 +97,7 @@ class Card:
     def tests(self, name: str, *arguments: str, **environment: str) -> list[Result]:
         """Run pytest on the card and return what came of each test."""
         report = self.folder / f"{name}.xml"
-        line = [sys.executable, "-m", "pytest", "-p", "simulated_card.plugin", "--tb=short"]
+        line = [sys.executable, "-m", "pytest", "-p", "tests.simulated_card.plugin", "--tb=short"]
         line += ["-p", "no:cacheprovider", f"--builds={self.builds}", f"--junitxml={report}"]
         done = subprocess.run(
             [*line, *self.options, *arguments],
@@ -234,7 +234,7 @@ def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None
     """Its figures are not looked at: they would be those of this machine's processor."""
     path = card.folder / f"{command}.json"
     arguments, measured = REHEARSALS[command]
-    line = [sys.executable, "-m", "simulated_card.rehearsal", *arguments]
+    line = [sys.executable, "-m", "tests.simulated_card.rehearsal", *arguments]
     done = subprocess.run(
         [*line, "-o", str(path)],
         cwd=TESTS.parent,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import nvrtc
 from benchmarks import model, prediction
 from dmlsplit.backends.cuda import codegen, planner
-from kernel_cases import Case
-from sass import launch as sass
+from tests.sass import launch as sass
+from tests.support import nvrtc
+from tests.support.kernel_cases import Case
 
 RGB = (256, 480, 640, 3)
 # Cases that fill a GPU; the most instructions per warp and 512 bytes; and sectors that must be read

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sass.arithmetic import U64, Run
-from sass.listing import Instruction
-from sass.operands import Operands, Reader, following
-from sass.threads import Access, Array, Threads
-from sass.wavefronts import wavefronts
+from tests.sass.arithmetic import U64, Run
+from tests.sass.listing import Instruction
+from tests.sass.operands import Operands, Reader, following
+from tests.sass.threads import Access, Array, Threads
+from tests.sass.wavefronts import wavefronts
 
 _SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 # How long caches keep a line, and with whom an access is ordered: neither changes what it moves.

@@ -7,9 +7,9 @@ from functools import reduce
 
 import numpy as np
 
-from sass.listing import Instruction
-from sass.operands import ONE_33, Operands, Reader, is_negated
-from sass.threads import Array, Threads
+from tests.sass.listing import Instruction
+from tests.sass.operands import ONE_33, Operands, Reader, is_negated
+from tests.sass.threads import Array, Threads
 
 Run = Callable[[Array], None]  # executes an instruction for the threads in a mask
 U64 = np.uint64

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sass.arithmetic import BITS_32, U64, Run
-from sass.listing import Instruction
-from sass.operands import Operands, Reader, immediate
-from sass.threads import Array, Threads
+from tests.sass.arithmetic import BITS_32, U64, Run
+from tests.sass.listing import Instruction
+from tests.sass.operands import Operands, Reader, immediate
+from tests.sass.threads import Array, Threads
 
 U32 = np.uint32
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sass.listing import BYTES, Instruction, Listing
-from sass.operands import Operands
-from sass.threads import Array, SassError, Threads, Waits, lane_bits
+from tests.sass.listing import BYTES, Instruction, Listing
+from tests.sass.operands import Operands
+from tests.sass.threads import Array, SassError, Threads, Waits, lane_bits
 
 Control = Callable[[Array, Array], None]  # threads that reached it; those that take it
 

@@ -6,11 +6,11 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-import nvrtc
-from sass import launch
-from sass.machine import Machine
-from sass.memory import Arrays
-from sass.threads import Array, Memory, Threads
+from tests.sass import launch
+from tests.sass.machine import Machine
+from tests.sass.memory import Arrays
+from tests.sass.threads import Array, Memory, Threads
+from tests.support import nvrtc
 
 ARCH = "sm_90"
 

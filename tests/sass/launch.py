@@ -12,12 +12,12 @@ import numpy as np
 
 from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.geometry import SplitGeometry
-from sass import listing, opcodes
-from sass.listing import Listing
-from sass.machine import Machine
-from sass.opcodes import Pipe
-from sass.split_memory import SplitMemory
-from sass.threads import SassError, Threads
+from tests.sass import listing, opcodes
+from tests.sass.listing import Listing
+from tests.sass.machine import Machine
+from tests.sass.opcodes import Pipe
+from tests.sass.split_memory import SplitMemory
+from tests.sass.threads import SassError, Threads
 
 PARAMETERS_AT = 0x210  # in constant bank 0, from sm_90 on
 WARPS_AT_ONCE = 64  # as many as fit a CPU's cache

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sass import control, opcodes
-from sass.arithmetic import Run
-from sass.listing import Instruction, Listing, UnknownCodeError
-from sass.operands import Operands, Reader
-from sass.threads import Array, SassError, Threads
+from tests.sass import control, opcodes
+from tests.sass.arithmetic import Run
+from tests.sass.listing import Instruction, Listing, UnknownCodeError
+from tests.sass.operands import Operands, Reader
+from tests.sass.threads import Array, SassError, Threads
 
 MOST_STEPS = 1_000_000
 FAR = np.int32(2**31 - 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from sass.threads import Access, Array
+from tests.sass.threads import Access, Array
 
 FIRST_ADDRESS = 1 << 40
 GAP = 1 << 20  # between two arrays

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from sass.arithmetic import U64, Run
-from sass.listing import Instruction
-from sass.operands import CONSTANT_BYTES, Operands, following
-from sass.threads import Array, SassError, Threads
+from tests.sass.arithmetic import U64, Run
+from tests.sass.listing import Instruction
+from tests.sass.operands import CONSTANT_BYTES, Operands, following
+from tests.sass.threads import Array, SassError, Threads
 
 FLOAT_LIMITS = {"U32": 2.0**32, "U64": 2.0**64}
 _INDEXED = re.compile(r"c\[0x([0-9a-f]+)\]\[(.*)\]")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from sass import accesses, arithmetic, bits, control, moves, predicates, warps
-from sass.arithmetic import Run
-from sass.listing import Instruction, Listing
-from sass.threads import Threads
+from tests.sass import accesses, arithmetic, bits, control, moves, predicates, warps
+from tests.sass.arithmetic import Run
+from tests.sass.listing import Instruction, Listing
+from tests.sass.threads import Threads
 
 
 class Pipe(StrEnum):

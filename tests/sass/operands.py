@@ -12,8 +12,8 @@ from functools import reduce
 
 import numpy as np
 
-from sass.listing import Instruction, UnknownCodeError
-from sass.threads import Array, Threads
+from tests.sass.listing import Instruction, UnknownCodeError
+from tests.sass.threads import Array, Threads
 
 Reader = Callable[[], Array]
 Writer = Callable[[Array, Array], None]  # values, mask

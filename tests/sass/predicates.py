@@ -6,10 +6,10 @@ import operator
 
 import numpy as np
 
-from sass.arithmetic import Run
-from sass.listing import Instruction
-from sass.operands import Operands
-from sass.threads import PREDICATES, Array, Threads
+from tests.sass.arithmetic import Run
+from tests.sass.listing import Instruction
+from tests.sass.operands import Operands
+from tests.sass.threads import PREDICATES, Array, Threads
 
 _COMPARISONS = {
     "LT": operator.lt,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dmlsplit.geometry import SplitGeometry, StridedCopy
-from sass.threads import Access, Array, SassError
+from tests.sass.threads import Access, Array, SassError
 
 INPUT_ADDRESS = 1 << 46
 OUTPUT_ADDRESS = 1 << 44

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sass.listing import Instruction
+from tests.sass.listing import Instruction
 
 LANES = 32
 REGISTERS, UNIFORM_REGISTERS, PREDICATES, BARRIERS = 255, 63, 7, 16

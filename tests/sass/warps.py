@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from sass.arithmetic import Run
-from sass.listing import Instruction
-from sass.operands import Operands
-from sass.threads import LANES, Array, SassError, Threads, lane_bits
+from tests.sass.arithmetic import Run
+from tests.sass.listing import Instruction
+from tests.sass.operands import Operands
+from tests.sass.threads import LANES, Array, SassError, Threads, lane_bits
 
 
 def shfl(i: Instruction, t: Threads) -> Run:

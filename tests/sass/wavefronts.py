@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sass.threads import LANES, Array
+from tests.sass.threads import LANES, Array
 
 BANKS = 32
 WORD = 4

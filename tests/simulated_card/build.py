@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-import builds
-from host_cuda import harness
+from tests.host_cuda import harness
+from tests.support import builds
 
 HERE = Path(__file__).parent
 WORDS = HERE.parent / "host_cuda"

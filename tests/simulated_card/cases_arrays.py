@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from gpu_arrays import noise
-from simulated_card import card
+from tests.simulated_card import card
+from tests.support.gpu_arrays import noise
 
 SIZES = (1, 2, 5)
 

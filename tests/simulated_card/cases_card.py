@@ -13,7 +13,7 @@ import pytest
 from cupy.cuda.compiler import compile_using_nvrtc
 from cupy_backends.cuda.api import driver as api
 
-from simulated_card import card
+from tests.simulated_card import card
 
 RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
 
@@ -151,7 +151,7 @@ def test_freed_memory_and_host_memory_are_no_device_memory() -> None:
 
 def test_the_host_cannot_follow_a_device_pointer() -> None:
     text = (
-        "from simulated_card import card; card.load(); import cupy, ctypes;"
+        "from tests.simulated_card import card; card.load(); import cupy, ctypes;"
         "ctypes.string_at(cupy.zeros(16, 'u1').data.ptr, 16)"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)

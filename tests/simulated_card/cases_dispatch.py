@@ -14,8 +14,8 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import split_geometry
-from gpu_arrays import bound, noise, problem, public_launch, same
-from simulated_card import card
+from tests.simulated_card import card
+from tests.support.gpu_arrays import bound, noise, problem, public_launch, same
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 

@@ -11,8 +11,8 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
-from gpu_arrays import bound, problem, public_launch, same
-from simulated_card import card
+from tests.simulated_card import card
+from tests.support.gpu_arrays import bound, problem, public_launch, same
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit import eager
-from gpu_arrays import forget_programs, noise
-from simulated_card import card
+from tests.simulated_card import card
+from tests.support.gpu_arrays import forget_programs, noise
 
 ROWS, COLUMNS = 8, 12
 STORE = noise((4096,))

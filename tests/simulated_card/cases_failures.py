@@ -15,8 +15,8 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda import codegen, driver
-from gpu_arrays import bound, noise, problem, same
-from simulated_card import card
+from tests.simulated_card import card
+from tests.support.gpu_arrays import bound, noise, problem, same
 
 LAUNCHES = {
     719: (dml.DeviceRemovedError, "cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"),
@@ -145,7 +145,7 @@ def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
 
 def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     text = (
-        "from simulated_card import card; card.load(); import cupy, dmlsplit as dml;"
+        "from tests.simulated_card import card; card.load(); import cupy, dmlsplit as dml;"
         "import numpy as np; array = np.arange(3000, dtype='u1').reshape(30, 100);"
         "found = dml.split(cupy.asarray(array), (30, 70), 1);"
         "assert (found[1].get() == array[:, 30:]).all();"

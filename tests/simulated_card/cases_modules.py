@@ -12,8 +12,8 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda import driver, modules
 from dmlsplit.backends.cuda.driver import Driver
-from gpu_arrays import bound, forget_programs, noise, same
-from simulated_card import card
+from tests.simulated_card import card
+from tests.support.gpu_arrays import bound, forget_programs, noise, same
 
 COMPILE, LOAD, UNLOAD = "nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnload"
 # Outputs of one element each: every number of them is a kernel of its own.

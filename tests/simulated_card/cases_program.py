@@ -11,7 +11,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit import cli
-from simulated_card import card
+from tests.simulated_card import card
 
 PICTURE = Path(__file__).parent.parent / "data" / "picture.npy"
 

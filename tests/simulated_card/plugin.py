@@ -1,4 +1,4 @@
-"""A plugin of pytest: the session runs on the simulated card (``-p simulated_card.plugin``).
+"""A plugin of pytest: the session runs on the simulated card (``-p tests.simulated_card.plugin``).
 
 ``CARD_MEMORY`` sets the memory of each device, in bytes; ``CARD_OTHERS_FIRST`` lets the work of
 other streams run as early, not as late, as is legal; ``CARD_EXACT`` gives every array an
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from simulated_card import card, rehearsal
+from tests.simulated_card import card, rehearsal
 
 MEMORY = int(os.environ.get("CARD_MEMORY", 2 << 30))
 OTHERS_FIRST = bool(os.environ.get("CARD_OTHERS_FIRST"))

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from simulated_card import card
+from tests.simulated_card import card
 
 card.load()
 

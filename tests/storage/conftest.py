@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.storage import resumable, worker, zarr_arrays
-from stores import make_store
+from tests.support.stores import make_store
 
 
 @pytest.fixture

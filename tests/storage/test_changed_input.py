@@ -13,7 +13,7 @@ from dmlsplit.cli import main
 from dmlsplit.storage import marks
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.resumable import split_store
-from stores import (
+from tests.support.stores import (
     VALUES,
     StopError,
     assert_pieces,

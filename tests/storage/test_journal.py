@@ -8,7 +8,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.storage.journal import RunHeader, create_journal, open_journal, read_header
 from dmlsplit.storage.resumable import split_store
-from stores import VALUES, StopError, assert_pieces, finished_blocks, stop_after
+from tests.support.stores import VALUES, StopError, assert_pieces, finished_blocks, stop_after
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 

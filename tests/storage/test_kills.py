@@ -13,8 +13,8 @@ import zarr
 
 import dmlsplit as dml
 from dmlsplit.storage.resumable import split_store
-from faults import harness
-from stores import assert_pieces, contents, make_store
+from tests.faults import harness
+from tests.support.stores import assert_pieces, contents, make_store
 
 LINE = "run in.zarr --axis 2 --split 1,5 -o out --block-bytes 2048".split()
 

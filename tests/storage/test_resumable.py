@@ -18,7 +18,14 @@ import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.storage import executors, resumable, workspace
 from dmlsplit.storage.resumable import split_store
-from stores import VALUES, StopError, assert_pieces, finished_blocks, make_store, stop_after
+from tests.support.stores import (
+    VALUES,
+    StopError,
+    assert_pieces,
+    finished_blocks,
+    make_store,
+    stop_after,
+)
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.usefixtures("small_blocks")

@@ -9,7 +9,7 @@ import zarr
 
 import dmlsplit as dml
 from dmlsplit.storage.resumable import split_store
-from stores import VALUES, assert_pieces, contents, make_store
+from tests.support.stores import VALUES, assert_pieces, contents, make_store
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 

@@ -13,7 +13,7 @@ from dmlsplit.cli import main
 from dmlsplit.storage import workspace
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.resumable import split_store
-from stores import VALUES, StopError, assert_pieces, contents, make_store, stop_after
+from tests.support.stores import VALUES, StopError, assert_pieces, contents, make_store, stop_after
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 

@@ -14,7 +14,7 @@ from zarr.core.sync import sync
 from dmlsplit.cli import main
 from dmlsplit.storage.resumable import split_store
 from dmlsplit.storage.zarr_arrays import settle
-from stores import VALUES, assert_pieces, contents, make_store
+from tests.support.stores import VALUES, assert_pieces, contents, make_store
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 LAYOUTS: dict[str, dict[str, Any]] = {

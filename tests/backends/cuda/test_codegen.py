@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from descriptors import packed
 from dmlsplit.backends.cuda.codegen import source
 from dmlsplit.backends.cuda.planner import Constant, plan
 from dmlsplit.geometry import split_geometry
+from tests.support.descriptors import packed
 
 KERNELS = Path(__file__).parents[3] / "cuda"
 

@@ -16,8 +16,8 @@ import dmlsplit as dml
 from dmlsplit.arrays.cupy import CUPY
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.planner import H200
-from fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
-from gpu_arrays import forget_programs, noise
+from tests.support.fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
+from tests.support.gpu_arrays import forget_programs, noise
 
 
 def installed(fake: FakeDriver, patch: pytest.MonkeyPatch) -> FakeDriver:

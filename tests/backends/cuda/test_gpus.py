@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from descriptors import split_descriptors
 from dmlsplit.backends.cuda.gpus import (
     GPUS,
     MULTIPROCESSORS,
@@ -20,7 +19,8 @@ from dmlsplit.backends.cuda.launch import CONSTANT_BYTES, DeviceLimits, KernelLa
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
 from dmlsplit.backends.cuda.planner import H200, plan
 from dmlsplit.directml.operator import descriptor_geometry
-from fake_nvml import FakeNvml
+from tests.support.descriptors import split_descriptors
+from tests.support.fake_nvml import FakeNvml
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
 from dmlsplit.cli.devices import assumptions, device_json, device_table
-from fake_nvml import FakeNvml
+from tests.support.fake_nvml import FakeNvml
 
 
 @pytest.fixture

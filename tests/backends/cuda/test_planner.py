@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from descriptors import packed, split_descriptors
 from dmlsplit.backends.cuda.launch import CONSTANT_BYTES, THREADS, KernelLaunch
 from dmlsplit.backends.cuda.planner import H200, DeviceLimits, plan
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import SplitGeometry, split_geometry
+from tests.support.descriptors import packed, split_descriptors
 
 
 def constants(launch: KernelLaunch) -> dict[str, object]:

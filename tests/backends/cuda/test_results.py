@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from gpu_arrays import cuts, noise
+from tests.support.gpu_arrays import cuts, noise
 
 pytestmark = pytest.mark.gpu
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import builds as kept
+from tests.support import builds as kept
 
 HERE = Path(__file__).parent
 SOURCES = sorted(HERE.glob("*.?pp"))

@@ -12,7 +12,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     Run,
 )
 

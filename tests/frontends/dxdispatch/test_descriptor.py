@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import read_descriptor
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     F32,
     split_desc,
     tensor,

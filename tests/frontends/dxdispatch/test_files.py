@@ -13,7 +13,7 @@ import pytest
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     F32,
     Run,
     model,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.frontends.dxdispatch import load, read_descriptor
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     EXAMPLE,
     F32,
     model,

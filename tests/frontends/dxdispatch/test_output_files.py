@@ -14,7 +14,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.frontends.dxdispatch import run
-from dxdispatch_models import BOUND, dispatch, model, zeros
+from tests.support.dxdispatch_models import BOUND, dispatch, model, zeros
 
 WRITE = {"type": "writeFile", "resource": "D", "targetPath": "d.npy"}
 COMMANDS = [dispatch(**BOUND), WRITE]

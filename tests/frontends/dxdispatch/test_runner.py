@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dmlsplit import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.frontends.dxdispatch import run, scan
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     BOUND,
     EXAMPLE,
     F32,

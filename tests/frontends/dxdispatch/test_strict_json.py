@@ -12,7 +12,7 @@ import pytest
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import load, run, scan
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     EXAMPLE,
     NOT_MODELS,
     Run,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     F32,
     Run,
     printed_values,

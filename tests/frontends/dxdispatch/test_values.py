@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dmlsplit.frontends.dxdispatch import run
-from dxdispatch_models import (
+from tests.support.dxdispatch_models import (
     F32,
     Run,
     model,

@@ -17,7 +17,7 @@ from dmlsplit.frontends.onnx import (
     operator_version,
     read_arguments,
 )
-from onnx_splits import INT64, refused
+from tests.support.onnx_splits import INT64, refused
 
 
 @pytest.mark.parametrize("opset", [13, 18])

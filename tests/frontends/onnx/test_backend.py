@@ -19,9 +19,9 @@ from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
 import dmlsplit.frontends.onnx
-import onnx_suite
 from dmlsplit import CompiledOperator, InvalidArgumentError
 from dmlsplit.frontends.onnx import DmlSplitBackend, scan
+from tests.support import onnx_suite
 
 # onnx 1.23: every test whose model holds a Split or SplitToSequence, by name.
 SPLIT_NODE = [

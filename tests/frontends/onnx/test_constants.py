@@ -12,7 +12,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from onnx_graphs import INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
+from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
 
 
 @pytest.mark.parametrize(

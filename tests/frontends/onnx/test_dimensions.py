@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 
 import dmlsplit as dml  # noqa: E402
 from dmlsplit.frontends.onnx import FixedSizes, scan  # noqa: E402
-from onnx_graphs import model, node, value  # noqa: E402
+from tests.support.onnx_graphs import model, node, value  # noqa: E402
 
 CUT = node("Split", "y", "a b", axis=1, num_outputs=2)
 

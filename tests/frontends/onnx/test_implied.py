@@ -10,7 +10,7 @@ onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import helper  # noqa: E402
 
 from dmlsplit.frontends import SplitSite  # noqa: E402
-from onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
+from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
 
 
 def sliced(scanned: Scanned, shape: list[Any], *rows: tuple[int, ...]) -> list[SplitSite]:

@@ -16,7 +16,7 @@ from dmlsplit.errors import UnsupportedError  # noqa: E402
 from dmlsplit.frontends import SplitSite  # noqa: E402
 from dmlsplit.frontends.onnx import FixedSizes, inference, scan  # noqa: E402
 from dmlsplit.frontends.site import Cause  # noqa: E402
-from onnx_graphs import model, node, sizes, value  # noqa: E402
+from tests.support.onnx_graphs import model, node, sizes, value  # noqa: E402
 
 CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
 SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")

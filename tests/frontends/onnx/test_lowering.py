@@ -10,7 +10,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import ElementType, Lowering, node_arguments, operator_version
-from onnx_splits import INT64, lowered, refused
+from tests.support.onnx_splits import INT64, lowered, refused
 
 # --- the size rule of num_outputs -------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from dmlsplit.frontends.onnx import (
     operator_version,
 )
 from dmlsplit.frontends.onnx.operators import CARRIERS
-from onnx_splits import lowered
+from tests.support.onnx_splits import lowered
 
 # --- versions ---------------------------------------------------------------------------------
 

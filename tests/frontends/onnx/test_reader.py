@@ -18,7 +18,7 @@ from dmlsplit.frontends.onnx import scan
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import helper  # noqa: E402
 
-from onnx_graphs import (  # noqa: E402
+from tests.support.onnx_graphs import (  # noqa: E402
     GOOD,
     REFUSED,
     Scanned,

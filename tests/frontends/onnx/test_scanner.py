@@ -20,7 +20,7 @@ from dmlsplit.frontends.site import Cause
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import helper, numpy_helper  # noqa: E402
 
-from onnx_graphs import (  # noqa: E402
+from tests.support.onnx_graphs import (  # noqa: E402
     INT64,
     Scanned,
     branch,

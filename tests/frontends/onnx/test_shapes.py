@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import TensorProto, numpy_helper  # noqa: E402
 
 from dmlsplit.frontends.site import Cause  # noqa: E402
-from onnx_graphs import (  # noqa: E402
+from tests.support.onnx_graphs import (  # noqa: E402
     FLOAT,
     INT64,
     Scanned,

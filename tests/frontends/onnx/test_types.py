@@ -21,7 +21,7 @@ from dmlsplit.frontends.onnx import (  # noqa: E402
     split,
     split_to_sequence,
 )
-from onnx_graphs import model, node, value  # noqa: E402
+from tests.support.onnx_graphs import model, node, value  # noqa: E402
 
 KINDS = {name: kind for name, kind in TensorProto.DataType.items() if kind}
 SCHEMAS = {

@@ -15,7 +15,7 @@ ort = pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
 from onnx import numpy_helper  # noqa: E402
 
 from dmlsplit.frontends.onnx import scan  # noqa: E402
-from onnx_graphs import model, node, value  # noqa: E402
+from tests.support.onnx_graphs import model, node, value  # noqa: E402
 
 Shape = tuple[int, ...]
 

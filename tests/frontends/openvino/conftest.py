@@ -8,7 +8,7 @@ import pytest
 
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.openvino import scan
-from openvino_files import (
+from tests.support.openvino_files import (
     Scan,
 )
 

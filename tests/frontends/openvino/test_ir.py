@@ -10,7 +10,7 @@ import pytest
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import scan
-from openvino_files import (
+from tests.support.openvino_files import (
     HOSTILE,
     Scan,
     variadic,

@@ -15,7 +15,7 @@ import dmlsplit as dml
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.openvino import scan
-from openvino_files import (
+from tests.support.openvino_files import (
     EDGES,
     INT64,
     Scan,

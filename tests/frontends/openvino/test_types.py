@@ -10,7 +10,7 @@ import pytest
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import scan, split, variadic_split
-from openvino_files import Scan, const, variadic, weights
+from tests.support.openvino_files import Scan, const, variadic, weights
 
 ov = pytest.importorskip("openvino", reason="compares with the package openvino")
 from openvino import opset1  # noqa: E402

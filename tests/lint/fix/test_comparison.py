@@ -12,8 +12,8 @@ import dmlsplit as dml
 from dmlsplit.lint.fix import comparison
 from dmlsplit.lint.fix.comparison import compare_models
 from dmlsplit.lint.fix.feeds import feeds_of
-from forked import forked_children
-from tests.models import model, sequence, single
+from tests.support.forked import forked_children
+from tests.support.models import model, sequence, single
 
 __all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")

@@ -18,8 +18,8 @@ from dmlsplit.lint.fix.rewrite import Rewriting, write_fixed
 from dmlsplit.lint.judge import assess
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment, Outcome
-from forked import forked_children
-from tests.models import every_verdict, in_function, model, nested, sequence, single
+from tests.support.forked import forked_children
+from tests.support.models import every_verdict, in_function, model, nested, sequence, single
 
 __all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from descriptors import packed
 from dmlsplit.backends.cuda.codegen import source
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
 from dmlsplit.geometry import SplitGeometry, split_geometry
+from tests.support.descriptors import packed
 
 
 def rows_of(count: int, width: int, rows: int = 1 << 16) -> SplitGeometry:

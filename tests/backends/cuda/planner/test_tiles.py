@@ -7,12 +7,12 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from descriptors import packed
 from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
 from dmlsplit.backends.cuda.planner import H200, plan
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
+from tests.support.descriptors import packed
 
 ALIGNMENTS = st.sampled_from([1, 2, 4, 8, 16])
 

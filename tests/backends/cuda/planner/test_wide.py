@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS
-from descriptors import packed
 from dmlsplit.backends.cuda.codegen import source
 from dmlsplit.backends.cuda.launch import KernelLaunch, divisor
 from dmlsplit.backends.cuda.planner import H200, plan
@@ -21,6 +20,7 @@ from dmlsplit.backends.cuda.planner.wide import (
     resident_blocks,
 )
 from dmlsplit.geometry import SplitGeometry
+from tests.support.descriptors import packed
 
 THIRD = 1 / 3
 

@@ -18,7 +18,7 @@ from onnx.backend.test.case import node
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
-import builds as kept
+from tests.support import builds as kept
 
 ON_DISK = ("simple", "pytorch-converted", "pytorch-operator")
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import builds
+from tests.support import builds
 
 OPTIONS = ("--std=c++17",)
 _LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+)?\s*(\S+)\s*(.*?)\s*;")

@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlsplit.backends.cuda import codegen, planner
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
-from host_cuda import harness
+from tests.host_cuda import harness
 
 POISON = 0xEE
 

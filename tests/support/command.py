@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from dmlsplit.cli import main
 from dmlsplit.cli.terminal import STOPS
-from tests.models import single
+from tests.support.models import single
 
 ROOT = Path(__file__).parents[2]
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
