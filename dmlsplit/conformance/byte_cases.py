@@ -106,7 +106,9 @@ def input_bytes(case: Case) -> bytes:
         return numbers.tobytes().ljust(total, b"\0")
     blocks = [sha256(f"{kind.name} {index}".encode()).digest() for index in range(total // 32 + 1)]
     if case.values == "bits":
-        blocks.insert(0, b"".join(bits.to_bytes(width, "little") for bits in _SPECIAL[kind]))
+        blocks.insert(
+            0, b"".join(bits.to_bytes(width, "little") for bits in _SPECIAL.get(kind, ()))
+        )
     return b"".join(blocks)[:total]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.conformance.byte_cases import input_bytes, output_hashes
-from dmlsplit.conformance.case import Case, by_level, expected
+from dmlsplit.conformance.case import Case, Outcome, by_level, expected
 from dmlsplit.conformance.cases import QUESTIONS, Question, all_cases
 from dmlsplit.conformance.rule_cases import NOT_ASKED
 from dmlsplit.directml.levels import FeatureLevel
@@ -43,7 +43,7 @@ def test_a_case_of_a_rule_breaks_it_at_every_level_and_is_named_for_it(case: Cas
         levels = {"DML-LEVEL-DIMENSION-COUNT"} if level < FeatureLevel.LEVEL_3_0 else set()
         (rule,) = set(now.rules) - levels
         assert case.id.removeprefix("rule-").startswith(rule.removeprefix("DML-"))
-        assert (now.stage, now.hresult) == ("create", 0x80070057)
+        assert now.outcome == Outcome("refused", "create", 0x80070057)
         assert now.policy == (RULES[rule].basis == "policy")
 
 
@@ -61,7 +61,7 @@ def test_the_table_has_every_type_at_every_dimension_count() -> None:
 
 def test_what_is_expected_follows_the_level() -> None:
     rows = [(str(level), now) for level, now in by_level(CASES["table-INT64-5"])]
-    assert [(level, now.stage, now.rules) for level, now in rows] == [
+    assert [(level, now.outcome.stage, now.rules) for level, now in rows] == [
         ("1_0", "create", ("DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT")),
         ("3_0", "create", ("DML-LEVEL-DATA-TYPE",)),
         ("4_1", "done", ()),
@@ -83,7 +83,8 @@ def test_what_is_expected_follows_the_level() -> None:
 def test_a_bad_binding_removes_the_device(name: str, rules: tuple[str, ...]) -> None:
     now = expected(CASES[f"bind-{name}"], NEWEST)
     assert now.rules == rules
-    assert (now.stage, now.hresult) == (("bind", 0x887A0005) if rules else ("done", 0))
+    removed = Outcome("refused", "bind", 0x887A0005)
+    assert now.outcome == (removed if rules else Outcome("accepted", "done"))
 
 
 def test_bytes_cover_types_ranks_axes_and_layouts() -> None:
