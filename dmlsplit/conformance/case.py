@@ -51,11 +51,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of a case."""
+    """What becomes of a case, or should by the rules."""
 
     verdict: str  # accepted or refused; crashed, hung or removed (the device) if there is none
     stage: str = ""  # the call that refuses it: create, compile or bind; done if none does
     hresult: int = S_OK
+    rules: tuple[str, ...] = ()  # that it breaks, of what is expected
+
+    @property
+    def policy(self) -> bool:
+        """Whether it is refused by rules only that are choices of dmlsplit."""
+        return bool(self.rules) and all(RULES[name].basis == "policy" for name in self.rules)
 
     def __str__(self) -> str:
         if self.verdict == "refused":
@@ -63,38 +69,20 @@ class Outcome:
         return self.verdict if self.hresult == S_OK else f"{self.verdict} with 0x{self.hresult:08X}"
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What the rules say of a case at one level: the outcome, and which of them it breaks."""
-
-    outcome: Outcome
-    rules: tuple[str, ...] = ()
-
-    @property
-    def accepted(self) -> bool:
-        """Whether no rule is broken."""
-        return not self.rules
-
-    @property
-    def policy(self) -> bool:
-        """Whether it is refused by rules only that are choices of dmlsplit."""
-        return bool(self.rules) and all(RULES[name].basis == "policy" for name in self.rules)
-
-
-def expected(case: Case, level: FeatureLevel) -> Expected:
+def expected(case: Case, level: FeatureLevel) -> Outcome:
     """Return what the rules say of a case at a level."""
     rules = validate(case.desc, level).rule_ids
     if rules:
-        return Expected(Outcome("refused", "create", InvalidArgumentError.hresult), rules)
+        return Outcome("refused", "create", InvalidArgumentError.hresult, rules)
     rules = _broken_bindings(case.desc, case.placement) if case.placement else ()
     if rules:
         # Microsoft, "DirectML error handling and device removal": that is how it shows.
-        return Expected(Outcome("refused", "bind", DeviceRemovedError.hresult), rules)
-    return Expected(Outcome("accepted", "done"))
+        return Outcome("refused", "bind", DeviceRemovedError.hresult, rules)
+    return Outcome("accepted", "done")
 
 
 @cache
-def by_level(case: Case) -> tuple[tuple[FeatureLevel, Expected], ...]:
+def by_level(case: Case) -> tuple[tuple[FeatureLevel, Outcome], ...]:
     """Return the levels from which on something else is expected than at the level before."""
     levels = ((level, expected(case, level)) for level in FeatureLevel)
     return tuple(next(same) for _, same in groupby(levels, key=lambda each: each[1]))

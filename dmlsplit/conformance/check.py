@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmlsplit.conformance.byte_cases import output_hashes
-from dmlsplit.conformance.case import S_OK, Case, Expected, Outcome, expected
+from dmlsplit.conformance.case import S_OK, Case, Outcome, expected
 from dmlsplit.conformance.cases import all_cases
 from dmlsplit.conformance.observation import VERDICTS, Answer, Observation
 from dmlsplit.directml.levels import FeatureLevel
@@ -73,39 +73,39 @@ def _of_level(asked: int, said: str, level: FeatureLevel) -> Iterator[Difference
         yield Difference("level", f"minimum level 0x{asked:X}", wanted, said)
 
 
-def _of_answer(answer: Answer, now: Expected, seen: Observation) -> Iterator[Difference]:
+def _of_answer(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
     if not answer.outcome:
         return
     kind, said = _kind(answer, answer.outcome, now, seen), str(answer.outcome)
     if answer.after_others and kind != "crash":
         kind, said = "crash", f"{said}; {answer.after_others} when asked after others"
     if kind:
-        yield Difference(kind, answer.case.id, str(now.outcome), said, now.rules)
+        yield Difference(kind, answer.case.id, str(now), said, now.rules)
 
 
-def _of_dispatch(answer: Answer, now: Expected, seen: Observation) -> Iterator[Difference]:
+def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
     """DxDispatch's exit status is the same for every refusal, so that only verdicts compare."""
-    ran, wanted = answer.dispatched, now.outcome.verdict
+    ran, wanted = answer.dispatched, now.verdict
     if not ran:
         return
-    kind = _kind(answer, replace(now.outcome, verdict=ran.verdict), now, seen)
+    kind = _kind(answer, replace(now, verdict=ran.verdict), now, seen)
     if kind:
         said = f"refused, exit 0x{ran.exit:08X}" if ran.verdict == "refused" else ran.verdict
         yield Difference(kind, f"{answer.case.id}.json", wanted, said, now.rules)
-    elif now.accepted and ran.outputs:
+    elif not now.rules and ran.outputs:
         yield from _of_bytes(answer.case, ran.outputs)
 
 
-def _kind(answer: Answer, outcome: Outcome, now: Expected, seen: Observation) -> str:
+def _kind(answer: Answer, outcome: Outcome, now: Outcome, seen: Observation) -> str:
     """Return what differs first from what is expected; empty if nothing does."""
     if outcome.verdict not in VERDICTS:
         return "crash"
     kinds = ("verdict", "stage", "hresult")
-    kind = next((k for k in kinds if getattr(outcome, k) != getattr(now.outcome, k)), "")
+    kind = next((k for k in kinds if getattr(outcome, k) != getattr(now, k)), "")
     if kind and now.policy:
         return "policy"
     lacks = answer.case.desc.input_tensor.data_type in seen.lacking
-    return "device" if kind == "verdict" and now.accepted and lacks else kind
+    return "device" if kind == "verdict" and not now.rules and lacks else kind
 
 
 def _of_bytes(case: Case, outputs: tuple[tuple[str, bool] | None, ...]) -> Iterator[Difference]:

@@ -93,9 +93,8 @@ def _record(case: Case) -> dict[str, Any]:
         "expected": [
             {
                 "from": str(level),
-                **asdict(now.outcome),
-                "hresult": f"0x{now.outcome.hresult:08X}",
-                "rules": now.rules,
+                **asdict(now),
+                "hresult": f"0x{now.hresult:08X}",
                 "policy": now.policy,
             }
             for level, now in by_level(case)

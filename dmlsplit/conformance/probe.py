@@ -111,14 +111,9 @@ IDML_COMPILED_OPERATOR = _iid("6b15e56a-bf5c-4902-92d8-da3a650afea4")
 
 
 def call(function: Any, *arguments: int) -> int:
-    """Call a C function, given as its address or its name and library.
-
-    64-bit Windows has one calling convention, in which every argument has room for 64 bits.
-    """
-    return int(_FUNCTION(function)(*map(ctypes.c_uint64, arguments)))
-
-
-_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_uint32)
+    """Call a C function, given by its address, or by its name and library."""
+    # 64-bit Windows has one calling convention, in which every argument has room for 64 bits.
+    return int(ctypes.CFUNCTYPE(ctypes.c_uint32)(function)(*map(ctypes.c_uint64, arguments)))
 
 
 def method(this: int, place: int) -> Callable[..., int]:
@@ -542,8 +537,11 @@ def write_new(path: Path, observation: Record) -> None:
     """Write an observation to a file that does not exist yet; it appears whole."""
     check_new(path)
     draft = path.with_name(f".{path.name}.part")
-    draft.write_bytes(json_lines(observation).encode())
-    draft.rename(path)
+    try:
+        draft.write_bytes(json_lines(observation).encode())
+        draft.rename(path)
+    except OSError as error:
+        raise UnusableError(f"{path}: {error.strerror}") from None
 
 
 def counts(observation: Record) -> str:
@@ -574,7 +572,7 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"error: {error.filename}: {error.strerror}\n")
         return 2
-    except (UnusableError, ValueError, KeyError) as error:
+    except (UnusableError, ValueError, KeyError, TypeError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     sys.stdout.write(f"{output}: level 0x{found['level']:X}, {counts(found)}\n")

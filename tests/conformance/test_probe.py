@@ -4,7 +4,6 @@ import ast
 import json
 import subprocess
 import sys
-from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -95,26 +94,9 @@ def by_id(path: Path) -> dict[str, dict[str, Any]]:
     return {case["id"]: case for case in observed(path)["cases"]}
 
 
-def test_a_crash_is_the_answer_of_the_case_that_caused_it(observe: Observe) -> None:
-    cases = by_id(observe("crash-axis"))
-    crashed = {name: case for name, case in cases.items() if case["outcome"] == "crashed"}
-    assert set(crashed) == {"rule-SPLIT-AXIS-RANGE", "rule-SPLIT-AXIS-RANGE-minus-one"}
-    assert {case["exit"] for case in crashed.values()} == {-11}
-    assert cases["rule-SPLIT-SIZE-MATCH"]["outcome"] == "refused"
-    assert cases["limit-stride-one"]["outcome"] == "accepted"
-
-
-def test_a_case_that_hangs_is_given_up(observe: Observe) -> None:
-    cases = by_id(observe("hang-count", arguments=["--timeout", "1"]))
-    assert cases["rule-SPLIT-OUTPUT-COUNT"]["outcome"] == "hung"
-    assert Counter(case["outcome"] for case in cases.values())["hung"] == 1
-
-
-def test_a_crash_that_others_caused_is_told_apart(observe: Observe) -> None:
-    cases = by_id(observe("crash-later"))
-    marked = [case for case in cases.values() if "after_others" in case]
-    assert {case["outcome"] for case in cases.values()} == {"accepted", "refused"}
-    assert [case["after_others"]["outcome"] for case in marked] == ["crashed", "crashed"]
+def test_a_crash_is_recorded_with_its_exit_status(observe: Observe) -> None:
+    crashed = by_id(observe("crash-axis"))["rule-SPLIT-AXIS-RANGE"]
+    assert (crashed["outcome"], crashed["exit"]) == ("crashed", -11)
 
 
 def test_a_removed_device_spoils_no_later_answer(observe: Observe) -> None:
