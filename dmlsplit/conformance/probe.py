@@ -453,7 +453,8 @@ def observe(
 ) -> Record:
     """Ask a library every case of a kit, and let DxDispatch run the models beside them."""
     kit, data = json.loads(cases.read_text("utf-8")), directml.read_bytes()
-    _check_usable(directml, data, adapter, dxdispatch)
+    _check_options(adapter, timeout)
+    _check_library(directml, data, dxdispatch)
     levels = list(kit["levels"].values())
     settings: Record = {"directml": str(directml.resolve()), "adapter": adapter, "debug": debug}
     settings["levels"] = levels
@@ -482,11 +483,16 @@ def observe(
     }
 
 
-def _check_usable(directml: Path, data: bytes, adapter: str, dxdispatch: Path | None) -> None:
-    if struct.calcsize("P") != 8:
-        raise UnusableError("this is a 32-bit Python; use a 64-bit one")
+def _check_options(adapter: str, timeout: float) -> None:
     if adapter != "warp" and not adapter.isdecimal():
         raise UnusableError(f"--adapter is {adapter!r}; it must be warp or a number such as 0")
+    if not 0 < timeout <= 86400:
+        raise UnusableError(f"--timeout is {timeout}; it must be seconds above 0, at most 86400")
+
+
+def _check_library(directml: Path, data: bytes, dxdispatch: Path | None) -> None:
+    if struct.calcsize("P") != 8:
+        raise UnusableError("this is a 32-bit Python; use a 64-bit one")
     if not ON_WINDOWS and STAND_IN not in data:
         raise UnusableError(f"{directml}: DirectML's licence allows its use on Windows only")
     beside = dxdispatch and dxdispatch.resolve().with_name(directml.name)

@@ -158,6 +158,9 @@ def test_an_adapter_by_number(observe: Observe) -> None:
         ("no-debug-layer", ["--debug"], "D3D12GetDebugInterface returned 0x887A002D"),
         ("", ["--adapter", "7"], "EnumAdapters1(7) returned 0x887A0002"),
         ("", ["--adapter", "gpu"], "--adapter is 'gpu'; it must be warp or a number such as 0"),
+        ("", ["--timeout", "nan"], "--timeout is nan; it must be seconds above 0, at most 86400"),
+        ("", ["--timeout", "-1"], "--timeout is -1.0"),
+        ("", ["--timeout", "inf"], "--timeout is inf"),
         ("", ["--cases", "missing.json"], "No such file"),
     ],
 )
