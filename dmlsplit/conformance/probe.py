@@ -422,7 +422,8 @@ def _run(line: list[str], folder: str, timeout: float) -> Record:
     # A signal, or an NTSTATUS such as 0xC0000005; the HRESULTs of DxDispatch begin with an 8.
     crashed = code < 0 or code & 0xF0000000 == 0xC0000000
     outcome = "crashed" if crashed else "refused" if code else "accepted"
-    said = done.stderr.decode("utf-8", "replace")[-MOST_TEXT:]
+    # Its path may hold the name of a user.
+    said = done.stderr.decode("utf-8", "replace").replace(folder + os.sep, "")[-MOST_TEXT:]
     return {"outcome": outcome, "exit": code & 0xFFFFFFFF, "said": said}
 
 

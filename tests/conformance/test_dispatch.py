@@ -125,6 +125,7 @@ def test_a_program_is_run_on_each_model(kit: Path, program: Path) -> None:
         "bind-swapped": "accepted",
     }
     refused = found["rule-SPLIT-AXIS-SUM-less"]
+    assert "model: rule-SPLIT-AXIS-SUM-less.json: " in refused["said"]  # without its folder
     assert "DML-SPLIT-AXIS-SUM" in refused["said"]
     assert refused["exit"] == 1
     hashes = output_hashes(CASES["bytes-type-INT64"])
