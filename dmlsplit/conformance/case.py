@@ -70,7 +70,7 @@ class Outcome:
 
 
 def expected(case: Case, level: FeatureLevel) -> Outcome:
-    """Return what the rules say of a case at a level."""
+    """Judge a case by the rules of a level."""
     rules = validate(case.desc, level).rule_ids
     if rules:
         return Outcome("refused", "create", InvalidArgumentError.hresult, rules)
@@ -83,7 +83,7 @@ def expected(case: Case, level: FeatureLevel) -> Outcome:
 
 @cache
 def by_level(case: Case) -> tuple[tuple[FeatureLevel, Outcome], ...]:
-    """Return the levels from which on something else is expected than at the level before."""
+    """Return each level at which the expected outcome changes, the lowest level first."""
     levels = ((level, expected(case, level)) for level in FeatureLevel)
     return tuple(next(same) for _, same in groupby(levels, key=lambda each: each[1]))
 

@@ -52,7 +52,7 @@ class Comparison:
 
 
 def compare(seen: Observation) -> Comparison:
-    """Hold an observation to the rules of today, at the level that the library was seen to have."""
+    """Compare an observation with today's rules, at the feature level of the library."""
     answers = [(answer, expected(answer.case, seen.level)) for answer in seen.answers]
     found = (
         *(each for asked, said in seen.levels for each in _of_level(asked, said, seen.level)),
@@ -84,7 +84,7 @@ def _of_answer(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Diff
 
 
 def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
-    """DxDispatch's exit status is the same for every refusal, so that only verdicts compare."""
+    """Compare verdicts only: DxDispatch's exit status is the same for every refusal."""
     ran, wanted = answer.dispatched, now.verdict
     if not ran:
         return
@@ -97,7 +97,7 @@ def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Di
 
 
 def _kind(answer: Answer, outcome: Outcome, now: Outcome, seen: Observation) -> str:
-    """Return what differs first from what is expected; empty if nothing does."""
+    """Name the first difference from the expected outcome; empty if there is none."""
     if outcome.verdict not in VERDICTS:
         return "crash"
     kinds = ("verdict", "stage", "hresult")

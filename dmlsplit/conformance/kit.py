@@ -19,7 +19,6 @@ from dmlsplit.conformance.probe import SCHEMA, json_lines
 from dmlsplit.conformance.rule_cases import NOT_ASKED
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.rules import RULES
-from dmlsplit.directml.tensor import TensorDesc
 
 # A tensor of this size and more is created, but not compiled: DirectML might allocate it.
 _HUGE_BYTES = 1 << 30
@@ -107,8 +106,5 @@ def _last_stage(case: Case) -> str:
     if case.placement is not None:
         return "bind"
     tensors = (case.desc.input_tensor, *case.desc.output_tensors)
-    return "create" if any(map(_is_huge, tensors)) else "compile"
-
-
-def _is_huge(tensor: TensorDesc) -> bool:
-    return max(tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes) >= _HUGE_BYTES
+    largest = max(max(t.total_tensor_size_in_bytes, t.minimum_size_in_bytes) for t in tensors)
+    return "create" if largest >= _HUGE_BYTES else "compile"

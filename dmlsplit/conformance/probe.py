@@ -7,7 +7,7 @@ THIS HAS NOT RUN ON WINDOWS YET: only on Linux, with stand-ins for DirectML and 
 """
 
 # A bad descriptor may crash or hang the library. So a child process asks, which is this program
-# with --child, and when it ends, its parent starts another one for the rest.
+# with --child; when it dies, the parent starts another for the remaining items.
 # ruff: noqa: B905, Python 3.8 has no zip(strict=True)
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ MOST_MESSAGES = 16
 
 
 class Direct3D:
-    """A D3D12 device on an adapter, and the DirectML that is asked for devices on it."""
+    """A D3D12 device on an adapter, and the library that makes DirectML devices on it."""
 
     def __init__(self, directml: str, adapter: str, debug: bool, levels: list[int]) -> None:
         try:
@@ -198,7 +198,7 @@ class Direct3D:
         _, self.messages = new(method(self.device, QUERY_INTERFACE), ID3D12_INFO_QUEUE)
 
     def create(self, level: int) -> tuple[int, int]:
-        """Create a device of a least feature level; the oldest DLLs cannot be asked for one."""
+        """Create a device of a minimum feature level, which the oldest DLLs do not take."""
         if hasattr(self.directml, "DMLCreateDevice1"):
             create = partial(call, ("DMLCreateDevice1", self.directml))
             return new(create, self.device, self.debug, level, IDML_DEVICE)
@@ -273,7 +273,7 @@ def ask_case(direct3d: Direct3D, device: int, case: Record) -> Record:
 
 
 def ask_level(direct3d: Direct3D, level: int) -> Record:
-    """Ask for a device with a least feature level, and for the level that it then has."""
+    """Ask for a device with a minimum feature level, and for the level that it then has."""
     hresult, device = direct3d.create(level)
     answer: Record = {"hresult": f"0x{hresult:08X}", "level": None}
     if not hresult & FAILED and device:
@@ -307,17 +307,17 @@ def child() -> None:
     os._exit(0)  # skip the teardown of the DLLs, which is not under test
 
 
-# ---- the parent: a child for all items, and another for those that it did not survive ----------
+# ---- the parent: one child after the other, until each item has an answer ----------------------
 
 # Outcomes after which nothing more can be asked in the same process.
 LAST = ("crashed", "hung", "removed")
 
 
 def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, list[Record]]:
-    """Return what is known of the device, and an answer for each item.
+    """Ask about each item; return the record of the device, and an answer for each.
 
-    An item counts as the cause of a crash only if it is the first of its process: one before may
-    have done it. So it is asked again in a new one, and its answer then says what came before.
+    An item causes a crash for certain only if it is the first of its process. Any other is asked
+    again in a new one, and its answer says in `after_others` how the first process ended.
     """
     device: Record = {}
     answers: list[Record] = []
@@ -337,7 +337,7 @@ def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, lis
 
 
 def _from_child(settings: Record, items: list[Any], timeout: float) -> list[Record]:
-    """Return what a child says of the device, then of each item, until one that ends it."""
+    """Start a child; return its record of the device and its answers, up to one that ends it."""
     found: list[Record] = []
     line = [sys.executable, "-B", str(Path(__file__).resolve()), "--child"]
     with tempfile.TemporaryFile() as asked:
@@ -387,7 +387,7 @@ LEAST_LEVEL = "2.0"
 def run_models(
     kit: Path, cases: list[Record], program: Path, options: list[str], timeout: float
 ) -> Iterator[tuple[str, Record]]:
-    """Yield how the model of each case that has one ended, and what it wrote."""
+    """Run the model of each case that has one; yield the id of the case, and its record."""
     line = [str(program.resolve()), "--dml_feature_level", LEAST_LEVEL, *options]
     for case in cases:
         model = kit / "dxdispatch" / f"{case['id']}.json"
@@ -401,7 +401,7 @@ def run_model(model: Path, case: Record, line: list[str], timeout: float) -> Rec
     with tempfile.TemporaryDirectory() as folder:
         copy = shutil.copy(str(model), folder)
         ended = _run([*line, copy, "--output_path", folder], folder, timeout)
-        # Other cases are about being accepted at all.
+        # Of the other cases only the verdict is compared.
         tensors = case["desc"]["OutputTensors"] if "output_sha256" in case else []
         paths = (Path(folder, "outputs", f"{case['id']}-{at}.bin") for at in range(len(tensors)))
         outputs = list(map(_output, paths, tensors))
@@ -452,7 +452,7 @@ def observe(
     timeout: float = 60.0,
     dxdispatch: Path | None = None,
 ) -> Record:
-    """Ask a library every case of a kit, and let DxDispatch run the models beside them."""
+    """Ask a library about every case of a kit; with DxDispatch, run their models as well."""
     kit, data = json.loads(cases.read_text("utf-8")), directml.read_bytes()
     _check_options(adapter, timeout)
     _check_library(directml, data, dxdispatch)
@@ -461,7 +461,7 @@ def observe(
     settings["levels"] = levels
     asked = [case for case in kit["cases"] if case["last_stage"] != "bind"]
     device, answers = ask(settings, asked, timeout)
-    # The first release exports no function that takes a least level.
+    # The first release exports no function that takes a minimum level.
     minimums = levels if b"DMLCreateDevice1" in data else []
     _, devices = ask(settings, minimums, timeout)
     kept = ("id", "last_stage", "desc")
