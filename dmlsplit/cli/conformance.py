@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, show, tell
@@ -99,29 +100,23 @@ def _write(arguments: argparse.Namespace) -> int:
 
 
 def _probe(arguments: argparse.Namespace) -> int:
-    from dmlsplit.conformance import probe, run_dxdispatch
-    from dmlsplit.conformance.asking import UnusableError
-    from dmlsplit.conformance.cases import all_cases
-    from dmlsplit.conformance.kit import dispatched_models
-    from dmlsplit.conformance.records import probed_cases
+    from dmlsplit.conformance import probe
+    from dmlsplit.conformance.kit import write_kit
 
-    library, output = arguments.directml, arguments.output
+    output = arguments.output
     try:
         probe.check_new(output)
-        found = probe.observe(
-            probed_cases(all_cases()), library, arguments.adapter, arguments.debug,
-            arguments.timeout,
-        )  # fmt: skip
-        text = probe.text_of(found)
-        if arguments.dxdispatch is not None:
-            program = arguments.dxdispatch.resolve()
-            run_dxdispatch.check_library(program, found)
-            found["dxdispatch"] = run_dxdispatch.run_models(*dispatched_models(), program)
-            text = run_dxdispatch.text_of(found)
-        probe.write_new(output, text)
-    except (UnusableError, run_dxdispatch.UnusableError) as error:
+        with TemporaryDirectory() as folder:
+            kit = Path(folder, "kit")
+            write_kit(kit)
+            found = probe.observe(
+                kit / "cases.json", arguments.directml, arguments.adapter, arguments.debug,
+                arguments.timeout, arguments.dxdispatch,
+            )  # fmt: skip
+        probe.write_new(output, found)
+    except probe.UnusableError as error:
         raise UnsupportedError(str(error)) from None
-    tell(f"{output}: {', '.join(probe.counts(found))}")
+    tell(f"{output}: {probe.counts(found)}")
     return ACCEPTED
 
 

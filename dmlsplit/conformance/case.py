@@ -18,7 +18,6 @@ from dmlsplit.errors import DeviceRemovedError, InvalidArgumentError
 
 S_OK = 0
 
-Stage = Literal["create", "compile", "bind", "done"]
 Values = Literal["numbers", "bits"]
 
 
@@ -51,51 +50,40 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """What the rules say of a case at one level: which of them it breaks, and when that shows."""
+class Outcome:
+    """What becomes of a case, or should by the rules."""
 
-    rules: tuple[str, ...]
-    is_binding: bool = False
-
-    @property
-    def accepted(self) -> bool:
-        """Whether no rule is broken."""
-        return not self.rules
-
-    @property
-    def stage(self) -> Stage:
-        """The call that refuses it; ``done`` if none does."""
-        if self.accepted:
-            return "done"
-        return "bind" if self.is_binding else "create"
-
-    @property
-    def hresult(self) -> int:
-        """What that call returns; a bad binding shows as a removed device.
-
-        Source: Microsoft, "DirectML error handling and device removal".
-        """
-        if self.accepted:
-            return S_OK
-        return (DeviceRemovedError if self.is_binding else InvalidArgumentError).hresult
+    verdict: str  # accepted or refused; crashed, hung or removed (the device) if there is none
+    stage: str = ""  # the call that refuses it: create, compile or bind; done if none does
+    hresult: int = S_OK
+    rules: tuple[str, ...] = ()  # that it breaks, of what is expected
 
     @property
     def policy(self) -> bool:
         """Whether it is refused by rules only that are choices of dmlsplit."""
         return bool(self.rules) and all(RULES[name].basis == "policy" for name in self.rules)
 
+    def __str__(self) -> str:
+        if self.verdict == "refused":
+            return f"refused at {self.stage} with 0x{self.hresult:08X}"
+        return self.verdict if self.hresult == S_OK else f"{self.verdict} with 0x{self.hresult:08X}"
 
-def expected(case: Case, level: FeatureLevel) -> Expected:
-    """Return what the rules say of a case at a level."""
-    found = validate(case.desc, level)
-    if not found.ok or case.placement is None:
-        return Expected(found.rule_ids)
-    return Expected(_broken_bindings(case.desc, case.placement), is_binding=True)
+
+def expected(case: Case, level: FeatureLevel) -> Outcome:
+    """Judge a case by the rules of a level."""
+    rules = validate(case.desc, level).rule_ids
+    if rules:
+        return Outcome("refused", "create", InvalidArgumentError.hresult, rules)
+    rules = _broken_bindings(case.desc, case.placement) if case.placement else ()
+    if rules:
+        # Microsoft, "DirectML error handling and device removal": that is how it shows.
+        return Outcome("refused", "bind", DeviceRemovedError.hresult, rules)
+    return Outcome("accepted", "done")
 
 
 @cache
-def by_level(case: Case) -> tuple[tuple[FeatureLevel, Expected], ...]:
-    """Return the levels from which on something else is expected than at the level before."""
+def by_level(case: Case) -> tuple[tuple[FeatureLevel, Outcome], ...]:
+    """Return each level at which the expected outcome changes, the lowest level first."""
     levels = ((level, expected(case, level)) for level in FeatureLevel)
     return tuple(next(same) for _, same in groupby(levels, key=lambda each: each[1]))
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlsplit.conformance.byte_cases import output_hashes
-from dmlsplit.conformance.case import S_OK, Expected, expected
+from dmlsplit.conformance.case import S_OK, Case, Outcome, expected
 from dmlsplit.conformance.cases import all_cases
-from dmlsplit.conformance.observation import Answer, ModelRun, Observation, Written
+from dmlsplit.conformance.observation import VERDICTS, Answer, Observation
+from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import UnsupportedError
 
 # What a difference is about. Those of APART do not count against the rules.
@@ -50,97 +51,66 @@ class Comparison:
         return all(each.kind in APART for each in self.differences)
 
 
-def compare(observation: Observation) -> Comparison:
-    """Hold an observation to the rules of today, at the level that the library was seen to have."""
-    found = (*_of_levels(observation), *_of_answers(observation), *_of_runs(observation))
-    asked = {answer.case.id for answer in observation.answers}
+def compare(seen: Observation) -> Comparison:
+    """Compare an observation with today's rules, at the feature level of the library."""
+    answers = [(answer, expected(answer.case, seen.level)) for answer in seen.answers]
+    found = (
+        *(each for asked, said in seen.levels for each in _of_level(asked, said, seen.level)),
+        *(each for answer, now in answers for each in _of_answer(answer, now, seen)),
+        *(each for answer, now in answers for each in _of_dispatch(answer, now, seen)),
+    )
+    asked = {answer.case.id for answer in seen.answers if answer.outcome}
     wanted = [case.id for case in all_cases() if case.placement is None]
-    return Comparison(observation, found, tuple(name for name in wanted if name not in asked))
+    return Comparison(seen, found, tuple(name for name in wanted if name not in asked))
 
 
-def answered(answer: Answer) -> str:
-    """Return what became of a case, in a few words."""
-    if not answer.stage:
-        return answer.outcome
-    if answer.outcome == "accepted" and answer.hresult != S_OK:
-        return f"accepted with 0x{answer.hresult:08X}"
-    return _verdict(answer.outcome == "accepted", answer.stage, answer.hresult)
+def _of_level(asked: int, said: str, level: FeatureLevel) -> Iterator[Difference]:
+    wanted = f"0x{UnsupportedError.hresult:08X}"
+    if asked <= level:
+        # A minimum: the device has the library's own level all the same.
+        wanted = f"0x{S_OK:08X}, level 0x{level:X}"
+    if said != wanted:
+        yield Difference("level", f"minimum level 0x{asked:X}", wanted, said)
 
 
-def _verdict(accepted: bool, stage: str, hresult: int) -> str:
-    return "accepted" if accepted else f"refused at {stage} with 0x{hresult:08X}"
-
-
-def _of_levels(observation: Observation) -> Iterator[Difference]:
-    for each in observation.levels:
-        seen = each.ended or f"0x{each.hresult:08X}"
-        seen += "" if each.level is None else f", level 0x{each.level:X}"
-        wanted = f"0x{UnsupportedError.hresult:08X}"
-        if each.asked <= observation.level:
-            # A minimum: the device has the library's own level all the same.
-            wanted = f"0x{S_OK:08X}, level 0x{observation.level:X}"
-        if seen != wanted:
-            yield Difference("level", f"minimum level 0x{each.asked:X}", wanted, seen)
-
-
-def _of_answers(observation: Observation) -> Iterator[Difference]:
-    for answer in observation.answers:
-        now = expected(answer.case, observation.level)
-        kind = _kind(answer, now, observation)
-        if kind:
-            seen = answered(answer)
-            if answer.after_others:
-                seen += f"; {answer.after_others} when asked after others"
-            wanted = _verdict(now.accepted, now.stage, now.hresult)
-            yield Difference(kind, answer.case.id, wanted, seen, now.rules)
-
-
-def _kind(answer: Answer, now: Expected, observation: Observation) -> str:
-    """Return the kind of the difference, or an empty string."""
-    if not answer.stage or answer.after_others:
-        return "crash"
-    accepted = answer.outcome == "accepted"
-    kind = ""
-    if accepted != now.accepted:
-        lacks = answer.case.desc.input_tensor.data_type in observation.lacking
-        kind = "device" if lacks and now.accepted else "verdict"
-    elif not accepted and answer.stage != now.stage:
-        kind = "stage"
-    elif answer.hresult != now.hresult:
-        kind = "hresult"
-    return "policy" if kind and now.policy else kind
-
-
-def _of_runs(observation: Observation) -> Iterator[Difference]:
-    """DxDispatch's exit status is the same for every refusal, so that only verdicts compare."""
-    level, lacking = observation.level, observation.lacking
-    for run in observation.runs:
-        all_now = [expected(each.case, level) for each in run.written]
-        rules = tuple(dict.fromkeys(rule for now in all_now for rule in now.rules))
-        wanted = "refused" if rules else "accepted"
-        lacks = any(each.case.desc.input_tensor.data_type in lacking for each in run.written)
-        if run.outcome in ("crashed", "hung"):
-            yield Difference("crash", run.model, wanted, run.outcome, rules)
-        elif run.outcome != wanted:
-            kind = "device" if lacks and not rules else "verdict"
-            if rules and all(now.policy for now in all_now if now.rules):
-                kind = "policy"
-            yield Difference(kind, run.model, wanted, _ended(run), rules)
-        elif not rules:
-            for written in run.written:
-                yield from _of_bytes(written)
-
-
-def _ended(run: ModelRun) -> str:
-    return run.outcome if run.outcome == "accepted" else f"refused, exit 0x{run.exit:08X}"
-
-
-def _of_bytes(written: Written) -> Iterator[Difference]:
-    if not written.outputs:
+def _of_answer(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
+    if not answer.outcome:
         return
-    hashes = output_hashes(written.case)
-    for index, (wanted, seen) in enumerate(zip(hashes, written.outputs, strict=True)):
-        name = f"{written.case.id} OutputTensors[{index}]"
+    kind, said = _kind(answer, answer.outcome, now, seen), str(answer.outcome)
+    if answer.after_others and kind != "crash":
+        kind, said = "crash", f"{said}; {answer.after_others} when asked after others"
+    if kind:
+        yield Difference(kind, answer.case.id, str(now), said, now.rules)
+
+
+def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
+    """Compare verdicts only: DxDispatch's exit status is the same for every refusal."""
+    ran, wanted = answer.dispatched, now.verdict
+    if not ran:
+        return
+    kind = _kind(answer, replace(now, verdict=ran.verdict), now, seen)
+    if kind:
+        said = f"refused, exit 0x{ran.exit:08X}" if ran.verdict == "refused" else ran.verdict
+        yield Difference(kind, f"{answer.case.id}.json", wanted, said, now.rules)
+    elif not now.rules and ran.outputs:
+        yield from _of_bytes(answer.case, ran.outputs)
+
+
+def _kind(answer: Answer, outcome: Outcome, now: Outcome, seen: Observation) -> str:
+    """Name the first difference from the expected outcome; empty if there is none."""
+    if outcome.verdict not in VERDICTS:
+        return "crash"
+    kinds = ("verdict", "stage", "hresult")
+    kind = next((k for k in kinds if getattr(outcome, k) != getattr(now, k)), "")
+    if kind and now.policy:
+        return "policy"
+    lacks = answer.case.desc.input_tensor.data_type in seen.lacking
+    return "device" if kind == "verdict" and not now.rules and lacks else kind
+
+
+def _of_bytes(case: Case, outputs: tuple[tuple[str, bool] | None, ...]) -> Iterator[Difference]:
+    for index, (wanted, seen) in enumerate(zip(output_hashes(case), outputs, strict=True)):
+        name = f"{case.id} OutputTensors[{index}]"
         if seen is None:
             yield Difference("bytes", name, f"SHA-256 {wanted}", "no file")
         elif seen[0] != wanted:

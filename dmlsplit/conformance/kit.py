@@ -1,21 +1,27 @@
-"""The kit: a folder with the cases, DxDispatch models of them, and the programs that ask."""
+"""The kit: a folder with the cases, DxDispatch models of them, and the probe that asks."""
 
 from __future__ import annotations
 
-import ast
 import errno
 import json
 import shutil
 import tempfile
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.conformance.cases import all_cases
-from dmlsplit.conformance.dispatch_models import models
-from dmlsplit.conformance.records import SCHEMA, cases_text, dispatched_case, json_lines
+from dmlsplit.conformance.byte_cases import is_small, output_hashes
+from dmlsplit.conformance.case import Case, by_level
+from dmlsplit.conformance.cases import QUESTIONS, all_cases
+from dmlsplit.conformance.models import desc_json, model
+from dmlsplit.conformance.probe import SCHEMA, json_lines
+from dmlsplit.conformance.rule_cases import NOT_ASKED
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.rules import RULES
 
-_JOINED = {"__future__", "dmlsplit.conformance.asking"}
+# A tensor of this size and more is created, but not compiled: DirectML might allocate it.
+_HUGE_BYTES = 1 << 30
 
 
 def write_kit(folder: Path) -> int:
@@ -44,37 +50,61 @@ def write_kit(folder: Path) -> int:
 
 def kit() -> dict[str, str]:
     """Return the files of the kit by their paths; the same every time."""
-    texts, listed = dispatched_models()
+    models = {case.id: model(case) for case in all_cases() if is_small(case.desc)}
     return {
-        "cases.json": cases_text(all_cases()),
-        **{f"dxdispatch/{name}": text for name, text in texts.items()},
-        "dxdispatch.json": json_lines({"schema": SCHEMA}, "models", listed),
-        "probe.py": joined(_source("asking.py"), _source("probe.py")),
-        "run_dxdispatch.py": _source("run_dxdispatch.py"),
+        "cases.json": _cases_text(),
+        **{f"dxdispatch/{name}.json": json.dumps(each) + "\n" for name, each in models.items()},
+        "probe.py": files("dmlsplit.conformance").joinpath("probe.py").read_text("utf-8"),
     }
 
 
-def dispatched_models() -> tuple[dict[str, str], list[dict[str, Any]]]:
-    """Return the texts of the models by name, and the list of them, as `run_dxdispatch` reads."""
-    texts, listed = {}, []
-    for name, model, cases in models(all_cases()):
-        texts[f"{name}.json"] = json.dumps(model) + "\n"
-        listed.append({"model": f"{name}.json", "cases": [dispatched_case(case) for case in cases]})
-    return texts, listed
+def _cases_text() -> str:
+    from dmlsplit import __version__
+
+    used = {rule for case in all_cases() for _, now in by_level(case) for rule in now.rules}
+    return json_lines(
+        {
+            "schema": SCHEMA,
+            "tool": {"name": "dmlsplit", "version": __version__},
+            "levels": {str(level): int(level) for level in FeatureLevel},
+            "rules": {
+                name: {"sentence": rule.sentence, "basis": rule.basis, "source": rule.source}
+                for name, rule in RULES.items()
+                if name in used
+            },
+            "not_asked": NOT_ASKED,
+            "questions": [{"text": q.text, "cases": list(q.cases)} for q in QUESTIONS],
+            "cases": [_record(case) for case in all_cases()],
+        }
+    )
 
 
-def _source(name: str) -> str:
-    return files("dmlsplit.conformance").joinpath(name).read_text("utf-8")
+def _record(case: Case) -> dict[str, Any]:
+    placement = {} if case.placement is None else {"placement": asdict(case.placement)}
+    hashes = {"output_sha256": output_hashes(case)} if case.id.startswith("bytes-") else {}
+    return {
+        "id": case.id,
+        "about": case.about,
+        "values": case.values,
+        **placement,
+        "last_stage": _last_stage(case),
+        "desc": desc_json(case.desc),
+        "expected": [
+            {
+                "from": str(level),
+                **asdict(now),
+                "hresult": f"0x{now.hresult:08X}",
+                "policy": now.policy,
+            }
+            for level, now in by_level(case)
+        ],
+        **hashes,
+    }
 
 
-def joined(first: str, second: str) -> str:
-    """Return two programs as one: the second follows, without what it imports from the first."""
-    tree = ast.parse(second)
-    lines = second.splitlines()
-    for node in tree.body:
-        is_import = isinstance(node, ast.ImportFrom) and node.module in _JOINED
-        if is_import or node is tree.body[0]:  # which is the docstring
-            assert node.end_lineno
-            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
-    rest = "\n".join(lines).strip()
-    return f"{first}\n\n{rest}\n"
+def _last_stage(case: Case) -> str:
+    if case.placement is not None:
+        return "bind"
+    tensors = (case.desc.input_tensor, *case.desc.output_tensors)
+    largest = max(max(t.total_tensor_size_in_bytes, t.minimum_size_in_bytes) for t in tensors)
+    return "create" if largest >= _HUGE_BYTES else "compile"

@@ -9,63 +9,40 @@ from __future__ import annotations
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from dmlsplit.conformance.byte_cases import is_small
-from dmlsplit.conformance.case import Case, Placed, Placement, Values
+from dmlsplit.conformance.case import Case, Outcome, Placed, Placement
+from dmlsplit.conformance.probe import SCHEMA
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
-from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.errors import about
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
 
-SCHEMA = 1
+VERDICTS = ("accepted", "refused")
+# A kit has no larger buffers; they are allocated to judge bindings.
+_MOST_BUFFER_BYTES = 1 << 20
 
-_OUTCOMES = ("accepted", "refused", "crashed", "hung", "removed")
-_STAGES = ("create", "compile")
-_VALUES: tuple[Values, ...] = ("numbers", "bits")
-_T = TypeVar("_T", bound=str)
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """How DxDispatch ended on the model of a case, and the outputs that it wrote."""
+
+    verdict: str
+    exit: int
+    outputs: tuple[tuple[str, bool] | None, ...]  # SHA-256, is nothing written behind; or no file
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one case: the call that was made last, and what it returned."""
+    """What became of one case."""
 
     case: Case
-    outcome: str  # accepted, refused, crashed, hung, or removed, as the device then is
-    last_stage: str  # the last call that the case asks for
-    stage: str  # empty if the process ended
-    hresult: int
-    after_others: str = ""  # how the process ended when the case was not the first in it
-
-
-@dataclass(frozen=True, slots=True)
-class LevelAnswer:
-    """Whether there is a device for a minimumFeatureLevel, and the level that it has then."""
-
-    asked: int
-    hresult: int
-    level: int | None
-    ended: str = ""  # how the process ended instead
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The outputs that DxDispatch wrote of a case; None for a file that is not there."""
-
-    case: Case
-    outputs: tuple[tuple[str, bool] | None, ...]  # SHA-256, and whether the bytes behind are kept
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRun:
-    """How DxDispatch ended on a model, and what it wrote."""
-
-    model: str
-    outcome: str
-    exit: int
-    written: tuple[Written, ...]
+    outcome: Outcome | None  # None if only DxDispatch was asked
+    after_others: str  # how the process ended when the case was not the first in it
+    dispatched: Dispatched | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +58,8 @@ class Observation:
     system: str
     debug: bool
     lacking: frozenset[TensorDataType]  # data types that the device does not have at all
-    levels: tuple[LevelAnswer, ...]
+    levels: tuple[tuple[int, str], ...]  # each minimumFeatureLevel, and what became of it
     answers: tuple[Answer, ...]
-    runs: tuple[ModelRun, ...]
 
 
 def read_observation(path: str | PathLike[str]) -> Observation:
@@ -98,10 +74,9 @@ def read_observation(path: str | PathLike[str]) -> Observation:
         root = read_json(Path(path))
         if root.get("schema").value != SCHEMA:
             raise root.get("schema").error(f"{SCHEMA}, which this dmlsplit reads")
-        answers = tuple(map(_answer, root.get("cases").items()))
-        if not answers:
+        if root.get("cases").value == []:
             raise root.get("cases").wrong("is empty; an observation has at least one case")
-        library, adapter, system = (root.get(name) for name in ("directml", "adapter", "system"))
+        library, system = root.get("directml"), root.get("system")
         version = library.get("version")
         return Observation(
             root.get("date").text(),
@@ -109,14 +84,25 @@ def read_observation(path: str | PathLike[str]) -> Observation:
             library.get("sha256").text(),
             _truth(library.get("stand_in")),
             _level(root.get("level")),
-            adapter.get("name").text(),
+            root.get("adapter").get("name").text(),
             f"{system.get('name').text()} {system.get('build').text()}",
             _truth(root.get("debug")),
             _lacking(root.get("data_types")),
             tuple(map(_level_answer, root.get("minimum_levels").items())),
-            answers,
-            tuple(map(_run, root.optional("dxdispatch", default=[]).items())),
+            tuple(map(_answer, root.get("cases").items())),
         )
+
+
+def _truth(field: Field) -> bool:
+    if not isinstance(field.value, bool):
+        raise field.error("true or false")
+    return field.value
+
+
+def _choice(field: Field, *names: str) -> Any:
+    if field.value not in names:
+        raise field.error(f"one of {', '.join(names)}")
+    return field.value
 
 
 def _level(field: Field) -> FeatureLevel:
@@ -133,85 +119,47 @@ def _lacking(field: Field) -> frozenset[TensorDataType]:
     return frozenset(kinds[name] for name, value in field.members() if not _truth(value))
 
 
-def _choice(field: Field, names: tuple[_T, ...]) -> _T:
-    for name in names:
-        if field.value == name:
-            return name
-    raise field.error(f"one of {', '.join(names)}")
+def _verdict(answer: Field) -> str:
+    return str(_choice(answer.get("outcome"), *VERDICTS, "crashed", "hung", "removed"))
 
 
-def _truth(field: Field) -> bool:
-    if not isinstance(field.value, bool):
-        raise field.error("true or false")
-    return field.value
-
-
-def _hresult(field: Field) -> int:
-    text = field.text()
+def _hresult(answer: Field) -> int:
+    field = answer.get("hresult")
     try:
-        value = int(text, 16)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= UINT_MAX:
-        raise field.error("an HRESULT such as 0x80070057")
-    return value
+        return Field(int(field.text(), 16), "").integer(0, UINT_MAX)
+    except ValueError:  # InvalidArgumentError is one, too
+        raise field.error("an HRESULT such as 0x80070057") from None
+
+
+def _level_answer(field: Field) -> tuple[int, str]:
+    asked = field.get("asked").integer(0, UINT_MAX)
+    if field.find("outcome"):
+        return asked, _verdict(field)
+    level = field.get("level")
+    given = "" if level.value is None else f", level 0x{level.integer(0, UINT_MAX):X}"
+    return asked, f"0x{_hresult(field):08X}{given}"
 
 
 def _answer(field: Field) -> Answer:
-    case = Case(field.get("id").text(), "", read_split(field.get("desc")))
-    outcome = _choice(field.get("outcome"), _OUTCOMES)
-    last = _choice(field.get("last_stage"), _STAGES)
-    before = field.find("after_others")
-    after = _choice(before.get("outcome"), _OUTCOMES) if before else ""
-    if outcome not in ("accepted", "refused"):
-        return Answer(case, outcome, last, "", 0)
-    stage, hresult = _choice(field.get("stage"), _STAGES), _hresult(field.get("hresult"))
-    return Answer(case, outcome, last, stage, hresult, after)
+    case = _case(field)
+    before, dispatched = field.find("after_others"), field.find("dispatched")
+    return Answer(
+        case,
+        _outcome(field) if field.find("outcome") or not dispatched else None,
+        _verdict(before) if before else "",
+        _dispatched(dispatched, case) if dispatched else None,
+    )
 
 
-def _level_answer(field: Field) -> LevelAnswer:
-    asked, ended = field.get("asked").integer(0, UINT_MAX), field.find("outcome")
-    if ended:
-        return LevelAnswer(asked, 0, None, _choice(ended, _OUTCOMES))
-    level = field.get("level")
-    given = None if level.value is None else level.integer(0, UINT_MAX)
-    return LevelAnswer(asked, _hresult(field.get("hresult")), given)
-
-
-def _run(field: Field) -> ModelRun:
-    outcome = _choice(field.get("outcome"), _OUTCOMES)
-    exit_ = field.optional("exit", default=0).integer(0, UINT_MAX)
-    written = tuple(map(_written, field.get("cases").items()))
-    if not written:
-        raise field.get("cases").wrong("is empty; a model has at least one case")
-    return ModelRun(field.get("model").text(), outcome, exit_, written)
-
-
-def _written(field: Field) -> Written:
-    placed = field.find("placement")
-    case = Case(
+def _case(field: Field) -> Case:
+    placement = field.find("placement")
+    return Case(
         field.get("id").text(),
         "",
         read_split(field.get("desc")),
-        _choice(field.get("values"), _VALUES),
-        _placement(placed) if placed else None,
+        _choice(field.optional("values", default="numbers"), "numbers", "bits"),
+        _placement(placement) if placement else None,
     )
-    outputs = tuple(map(_output, field.get("outputs").items()))
-    if outputs and not is_small(case.desc):
-        raise field.get("desc").wrong("is larger than what a kit dispatches")
-    if outputs and len(outputs) != case.desc.output_count:
-        raise field.get("outputs").wrong(f"must have {case.desc.output_count} entries, or none")
-    return Written(case, outputs)
-
-
-def _output(field: Field) -> tuple[str, bool] | None:
-    if field.value is None:
-        return None
-    return field.get("sha256").text(), _truth(field.get("kept_behind"))
-
-
-# A kit has no larger buffers; they are allocated to judge bindings.
-_MOST_BUFFER_BYTES = 1 << 20
 
 
 def _placement(field: Field) -> Placement:
@@ -223,5 +171,31 @@ def _placement(field: Field) -> Placement:
 
     outputs = tuple(map(placed, field.get("output_tensors").items()))
     if len(sizes) > 1 + len(outputs):
-        raise InvalidArgumentError(f"{field.path}.buffers: has more buffers than tensors")
+        raise field.get("buffers").wrong("has more buffers than tensors")
     return Placement(tuple(sizes), placed(field.get("input_tensor")), outputs)
+
+
+def _outcome(field: Field) -> Outcome:
+    verdict = _verdict(field)
+    if verdict not in VERDICTS:
+        return Outcome(verdict)
+    stage = _choice(field.get("stage"), "create", "compile")
+    return Outcome(verdict, "done" if verdict == "accepted" else stage, _hresult(field))
+
+
+def _dispatched(field: Field, case: Case) -> Dispatched:
+    exit_ = field.optional("exit", default=0).integer(0, UINT_MAX)
+    outputs = tuple(map(_output, field.get("outputs").items()))
+    if outputs and not is_small(case.desc):
+        raise field.get("outputs").wrong(
+            "must be empty: the case is larger than what a kit dispatches"
+        )
+    if outputs and len(outputs) != case.desc.output_count:
+        raise field.get("outputs").wrong(f"must have {case.desc.output_count} entries, or none")
+    return Dispatched(_verdict(field), exit_, outputs)
+
+
+def _output(field: Field) -> tuple[str, bool] | None:
+    if field.value is None:
+        return None
+    return field.get("sha256").text(), _truth(field.get("kept_behind"))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from dmlsplit.conformance.cases import QUESTIONS, Question
-from dmlsplit.conformance.check import APART, KINDS, Comparison, Difference, answered
+from dmlsplit.conformance.check import APART, KINDS, Comparison, Difference
 from dmlsplit.conformance.observation import Observation
 from dmlsplit.messages import counted, printable, wrapped
 
@@ -61,7 +61,7 @@ def json_report(comparison: Comparison) -> str:
             "system": seen.system,
             "date": seen.date,
             "debug": seen.debug,
-            "outcomes": Counter(answer.outcome for answer in seen.answers),
+            "outcomes": _outcomes(seen),
             "counts": {kind: len(_of_kind(comparison, kind)) for kind in KINDS},
             "differences": [asdict(each) for each in comparison.differences],
             "not_asked": comparison.not_asked,
@@ -98,13 +98,19 @@ def _head(comparison: Comparison) -> Iterator[str]:
         f"level {seen.level}, on {seen.adapter}, {seen.system}, {seen.date}, {debug} the debug "
         f"layers; SHA-256 {seen.sha256}"
     )
-    outcomes = Counter(answer.outcome for answer in seen.answers)
+    outcomes = _outcomes(seen)
     parts = ", ".join(f"{count} {name}" for name, count in sorted(outcomes.items()))
-    yield f"{counted(len(seen.answers), 'case')}: {parts}"
-    ran = counted(len(seen.runs), "model")
-    yield f"{ran} run by DxDispatch" if seen.runs else "bytes and bindings: not observed"
+    yield f"{counted(outcomes.total(), 'case')}: {parts}"
+    ran = sum(answer.dispatched is not None for answer in seen.answers)
+    yield (
+        f"{counted(ran, 'model')} run by DxDispatch" if ran else "bytes and bindings: not observed"
+    )
     if comparison.not_asked:
         yield f"{counted(len(comparison.not_asked), 'case')} of today's kit not asked"
+
+
+def _outcomes(seen: Observation) -> Counter[str]:
+    return Counter(answer.outcome.verdict for answer in seen.answers if answer.outcome)
 
 
 def _of_kind(comparison: Comparison, kind: str) -> list[Difference]:
@@ -125,10 +131,10 @@ def _said(each: Difference) -> str:
 
 
 def _answers(seen: Observation) -> Iterator[tuple[Question, str]]:
-    outcomes = {answer.case.id: answered(answer) for answer in seen.answers}
-    for run in seen.runs:
-        for written in run.written:
-            outcomes.setdefault(written.case.id, f"{run.outcome} by DxDispatch")
+    outcomes = {}
+    for answer in seen.answers:
+        by_run = f"{answer.dispatched.verdict} by DxDispatch" if answer.dispatched else ""
+        outcomes[answer.case.id] = str(answer.outcome or by_run)
     for question in QUESTIONS:
         names = defaultdict(list)
         for case in question.cases:
@@ -143,7 +149,5 @@ def _listed(cases: list[str]) -> str:
 
 
 def _level_answer(seen: Observation) -> str:
-    got = {each.level for each in seen.levels if each.level is not None}
-    if not got:
-        return "not asked"
-    return "such a device has level " + ", ".join(f"0x{level:X}" for level in sorted(got))
+    got = sorted({said.rpartition(", ")[2] for _, said in seen.levels if ", " in said})
+    return f"such a device has {', '.join(got)}" if got else "not asked"

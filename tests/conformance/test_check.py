@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
-from dmlsplit.conformance.byte_cases import output_hashes
-from dmlsplit.conformance.case import expected
-from dmlsplit.conformance.cases import all_cases
 from dmlsplit.conformance.check import Comparison, Difference, compare
-from dmlsplit.conformance.kit import dispatched_models
 from dmlsplit.conformance.observation import read_observation
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import InvalidArgumentError
 from tests.conformance.conftest import Observe
-
-CASES = {case.id: case for case in all_cases()}
 
 
 def found(path: Path) -> Comparison:
@@ -137,66 +131,55 @@ def test_cases_that_were_not_asked_are_named(observe: Observe) -> None:
 
 # ---- what DxDispatch gave ----------------------------------------------------------------------
 
-Run = Callable[[Callable[[list[dict[str, Any]]], None]], Comparison]
-
-
-def right_runs(level: FeatureLevel) -> list[dict[str, Any]]:
-    """What DxDispatch gives if everything is as expected."""
-    _, listed = dispatched_models()
-    runs = []
-    for entry in listed:
-        cases = [CASES[each["id"]] for each in entry["cases"]]
-        fine = all(expected(case, level).accepted for case in cases)
-        written = [
-            {key: each[key] for key in ("id", "values", "placement", "desc") if key in each}
-            | {"outputs": [{"sha256": sha, "kept_behind": True} for sha in output_hashes(case)]
-               if each["outputs"] and fine else [None] * len(each["outputs"])}
-            for each, case in zip(entry["cases"], cases, strict=True)
-        ]  # fmt: skip
-        outcome, code = ("accepted", 0) if fine else ("refused", 0x80070057)
-        runs.append({"model": entry["model"], "outcome": outcome, "exit": code, "said": "",
-                     "cases": written})  # fmt: skip
-    return runs
+Cases = dict[str, dict[str, Any]]  # of an observation, by id
+Dispatch = Callable[[Callable[[Cases], None]], Comparison]
 
 
 @pytest.fixture
-def with_runs(observe: Observe) -> Run:
-    def compared(change: Callable[[list[dict[str, Any]]], None]) -> Comparison:
+def dispatched(observe: Observe, kit: Path) -> Dispatch:
+    """Compare an observation with what DxDispatch gives if all is as expected, and one change."""
+
+    def compared(change: Callable[[Cases], None]) -> Comparison:
         path = observe()
-        runs = right_runs(FeatureLevel.LEVEL_6_4)
-        change(runs)
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"dxdispatch": runs}))
+        document = json.loads(path.read_text())
+        cases = {case["id"]: case for case in document["cases"]}
+        for case in json.loads((kit / "cases.json").read_text())["cases"]:
+            if (kit / "dxdispatch" / f"{case['id']}.json").exists():
+                cases.setdefault(case["id"], case).update(case | {"dispatched": right(case)})
+        change(cases)
+        path.write_text(json.dumps(document | {"cases": list(cases.values())}))
         return found(path)
 
     return compared
 
 
-def of(runs: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    (run,) = (run for run in runs if run["model"] == f"{name}.json")
-    return run
+def right(case: dict[str, Any]) -> dict[str, Any]:
+    outcome = case["expected"][-1]["verdict"]
+    outputs = [{"sha256": each, "kept_behind": True} for each in case.get("output_sha256", ())]
+    return {"outcome": outcome, "exit": 0 if outcome == "accepted" else 1, "outputs": outputs}
 
 
-def test_right_bytes_and_bindings_agree(with_runs: Run) -> None:
-    comparison = with_runs(lambda _: None)
+def test_right_bytes_and_bindings_agree(dispatched: Dispatch) -> None:
+    comparison = dispatched(lambda _: None)
     assert comparison.differences == ()
-    assert len(comparison.observation.runs) > 190
+    assert sum(answer.dispatched is not None for answer in comparison.observation.answers) > 230
 
 
-def flipped(runs: list[dict[str, Any]]) -> None:
-    of(runs, "bytes-type-INT8")["cases"][0]["outputs"][1]["sha256"] = "0" * 64
+def flipped(cases: Cases) -> None:
+    cases["bytes-type-INT8"]["dispatched"]["outputs"][1]["sha256"] = "0" * 64
 
 
-def unwritten(runs: list[dict[str, Any]]) -> None:
-    of(runs, "bytes-type-INT8")["cases"][0]["outputs"][1] = None
+def unwritten(cases: Cases) -> None:
+    cases["bytes-type-INT8"]["dispatched"]["outputs"][1] = None
 
 
-def written_behind(runs: list[dict[str, Any]]) -> None:
-    of(runs, "bytes-type-INT8")["cases"][0]["outputs"][1]["kept_behind"] = False
+def written_behind(cases: Cases) -> None:
+    cases["bytes-type-INT8"]["dispatched"]["outputs"][1]["kept_behind"] = False
 
 
 @pytest.mark.parametrize("change", [flipped, unwritten, written_behind])
-def test_other_bytes_are_found(with_runs: Run, change: Any) -> None:
-    comparison = with_runs(change)
+def test_other_bytes_are_found(dispatched: Dispatch, change: Any) -> None:
+    comparison = dispatched(change)
     assert said(comparison.differences) == {("bytes", "bytes-type-INT8 OutputTensors[1]")}
     assert not comparison.agrees
 
@@ -211,13 +194,16 @@ def test_other_bytes_are_found(with_runs: Run, change: Any) -> None:
     ],
 )
 def test_other_verdicts_of_models_are_found(
-    with_runs: Run, model: str, change: dict[str, Any], kind: str
+    dispatched: Dispatch, model: str, change: dict[str, Any], kind: str
 ) -> None:
-    comparison = with_runs(lambda runs: of(runs, model).update(change))
+    comparison = dispatched(lambda cases: cases[model]["dispatched"].update(change))
     assert said(comparison.differences) == {(kind, f"{model}.json")}
 
 
 # ---- files that are no observations ------------------------------------------------------------
+
+X = {"DataType": "FLOAT32", "Sizes": [2]}
+SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
 
 
 @pytest.mark.parametrize(
@@ -230,8 +216,8 @@ def test_other_verdicts_of_models_are_found(
         ({"data_types": {"BFLOAT16": True}}, "data_types: has 'BFLOAT16', which is no data type"),
         ({"cases": [{"id": "x"}]}, r"cases\[0\]: lacks 'desc'"),
         (
-            {"dxdispatch": [{"model": "m", "outcome": "fine"}]},
-            r"dxdispatch\[0\].outcome: is 'fine'; it must be one of accepted, refused",
+            {"cases": [SPLIT | {"dispatched": {"outputs": [], "outcome": "fine"}}]},
+            r"cases\[0\].dispatched.outcome: is 'fine'; it must be one of accepted, refused",
         ),
         (
             {"minimum_levels": [{"asked": 1, "hresult": "ok", "level": None}]},
@@ -258,11 +244,12 @@ def test_what_is_wrong_with_a_file_is_said(
     ],
 )
 def test_a_placement_cannot_ask_for_memory_or_lie_outside(
-    observe: Observe, placement: dict[str, Any]
+    dispatched: Dispatch, placement: dict[str, Any]
 ) -> None:
-    path = observe()
-    runs = [of(right_runs(FeatureLevel.LEVEL_6_4), "bind-swapped")]
-    runs[0]["cases"][0]["placement"] = placement
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"dxdispatch": runs}))
     with pytest.raises(InvalidArgumentError, match=r"placement\."):
-        read_observation(path)
+        dispatched(lambda cases: cases["bind-swapped"].update(placement=placement))
+
+
+def test_any_bits_of_a_type_that_has_no_special_ones_are_no_error(dispatched: Dispatch) -> None:
+    comparison = dispatched(lambda cases: cases["bytes-type-INT8"].update(values="bits"))
+    assert comparison.agrees

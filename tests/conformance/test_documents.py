@@ -52,15 +52,6 @@ def steps(job: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_workflow_asks_these_libraries_on_these_runners() -> None:
-    matrix = WORKFLOW["jobs"]["probe"]["strategy"]["matrix"]
-    assert matrix == {
-        "os": ["windows-2022", "windows-2025"],
-        "directml": ["system", "1.4.3", "1.6.0", "1.7.0", "1.8.2", "1.15.4"],
-    }
-    assert WORKFLOW["permissions"] == {"contents": "read"}
-
-
 def test_the_workflow_uploads_the_kit_and_observations_only() -> None:
     uploads = [
         step["with"]["path"]
