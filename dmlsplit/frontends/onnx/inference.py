@@ -157,6 +157,10 @@ def _is_doubtful(node: NodeProto, tensors: Mapping[str, TensorProto]) -> bool:
     match node.op_type:
         case "MaxPool" | "AveragePool" | "LpPool":
             return bool(given.get("ceil_mode") or (same and set(given.get("dilations", ())) - {1}))
+        case "Einsum":
+            # onnx never ends to read a term with two ellipses.
+            terms = str(given.get("equation")).replace("->", ",").split(",")
+            return any(term.count("...") > 1 for term in terms)
         case "ConvTranspose":
             return "output_shape" in given or (same and "output_padding" in given)
         case "Resize" | "Upsample":

@@ -70,6 +70,7 @@ class Walk:
         self._functions = {function.key: function for function in model.functions}
         self._called: dict[_Call, tuple[Value, ...]] = {}
         self._found: list[SplitSite] = []
+        self._meets: dict[int, list[str]] = {}
         self._outputs_left = SCAN_OUTPUT_BUDGET
 
     def sites(self) -> list[SplitSite]:
@@ -85,6 +86,8 @@ class Walk:
                 self._body(
                     function, unknown, replace(scope, place=place, attributes=None, path=path)
                 )
+        for split, places in self._meets.items():
+            self._found[split] = replace(self._found[split], meets=tuple(places))
         return self._found
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> None:
@@ -138,8 +141,7 @@ class Walk:
             return frozenset()
         splits = met(pieces)
         for split in splits:
-            site = self._found[split]
-            self._found[split] = replace(site, meets=(*site.meets, _named(node, index, scope)))
+            self._meets.setdefault(split, []).append(_named(node, index, scope))
         return frozenset() if splits else passed_on(pieces)
 
     def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
@@ -195,7 +197,7 @@ class Walk:
             warnings += ("split is the default of a graph input; a caller may override it",)
         if site.problem and scope.conditional:
             warnings += ("the node is in a branch of an If, which may never be taken",)
-        self._found.append(replace(site, warnings=warnings))
+        self._found.append(site if warnings is site.warnings else replace(site, warnings=warnings))
         if node.op_type != "Split" or site.problem:
             return values
         split, known = len(self._found) - 1, chain(values, repeat(UNKNOWN))
