@@ -126,7 +126,7 @@ def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> t
     shape = data.shape or ()
     dimension = shape[axis]
     if arguments.split is Lengths.AT_RUN_TIME:
-        text = "split is dynamic: it is computed when the model runs"
+        text = "split is dynamic: it is known only when the model runs"
         raise NotKnownError(text, Cause.LENGTHS)
     if isinstance(dimension, str):
         raise data.gap_error(f"the axis, {_dynamic(shape, axis)}")

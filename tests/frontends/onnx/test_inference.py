@@ -66,7 +66,7 @@ def test_a_crash_is_a_remark(tmp_path: Path) -> None:
     found, wrong = scan(tmp_path / "m.onnx", infer_shapes=True)
     assert found.unknown.startswith("its shape is not known after Resize 'up' of main; onnx's")
     assert "shape inference failed: " in found.unknown
-    assert "num_outputs is 2, and there are 3 outputs" in wrong.problem
+    assert "num_outputs is 2 for 3 outputs" in wrong.problem
 
 
 @pytest.mark.parametrize("equation", ["......", "a...b...->ab", "ab->ab,......"])
