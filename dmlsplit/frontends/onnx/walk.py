@@ -26,7 +26,7 @@ from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import outputs
-from dmlsplit.frontends.onnx.values import UNKNOWN, Gap, Value, merged, traced
+from dmlsplit.frontends.onnx.values import UNKNOWN, Gap, Value, contradict, merged, traced
 from dmlsplit.frontends.site import Cause, SplitSite
 
 # Bodies in bodies and functions in functions; real models stay below 20.
@@ -122,6 +122,7 @@ class Walk:
         return Value(entry.data_type, shape, gap=gap)
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
+        declared = scope.declared
         for index, span in enumerate(self._reader.entries(body.span, NODES[type(body)])):
             node = self._reader.read(Node, span)
             inputs = [_known(name, scope) for name in node.input]
@@ -131,7 +132,10 @@ class Walk:
             here = partial(_gap_after, node, index, scope)
             for name, value in zip(node.output, found, strict=False):
                 if name:
-                    value = traced(merged(value, scope.declared.get(name)), given, here)
+                    if contradict(value, declared.get(name)):
+                        # Those after it are as wrong: of other sizes, or onnx inferred them so.
+                        declared = {}
+                    value = traced(merged(value, declared.get(name)), given, here)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
     def _pieces(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Pieces:
