@@ -78,10 +78,10 @@ RULES = rules.RULES | by_id(
             hresult=None,
         ),
         "ORT-VERSION": _rule(
-            "ONNX Runtime 1.15 or later: before, a Split-18 with num_outputs ran on the CPU.",
+            "ONNX Runtime 1.16 or later: before, a Split-18 with num_outputs ran on the CPU.",
             "documented",
             _ORT + "issues/14523",
-            "ship ONNX Runtime 1.15 or later, or give the sizes as split. As it is, the node runs"
+            "ship ONNX Runtime 1.16 or later, or give the sizes as split. As it is, the node runs"
             " on the CPU",
             hresult=None,
         ),

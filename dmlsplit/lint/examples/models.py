@@ -90,9 +90,9 @@ MODELS = {
     ),
     "ORT-VERSION": Example(
         "onnx",
-        _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.14"),
         _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.15"),
-        "version of ONNX Runtime is 1.14; must be at least 1.15",
+        _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.16"),
+        "version of ONNX Runtime is 1.15; must be at least 1.16",
     ),
     "ORT-OPERATOR": Example(
         "onnx",
