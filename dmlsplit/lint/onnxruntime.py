@@ -20,8 +20,9 @@ from dmlsplit.lint.target import Target
 MINIMUM_LEVEL = FeatureLevel.LEVEL_5_0
 # Lower ranks are padded on the left to NchwDimensionCount; DirectML takes at most 8.
 LEAST_DIMENSIONS, MOST_DIMENSIONS = 4, 8
-# onnxruntime issue 14523: 1.14 ran a Split-18 with num_outputs on the CPU.
-FIRST_WITH_NUM_OUTPUTS = (1, 15)
+# onnxruntime issue 14523: before, a Split-18 with num_outputs ran on the CPU. The library of
+# onnxruntime-directml 1.15.1 names no class of VersionedKernel<DmlOperatorSplit, 18>; 1.16.0 does.
+FIRST_WITH_NUM_OUTPUTS = (1, 16)
 OPERATORS = ("Split-2", "Split-11", "Split-13", "Split-18")
 ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
     f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)

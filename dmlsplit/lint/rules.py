@@ -159,17 +159,17 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "ORT-VERSION": Rule(
-            "ONNX Runtime 1.15 or later: before, a Split-18 with num_outputs ran on the CPU.",
+            "ONNX Runtime 1.16 or later: before, a Split-18 with num_outputs ran on the CPU.",
             basis="documented",
             source=_SOURCES + "issues/14523",
-            hint="ship ONNX Runtime 1.15 or later, or give the sizes as split. As it is, the"
+            hint="ship ONNX Runtime 1.16 or later, or give the sizes as split. As it is, the"
             " node runs on the CPU",
             hresult=None,
             cured_by=("model",),
             example=_models(
-                _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.14"),
                 _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.15"),
-                "version of ONNX Runtime is 1.14; must be at least 1.15",
+                _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.16"),
+                "version of ONNX Runtime is 1.15; must be at least 1.16",
             ),
         ),
         "ORT-OPERATOR": _kernels(

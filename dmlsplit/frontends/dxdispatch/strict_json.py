@@ -94,4 +94,7 @@ def _too_large(text: str) -> InvalidArgumentError:
 
 
 def _constant(text: str) -> float:
-    raise InvalidArgumentError(f"contains {text}, which is not JSON; write it as a string, 'nan'")
+    word = text.lower().removesuffix("inity")
+    raise InvalidArgumentError(
+        f"contains {text}, which is not JSON; write it as a string, {word!r}"
+    )

@@ -12,6 +12,7 @@ import numpy as np
 from dmlsplit.checks import integer_argument
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
+from dmlsplit.messages import counted
 
 
 class Lengths(Enum):
@@ -213,11 +214,11 @@ def _output_count(
         if asked < 1:
             refuse(operator, found, "it must be at least 1")
         if count not in (None, asked):
-            refuse(operator, f"{found}, and there are {count} outputs", "both must be equal")
+            refuse(operator, f"{found} for {counted(count, 'output')}", "both must be equal")
         count = asked
     if isinstance(lengths, tuple):
         if count not in (None, len(lengths)):
-            found = f"split has {len(lengths)} sizes, and there are {count} outputs"
+            found = f"split has {counted(len(lengths), 'size')} for {counted(count, 'output')}"
             refuse(operator, found, "both must be equal")
         count = len(lengths)
     if count is None:

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -145,27 +145,36 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 def _doubtful(model: ModelProto) -> list[NodeProto]:
     """Return the nodes for which onnx 1.23 may infer other shapes than ONNX Runtime computes."""
-    tensors = {t.name: t for body in _graphs(model.graph) for t in body.initializer}
+    scales = {
+        t.name: (t.raw_data, t.float_data)
+        for body in _graphs(model.graph)
+        for t in getattr(body, "initializer", ())
+        if len(t.dims) == 1
+    }
     for node in _nodes(model):
-        tensors |= {name: t for name in node.output[:1] for t in _constants([node])}
-    return [node for node in _nodes(model) if _is_doubtful(node, tensors)]
+        if node.op_type == "Constant":
+            for name, a in zip(node.output, node.attribute, strict=False):
+                scales[name] = a.t.raw_data, a.floats or a.t.float_data
+    return [node for node in _nodes(model) if _is_doubtful(node, scales)]
 
 
-def _is_doubtful(node: NodeProto, tensors: Mapping[str, TensorProto]) -> bool:
+def _is_doubtful(node: NodeProto, scales: Mapping[str, tuple[bytes, Sequence[float]]]) -> bool:
     given = {a.name: a.ref_attr_name or a.ints or a.i or a.floats or a.s for a in node.attribute}
     same = "SAME" in str(given.get("auto_pad"))
     match node.op_type:
         case "MaxPool" | "AveragePool" | "LpPool":
             return bool(given.get("ceil_mode") or (same and set(given.get("dilations", ())) - {1}))
+        case "Einsum":
+            # onnx never ends to read a term with two ellipses.
+            terms = str(given.get("equation")).replace("->", ",").split(",")
+            return any(term.count("...") > 1 for term in terms)
         case "ConvTranspose":
             return "output_shape" in given or (same and "output_padding" in given)
         case "Resize" | "Upsample":
-            scales = [*given.get("scales", ())]
             # The region of interest, if there is one, comes before the scales.
-            for tensor in (tensors[name] for name in node.input[1:3][-1:] if name in tensors):
-                scales += [*tensor.float_data, *array("f", tensor.raw_data)]
+            raw, floats = scales.get("".join(node.input[1:3][-1:]), (b"", given.get("scales", ())))
             # What is rounded down is known in any precision; 5 * 2.6 is 12 or 13.
-            return any(scale * 64 % 1 for scale in scales)
+            return any(scale * 64 % 1 for scale in (*floats, *array("f", raw)))
     return node.op_type == "STFT"
 
 

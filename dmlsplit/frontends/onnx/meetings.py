@@ -7,7 +7,6 @@ SPLIT-DEFECT-MEET.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 
 # A split, by any number, and one of its outputs.
 Piece = tuple[int, int]
@@ -25,11 +24,9 @@ _MOST_PIECES = 64
 
 def met(inputs: Sequence[Pieces]) -> set[int]:
     """Return the splits of which different pieces come in by different inputs."""
-    found = set()
-    for one, other in combinations(inputs, 2):
-        first = dict(one)
-        found |= {split for split, output in other if first.get(split, output) != output}
-    return found
+    # Pieces of one split that came by one input would have met before.
+    first: dict[int, int] = {}
+    return {split for pieces in inputs for split, at in pieces if first.setdefault(split, at) != at}
 
 
 def passed_on(inputs: Sequence[Pieces]) -> Pieces:

@@ -96,13 +96,12 @@ def _lowered(
         site = _unknown(replace(site, warnings=warnings), reason, data, outputs)
         return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
     values = _output_values(arguments, data, shape, axis, sizes)
-    site = replace(site, pieces=sizes)
     numbers = tuple(size for size in shape if isinstance(size, int))
-    if len(numbers) < len(shape):
-        return _unknown(site, data.gap_error(_dynamic(shape)), data), values
-    if not data.data_type:
-        no_type = NotKnownError("the input's data type is not known", Cause.UNTRACKED)
-        return _unknown(site, no_type, data), values
+    if len(numbers) < len(shape) or not data.data_type:
+        gap = NotKnownError("the input's data type is not known", Cause.UNTRACKED)
+        if len(numbers) < len(shape):
+            gap = data.gap_error(_dynamic(shape))
+        return _unknown(replace(site, pieces=sizes), gap, data), values
     lowering = lower_sizes(arguments, _element_type(data), numbers, axis, sizes)
     found = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
@@ -127,7 +126,7 @@ def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> t
     shape = data.shape or ()
     dimension = shape[axis]
     if arguments.split is Lengths.AT_RUN_TIME:
-        text = "split is dynamic: it is computed when the model runs"
+        text = "split is dynamic: it is known only when the model runs"
         raise NotKnownError(text, Cause.LENGTHS)
     if isinstance(dimension, str):
         raise data.gap_error(f"the axis, {_dynamic(shape, axis)}")

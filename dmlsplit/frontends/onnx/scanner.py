@@ -25,7 +25,7 @@ from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.walk import Walk
 from dmlsplit.frontends.site import Cause, SplitSite
 
-MAXIMUM_FIELDS = 1_000_000
+MAXIMUM_FIELDS = 2_000_000
 
 
 def scan(

@@ -67,6 +67,15 @@ def merged(found: Value, declared: Value | None) -> Value:
     return replace(found, data_type=found.data_type or declared.data_type, shape=shape)
 
 
+def contradict(found: Value, declared: Value | None) -> bool:
+    """Whether a declared shape cannot be the one that was inferred."""
+    if declared is None or found.shape is None or declared.shape is None:
+        return False
+    pairs = zip(found.shape, declared.shape, strict=False)
+    sizes = (pair for pair in pairs if all(isinstance(size, int) for size in pair))
+    return len(found.shape) != len(declared.shape) or any(one != other for one, other in sizes)
+
+
 def traced(found: Value, inputs: Sequence[Value], here: Callable[[], Gap]) -> Value:
     """Complete an output of a node with what made its shape unknown: `here` if not a gap before."""
     if found.is_static or found.gap:

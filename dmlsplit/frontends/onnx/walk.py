@@ -26,7 +26,7 @@ from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import outputs
-from dmlsplit.frontends.onnx.values import UNKNOWN, Gap, Value, merged, traced
+from dmlsplit.frontends.onnx.values import UNKNOWN, Gap, Value, contradict, merged, traced
 from dmlsplit.frontends.site import Cause, SplitSite
 
 # Bodies in bodies and functions in functions; real models stay below 20.
@@ -70,6 +70,7 @@ class Walk:
         self._functions = {function.key: function for function in model.functions}
         self._called: dict[_Call, tuple[Value, ...]] = {}
         self._found: list[SplitSite] = []
+        self._meets: dict[int, list[str]] = {}
         self._outputs_left = SCAN_OUTPUT_BUDGET
 
     def sites(self) -> list[SplitSite]:
@@ -85,6 +86,8 @@ class Walk:
                 self._body(
                     function, unknown, replace(scope, place=place, attributes=None, path=path)
                 )
+        for split, places in self._meets.items():
+            self._found[split] = replace(self._found[split], meets=tuple(places))
         return self._found
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> None:
@@ -119,6 +122,7 @@ class Walk:
         return Value(entry.data_type, shape, gap=gap)
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
+        declared = scope.declared
         for index, span in enumerate(self._reader.entries(body.span, NODES[type(body)])):
             node = self._reader.read(Node, span)
             inputs = [_known(name, scope) for name in node.input]
@@ -128,7 +132,10 @@ class Walk:
             here = partial(_gap_after, node, index, scope)
             for name, value in zip(node.output, found, strict=False):
                 if name:
-                    value = traced(merged(value, scope.declared.get(name)), given, here)
+                    if contradict(value, declared.get(name)):
+                        # Those after it are as wrong: of other sizes, or onnx inferred them so.
+                        declared = {}
+                    value = traced(merged(value, declared.get(name)), given, here)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
     def _pieces(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Pieces:
@@ -138,8 +145,7 @@ class Walk:
             return frozenset()
         splits = met(pieces)
         for split in splits:
-            site = self._found[split]
-            self._found[split] = replace(site, meets=(*site.meets, _named(node, index, scope)))
+            self._meets.setdefault(split, []).append(_named(node, index, scope))
         return frozenset() if splits else passed_on(pieces)
 
     def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
@@ -195,7 +201,7 @@ class Walk:
             warnings += ("split is the default of a graph input; a caller may override it",)
         if site.problem and scope.conditional:
             warnings += ("the node is in a branch of an If, which may never be taken",)
-        self._found.append(replace(site, warnings=warnings))
+        self._found.append(site if warnings is site.warnings else replace(site, warnings=warnings))
         if node.op_type != "Split" or site.problem:
             return values
         split, known = len(self._found) - 1, chain(values, repeat(UNKNOWN))

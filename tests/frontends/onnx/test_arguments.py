@@ -35,7 +35,7 @@ def test_split_and_num_outputs_together_are_refused() -> None:
 @pytest.mark.parametrize(("asked", "outputs"), [(3, 2), (2, 3)])
 def test_num_outputs_other_than_the_number_of_outputs_is_refused(asked: int, outputs: int) -> None:
     text = refused("Split", 18, (6,), num_outputs=asked, output_count=outputs)
-    assert f"num_outputs is {asked}, and there are {outputs} outputs; both must be equal" in text
+    assert f"num_outputs is {asked} for {outputs} outputs; both must be equal" in text
 
 
 @pytest.mark.parametrize("value", [0, -1])
@@ -144,7 +144,7 @@ REFUSED: list[tuple[str, int, dict[str, Any], str]] = [
         "Split",
         18,
         {"num_outputs": 2, "output_count": 3},
-        "num_outputs is 2, and there are 3 outputs; both must be equal",
+        "num_outputs is 2 for 3 outputs; both must be equal",
     ),
     (
         "Split",
@@ -156,7 +156,7 @@ REFUSED: list[tuple[str, int, dict[str, Any], str]] = [
         "Split",
         13,
         {"split": [1, 2], "output_count": 3},
-        "split has 2 sizes, and there are 3 outputs; both must be equal",
+        "split has 2 sizes for 3 outputs; both must be equal",
     ),
     (
         "Split",

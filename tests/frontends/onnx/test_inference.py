@@ -66,7 +66,17 @@ def test_a_crash_is_a_remark(tmp_path: Path) -> None:
     found, wrong = scan(tmp_path / "m.onnx", infer_shapes=True)
     assert found.unknown.startswith("its shape is not known after Resize 'up' of main; onnx's")
     assert "shape inference failed: " in found.unknown
-    assert "num_outputs is 2, and there are 3 outputs" in wrong.problem
+    assert "num_outputs is 2 for 3 outputs" in wrong.problem
+
+
+@pytest.mark.parametrize("equation", ["......", "a...b...->ab", "ab->ab,......"])
+def test_an_equation_that_onnx_never_ends_to_read_is_not_given_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, equation: str
+) -> None:
+    monkeypatch.setattr(inference, "SECONDS", 10)
+    nodes = [node("Einsum", "x", "y", name="sum", equation=equation), CUT]
+    found = scanned(tmp_path, model(nodes, [value("x", [2, 6])]), infer_shapes=True)
+    assert found.unknown == "its shape is not known after Einsum 'sum' of main"
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ ROWS: list[tuple[str, tuple[int, ...], dict[str, Any], str]] = [
     ("sum too large", (6,), {"split": [4, 4]}, r"split is \[4, 4\], 8 in sum"),
     ("negative", (6,), {"split": [-1, 7]}, r"split\[0\] is -1; it must be at least 0"),
     ("OpenVINO's -1", (6,), {"split": [2, -1]}, r"split\[1\] is -1; it must be at least 0"),
-    ("no sizes", (6,), {"split": [], "output_count": 1}, "0 sizes, and there are 1 outputs"),
+    ("no sizes", (6,), {"split": [], "output_count": 1}, "split has 0 sizes for 1 output;"),
     ("no sizes, no outputs", (0,), {"split": []}, "there are 0 outputs"),
     ("0-d", (6,), {"split": np.array(6, INT64)}, "split has rank 0; it must be 1-D"),
     ("2-D", (6,), {"split": np.array([[2, 4]], INT64)}, "split has rank 2; it must be 1-D"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +11,44 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import helper  # noqa: E402
 
+from dmlsplit.frontends.onnx import walk  # noqa: E402
+from dmlsplit.frontends.onnx.meetings import met  # noqa: E402
 from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value  # noqa: E402
 
 HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
+
+
+class Counted(frozenset[Any]):
+    """A set that counts how many of its entries are looked at, in all such sets."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        Counted.looked_at += len(self)
+        return super().__iter__()
+
+
+def test_a_node_of_many_inputs_is_looked_at_once() -> None:
+    inputs = [Counted({(split, 0)}) for split in range(3000)]
+    assert met(inputs) == set()
+    assert met([*inputs, Counted({(7, 1)})]) == {7}
+    assert Counted.looked_at <= 3 * 3001
+
+
+def test_many_meetings_of_one_split_are_noted_without_copies(
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = 0
+
+    def counted(site: Any, **changes: Any) -> Any:
+        nonlocal copied
+        copied += len(changes.get("meets", ()))
+        return replace(site, **changes)
+
+    monkeypatch.setattr(walk, "replace", counted)
+    found = meets(scanned, *(node("Add", "a b", f"y{i}") for i in range(500)))
+    assert found == [f"Add[{i + 1}] of main" for i in range(500)]
+    assert copied <= 2 * 500
 
 
 def meets(scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)) -> list[str]:

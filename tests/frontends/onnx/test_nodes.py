@@ -37,7 +37,7 @@ def test_what_is_dynamic_is_said(scanned: Scanned) -> None:
     assert unknown([2, None], initializers=lengths) == "the axis, dimension 1 is dynamic"
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
-    assert found.unknown == "split is dynamic: it is computed when the model runs"
+    assert found.unknown == "split is dynamic: it is known only when the model runs"
 
 
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
@@ -114,14 +114,14 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("far axis", {"axis": 2**63 - 1}, "axis is 9223372036854775807; it must be -1 to 0"),
     ("near axis", {"axis": -(2**63)}, "axis is -9223372036854775808; it must be -1 to 0"),
-    ("huge num_outputs", {"num_outputs": 2**63 - 1}, "num_outputs is 9223372036854775807, and"),
+    ("huge num_outputs", {"num_outputs": 2**63 - 1}, "num_outputs is 9223372036854775807 for"),
     (
         "float lengths",
         {"s": lengths_of(FLOAT, [2], float_data=[2, 4])},
         "split has data type FLOAT",
     ),
     ("unpacked lengths", {"s": lengths_of(INT64, [2], int64_data=[0] * 70_000)}, "more than 65536"),
-    ("no output", {"outputs": "", "num_outputs": 1}, "num_outputs is 1, and there are 0 outputs"),
+    ("no output", {"outputs": "", "num_outputs": 1}, "num_outputs is 1 for 0 outputs"),
     ("no input", {"inputs": ""}, "the node has no input"),
     ("three inputs", {"inputs": "x s s"}, "the node has 3 inputs; at most 2 exist"),
     ("an attribute from elsewhere", {"colour": 1}, "attribute 'colour' is set; its attributes are"),
@@ -155,7 +155,7 @@ def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> No
     ("cut", "message"),
     [
         # Ends ONNX's shape inference and ONNX Runtime: SIGABRT.
-        (node("Split", "x", "a b c", num_outputs=2), "num_outputs is 2, and there are 3 outputs"),
+        (node("Split", "x", "a b c", num_outputs=2), "num_outputs is 2 for 3 outputs"),
         # Ends ONNX Runtime: SIGSEGV.
         (helper.make_node("Split", ["x", "s"], ["a", ""]), ""),
         # Ends ONNX Runtime: SIGFPE.

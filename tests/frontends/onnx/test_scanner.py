@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx import scan
+from dmlsplit.frontends.onnx import scan, scanner
+from dmlsplit.frontends.onnx.reader import Reader
 from dmlsplit.frontends.onnx.shapes import _RULES
 from dmlsplit.frontends.site import Cause
 
@@ -244,3 +245,24 @@ def test_odd_graphs_never_do_more_than_refuse(
     for site in found:
         assert site.operator.startswith("Split")
         assert len(site.problem.splitlines()) <= 1
+
+
+def test_a_hundred_thousand_splits_are_within_the_fields_of_a_scan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = []
+
+    class Recorded(Reader):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            readers.append(self)
+
+    monkeypatch.setattr(scanner, "Reader", Recorded)
+    nodes = [
+        node("Split", "x", f"a{i} b{i}", name=f"n{i}", axis=1, num_outputs=2) for i in range(1000)
+    ]
+    content = model(nodes, [value("x", [4, 6])])
+    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
+    assert len(scan(tmp_path / "m.onnx")) == 1000
+    (reader,) = readers
+    assert 100 * (reader._limit - reader._left) < scanner.MAXIMUM_FIELDS

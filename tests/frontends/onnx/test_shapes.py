@@ -31,6 +31,27 @@ def test_declared_shapes_count_where_tracking_ends(scanned: Scanned) -> None:
     assert str(found.descriptors[0]) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"
 
 
+@pytest.mark.parametrize("wrong", [[1, 1, 3], [1, 3]])
+def test_declared_shapes_do_not_count_after_one_that_is_wrong(
+    scanned: Scanned, wrong: list[int]
+) -> None:
+    # As onnx's inference wrote them into a file before opset 22.
+    pool = node("MaxPool", "x", "y", kernel_shape=[1], strides=[2], ceil_mode=1)
+    nodes = [
+        node("Mystery", "x", "v", domain="own"),
+        pool,
+        node("Mystery", "y", "z", domain="own", name="next"),
+        node("Split", "v", "a b", axis=2, num_outputs=2),
+        node("Split", "y", "c d", axis=2, num_outputs=2),
+        node("Split", "z", "e f", axis=2, num_outputs=2),
+    ]
+    declared = (value("v", [1, 1, 4]), value("y", wrong), value("z", [1, 1, 3]))
+    before, pooled, after = scanned(model(nodes, [value("x", [1, 1, 4])], declared=declared))
+    assert before.shape == (1, 1, 4)
+    assert pooled.shape == (1, 1, 2)
+    assert after.unknown == "its shape is not known after Mystery 'next' of main"
+
+
 X = [2, 3, 8, 8]
 
 

@@ -145,6 +145,24 @@ def test_a_shape_is_that_of_onnx_runtime_or_unknown(tmp_path: Path, opset: int) 
     assert [site.shape for site in sites[: len(KNOWN)]] == [(1, 1, 2), (1, 1, 3), (1, 1, 3)]
 
 
+@pytest.mark.parametrize("scale", [2.6, 2.5])
+@pytest.mark.parametrize("form", ["value", "value_floats", "initializer"])
+def test_a_resize_is_known_if_its_scales_are_exact(tmp_path: Path, form: str, scale: float) -> None:
+    tensor = numpy_helper.from_array(np.array([1, scale], np.float32), "s")
+    given = {"value": tensor, "value_floats": [1, scale]}.get(form)
+    constants = [node("Constant", "", "s", **{form: given})] if given else []
+    nodes = [
+        *constants,
+        onnx.helper.make_node("Resize", ["x", "", "s"], ["y"]),
+        node("Split", "y", "a", num_outputs=1),
+    ]
+    content = model(nodes, [value("x", [5, 5])], initializers=() if given else (tensor,))
+    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
+    (site,) = scan(tmp_path / "m.onnx", infer_shapes=True)
+    assert bool(site.unknown) == (scale == 2.6)
+    assert site.unknown or site.shape == (5, 12)
+
+
 def test_what_follows_a_doubtful_shape_is_unknown(tmp_path: Path) -> None:
     # Two operators of which only onnx's inference knows the shapes.
     nodes = [
