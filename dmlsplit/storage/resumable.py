@@ -12,7 +12,7 @@ after an interruption:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -93,7 +93,6 @@ def split_store(
         with open_journal(workspace.journal) as journal:
             redone = _run_blocks(workspace, journal, device, submit, progress)
             check_unchanged(path, mark)
-            _check_blocks(workspace, journal, submit)
     shapes = tuple(map(grid.piece_shape, range(len(sizes))))
     notes = (*notes, *redone, *absent_chunks(path, stored))
     return SplitFiles(path, str(stored.dtype), grid.shape, axis, targets, shapes, notes)
@@ -106,49 +105,48 @@ def _create_pieces(workspace: Workspace, stored: Any, grid: BlockGrid) -> None:
 
 
 def _run_blocks(
-    workspace: Workspace,
-    journal: Journal,
-    device: str,
-    submit: Submit,
-    progress: Progress,
+    workspace: Workspace, journal: Journal, device: str, submit: Submit, progress: Progress
 ) -> tuple[str, ...]:
-    """Do the blocks that are not done, or are done from old files; notes for the user."""
+    """Do the blocks that are not done, or are done from old files; return notes for the user."""
     old = _changed(workspace, journal, submit)
     if old or not journal.marks.all():
         workspace.check_unpublished()
     for partial_file in workspace.folder.rglob("*.partial"):  # of zarr, in a killed run
         partial_file.unlink()
-    for block in old:
-        # Its old files may come back while it is half written from the new ones.
+    for block in old:  # whose old files could come back while it is half written from the new ones
         journal.record(block, 0)
-    missing, grid = np.flatnonzero(journal.marks == 0).tolist(), journal.run.grid
-    total = prod(grid.shape) * grid.item_bytes
-    done = total - sum(map(grid.nbytes, missing))
-    progress(done, total)
     work = partial(move_block, str(workspace.folder), journal.run.name, device)
-    for block, mark in submit(work, missing):
-        journal.record(block, mark)
-        done += grid.nbytes(block)
-        progress(done, total)
-    if not old:
-        return ()
-    return (f"{counted(len(old), 'block')} of {workspace.input} had changed: done again",)
-
-
-def _check_blocks(workspace: Workspace, journal: Journal, submit: Submit) -> None:
-    """Refuse pieces if the files of some blocks were changed after they were read."""
+    missing = map(int, np.flatnonzero(journal.marks == 0))
+    _record(journal, submit(work, missing), progress)
     late = len(_changed(workspace, journal, submit))
     if late:
         raise InvalidArgumentError(
             f"{workspace.input} changed while it was split: {late} of {len(journal.marks)} blocks "
             "are old. Fix: start the same run again when nothing writes to it"
         )
+    if not old:
+        return ()
+    return (f"{counted(len(old), 'block')} of {workspace.input} had changed: done again",)
+
+
+def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Progress) -> None:
+    """Record blocks as they finish."""
+    grid = journal.run.grid
+    total = prod(grid.shape) * grid.item_bytes
+    done = sum(map(grid.nbytes, np.flatnonzero(journal.marks).tolist()))
+    progress(done, total)
+    for block, mark in finished:
+        journal.record(block, mark)
+        done += grid.nbytes(block)
+        progress(done, total)
 
 
 def _changed(workspace: Workspace, journal: Journal, submit: Submit) -> list[int]:
     """Return the blocks that are recorded with another mark than their files have now."""
-    done = np.flatnonzero(journal.marks).tolist()
-    batches = (done[start : start + MARKS_AT_ONCE] for start in range(0, len(done), MARKS_AT_ONCE))
+    done = np.flatnonzero(journal.marks)
+    batches = (
+        done[start : start + MARKS_AT_ONCE].tolist() for start in range(0, len(done), MARKS_AT_ONCE)
+    )
     work = partial(marks, str(workspace.folder), journal.run.name)
     found = submit(work, batches)
     return [block for batch in found for block, mark in batch if journal.marks[block] != mark]
