@@ -243,7 +243,7 @@ def test_a_cluster_without_dmlsplit_is_refused_before_it_gets_a_block(machine: s
         dml.UnsupportedError, match="where the scheduler and every worker run"
     ) as error:
         executors._check_cluster(client)
-    assert error.value.message.startswith(f"{machine} has ModuleNotFoundError: No module named")
+    assert error.value.message.startswith(f"{machine} cannot import dmlsplit and zarr: No module")
 
 
 @pytest.mark.parametrize(
