@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
@@ -63,13 +63,9 @@ class BlockGrid:
     item_bytes: int
     block_bytes: int  # wanted size of a block
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the grid as JSON has it, for `from_json`."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
-
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> BlockGrid:
-        """Return the grid that `to_json` described."""
+        """Return the grid that was written as JSON."""
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**fields)
 

@@ -80,7 +80,9 @@ def _check_cluster(client: Any) -> None:
         try:
             run(exec, program)
         except ImportError as error:
-            raise UnsupportedError(f"{machine} has {describe(error)}. {ON_A_CLUSTER}") from None
+            raise UnsupportedError(
+                f"{machine} cannot import dmlsplit and zarr: {error}. {ON_A_CLUSTER}"
+            ) from None
 
 
 def _in_flight(

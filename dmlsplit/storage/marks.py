@@ -1,4 +1,4 @@
-"""What tells that the input changed: the sizes and times of its files.
+"""What tells that the input changed: marks, made from the sizes and times of files.
 
 A run notes them before it reads, and looks again before the pieces get their names. A program that
 changes a file through a map may leave its time as it was; nothing here can notice that.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.atomic import naming
 from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.storage.blocks import BlockGrid
 
@@ -30,24 +29,23 @@ def array_files(store: Path) -> list[Path]:
     return [store / name for name in ARRAY_FILES if (store / name).is_file()]
 
 
-def input_state(path: Path) -> list[list[Any]]:
-    """Return what changes when the input is replaced: size, time, metadata of its main files."""
-    if not path.is_dir():
-        path.stat()
-        return [[path.name, *(_seen(path) or ()), ""]]
-    return [[file.name, *(_seen(file) or ()), _digest(file)] for file in array_files(path)]
-
-
-def _digest(file: Path) -> str:
-    with naming(file):
-        return blake2b(file.read_bytes(), digest_size=8).hexdigest()
+def input_mark(path: Path) -> int:
+    """Return the mark of the files that make an input what it is: of a zarr array, its metadata."""
+    return _mark(array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path])
 
 
 def block_mark(path: Path, stored: Any, grid: BlockGrid, index: int) -> int:
-    """Return a number that changes when a file changes that a block is read from; never 0."""
-    files = _chunk_files(path, stored, grid, index) if path.is_dir() else [path]
-    seen = repr([_seen(file) for file in files]).encode()
-    return int.from_bytes(blake2b(seen, digest_size=8).digest()) or 1
+    """Return the mark of the chunks that a block is read from; a single file has no others."""
+    return _mark(_chunk_files(path, stored, grid, index) if path.is_dir() else ())
+
+
+def check_unchanged(path: Path, mark: int) -> None:
+    """Refuse pieces of an input that was changed while it was read."""
+    if input_mark(path) != mark:
+        raise InvalidArgumentError(
+            f"{path} changed while it was split; no piece was written. "
+            "Fix: start the same run again when nothing writes to it"
+        )
 
 
 def _chunk_files(path: Path, stored: Any, grid: BlockGrid, index: int) -> Iterator[Path]:
@@ -57,18 +55,22 @@ def _chunk_files(path: Path, stored: Any, grid: BlockGrid, index: int) -> Iterat
         yield path / stored.metadata.encode_chunk_key(place)
 
 
+def _mark(files: Iterable[Path]) -> int:
+    """Return a number that changes when one of the files changes; never 0."""
+    seen = repr(list(map(_seen, files))).encode()
+    return int.from_bytes(blake2b(seen, digest_size=8).digest()) or 1
+
+
 def _seen(file: Path) -> tuple[int, int] | None:
     """Return size and time of a file, or None; after a tick, if it was written just now."""
-    for wait in (True, False):
-        try:
-            found = file.stat()
-        except FileNotFoundError:
-            return None
+    try:
+        found = file.stat()
         age = time.time_ns() - found.st_mtime_ns
-        if wait and 0 <= age < TICK_NS:
+        if 0 <= age < TICK_NS:
             time.sleep((TICK_NS - age) / 1e9)
-        else:
-            break
+            found = file.stat()
+    except FileNotFoundError:
+        return None
     if not stat.S_ISREG(found.st_mode):
         with about(file):
             raise InvalidArgumentError("is not a regular file")

@@ -18,13 +18,13 @@ from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import split
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import piece_shapes, split_geometry
 from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
-from dmlsplit.storage.journal import RunHeader, check_same_run, create_journal, run_header
-from dmlsplit.storage.marks import input_state
+from dmlsplit.storage.journal import Run
+from dmlsplit.storage.marks import check_unchanged, input_mark
 from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
-from dmlsplit.storage.workspace import Workspace, claimed, publish
+from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.system import allow_open_files
 
 # On the CPU a block and its parts stay in the second-level cache: 1 MiB was a third faster than 32.
@@ -85,33 +85,21 @@ def split_file(
         If a file cannot be read or written. The pieces appear under their names only when
         all of them are complete.
     """
-    state = input_state(path)
+    mark = input_mark(path)
     source = open_npy(path)
     axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = piece_shapes(source.shape, axis, sizes)
     targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
     grid = _grid(source, axis, sizes, device)
-    header = run_header(path, "npy", state, source.dtype, grid)
+    run = Run(str(path.absolute()), "npy", grid, mark)
     workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
-    with claimed(workspace, overwrite):
-        if workspace.journal.is_file():  # all pieces are whole, some may have their names
-            check_same_run(workspace.journal, header)
-        else:
+    with claimed(workspace, run, overwrite) as notes:
+        if not workspace.journal.is_file():  # else all pieces are whole, some may have their names
             _check_space(workspace, source, shapes)
             _write_pieces(workspace, source, shapes, grid, device, progress)
-            check_unchanged(path, header)
-            create_journal(workspace.journal, {**header, "pieces": workspace.inodes()})
-        publish(workspace)
-    return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes)
-
-
-def check_unchanged(path: Path, header: RunHeader) -> None:
-    """Refuse pieces of an input that was changed while it was read."""
-    if input_state(path) != header["state"]:
-        raise InvalidArgumentError(
-            f"{path} changed while it was split; no piece was written. "
-            "Fix: start the same run again when nothing writes to it"
-        )
+            check_unchanged(path, mark)
+            workspace.vouch(run)
+    return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes, notes)
 
 
 def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
@@ -203,5 +191,5 @@ def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) ->
 
 @lru_cache(maxsize=4)
 def _program(*layout: Any) -> Program:
-    """Return what copies a block of a layout; most blocks of a file have the same."""
+    """Return the copy of a block of a layout; most blocks of a file have the same."""
     return compiled(find_backend("cpu"), split_geometry(*layout))

@@ -1,14 +1,11 @@
 """Splits stores that are larger than memory, block by block, on threads or on a Dask cluster.
 
-Pieces grow in the workspace of the run, with a journal of the finished blocks. They get their names
-when all of them are complete. The same run, started again, continues from what it finds after an
-interruption:
+Pieces grow in the workspace of the run, with a journal of the blocks that are written. They get
+their names when all of them are complete. The same run, started again, continues from what it finds
+after an interruption:
 
-- No journal: pieces may be half created, so they are created anew. The journal is written
-  last, and only whole.
-- A journal: its blocks are done, if the files that they were read from are as they were. A block
-  that was written but not recorded, or whose line is cut short, is done again, with the same
-  result.
+- No journal: pieces may be half created, so they are created anew.
+- A journal: blocks with the mark of their input in it are done, all others are written again.
 - Some pieces have their names: the rest follow.
 - No workspace: the run is complete, or had not begun.
 """
@@ -30,24 +27,12 @@ from dmlsplit.interrupts import held
 from dmlsplit.messages import counted
 from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.storage.executors import Submit, submitting
-from dmlsplit.storage.journal import (
-    Journal,
-    RunHeader,
-    check_same_run,
-    create_journal,
-    open_journal,
-    run_header,
-)
-from dmlsplit.storage.marks import input_state
+from dmlsplit.storage.journal import Journal, Run, open_journal
+from dmlsplit.storage.marks import check_unchanged, input_mark
 from dmlsplit.storage.npy import Progress, SplitFiles
-from dmlsplit.storage.worker import TO_REPAIR, marks, move_block
-from dmlsplit.storage.workspace import Workspace, claimed, publish
-from dmlsplit.storage.zarr_arrays import (
-    absent_chunks,
-    create_piece,
-    grid_for,
-    open_stored,
-)
+from dmlsplit.storage.worker import marks, move_block
+from dmlsplit.storage.workspace import Workspace, claimed
+from dmlsplit.storage.zarr_arrays import absent_chunks, create_piece, grid_for, open_stored
 
 # Blocks whose files are looked at in one task.
 MARKS_AT_ONCE = 256
@@ -93,94 +78,75 @@ def split_store(
     OSError
         If a file cannot be read or written.
     """
-    state = input_state(path)
+    mark = input_mark(path)
     stored = open_stored(path)
     axis, sizes = piece_sizes(tuple(stored.shape), sizes_or_count, axis)
     grid = grid_for(stored, axis, sizes, block_bytes)
     name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
     targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
-    header = run_header(path, "zarr", state, stored.dtype, grid)
+    run = Run(str(path.absolute()), "zarr", grid, mark)
     workspace = Workspace(folder.absolute() / f".{name}.unfinished", path, targets)
-    with submitting(scheduler) as submit, claimed(workspace, overwrite):
-        _prepare(workspace, header, stored, grid)
-        redone = _run_blocks(workspace, header, grid, device, submit, progress)
-        publish(workspace)
+    with submitting(scheduler) as submit, claimed(workspace, run, overwrite) as notes:
+        if not workspace.journal.is_file():
+            _create_pieces(workspace, stored, grid)
+            workspace.vouch(run)
+        with open_journal(workspace.journal) as journal:
+            redone = _run_blocks(workspace, journal, device, submit, progress)
+            check_unchanged(path, mark)
     shapes = tuple(map(grid.piece_shape, range(len(sizes))))
-    notes = (*redone, *absent_chunks(path, stored))
+    notes = (*notes, *redone, *absent_chunks(path, stored))
     return SplitFiles(path, str(stored.dtype), grid.shape, axis, targets, shapes, notes)
 
 
-def _prepare(workspace: Workspace, header: RunHeader, stored: Any, grid: BlockGrid) -> None:
-    """Create the pieces and then the journal that vouches for them, unless it exists."""
-    if workspace.journal.is_file():
-        _check_input(workspace, header)
-        for partial_file in workspace.folder.rglob("*.partial"):  # of zarr, in a killed run
-            partial_file.unlink()
-        return
+def _create_pieces(workspace: Workspace, stored: Any, grid: BlockGrid) -> None:
     for piece, target in enumerate(workspace.targets):
         with naming(target):
             create_piece(workspace.draft(piece), stored, grid, piece)
-    create_journal(workspace.journal, {**header, "pieces": workspace.inodes()})
-
-
-def _check_input(workspace: Workspace, header: RunHeader) -> None:
-    """Refuse an input that is not the one that the run began with."""
-    is_repaired = (workspace.folder / TO_REPAIR).exists()
-    check_same_run(workspace.journal, header, is_repaired=is_repaired)
 
 
 def _run_blocks(
-    workspace: Workspace,
-    header: RunHeader,
-    grid: BlockGrid,
-    device: str,
-    submit: Submit,
-    progress: Progress,
+    workspace: Workspace, journal: Journal, device: str, submit: Submit, progress: Progress
 ) -> tuple[str, ...]:
     """Do the blocks that are not done, or are done from old files; return notes for the user."""
-    with open_journal(workspace.journal, len(grid)) as journal:
-        run = str(workspace.folder), journal.header["run"]
-        old = _changed(journal, run, submit)
-        journal.marks[old] = 0
-        missing = np.flatnonzero(journal.marks == 0)
-        if len(missing) and any(workspace.published()):
-            raise InvalidArgumentError(
-                f"{workspace.input} changed after pieces of the unfinished run in "
-                f"{workspace.folder} had their names. Fix: remove that folder, start again "
-                "with --overwrite"
-            )
-        work = partial(move_block, *run, device)
-        _record(journal, grid, submit(work, map(int, missing)), progress)
-        _check_input(workspace, {**header, "state": input_state(workspace.input)})
-        late = _changed(journal, run, submit)
-        if late:
-            raise InvalidArgumentError(
-                f"{workspace.input} changed while it was split: {len(late)} of {len(grid)} blocks "
-                "are old. Fix: start the same run again when nothing writes to it"
-            )
+    old = _changed(workspace, journal, submit)
+    if old or not journal.marks.all():
+        workspace.check_unpublished()
+    for partial_file in workspace.folder.rglob("*.partial"):  # of zarr, in a killed run
+        partial_file.unlink()
+    for block in old:  # whose old files could come back while it is half written from the new ones
+        journal.record(block, 0)
+    work = partial(move_block, str(workspace.folder), journal.run.name, device)
+    missing = map(int, np.flatnonzero(journal.marks == 0))
+    _record(journal, submit(work, missing), progress)
+    late = len(_changed(workspace, journal, submit))
+    if late:
+        raise InvalidArgumentError(
+            f"{workspace.input} changed while it was split: {late} of {len(journal.marks)} blocks "
+            "are old. Fix: start the same run again when nothing writes to it"
+        )
     if not old:
         return ()
     return (f"{counted(len(old), 'block')} of {workspace.input} had changed: done again",)
 
 
-def _changed(journal: Journal, run: tuple[str, str], submit: Submit) -> list[int]:
-    """Return the blocks that are done, but from files that have changed since."""
-    done = np.flatnonzero(journal.marks)
-    batches = (
-        done[start : start + MARKS_AT_ONCE].tolist() for start in range(0, len(done), MARKS_AT_ONCE)
-    )
-    found = submit(partial(marks, *run), batches)
-    return [block for batch in found for block, mark in batch if journal.marks[block] != mark]
-
-
-def _record(
-    journal: Journal, grid: BlockGrid, finished: Iterable[tuple[int, int]], progress: Progress
-) -> None:
+def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Progress) -> None:
     """Record blocks as they finish."""
+    grid = journal.run.grid
     total = prod(grid.shape) * grid.item_bytes
     done = sum(map(grid.nbytes, np.flatnonzero(journal.marks).tolist()))
     progress(done, total)
     for block, mark in finished:
-        journal.add(block, mark)
+        journal.record(block, mark)
         done += grid.nbytes(block)
         progress(done, total)
+
+
+def _changed(workspace: Workspace, journal: Journal, submit: Submit) -> list[int]:
+    """Return the blocks that are recorded with another mark than their files have now."""
+    done = np.flatnonzero(journal.marks)
+    batches = (
+        done[start : start + MARKS_AT_ONCE].tolist() for start in range(0, len(done), MARKS_AT_ONCE)
+    )
+    work = partial(marks, str(workspace.folder), journal.run.name)
+    found = submit(work, batches)
+    return [block for batch in found for block, mark in batch if journal.marks[block] != mark]

@@ -15,13 +15,10 @@ import numpy as np
 from dmlsplit.atomic import naming
 from dmlsplit.errors import DmlError, InvalidArgumentError
 from dmlsplit.storage.blocks import Block, BlockGrid
-from dmlsplit.storage.journal import read_header
+from dmlsplit.storage.journal import read_run
 from dmlsplit.storage.marks import block_mark
 from dmlsplit.storage.npy import split_on
 from dmlsplit.storage.zarr_arrays import describe, needed, open_stored
-
-# The file in a workspace that says that the input was to be copied again.
-TO_REPAIR = "to-repair"
 
 
 @lru_cache(maxsize=4)
@@ -30,9 +27,9 @@ def _input(workspace: str, run: str) -> tuple[Path, Any, BlockGrid]:
 
     `run` tells it from an earlier one in the same workspace.
     """
-    header = read_header(Path(workspace) / "journal")
-    path = Path(header["input"])
-    return path, open_stored(path), BlockGrid.from_json(header["grid"])
+    found = read_run(Path(workspace) / "journal")
+    path = Path(found.input)
+    return path, open_stored(path), found.grid
 
 
 @lru_cache(maxsize=4)
@@ -62,7 +59,7 @@ def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, 
     path, stored, grid = _input(workspace, run)
     pieces = _pieces(workspace, run, len(grid.sizes))
     block, mark = grid[index], block_mark(path, stored, grid, index)
-    parts = [_read(Path(workspace), path, stored, block)]
+    parts = [_read(path, stored, block)]
     if len(block.parts) > 1:
         parts = split_on(device, parts.pop(), [part.size for part in block.parts], grid.axis)
     for part in block.parts:
@@ -72,7 +69,7 @@ def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, 
     return index, mark
 
 
-def _read(workspace: Path, path: Path, stored: Any, block: Block) -> np.ndarray:
+def _read(path: Path, stored: Any, block: Block) -> np.ndarray:
     try:
         return np.asarray(stored[block.region])
     except OSError as error:
@@ -82,8 +79,6 @@ def _read(workspace: Path, path: Path, stored: Any, block: Block) -> np.ndarray:
         raise
     except Exception as error:  # codecs have no common error
         where = ", ".join(f"{side.start}:{side.stop}" for side in block.region)
-        # The next run takes another copy for the same input, and does again what differs.
-        (workspace / TO_REPAIR).touch()
         raise InvalidArgumentError(
             f"{path}: the chunks of [{where}] cannot be read: {describe(error)}. "
             "Fix: copy the store again, and start the same run again"
@@ -93,8 +88,8 @@ def _read(workspace: Path, path: Path, stored: Any, block: Block) -> np.ndarray:
 def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple[int, ...]) -> None:
     """Write a part of a piece, except chunks that hold the fill value only, bit by bit.
 
-    `region` begins where a chunk does, so a stride of `chunk` meets the first element of
-    each: unless one of those is the fill value, no whole chunk is, and all is written at once.
+    Striding by `chunk` visits each chunk's first element, because `region` begins where a chunk
+    does. If none of them is the fill value, no chunk can be all fill, and one write suffices.
     """
     if not _fill_bits(data[tuple(slice(None, None, side) for side in chunk)], piece).any():
         piece[region] = data
@@ -112,7 +107,7 @@ def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple
 
 
 def _fill_bits(data: np.ndarray, piece: Any) -> np.ndarray:
-    """Return which elements have the bits of the fill value."""
+    """Which elements have the bits of the fill value."""
     if piece.fill_value is None or not data.dtype.itemsize:
         return np.zeros(1, bool)
     fill = np.frombuffer(np.array(piece.fill_value, data.dtype).tobytes(), np.uint8)

@@ -5,7 +5,8 @@ The workspace of a run lies beside its pieces, ``.NAME.unfinished``, and holds:
 - ``lock``, which is locked while a run uses the folder;
 - ``0``, ``1``, ...: the pieces until they have their names;
 - ``journal``, which vouches for the pieces. Without one they are worth nothing: they are removed
-  by the run itself, or if that was killed, by the next run into the same folder.
+  by the run itself, or if that was killed, by the next run into the same folder. So it is created
+  after the pieces, and removed before them.
 
 A run is complete when all its pieces have their names and the journal is removed.
 """
@@ -19,21 +20,21 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
 from pathlib import Path
 from typing import Any
 
 from dmlsplit.atomic import lock, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.storage.journal import read_header
+from dmlsplit.storage.journal import Run, create_journal, is_continued, read_run
 from dmlsplit.storage.marks import ARRAY_FILES, array_files
 from dmlsplit.system import closing
 
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 # A folder with other files is not a workspace, whatever its name.
-_OURS = re.compile(r"lock|journal|\.journal-dmlsplit|to-repair|(old-)?\d+")
+_OURS = re.compile(r"lock|journal|\.journal-dmlsplit|(old-)?\d+")
 
 
 @dataclass(frozen=True)
@@ -53,41 +54,55 @@ class Workspace:
         """Where a piece is until it gets its name."""
         return self.folder / str(piece)
 
-    def inodes(self) -> list[int]:
-        """Return the inode of each piece, for the journal."""
-        return [self.draft(piece).stat().st_ino for piece in range(len(self.targets))]
+    def vouch(self, run: Run) -> None:
+        """Create the journal: from now on the pieces are worth something."""
+        inodes = tuple(self.draft(piece).stat().st_ino for piece in range(len(self.targets)))
+        create_journal(self.journal, replace(run, pieces=inodes))
 
-    def published(self) -> list[bool]:
-        """Return which pieces have their names."""
-        if not self.journal.is_file():
-            return [False] * len(self.targets)
-        inodes = read_header(self.journal)["pieces"]
-        if len(inodes) != len(self.targets):  # of another split, which is refused later
-            return [False] * len(self.targets)
+    def published(self) -> set[int]:
+        """Return the pieces that have their names."""
+        inodes = read_run(self.journal).pieces if self.journal.is_file() else ()
         # After an exchange the draft is what the target was, until the workspace is removed.
-        return [
-            not self.draft(piece).exists() or (target.exists() and target.stat().st_ino == inode)
-            for piece, (target, inode) in enumerate(zip(self.targets, inodes, strict=True))
-        ]
+        return {
+            piece
+            for piece, (target, inode) in enumerate(zip(self.targets, inodes, strict=False))
+            if not self.draft(piece).exists() or (target.exists() and target.stat().st_ino == inode)
+        }
+
+    def check_unpublished(self) -> None:
+        """Refuse to write blocks anew when pieces with the old ones have their names."""
+        if self.published():
+            raise InvalidArgumentError(
+                f"{self.input} changed after some pieces of the unfinished run in {self.folder} "
+                "were published. Fix: remove that folder, start again with --overwrite"
+            )
 
 
 @contextmanager
-def claimed(workspace: Workspace, overwrite: bool) -> Iterator[None]:
-    """Keep other processes from a workspace; check the targets; remove it if it is worth nothing.
+def claimed(workspace: Workspace, run: Run, overwrite: bool) -> Iterator[tuple[str, ...]]:
+    """Keep other processes from a workspace; the pieces get their names if the block succeeds.
+
+    Yields notes for the user. In the block there is a journal only if its run can be continued.
 
     Raises
     ------
     InvalidArgumentError
-        If another run uses it, or a target exists and is not to be replaced.
+        If another run uses it, it holds another one, or a target exists and is not to be replaced.
     """
     drafts = {str(workspace.draft(n)): target for n, target in enumerate(workspace.targets)}
     handle = _lock(workspace.folder)
     try:
         _remove_dead(workspace.folder.parent)
+        is_old = workspace.journal.is_file() and not is_continued(workspace.journal, run)
+        if is_old:
+            workspace.check_unpublished()
+            with naming(workspace.journal):
+                workspace.journal.unlink()
         if not workspace.journal.is_file():
             _clear(workspace.folder)
         _check_targets(workspace, overwrite)
-        yield
+        yield (f"{workspace.input} was replaced or changed: split anew",) * is_old
+        _publish(workspace)
     except KeyboardInterrupt as stop:
         resumes = workspace.journal.is_file()
         stop.add_note("the same command goes on" if resumes else "the same command starts anew")
@@ -102,19 +117,19 @@ def claimed(workspace: Workspace, overwrite: bool) -> Iterator[None]:
         _release(workspace.folder, handle)
 
 
-def publish(workspace: Workspace) -> None:
+def _publish(workspace: Workspace) -> None:
     """Give the pieces their names. What is interrupted here is finished by the same run."""
     published = workspace.published()
     for piece, target in enumerate(workspace.targets):
-        if published[piece]:
+        if piece in published:
             continue
         try:
             _take_name(workspace.draft(piece), target, workspace.folder / f"old-{piece}")
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"{error.strerror}; {piece} of {len(published)} pieces have their names, the "
-                f"others wait in {workspace.folder}. Fix: start the same run again",
+                f"{error.strerror}; {piece} of {len(workspace.targets)} pieces are in place, the "
+                f"rest are in {workspace.folder}. Fix: run the same command again",
                 str(target),
             ) from None
     with naming(workspace.journal):
@@ -159,9 +174,10 @@ def _clear(folder: Path) -> None:
 
 
 def _release(folder: Path, handle: int) -> None:
-    """Unlock a workspace, and remove it if it has no journal: its lock last, as others find it by.
+    """Unlock a workspace, and remove it if it has no journal.
 
-    What cannot be removed is left to the next run.
+    The lock file is removed last, because other processes look for it. What cannot be removed is
+    left to the next run.
     """
     is_empty = False
     with suppress(OSError):
@@ -180,8 +196,9 @@ def _check_targets(workspace: Workspace, overwrite: bool) -> None:
     inputs = [source]
     if source.is_dir():  # its files may be links
         inputs += [source / name for name in (*ARRAY_FILES, "c")]
-    for target, is_done in zip(workspace.targets, workspace.published(), strict=True):
-        if is_done:
+    published = workspace.published()
+    for piece, target in enumerate(workspace.targets):
+        if piece in published:
             continue
         refuse_inputs(target, inputs)
         if not os.path.lexists(target):

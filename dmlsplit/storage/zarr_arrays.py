@@ -154,9 +154,9 @@ def _kept(stored: Any) -> dict[str, Any]:
 
 
 def settle() -> None:
-    """Wait for the chunks that zarr still reads and writes after one of a block has failed.
+    """Wait for the chunks that zarr leaves running after one of a block has failed.
 
-    It does not do so itself. At exit, what is left would say that the event loop is closed.
+    Otherwise asyncio complains at exit that the loop is closed.
     """
     import asyncio  # zarr does; a run without it starts faster
 

@@ -246,26 +246,6 @@ def test_what_cannot_be_run_is_said_at_once_and_in_one_line(
     assert not Path("s3:").exists()
 
 
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ("(0, 9223372036854775807, 9223372036854775807)", "is no array that fits in memory"),
-        ("(9223372036854775807, 0, 2)", "is no array that fits in memory"),
-        ("(True,)", "is a damaged .npy file: its shape is (True,)"),
-        (f"({'1,' * 100})", "its header says 100 dimensions"),
-    ],
-)
-def test_a_npy_shape_that_no_array_has_is_refused(
-    shape: str, message: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}}}\n".encode()
-    head = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little")
-    Path("a.npy").write_bytes(head + text + bytes(64))
-    assert_refused(capsys, ["run", "a.npy", "--axis", "0", "--count", "1"], message)
-    Path("a.npy").write_bytes(head.replace(b"\x01\x00", b"\x09\x09", 1) + text + bytes(64))
-    assert_refused(capsys, ["run", "a.npy", "--axis", "0", "--count", "1"], "version is (9, 9)")
-
-
 def test_a_corrupt_chunk_is_one_line(here: Path) -> None:
     """Zarr reads the chunks of a block together; what the others do must not be heard of."""
     zarr.create_array("a.zarr", data=np.arange(4096.0).reshape(64, 64), chunks=(2, 64))

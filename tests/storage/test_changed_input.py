@@ -3,6 +3,7 @@
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import zarr
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.storage import marks
+from dmlsplit.storage import marks, resumable, worker
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.resumable import split_store
 from tests.support.stores import (
@@ -20,6 +21,7 @@ from tests.support.stores import (
     contents,
     finished_blocks,
     make_store,
+    publishing_stops_at,
     stop_after,
 )
 
@@ -31,8 +33,7 @@ def begun(store: Path, tmp_path: Path) -> set[int]:
     """A run that was interrupted after some blocks."""
     with pytest.raises(StopError):
         split_store(store, (1, 6), 2, tmp_path, progress=stop_after(6))
-    journal = (tmp_path / ".in.unfinished" / "journal").read_text().splitlines()
-    return finished_blocks(journal[1:])
+    return finished_blocks(tmp_path / ".in.unfinished" / "journal")
 
 
 def test_blocks_whose_chunks_changed_are_done_again(
@@ -48,13 +49,26 @@ def test_blocks_whose_chunks_changed_are_done_again(
     assert done.notes == (f"1 block of {store} had changed: done again",)
 
 
-def test_input_that_is_rewritten_is_read_again_as_a_whole(
-    store: Path, tmp_path: Path, begun: set[int], moved: list[int]
+def test_an_old_chunk_that_comes_back_is_read_again(
+    store: Path, tmp_path: Path, begun: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    zarr.open_array(str(store))[:] = VALUES + 1
+    """A kill right after a block was written from other data leaves that data in the pieces."""
+    again = min(begun)
+    chunk = store / f"c/{again}/0/0"
+    shutil.copy2(chunk, tmp_path / "backup")
+    zarr.open_array(str(store))[4 * again : 4 * again + 4] = 0xBAD
+
+    def written_and_killed(*arguments: Any) -> tuple[int, int]:
+        worker.move_block(*arguments)
+        raise StopError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable, "move_block", written_and_killed)
+        with pytest.raises(dml.UnsupportedError, match="StopError"):
+            split_store(store, (1, 6), 2, tmp_path)
+    shutil.copy2(tmp_path / "backup", chunk)
     split_store(store, (1, 6), 2, tmp_path)
-    assert sorted(moved) == list(range(15))
-    assert_pieces(tmp_path, VALUES + 1, 2, (1, 6))
+    assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
 def test_chunks_that_became_empty_are_empty_in_the_pieces(
@@ -67,19 +81,19 @@ def test_chunks_that_became_empty_are_empty_in_the_pieces(
     assert_pieces(tmp_path, values, 2, (1, 6))
 
 
-def test_another_array_in_its_place_is_refused(
-    store: Path, tmp_path: Path, begun: set[int]
+@pytest.mark.parametrize("layout", [{}, {"fill_value": 9, "dtype": "u4"}, {"chunks": (9, 9, 7)}])
+def test_another_array_in_its_place_is_split_anew(
+    layout: dict[str, Any], store: Path, tmp_path: Path, begun: set[int], moved: list[int]
 ) -> None:
-    before = contents(tmp_path / ".in.unfinished")
+    """Also of the pieces nothing is left: they have the data type and fill value of the input."""
     shutil.rmtree(store)
-    make_store(store, VALUES + 1, chunks=(4, 33, 7))
-    with pytest.raises(dml.InvalidArgumentError, match="was replaced or changed") as error:
-        split_store(store, (1, 6), 2, tmp_path)
-    assert f"{tmp_path / '.in.unfinished'} began. Fix: remove that folder" in str(error.value)
-    assert contents(tmp_path / ".in.unfinished") == before
-    shutil.rmtree(tmp_path / ".in.unfinished")
-    split_store(store, (1, 6), 2, tmp_path)
-    assert_pieces(tmp_path, VALUES + 1, 2, (1, 6))
+    make_store(store, VALUES + 1, **{"chunks": (4, 33, 7), **layout})
+    done = split_store(store, (1, 6), 2, tmp_path)
+    assert done.notes == (f"{store} was replaced or changed: split anew",)
+    for piece in assert_pieces(tmp_path, VALUES + 1, 2, (1, 6)):
+        assert (piece.dtype, piece.fill_value) == (done.dtype, layout.get("fill_value", 0))
+    assert set(moved) >= begun
+    assert [entry.name for entry in tmp_path.glob(".*")] == []
 
 
 @pytest.mark.parametrize("copy", [shutil.copy, shutil.copy2], ids=["new times", "old times"])
@@ -101,24 +115,31 @@ def test_after_a_corrupt_chunk_the_store_can_be_copied_again(
 
 
 def test_a_changed_input_is_refused_when_pieces_have_their_names(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Path, tmp_path: Path
 ) -> None:
-    from dmlsplit.storage import workspace
-
-    take_name = workspace._take_name
-
-    def stop_at_last(draft: Path, target: Path, old: Path) -> None:
-        if target.name == "in_1.zarr":
-            raise StopError
-        take_name(draft, target, old)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(workspace, "_take_name", stop_at_last)
-        with pytest.raises(StopError):
-            split_store(store, (1, 6), 2, tmp_path)
+    np.save(tmp_path / "in.npy", VALUES)
+    for path, split in ((store, split_store), (tmp_path / "in.npy", split_file)):
+        with publishing_stops_at("in_1" + path.suffix):
+            split(path, (1, 6), 2, tmp_path / path.suffix)
     zarr.open_array(str(store))[:] = VALUES + 1
-    with pytest.raises(dml.InvalidArgumentError, match="changed after pieces of the unfinished"):
-        split_store(store, (1, 6), 2, tmp_path)
+    np.save(tmp_path / "in.npy", VALUES + 1)
+    for path, split in ((store, split_store), (tmp_path / "in.npy", split_file)):
+        before = contents(tmp_path / path.suffix)
+        with pytest.raises(dml.InvalidArgumentError, match="changed after some pieces of the"):
+            split(path, (1, 6), 2, tmp_path / path.suffix, overwrite=True)
+        assert contents(tmp_path / path.suffix) == before
+
+
+def test_a_npy_file_that_changed_before_its_pieces_got_names_is_split_anew(tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", VALUES)
+    with publishing_stops_at("in_0.npy"):
+        split_file(tmp_path / "in.npy", (1, 6), 2, tmp_path / "out")
+    np.save(tmp_path / "in.npy", VALUES + 1)
+    done = split_file(tmp_path / "in.npy", (3, 4), 2, tmp_path / "out")
+    assert done.notes == (f"{tmp_path / 'in.npy'} was replaced or changed: split anew",)
+    for piece, right in zip(done.paths, np.split(VALUES + 1, [3], 2), strict=True):
+        np.testing.assert_array_equal(np.load(piece), right)
+    assert [entry.name for entry in (tmp_path / "out").glob(".*")] == []
 
 
 def test_a_change_during_a_run_is_noticed(store: Path, tmp_path: Path) -> None:
@@ -169,9 +190,9 @@ def test_a_file_that_was_written_just_now_gets_a_mark_that_the_next_write_change
     path = tmp_path / "a.npy"
     for count in range(20):
         path.write_bytes(b"one")
-        before = marks.input_state(path)
+        before = marks.input_mark(path)
         path.write_bytes(b"two")
-        assert marks.input_state(path) != before, count
+        assert marks.input_mark(path) != before, count
 
 
 def test_a_pipe_or_device_as_a_chunk_is_refused_and_not_waited_for(

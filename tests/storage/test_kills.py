@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from signal import SIGKILL
 from typing import Any
@@ -12,9 +13,10 @@ import pytest
 import zarr
 
 import dmlsplit as dml
+from dmlsplit.storage import resumable, worker
 from dmlsplit.storage.resumable import split_store
 from tests.faults import harness
-from tests.support.stores import assert_pieces, contents, make_store
+from tests.support.stores import VALUES, StopError, assert_pieces, contents, make_store
 
 LINE = "run in.zarr --axis 2 --split 1,5 -o out --block-bytes 2048".split()
 
@@ -48,6 +50,41 @@ def test_a_change_at_a_random_moment_is_noticed_or_harmless(
             split_store(store, (1, 6), 2, out)
         assert_pieces(out, values, 2, (1, 6))
     assert 0 < noticed < changes
+
+
+@pytest.mark.parametrize("runs", [20, pytest.param(300, marks=pytest.mark.slow)])
+def test_whatever_changes_between_runs_that_are_interrupted_the_last_one_is_right(
+    runs: int, store: Path, tmp_path: Path, small_blocks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks are replaced by others and come back, with their old times."""
+    chosen, values, left = random.Random(4), VALUES.copy(), 0
+    for version in (0, 1):
+        make_store(tmp_path / f"{version}.zarr", VALUES + version, chunks=(4, 33, 7))
+
+    def written_or_killed(*arguments: Any) -> tuple[int, int]:
+        nonlocal left
+        left -= 1
+        if left < -1:
+            raise StopError
+        done = worker.move_block(*arguments)
+        if left < 0:
+            raise StopError
+        return done
+
+    monkeypatch.setattr(resumable, "move_block", written_or_killed)
+    for _ in range(runs):
+        for chunk in chosen.sample(range(15), 3):
+            version = chosen.randrange(2)
+            name = f"c/{chunk}/0/0"
+            shutil.copy2(tmp_path / f"{version}.zarr" / name, store / name)
+            values[4 * chunk : 4 * chunk + 4] = VALUES[4 * chunk : 4 * chunk + 4] + version
+        left = chosen.randrange(5)
+        with suppress(dml.UnsupportedError):  # a block failed
+            split_store(store, (1, 6), 2, tmp_path / "out", overwrite=True)
+            assert_pieces(tmp_path / "out", values, 2, (1, 6))
+    left = 1000
+    split_store(store, (1, 6), 2, tmp_path / "out", overwrite=True)
+    assert_pieces(tmp_path / "out", values, 2, (1, 6))
 
 
 @pytest.mark.slow

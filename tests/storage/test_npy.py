@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.storage import npy
@@ -85,33 +83,22 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def npy_file(header: str, data: bytes = b"", version: bytes = b"\x01\x00") -> bytes:
+def npy_file(header: str, data: bytes = b"") -> bytes:
     text = header.encode()
-    return b"\x93NUMPY" + version + len(text).to_bytes(2, "little") + text + data
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
 
 
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
+# More about headers is in tests/arrays.
 DAMAGED = {
-    "empty": (b"", "is not a .npy file"),
-    "text": (b"hello, world", "is not a .npy file"),
-    "zip": (b"PK\x03\x04" + bytes(60), "is not a .npy file"),
     "cut in the header": (npy_file(HEADER)[:20], "damaged"),
     "cut in the data": (npy_file(HEADER, bytes(47)), r"has \d+ bytes; its header says"),
-    "huge": (npy_file(HEADER.replace("6, 2", "2**60, 2")), "damaged"),
+    "bad type": (npy_file(HEADER.replace("<f4", "<f3"), bytes(48)), "damaged"),
     "too large": (
         npy_file(HEADER.replace("6, 2", f"{10**15}, 2")),
         "its header says 8000000000000",
     ),
     "overflow": (npy_file(HEADER.replace("6, 2", f"{10**30}, 2")), "header says"),
-    "negative": (npy_file(HEADER.replace("6, 2", "-6, 2")), "damaged"),
-    "version": (npy_file(HEADER, bytes(48), b"\x09\x00"), "damaged"),
-    "bad type": (npy_file(HEADER.replace("<f4", "<f3"), bytes(48)), "damaged"),
-    "code": (npy_file("__import__('os').abort()\n"), "damaged"),
-    "objects": (
-        npy_file(HEADER.replace("<f4", "|O"), bytes(96)),
-        "Python objects are never loaded",
-    ),
-    "deep": (npy_file("[" * 5000 + "\n"), "damaged"),
 }
 
 
@@ -124,23 +111,6 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, name: str) -> Non
     assert "a.npy" in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
-
-
-@given(st.data())
-@settings(settings.get_profile("many"))
-def test_no_damage_escapes_as_another_error(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    content = bytearray(npy_file(HEADER.ljust(80) + "\n", bytes(48)))
-    for _ in range(data.draw(st.integers(1, 4))):
-        content[data.draw(st.integers(6, 100))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.mktemp("fuzz") / "a.npy"
-    path.write_bytes(content[: data.draw(st.integers(6, len(content)))])
-    try:
-        array = npy.open_npy(path)
-    except dml.InvalidArgumentError:
-        return
-    assert array.nbytes <= len(content)
 
 
 def test_more_pieces_than_open_files_can_be_allowed_are_refused(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import zarr
 
-import dmlsplit as dml
 from dmlsplit.storage.resumable import split_store
 from tests.support.stores import VALUES, assert_pieces, contents, make_store
 
@@ -46,17 +45,6 @@ def test_only_the_bits_of_the_fill_value_count_as_fill(
         folder = tmp_path / "out" / f"in_{index}.zarr"
         piece: Any = zarr.open_array(str(folder), mode="r")
         assert piece[:].tobytes() == np.ascontiguousarray(right).tobytes()
-
-
-def test_a_run_resumes_after_a_damaged_chunk_is_repaired(store: Path, tmp_path: Path) -> None:
-    chunk = store / "c/3/0/0"
-    whole = chunk.read_bytes()
-    chunk.write_bytes(whole[:-5])
-    with pytest.raises(dml.InvalidArgumentError, match="start the same run again"):
-        split_store(store, (1, 6), 2, tmp_path)
-    chunk.write_bytes(whole)
-    split_store(store, (1, 6), 2, tmp_path)
-    assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
 @pytest.mark.slow

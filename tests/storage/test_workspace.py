@@ -135,10 +135,10 @@ def test_a_renaming_that_fails_says_what_there_is_and_is_finished_by_the_same_ru
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", fail_at_last)
-        with pytest.raises(OSError, match="1 of 2 pieces have their names") as error:
+        with pytest.raises(OSError, match="1 of 2 pieces are in place") as error:
             split_file(path, 2, 0, out)
     assert error.value.filename == str(out / "q_1.npy")
-    assert f"others wait in {out / '.q.unfinished'}. Fix: start the same run again" in str(
+    assert f"the rest are in {out / '.q.unfinished'}. Fix: run the same command again" in str(
         error.value
     )
     np.testing.assert_array_equal(np.load(out / "q_0.npy"), HALVES[0])
