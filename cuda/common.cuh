@@ -4,6 +4,8 @@
 // in front of this text. Every launch passes one struct by value: the pointers, and the sizes that
 // splits with the same kernel differ in, such as the number of rows.
 //
+// No unsigned number wraps, which tests check; less_multiple is the exception. Bits may be shifted out.
+//
 // All global memory is read and written through load() and store(). Reads may fetch a whole aligned
 // word or vector that holds at least one byte of the input; writes touch bytes of outputs only.
 
@@ -20,7 +22,7 @@ template <> struct Unsigned<16> { using Type = uint4; };
 constexpr int kVector = 16;
 
 __device__ inline unsigned phase(const Byte* pointer, unsigned alignment) {
-    return static_cast<unsigned>(reinterpret_cast<Wide>(pointer)) & (alignment - 1);
+    return static_cast<unsigned>(reinterpret_cast<size_t>(pointer) & (alignment - 1));
 }
 
 // The input is never written while a kernel runs, so it may go through the read-only path.
@@ -40,6 +42,11 @@ template <class T> __device__ inline void store_cached(T* pointer, T value) {
 template <class T> __device__ inline T* settled(T* pointer) {
     asm("" : "+l"(pointer));
     return pointer;
+}
+
+// A number less a multiple of a size, of which 2^32 or 2^64 less the size is known: one instruction.
+template <class T> __device__ inline T less_multiple(T number, T times, T minus_size) {
+    return number + times * minus_size;
 }
 #endif
 

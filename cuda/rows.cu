@@ -52,7 +52,7 @@ struct Window {
         shift = bytes;
 #pragma unroll
         for (int i = 0; i < 4; ++i) words[i] = load<unsigned>(word + 4 * i);
-        words[4] = shift ? load<unsigned>(word + kVector) : 0;
+        words[4] = shift ? load<unsigned>(word + kVector) : 0u;
     }
     __device__ void read(const Byte* from) { read(from - phase(from, 4), phase(from, 4)); }
     __device__ uint4 vector() const { return funnel(words, shift); }
@@ -63,6 +63,7 @@ struct Window {
 __device__ inline void join_rows(const Part& part, unsigned first, unsigned end) {
     for (unsigned row = part.row(first) + threadIdx.x; row < part.rows; row += blockDim.x) {
         const unsigned next = (row + 1) * part.width;
+        if (kOneRow && next <= first) break;  // a few bytes, before the first vector
         const int count = static_cast<int>((next - first) % kVector);
         const unsigned at = next - count;
         if (at >= end) break;
@@ -151,8 +152,8 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
 template <class Launch> __device__ inline Part part_of(const Launch& launch, const Output& output, unsigned chunk) {
     Part part;
     part.is_last = chunk == launch.last_chunk;
-    part.rows = kOneRow ? 1 : part.is_last ? launch.last_rows : launch.chunk_rows;
-    part.width = static_cast<unsigned>(output.width);
+    part.rows = kOneRow ? 1u : part.is_last ? launch.last_rows : launch.chunk_rows;
+    part.width = kOneRow ? 0u : static_cast<unsigned>(output.width);  // of one row: see drop
     part.bytes = part.rows * part.width;
     part.gap = launch.pitch - output.width;
     part.by_width = output.by_width;
@@ -176,11 +177,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const Output output = output_of(launch, tile);
     Part part = part_of(launch, output, chunk);
 
-    const unsigned lead = kAligned ? 0 : -phase(part.dst, kVector) % kVector;
+    const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
     const unsigned tile_bytes = blockDim.x * (kLoads * kVector);
     const Place begin = static_cast<Place>(tile - output.first_tile) * tile_bytes;
     if constexpr (kOneRow) drop(part, begin, output.width);
-    const unsigned first = (kOneRow ? 0 : begin) + lead;
+    const unsigned first = lead + (kOneRow ? 0u : static_cast<unsigned>(begin));
     const unsigned end = min(part.end(), first + tile_bytes);
     copy_vectors(part, first, kOneRow && !kAligned ? min(part.whole_end(), first + tile_bytes) : end);
     if constexpr (!kAligned) {

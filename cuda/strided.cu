@@ -47,8 +47,8 @@ __device__ inline Place row_at(const Parameters& launch, int entry, int nest, In
 #pragma unroll
     for (int d = kDimensions - 2; d >= 0; --d) {
         const int at = nest * kDimensions + d;
-        const Index rest = d == 0 ? 0 : quotient(row, launch.magics[at], launch.shifts[at]);
-        const Signed digit = row + rest * launch.minus_sizes[at];
+        const Index rest = d == 0 ? 0u : quotient(row, launch.magics[at], launch.shifts[at]);
+        const Signed digit = less_multiple(row, rest, launch.minus_sizes[at]);
         place.src += static_cast<long long>(digit) * launch.input_strides[at];
         place.dst += static_cast<long long>(digit) * launch.output_strides[at];
         row = rest;
@@ -58,7 +58,7 @@ __device__ inline Place row_at(const Parameters& launch, int entry, int nest, In
 
 // Units of a row before its first item.
 __device__ inline int units_before(const Place& row) {
-    return kEdges ? (kVector - phase(row.dst, kVector)) % kVector / kUnit : 0;
+    return kEdges ? (kVector - phase(row.dst, kVector)) % kVector / kUnit : 0u;
 }
 
 __device__ inline Byte* in_channel(const Parameters& launch, int entry, int channel, Byte* dst) {
@@ -76,8 +76,8 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     const int at = nest * kDimensions + kDimensions - 1;
     const bool is_item = kFull || number < launch.counts[nest];
     if (!is_item) number = launch.counts[nest] - 1;
-    const Index row = kDimensions == 1 ? 0 : quotient(number, launch.magics[at], launch.shifts[at]);
-    Signed column = number + row * launch.minus_sizes[at];
+    const Index row = kDimensions == 1 ? 0u : quotient(number, launch.magics[at], launch.shifts[at]);
+    Signed column = less_multiple(number, row, launch.minus_sizes[at]);
     Place place = row_at(launch, entry, nest, row);
     const int before = units_before(place);
     const bool is_whole = !kEdges || column * kUnits + before <= launch.row_units[nest] - kUnits;

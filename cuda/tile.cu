@@ -28,9 +28,9 @@ __device__ inline void load_tile(uint4* shared, const Byte* corner, unsigned low
             places[i] = kPadded ? index + quotient(index, launch.by_pad_vectors) : index;
         } else {
             const unsigned run = quotient(index, launch.by_run_vectors);
-            const unsigned vector = index + run * launch.minus_run_vectors;
+            const unsigned vector = less_multiple(index, run, launch.minus_run_vectors);
             const Byte* row = corner + static_cast<Wide>(min(run, rows - 1)) * launch.pitch;
-            const unsigned row_low = kItem == kVector ? 0 : phase(row, kVector);
+            const unsigned row_low = kItem == kVector ? 0u : phase(row, kVector);
             const unsigned last = (row_low + run_bytes - 1) / kVector;
             held[i] = load<uint4>(row - row_low + static_cast<Wide>(min(vector, last)) * kVector);
             places[i] = kItem == kVector ? index + run * launch.run_skip
@@ -146,11 +146,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
     __shared__ uint4 memory[kSharedVectors];
 
     const unsigned number = kWhole ? blockIdx.x : quotient(blockIdx.x, launch.by_groups);
-    const unsigned group = kWhole ? 0 : blockIdx.x - number * launch.groups;
-    const Byte* corner = launch.input + number * launch.tile_pitch + (kWhole ? 0 : launch.columns[group]);
-    const unsigned low = kItem == kVector ? 0 : phase(corner, kVector);
-    const unsigned behind = number - launch.full_tiles;
-    const unsigned rows = number < launch.full_tiles ? launch.fill_rows : launch.rest_rows - behind * launch.tile_rows;
+    const unsigned group = kWhole ? 0u : blockIdx.x - number * launch.groups;
+    const Byte* corner = launch.input + number * launch.tile_pitch + (kWhole ? 0u : launch.columns[group]);
+    const unsigned low = kItem == kVector ? 0u : phase(corner, kVector);
+    const unsigned rows = number < launch.full_tiles
+                              ? launch.fill_rows
+                              : launch.rest_rows - (number - launch.full_tiles) * launch.tile_rows;
     load_tile(memory, corner, low, rows, kWhole ? rows * launch.row_pitch : launch.run_bytes[group], launch);
     __syncthreads();
 
@@ -158,13 +159,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
     unsigned chunk = launch.chunk_starts[group] + (threadIdx.x >> launch.team_bits);
     for (; chunk < last; chunk += launch.teams) {
         const unsigned output = launch.chunks[chunk] & 0xffff, begin = launch.chunks[chunk] >> 16;
-        const unsigned width = static_cast<unsigned>(launch.places[output]);
+        const unsigned width = static_cast<unsigned>(launch.places[output] & ~0u);
         const unsigned offset = static_cast<unsigned>(launch.places[output] >> 32);
         Byte* dst = launch.outputs[output] + static_cast<Wide>(number) * (launch.tile_rows * width);
         const Share share = {reinterpret_cast<const Byte*>(memory), dst,
                              low + offset, width, launch.row_pitch - width, launch.by_width[output],
                              static_cast<int>(rows * width), number == 0};
-        const int start = static_cast<int>(begin - (kAligned ? 0 : phase(dst, kVector)));
+        const int start = static_cast<int>(begin) - (kAligned ? 0 : static_cast<int>(phase(dst, kVector)));
         const unsigned own_rows = kAligned ? rows : min(rows, launch.tile_rows);
         const int end = min(start + launch.chunk_bytes, static_cast<int>(own_rows * width));
         const int at = start + static_cast<int>(member * kVector);

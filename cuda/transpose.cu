@@ -12,7 +12,7 @@
 // up to 16 that divide the address of every line; kRead is 1 where it would be 2. Assumes less than 2^31
 // bytes down and across, and less than 2^31 squares.
 
-constexpr unsigned kLines = 4;  // of the input, for each thread
+constexpr int kLines = 4;  // of the input, for each thread
 constexpr unsigned kElements = kVector / kUnit;
 constexpr unsigned kDown = kDownVectors * kElements;
 constexpr unsigned kAcross = kLines * kThreads / kDownVectors;
@@ -109,7 +109,7 @@ __device__ inline constexpr unsigned swizzle(unsigned row) {
 // lines of the square have a next one.
 template <bool kMayPass>
 __device__ inline void read_square(Byte* shared, const Parameters& launch, const Square& square) {
-    constexpr unsigned chunk = kLines * kUnit;  // bytes that a thread has of a row
+    constexpr int chunk = kLines * kUnit;  // bytes that a thread has of a row
     using Piece = typename Unsigned<chunk < kVector ? chunk : kVector>::Type;
     const unsigned vector = threadIdx.x % kDownVectors, line = threadIdx.x / kDownVectors * kLines;
     const unsigned columns = launch.acrosses[square.nest] - square.across;
@@ -141,7 +141,7 @@ __device__ inline void write_square(const Byte* shared, const Parameters& launch
     static_assert(step > 0);
     const unsigned first = threadIdx.x / row_parts, byte = threadIdx.x % row_parts * kWrite;
     const unsigned rows = launch.downs[square.nest] - square.down;
-    const int left = static_cast<int>((launch.acrosses[square.nest] - square.across) * kUnit - byte);
+    const int left = static_cast<int>((launch.acrosses[square.nest] - square.across) * kUnit) - static_cast<int>(byte);
     const Byte* const row_src = shared + first * kRowBytes;
     const unsigned place = byte ^ swizzle(first);
 

@@ -7,6 +7,8 @@
 // other; so shared memory is an ordinary static array, whose ends the sanitizers guard.
 #pragma once
 
+#include <stddef.h>
+
 #define CUDA_ON_HOST
 
 #define __global__
@@ -84,6 +86,11 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
 template <class T>
 inline T* settled(T* pointer) {
     return pointer;
+}
+
+template <class T>
+inline T less_multiple(T number, T times, T minus_size) {
+    return number + times * minus_size;
 }
 
 // The low word of (high:low) >> (shift mod 32).

@@ -36,12 +36,16 @@ SharedHazards* hazards;
 const Kernel* kernel;
 std::vector<unsigned char> parameters;
 
+[[noreturn]] void stop() {
+    std::fflush(stderr);
+    std::_Exit(70);
+}
+
 [[noreturn]] void fault(const char* what, const void* address, unsigned bytes) {
     std::fprintf(stderr, "fault: %s: %u bytes at %p, block %u, thread %u\n", what, bytes, address,
                  blockIdx.x, threadIdx.x);
     if (buffers) buffers->describe(address, stderr);
-    std::fflush(stderr);
-    std::_Exit(70);
+    stop();
 }
 
 std::FILE* job;
@@ -127,6 +131,22 @@ void run_job() {
     write_windows();
 }
 }  // namespace
+
+namespace {
+void print(__int128 number) {
+    const auto size = static_cast<unsigned long long>(number < 0 ? -number : number);
+    std::fprintf(stderr, "%s%llu", number < 0 ? "-" : "", size);
+}
+}  // namespace
+
+// What checked.hpp calls where the source's own types would have wrapped.
+[[noreturn]] void wrapped(unsigned bits, __int128 a, const char* op, __int128 b) {
+    std::fprintf(stderr, "fault: ");
+    print(a);
+    if (op) std::fprintf(stderr, " %s ", op), print(b);
+    std::fprintf(stderr, " wraps at %u bits: block %u, thread %u\n", bits, blockIdx.x, threadIdx.x);
+    stop();
+}
 
 __attribute__((noinline)) void barrier() {
     records[threadIdx.x].waited = true;

@@ -30,6 +30,13 @@ COMPILERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 TIME_LIMIT_S = 120
 _ENTRY = re.compile(r"__launch_bounds__\([^)]*\)\s*(\w+)\s*\(")
 
+# C++'s unsigned types of 32 and 64 bits, and constants.
+_UNSIGNED = (
+    (re.compile(r"\bunsigned(?! (?:char|short|int|long))"), "host_cuda::Checked<unsigned int>"),
+    (re.compile(r"\bunsigned long long\b"), "host_cuda::Checked<unsigned long long>"),
+    (re.compile(r"\b(\d+)u\b"), r"host_cuda::Checked<unsigned int>(\1)"),
+)
+
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 
@@ -44,6 +51,9 @@ class Toolchain:
 
 _SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SANITIZED = Toolchain(_SANITIZERS, _SANITIZERS)
+# No number of a kernel wraps: UBSan refuses that of signed ones, checked.hpp of unsigned ones.
+_NUMBERS = ("-O1", "-fsanitize=signed-integer-overflow,shift", "-fno-sanitize-recover=all")
+CHECKED = Toolchain(_NUMBERS, _NUMBERS)
 # The hooks of the thread sanitizer show what kernels do in shared memory, to count it and to refuse
 # hazards; the runner defines them, in place of the sanitizer's own library. g++ leaves out an
 # access only where one of the same thread, between the same barriers, stands for it, or where it
@@ -187,15 +197,23 @@ def build(
     runner = _compiled(folder, ".o", toolchain.runner, runner_text, ["-c"])
 
     def program(batch: list[str]) -> dict[str, Program]:
-        path = _compiled(
-            folder, "", toolchain.kernels, _unit(batch), [str(runner), *toolchain.link]
-        )
+        text = _unit(batch)
+        if toolchain is CHECKED:
+            text = _checked(text)
+        path = _compiled(folder, "", toolchain.kernels, text, [str(runner), *toolchain.link])
         return {source: Program(path, i) for i, source in enumerate(batch)}
 
     with ThreadPoolExecutor(COMPILERS) as pool:
         return {
             source: made for part in pool.map(program, batches) for source, made in part.items()
         }
+
+
+def _checked(text: str) -> str:
+    """Put numbers that refuse to wrap in place of unsigned ones."""
+    for pattern, checked in _UNSIGNED:
+        text = pattern.sub(checked, text)
+    return f'#include "checked.hpp"\n{text}'
 
 
 def _unit(sources: Sequence[str]) -> str:
@@ -222,7 +240,7 @@ def _unit(sources: Sequence[str]) -> str:
 
 def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: list[str]) -> Path:
     headers = "".join(path.read_text() for path in sorted(HERE.glob("*.hpp")))
-    command = ["g++", "-std=c++17", "-w", *flags, "-I", str(HERE), "-x", "c++", "-"]
+    command = ["g++", "-std=c++20", "-w", *flags, "-I", str(HERE), "-x", "c++", "-"]
     command += ["-x", "none", *more]
 
     def compile_to(partial: Path) -> None:

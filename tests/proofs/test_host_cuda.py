@@ -116,6 +116,27 @@ HAZARDS = {
     ),
 }
 
+# What is put before KERNEL's first store, and what is said of it.
+WRAPS = {
+    "sum": (
+        "const unsigned n = at + 4294967290u;",
+        "6 . 4294967290 wraps at 32 bits: block 0, .* 6",
+    ),
+    "difference": ("const unsigned n = at - 1;", "0 - 1 wraps at 32 bits: block 0, thread 0"),
+    "product": ("const unsigned n = (at + 1) * 4000000000u;", "2 . 4000000000 wraps at 32 bits"),
+    "assigned product": ("unsigned n = at + 1; n *= 4000000000u;", "2 . 4000000000 wraps at 32"),
+    "negation": ("const unsigned n = -at;", "0 - 1 wraps at 32 bits: block 0, thread 1"),
+    "number of a block": ("const unsigned n = blockIdx.x * 4000000000u;", "2 . 4000000000 wraps"),
+    "64 bits": ("const unsigned long long n = at - 1ull;", "0 - 1 wraps at 64 bits"),
+    "narrower": (
+        "const auto n = static_cast<unsigned>(at + 4294967290ull);",
+        "4294967296 wraps at 32",
+    ),
+    "negative": ("const int m = threadIdx.x; const unsigned n = m - 5;", "-5 wraps at 32 bits"),
+    "signed": ("const int n = static_cast<int>(at + 2147483647u);", "2147483648 wraps at 32"),
+    "comparison": ("const int n = threadIdx.x; if (n - 1 < at) return;", "-1 wraps at 32 bits"),
+}
+
 # Stores one byte of each word, and loads the word: the rest is masked away.
 PARTIAL = KERNEL.replace(
     "tile[threadIdx.x] =",
@@ -247,6 +268,36 @@ def test_a_hazard_is_refused(
     message, *change = HAZARDS[name]
     with pytest.raises(harness.KernelFaultError, match=message):
         watched[KERNEL.replace(*change)].run(3, THREADS, memory(data))
+
+
+@pytest.fixture(scope="module")
+def checked(builds: Path) -> dict[str, harness.Program]:
+    wrapping = [
+        KERNEL.replace("tile[threadIdx.x] =", f"{line} tile[threadIdx.x] =")
+        for line, _ in WRAPS.values()
+    ]
+    return dict(
+        zip(
+            ["", *WRAPS],
+            harness.build([KERNEL, *wrapping], builds, harness.CHECKED).values(),
+            strict=True,
+        )
+    )
+
+
+def test_a_kernel_whose_numbers_fit_passes(
+    checked: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    (_, (target,)) = checked[""].run(3, THREADS, memory(data)).windows
+    assert np.array_equal(target, data)
+
+
+@pytest.mark.parametrize("name", WRAPS)
+def test_a_number_that_wraps_is_refused(
+    name: str, checked: dict[str, harness.Program], data: np.ndarray
+) -> None:
+    with pytest.raises(harness.KernelFaultError, match=f"fault: {WRAPS[name][1]}"):
+        checked[name].run(3, THREADS, memory(data))
 
 
 @pytest.mark.parametrize("message", WRONG)

@@ -112,6 +112,15 @@ class Case:
             buffers.append(memory)
         return buffers
 
+    def empty_buffers(self, outputs: Iterable[int]) -> list[harness.Buffer]:
+        """Return zeroed memory of the input and some of the outputs, of any size."""
+        layouts = [self.source, *(self.targets[o] for o in outputs)]
+        phases = [self.misaligned[0], *(self.misaligned[1] for _ in outputs)]
+        return [
+            harness.Buffer(layout.size, layout.origin, phase)
+            for layout, phase in zip(layouts, phases, strict=True)
+        ]
+
     def buffers(self, data: np.ndarray, outputs: Iterable[int]) -> list[harness.Buffer]:
         """Return the input, and the poisoned memory of some of the outputs."""
         source = harness.Buffer(

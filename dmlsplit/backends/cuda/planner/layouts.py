@@ -106,12 +106,14 @@ def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
 
 def _one_row(columns: Columns, item: int) -> Layout:
     """Return the layout of parts of a single row, of any width."""
-    slack = 2 * (VECTOR - item)
+    # Vectors at the ends of outputs are filled from a next row, whatever is there.
+    pitch = max(columns.widths)
+    slack = 2 * (VECTOR - item) + pitch
     groups = _groups(columns, MOST_TILE_BYTES - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
     loads = next(n for n in LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
     vectors = loads * THREADS
-    arrangement, shared = _best(widest, 1, item, loads, vectors, (0,), ())
+    arrangement, shared = _best(widest, 1, item, loads, vectors, (pitch,), ())
     return Layout(item, False, loads, 1, 1, vectors, groups, arrangement, shared)
 
 

@@ -1,0 +1,153 @@
+"""No sum or product of a kernel wraps, whatever the sizes: its unsigned numbers are checked ones.
+
+Launches have up to 2^36 bytes, of which only what some blocks touch is there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kernel_cases
+from dmlsplit.backends.cuda import codegen
+from host_cuda import harness
+from kernel_cases import Case
+from proofs.test_kernels import CASES as SMALL
+from proofs.test_kernels import COMPILING, strides_for
+from sass.launch import sampled
+
+BLOCKS = 12
+MOST_BYTES = 1 << 36
+GIB = 1 << 30
+# 31 and 32 bits are reached by rows, by pitches, by chunks and by places in outputs.
+CASES = {
+    "rows_beside_narrow_outputs": Case((4, (1 << 25) + 1605), ((1 << 25) + 5, *(16,) * 100)),
+    "rows_in_chunks": Case((1 << 20, 6001), (5000, 1001), misaligned=(3, 5)),
+    "rows_as_wide_as_chunks": Case((3, GIB - 1), (GIB - 1602, 1601), misaligned=(1, 0)),
+    "rows_of_one_output": Case((7, GIB // 2 - 3), (GIB // 2 - 3,), misaligned=(0, 9)),
+    "rows_wider_than_chunks": Case((2, 5 * GIB), (3 * GIB - 1, 2 * GIB + 1)),
+    "rows_aligned": Case((1 << 20, 4096), (3072, 1024), element_bytes=2),
+    "rows_equal": Case((5, 17 * ((1 << 24) + 1)), ((1 << 24) + 1,) * 17),
+    "rows_many": Case((1 << 18, 300 * 601), (600, 602) * 150),
+    "rows_one_segment": Case(((1 << 33) + 5,), (1, (1 << 33) + 4)),
+    "tile": Case((64_000_001, 85), (2, 3, 80), misaligned=(1, 7)),
+    "tile_aligned": Case((64_000_001, 84), (4, 80)),
+    "tile_groups": Case((5_000_001, 1200), (3,) * 400),
+    "tile_far_rows": Case((999, 173), (40, 4, 31, 14, 84), strides=((1 << 32) + 1, 1)),
+    "tile_one_row": Case((5000, 173), (1, 2, 3, 167), axis=1, strides=((1 << 24) - 1, 1)),
+    "deinterleave": Case((3 * GIB + 5, 3), (1, 1, 1)),
+    "transpose": Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001)),
+    "transpose_elements": Case((100_000_003, 61), (1,) * 61),
+    "strided": Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1)),
+    "strided_below_2_to_30": Case((2, GIB // 2 - 1), (GIB // 2 - 1,), strides=(GIB, 2)),
+    "strided_above_2_to_30": Case((2, GIB + 1), (GIB - 257, 258), strides=(2 * GIB + 5, 2)),
+    "strided_far_units": Case((3, (1 << 28) + 3), (5, (1 << 28) - 2), strides=(1 << 33, 9)),
+    "strided_targets": Case(
+        (5, 4096), (2048, 2048), element_bytes=2, output_strides=((2 * GIB, 1),) * 2
+    ),
+}
+
+pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+
+
+def run(case: Case, builds: Path, blocks: int = BLOCKS) -> None:
+    """Run some blocks of each launch, the first and the last among them."""
+    sources = [codegen.source(launch) for launch in case.launches]
+    programs = harness.build(sources, builds, harness.CHECKED)
+    for launch, source in zip(case.launches, sources, strict=True):
+        programs[source].run(
+            launch.grid,
+            launch.block,
+            case.empty_buffers(launch.outputs),
+            sampled(launch.grid, blocks),
+            arguments=launch.argument_bytes,
+        )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_number_of_a_large_launch_wraps(name: str, builds: Path) -> None:
+    assert name.partition("_")[0] in CASES[name].kernels
+    run(CASES[name], builds)
+
+
+# Mistakes that small splits do not show: the text of a kernel, and what it once was or might be.
+MISTAKES = {
+    "rows_beside_narrow_outputs": ("row < part.rows; row +=", "true; row +="),
+    "rows_in_chunks": ("static_cast<Wide>(chunk) * launch", "chunk * launch"),
+    "tile_aligned": ("static_cast<Wide>(number) * (launch", "number * (launch"),
+    "deinterleave": ("(group * kOutputs", "(static_cast<unsigned>(group) * kOutputs"),
+    "strided_far_units": (
+        "begin + kTile <= launch.counts[nest]",
+        "begin <= launch.counts[nest] - kTile",
+    ),
+    "transpose": ("if (kWhole || left >= kWrite)", "if (rows - kDown >= 0u && left >= kWrite)"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_number_that_wraps_is_refused(
+    name: str, builds: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong = MISTAKES[name]
+    source = codegen.source
+
+    def mistaken(launch: codegen.KernelLaunch) -> str:
+        return source(launch).replace(right, wrong)
+
+    assert any(right in source(launch) for launch in CASES[name].launches)
+    monkeypatch.setattr(codegen, "source", mistaken)
+    with pytest.raises(harness.KernelFaultError, match="wraps at 32 bits: block"):
+        run(CASES[name], builds)
+
+
+near_powers = st.builds(lambda n, more: (1 << n) + more, st.integers(9, 33), st.integers(-17, 17))
+phases = st.one_of(st.just(0), st.integers(0, 15))
+
+
+@st.composite
+def large_packed(draw: st.DrawFn) -> Case:
+    """Rows and widths near powers of two, wide outputs beside narrow ones."""
+    sizes = draw(st.lists(near_powers, min_size=1, max_size=3))
+    narrow = draw(st.lists(st.integers(1, 40), max_size=6))
+    sizes = draw(st.permutations(sizes + narrow * draw(st.sampled_from([1, 20]))))
+    if draw(st.integers(0, 2)) == 0:
+        sizes = [*narrow, draw(st.integers(1, 600))]
+    most = max(1, MOST_BYTES // sum(sizes))
+    rows = min(most, draw(st.integers(1, 4) | near_powers))
+    gap = draw(st.sampled_from([0, 0, 0, 1, 1 << 16, (1 << 32) + 1]))
+    pitch = sum(sizes) + (gap if rows * gap < MOST_BYTES else 0)
+    return Case(
+        (rows, sum(sizes)), tuple(sizes), -1, 1, (pitch, 1), None, (draw(phases), draw(phases))
+    )
+
+
+@st.composite
+def large_strided(draw: st.DrawFn) -> Case:
+    """Few dimensions in any order, some turned round, some with gaps."""
+    long = min(draw(near_powers), 1 << 31)
+    shape = [long, *draw(st.lists(st.integers(1, 5), max_size=2))]
+    shape = draw(st.permutations(shape))
+    axis = shape.index(long)
+    first = draw(st.integers(0, long) | st.just(long // 2))
+    strides = draw(strides_for(tuple(shape), broadcast=True))
+    width = draw(st.sampled_from([1, 1, 2, 4]))
+    return Case(
+        tuple(shape), (first, long - first), axis, width, strides, None, (draw(phases) * width, 0)
+    )
+
+
+@pytest.mark.slow
+@settings(COMPILING, max_examples=400)
+@given(case=large_packed() | large_strided())
+def test_no_number_of_any_large_launch_wraps(case: Case, builds: Path) -> None:
+    run(case, builds)
+
+
+@pytest.mark.slow
+def test_no_number_of_a_small_launch_wraps(builds: Path) -> None:
+    cases = list(SMALL.values())
+    for case, ran in zip(cases, kernel_cases.run(cases, builds, harness.CHECKED), strict=True):
+        kernel_cases.check(case, ran)
