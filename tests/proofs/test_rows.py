@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 import kernel_cases
 import nvrtc
-from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.planner import wide
 from host_cuda import harness
 from kernel_cases import Case
-from sass import launch as sass
+from sass import cases as sass
 
-ARCH = "sm_90"
 MOST_BYTES = 1 << 17
 EMPTY = 0
 
@@ -90,9 +88,4 @@ def test_the_machine_code_stores_every_byte_once(
     builds: Path, case: Case, chunk_bytes: int
 ) -> None:
     with small_chunks(chunk_bytes):
-        launches = case.launches
-    for launch in launches:
-        cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, builds)
-        shared = nvrtc.resources(cubin, builds).shared_bytes
-        code = sass.code(nvrtc.disassembly(cubin, builds), cubin, shared)
-        sass.run(case.geometry, launch, code, range(launch.grid), *case.misaligned)
+        sass.run(case, builds)

@@ -20,7 +20,7 @@ _DIGEST_BYTES = sha256().digest_size
 
 
 def folder() -> Path | None:
-    """The folder of the files, beside CuPy's; None if CUPY_CACHE_IN_MEMORY forbids files."""
+    """Return the folder of the files, beside CuPy's; None if there are to be none."""
     if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") not in ("", "0"):
         return None
     try:
