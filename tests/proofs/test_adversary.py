@@ -15,8 +15,8 @@ from kernel_cases import Case
 from proofs import adversary
 from sass import cases
 
-# Cases that found something: in `rows`, the ends of rows wrapped at 2^32 bytes; in plans for `tile`,
-# a divisor was too large if the pitch is beyond 2^31 vectors.
+# Cases that found something: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
+# divisor was too large where the pitch is beyond 2^31 vectors.
 WRAPPED, FAR_PITCH = 510, 2117
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
