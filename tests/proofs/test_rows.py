@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda import codegen
-from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Constant, KernelLaunch
+from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Constant
 from dmlsplit.backends.cuda.planner import wide
 from tests.host_cuda import harness
-from tests.sass import launch as sass
+from tests.sass import cases as sass
 from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import Case
 
-ARCH = "sm_90"
 MOST_BYTES = 1 << 17
 EMPTY = 0
 
@@ -91,11 +89,7 @@ def test_the_machine_code_stores_every_byte_once(
     builds: Path, case: Case, chunk_bytes: int
 ) -> None:
     with small_chunks(chunk_bytes):
-        launches = case.launches
-    for launch in launches:
-        sass.run(
-            case.geometry, launch, code_of(launch, builds), range(launch.grid), *case.misaligned
-        )
+        sass.run(case, builds)
 
 
 @needs_nvrtc
@@ -106,10 +100,4 @@ def test_only_the_ends_of_very_wide_rows_are_joined(builds: Path) -> None:
     (launch,) = case.launches
     assert Constant("bool", "kOneRow", 0) in launch.constants
     end_of_row = width // (launch.block * LOADS * VECTOR)
-    sass.run(case.geometry, launch, code_of(launch, builds), [end_of_row - 1, end_of_row])
-
-
-def code_of(launch: KernelLaunch, builds: Path) -> sass.Code:
-    cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, builds)
-    shared = nvrtc.resources(cubin, builds).shared_bytes
-    return sass.code(nvrtc.disassembly(cubin, builds), cubin, shared)
+    sass.run(case, builds, lambda launch: [end_of_row - 1, end_of_row])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks import model
-from dmlsplit.backends.cuda import codegen
 from tests.proofs.test_kernels import CASES
-from tests.sass import kernels, launch, split_memory
+from tests.sass import cases, kernels, launch, split_memory
 from tests.sass.split_memory import Places, SplitMemory
 from tests.sass.threads import SassError
 from tests.sass.wavefronts import wavefronts
@@ -51,23 +50,15 @@ WHOLE = {
 }
 
 
-def run(case: Case, builds: Path, blocks: Callable[[int], list[int]] = launch.sampled) -> None:
-    for one in case.launches:
-        cubin = nvrtc.compile_cubin(codegen.source(one), model.ARCH, builds)
-        used = nvrtc.resources(cubin, builds)
-        code = launch.code(nvrtc.disassembly(cubin, builds), cubin, used.shared_bytes)
-        launch.run(case.geometry, one, code, blocks(one.grid), *case.misaligned)
-
-
 @pytest.mark.parametrize("name", WHOLE)
 def test_small_launches_store_every_byte_once(name: str, builds: Path) -> None:
-    run(WHOLE[name], builds, lambda grid: list(range(grid)))
+    cases.run(WHOLE[name], builds)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_all_cases_of_the_kernels_store_every_byte_once(name: str, builds: Path) -> None:
-    run(CASES[name], builds, lambda grid: list(range(grid)))
+    cases.run(CASES[name], builds)
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kernel_cases
 from dmlsplit.backends.cuda import codegen
-from host_cuda import harness
-from kernel_cases import Case
-from proofs.test_kernels import CASES as SMALL
-from proofs.test_kernels import COMPILING, strides_for
-from sass.launch import sampled
+from tests.host_cuda import harness
+from tests.proofs.test_kernels import CASES as SMALL
+from tests.proofs.test_kernels import COMPILING, strides_for
+from tests.sass.launch import sampled
+from tests.support import kernel_cases
+from tests.support.kernel_cases import Case
 
 BLOCKS = 12
 MOST_BYTES = 1 << 36

@@ -98,7 +98,7 @@ def run(
     code: Code,
     blocks: Sequence[int],
     input_phase: int = 0,
-    output_phase: int = 0,
+    output_phases: int | Sequence[int] = 0,
 ) -> Counts:
     """Run blocks of a launch, check every byte that they store, and return what they took.
 
@@ -112,7 +112,7 @@ def run(
     SassError
         A byte is wrong, stored twice, or outside its output; or a load is outside the input.
     """
-    memory = SplitMemory(geometry, launch.outputs, input_phase, output_phase)
+    memory = SplitMemory(geometry, launch.outputs, input_phase, output_phases)
     banks = code.banks_for(parameters(launch, memory.addresses), launch.grid, launch.block)
     totals: Counter[str] = Counter()
     issued = np.zeros(len(code.listing.instructions), np.int64)

@@ -93,8 +93,10 @@ class SplitMemory:
     geometry : SplitGeometry
     outputs : sequence of int
         The pieces that the launch writes, in the order of its parameters.
-    input_phase, output_phase : int
-        What the addresses are above a multiple of 512.
+    input_phase : int
+        What the address of the input is above a multiple of 512.
+    output_phases : int or sequence of int
+        The same of all outputs, or of each in `outputs`.
 
     Attributes
     ----------
@@ -107,7 +109,7 @@ class SplitMemory:
         geometry: SplitGeometry,
         outputs: Sequence[int],
         input_phase: int = 0,
-        output_phase: int = 0,
+        output_phases: int | Sequence[int] = 0,
     ) -> None:
         self.places = Places([geometry.pieces[output] for output in outputs])
         self.total_bytes = sum(geometry.pieces[output].total_bytes for output in outputs)
@@ -115,9 +117,10 @@ class SplitMemory:
         low, high = input_span(geometry)
         self.lowest_word = (self.input + low) // VECTOR * VECTOR
         self.end_of_words = -(-(self.input + high) // VECTOR) * VECTOR
-        room = (self.places.extent // ALIGNMENT + 2) * ALIGNMENT
-        self.outputs = OUTPUT_ADDRESS + output_phase + np.cumsum(room) - room
-        starts = self.outputs - self.places.first
+        room = (self.places.extent // ALIGNMENT + 3) * ALIGNMENT
+        below = -(self.places.first // ALIGNMENT) * ALIGNMENT  # of each first element, at least
+        starts = OUTPUT_ADDRESS + np.cumsum(room) - room + below + np.asarray(output_phases)
+        self.outputs = starts + self.places.first
         self.addresses = [self.input, *map(int, starts)]
         self.stored: list[Stored] = []
 

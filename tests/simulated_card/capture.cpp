@@ -15,11 +15,11 @@ Status capture(Stream& stream, Action action) {
     return kOk;
 }
 
-bool is_capturing_legacy_dependent(int number) {
+bool is_capturing_legacy_dependent(int number, bool invalidates) {
     bool found = false;
     for (Stream* stream : streams())
         if (stream->capture && stream->is_blocking && stream->device == number) {
-            invalidate(*stream);
+            if (invalidates) invalidate(*stream);
             found = true;
         }
     return found;
@@ -96,7 +96,7 @@ EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph)
 EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* status) {
     ENTER_DEVICE;
     STREAM(stream, handle);
-    if (stream->is_legacy && is_capturing_legacy_dependent(stream->device))
+    if (stream->is_legacy && is_capturing_legacy_dependent(stream->device, false))
         return error(cudaErrorStreamCaptureImplicit);
     *status = !stream->capture               ? cudaStreamCaptureStatusNone
               : stream->capture->is_invalid ? cudaStreamCaptureStatusInvalidated

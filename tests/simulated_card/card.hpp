@@ -179,7 +179,7 @@ void invalidate(Stream& stream);
 Status unsafe_in_capture();
 // The error of a call that waits for a whole device.
 Status waits_for_device(int device_number);
-// Whether a capture forbids the legacy stream; it is then invalid.
-bool is_capturing_legacy_dependent(int device_number);
+// Whether a capture forbids the legacy stream. To use the stream makes it invalid, to ask does not.
+bool is_capturing_legacy_dependent(int device_number, bool invalidates = true);
 
 }  // namespace card

@@ -137,6 +137,24 @@ def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
         api.moduleUnload(module)
 
 
+def test_a_launch_fails_whose_module_is_unloaded_before_it_runs(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    source, target = ones()
+    table = np.array([source.data.ptr, target.data.ptr], np.uint64)
+    parameters = np.array([table.ctypes.data], np.uint64)
+    module = api.moduleLoadData(compile_using_nvrtc(COPY, ("-std=c++17",))[0])
+    function = api.moduleGetFunction(module, "copy")
+    api.launchKernel(function, 1, 1, 1, 64, 1, 1, 0, 0, parameters.ctypes.data, 0)
+    assert card.pending() == 1
+    api.moduleUnload(module)
+    assert card.pending() == 1
+    with pytest.raises(RuntimeFailure, match="LaunchFailure"):
+        cupy.cuda.Device().synchronize()
+    assert "kernel copy runs, whose module is unloaded" in capfd.readouterr().err
+    card.break_device(0, 0)
+
+
 def test_freed_memory_and_host_memory_are_no_device_memory() -> None:
     with cupy.cuda.using_allocator(None):
         source, target = ones()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import cupy
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import driver, modules
-from dmlsplit.backends.cuda.driver import Driver
+from dmlsplit.backends.cuda import modules
 from tests.simulated_card import card
-from tests.support.gpu_arrays import bound, forget_programs, noise, same
+from tests.support.gpu_arrays import another_driver, bound, forget_programs, noise, same
 
 COMPILE, LOAD, UNLOAD = "nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnload"
 # Outputs of one element each: every number of them is a kernel of its own.
@@ -24,11 +24,8 @@ COUNTS = (2, 3, 4, 5, 6, 7)
 def two_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A driver that keeps two modules loaded."""
     monkeypatch.setattr(modules, "MOST_MODULES", 2)
-    fresh = Driver(cupy, driver.load().device_count)
-    monkeypatch.setattr(driver, "load", lambda: fresh)
-    forget_programs()
-    yield
-    forget_programs()
+    with another_driver():
+        yield
 
 
 def problem(count: int) -> tuple[Any, list[Any]]:
@@ -89,6 +86,54 @@ def test_a_captured_call_keeps_its_kernel(two_modules: None) -> None:
     graph.launch(stream)
     stream.synchronize()
     assert same(source, outs)
+
+
+def evict(problems: list[tuple[Any, list[Any]]]) -> None:
+    """Load so many modules that earlier ones are evicted."""
+    for source, outs in problems:
+        bound(source, outs)
+
+
+@pytest.mark.parametrize("how", ["bound", "eager"])
+def test_a_launch_that_has_not_run_keeps_its_module(how: str, two_modules: None) -> None:
+    source, outs = problem(COUNTS[0])
+    cupy.cuda.Device().synchronize()
+    with cupy.cuda.Stream(non_blocking=True):
+        if how == "bound":
+            bound(source, outs).dispatch()
+        else:
+            dml.split(source, COUNTS[0], 1, out=outs)
+    forget_programs()
+    unloaded = card.log().count(UNLOAD)
+    evict([problem(count) for count in COUNTS[1:]])
+    assert card.log().count(UNLOAD) > unloaded
+    cupy.cuda.Device().synchronize()
+    assert same(source, outs)
+
+
+@pytest.mark.parametrize("non_blocking", [True, False], ids=["own", "blocking"])
+def test_nothing_is_unloaded_while_a_stream_is_captured(
+    non_blocking: bool, two_modules: None
+) -> None:
+    """A relaxed capture allows modules to be loaded, but to wait for the device would end it."""
+    source, outs = problem(COUNTS[0])
+    operator = bound(source, outs)
+    others = [problem(count) for count in COUNTS[1:]]
+    stream = cupy.cuda.Stream(non_blocking=non_blocking)
+    cupy.cuda.Device().synchronize()
+    stream.begin_capture(cupy.cuda.runtime.streamCaptureModeRelaxed)
+    with stream if non_blocking else nullcontext(), card.calls() as recorded:
+        evict(others)
+    with stream:
+        operator.dispatch()
+        graph = stream.end_capture()
+    assert (recorded.names.count(LOAD), recorded.names.count(UNLOAD)) == (len(others), 0)
+    graph.launch(stream)
+    stream.synchronize()
+    assert same(source, outs)
+    with card.calls() as recorded:
+        bound(*problem(8))
+    assert recorded.names.count(UNLOAD) >= len(COUNTS) - 2
 
 
 @pytest.mark.parametrize("how", ["bound", "op.dispatch"])

@@ -137,15 +137,15 @@ EXPORT CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
     return kOk;
 }
 
-// Waits for the device: code that still runs cannot be taken away.
+// Waits for nothing, as CUDA promises no wait: a launch that is pending fails when its turn comes.
 EXPORT CUresult cuModuleUnload(CUmodule handle) {
     ENTER;
     auto* module = reinterpret_cast<Module*>(handle);
     if (!modules().count(module)) return error(CUDA_ERROR_INVALID_HANDLE);
-    run_device(module->device);
+    if (const Status status = unsafe_in_capture()) return error(status.number);
     modules().erase(module);
     if (is_idle()) delete module;
-    // What is left of it stays: a graph may name it still, and fails.
+    // What is left of it stays: pending launches and graphs may name it still, and fail.
     return kOk;
 }
 

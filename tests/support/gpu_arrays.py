@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -46,16 +48,29 @@ def same(source: Any, outs: list[Any]) -> bool:
 @contextmanager
 def public_launch() -> Iterator[None]:
     """Use a CuPy whose undocumented launchKernel takes other arguments."""
-    import cupy
     from cupy_backends.cuda.api import driver as api
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(api, "launchKernel", lambda function, dimensions: None)
-        changed = driver.Driver(cupy, driver.load().device_count)
-        patch.setattr(driver, "load", lambda: changed)
+        with another_driver():
+            yield
+
+
+@contextmanager
+def another_driver() -> Iterator[None]:
+    """Use a driver that has loaded nothing, whose modules go when all they launched is done."""
+    import cupy
+
+    with pytest.MonkeyPatch.context() as patch:
+        make = partial(driver.Driver, cupy, driver.load().device_count)
+        patch.setattr(driver, "load", cache(make))
         forget_programs()
         yield
     forget_programs()
+    for number in range(driver.load().device_count):
+        with cupy.cuda.Device(number):
+            cupy.cuda.Device().synchronize()
+    gc.collect()
 
 
 def forget_programs() -> None:

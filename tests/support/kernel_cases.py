@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import gcd
 from pathlib import Path
 
 import numpy as np
 
 from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 from tests.host_cuda import harness
 
@@ -46,7 +48,10 @@ class Layout:
 
 @dataclass(frozen=True)
 class Case:
-    """One split: strides in elements, None where packed; addresses modulo 4096."""
+    """One split: strides in elements, None where packed.
+
+    `misaligned` are addresses modulo 4096: the input's, and either one for all outputs or one each.
+    """
 
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -54,7 +59,7 @@ class Case:
     element_bytes: int = 1
     strides: tuple[int, ...] | None = None
     output_strides: tuple[tuple[int, ...] | None, ...] | None = None
-    misaligned: tuple[int, int] = (0, 0)
+    misaligned: tuple[int, ...] = (0, 0)
     limits: planner.DeviceLimits = field(default=planner.H200, repr=False)
 
     @property
@@ -77,7 +82,7 @@ class Case:
             return Layout(shape, packed_byte_strides(shape, width), width)
         return Layout(shape, tuple(stride * width for stride in strides), width)
 
-    @property
+    @cached_property
     def geometry(self) -> SplitGeometry:
         return split_geometry(
             self.shape,
@@ -88,10 +93,18 @@ class Case:
             [layout.strides for layout in self.targets],
         )
 
+    @property
+    def output_phases(self) -> list[int]:
+        """The address of each output, modulo 4096."""
+        _, *phases = self.misaligned
+        return phases * len(self.sizes) if len(phases) == 1 else phases
+
     @cached_property
     def launches(self) -> tuple[planner.KernelLaunch, ...]:
-        alignments = [16 if m == 0 else min(16, m & -m) for m in self.misaligned]
-        return planner.plan(self.geometry, *alignments, self.limits).launches
+        written = zip(self.geometry.pieces, self.output_phases, strict=True)
+        outputs = gcd(VECTOR, *(phase for piece, phase in written if piece.run_bytes))
+        source = gcd(VECTOR, self.misaligned[0])
+        return planner.plan(self.geometry, source, outputs, self.limits).launches
 
     @property
     def kernels(self) -> set[str]:
@@ -123,21 +136,25 @@ class Case:
 
     def buffers(self, data: np.ndarray, outputs: Iterable[int]) -> list[harness.Buffer]:
         """Return the input, and the poisoned memory of some of the outputs."""
-        source = harness.Buffer(
-            data.size, self.source.origin, self.misaligned[0], ((0, data),), ((0, data.size),)
-        )
         layouts = self.targets
         poisoned = [
             harness.Buffer(
                 layouts[o].size,
                 layouts[o].origin,
-                self.misaligned[1],
+                self.output_phases[o],
                 ((0, np.full(layouts[o].size, POISON, np.uint8)),),
                 ((0, layouts[o].size),),
             )
             for o in outputs
         ]
-        return [source, *poisoned]
+        return [self.source_buffer(data), *poisoned]
+
+    def source_buffer(self, data: np.ndarray) -> harness.Buffer:
+        """Return the input, all of which comes back."""
+        whole = (0, data.size)
+        return harness.Buffer(
+            data.size, self.source.origin, self.misaligned[0], ((0, data),), (whole,)
+        )
 
 
 @dataclass(frozen=True)
@@ -175,7 +192,8 @@ def run(
             except harness.KernelFaultError as fault:
                 fault.add_note(f"{launch.kernel} in {case}")
                 return fault
-            (source,), *windows = outcome.windows
+            sources, *windows = outcome.windows
+            source = np.concatenate(sources)
             for output, (window,) in zip(launch.outputs, windows, strict=True):
                 targets[output] = window
             stored += outcome.counts.store_bytes

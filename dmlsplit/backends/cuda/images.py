@@ -20,11 +20,14 @@ _DIGEST_BYTES = sha256().digest_size
 
 
 def folder() -> Path | None:
-    """Return where files are kept, beside CuPy's, or None: CUPY_CACHE_IN_MEMORY forbids them."""
+    """Return the folder of the files, beside CuPy's; None if there are to be none."""
     if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") not in ("", "0"):
         return None
-    of_cupy = os.environ.get("CUPY_CACHE_DIR")
-    return Path(of_cupy or Path.home() / ".cupy" / "kernel_cache") / "dmlsplit"
+    try:
+        of_cupy = os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
+    except RuntimeError:  # HOME is not set, and the user has no entry in the password database.
+        return None
+    return Path(of_cupy) / "dmlsplit"
 
 
 def file_name(source: str, made_for: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -58,20 +58,44 @@ def kernels(
     target
         Takes CuPy's Function and returns `Kernel.target`.
     """
-    # The last reference may go at any time, but to unload a module waits for the device and would
-    # break a capture. So does loading one: what is not needed any more goes then.
+    # A module can lose its last reference at any time, even during a capture, which forbids to
+    # unload it. A capture mostly forbids loading too, so unused modules are unloaded then.
     unused: deque[Any] = deque()
 
     def load(source: str, name: str) -> Kernel:
         with on_device(f"kernel {name} cannot be loaded"):
-            unused.clear()
+            if unused and not _is_capturing(cupy):
+                _unload(cupy, unused)
             image = _image(cupy, source, name)
             module = cupy.cuda.function.Module()
             module.load(image)
             return Kernel(module, target(module.get_function(name)), unused)
 
-    # The module that leaves for the latest one is unloaded with the next.
+    # The module evicted here is unloaded by the next load, hence `- 1`.
     return lru_cache(maxsize=MOST_MODULES - 1)(load)
+
+
+def _is_capturing(cupy: Any) -> bool:
+    """Whether CuPy's current stream is being captured, or one that the legacy stream waits for."""
+    streams = cupy.cuda.get_current_stream().ptr, 0
+    try:
+        return any(map(cupy.cuda.runtime.streamIsCapturing, streams))
+    except RuntimeError:
+        return True
+
+
+def _unload(cupy: Any, unused: deque[Any]) -> None:
+    """Unload modules once their launches are done: cuModuleUnload does not promise to wait."""
+    # Taken out first: launches of modules that other threads add meanwhile may not be done.
+    modules = []
+    with suppress(IndexError):
+        while True:
+            modules.append(unused.popleft())
+    try:
+        cupy.cuda.runtime.deviceSynchronize()
+    except RuntimeError:
+        unused.extend(modules)
+        raise
 
 
 def _image(cupy: Any, source: str, name: str) -> bytes:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -88,6 +89,19 @@ def test_by_default_files_are_beside_those_of_cupy(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
     monkeypatch.setenv("HOME", "/home/someone")
     assert images.folder() == Path("/home/someone/.cupy/kernel_cache/dmlsplit")
+
+
+def test_without_a_home_there_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may run under a number that no user has, and without HOME."""
+    for variable in ("CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    users = pytest.importorskip("pwd", reason="this system has no password database")
+    monkeypatch.setattr(users, "getpwuid", Mock(side_effect=KeyError("uid not found: 4321")))
+    monkeypatch.chdir(tmp_path)
+    assert images.folder() is None
+    images.write("a.image", b"code")
+    assert images.read("a.image") is None
+    assert not list(tmp_path.iterdir())
 
 
 def test_processes_share_the_files(folder: Path) -> None:

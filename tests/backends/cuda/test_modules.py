@@ -25,6 +25,10 @@ class Gpu:
         self.loaded: set[bytes] = set()
         self.most = self.loads = 0
         self.strays = 0  # modules unloaded where another device may be current
+        self.running: set[bytes] = set()  # modules whose launches are not done
+        self.killed: set[bytes] = set()  # those of them that were unloaded
+        self.meanwhile: Callable[[], object] = int  # what other threads do while one waits
+        self.captures: set[int] = set()
         self.is_current = False
         gpu = self
 
@@ -42,6 +46,7 @@ class Gpu:
             def __del__(self) -> None:
                 gpu.strays += not gpu.is_current
                 gpu.loaded.discard(self.image)
+                gpu.killed |= gpu.running & {self.image}
 
         def compiled(source: str, options: Any, cache_in_memory: bool) -> tuple[bytes, None]:
             assert cache_in_memory
@@ -49,7 +54,19 @@ class Gpu:
                 raise NvrtcError("line 1")
             return source.encode(), None
 
+        def wait() -> None:
+            assert (gpu.is_current, gpu.captures) == (True, set())
+            gpu.running.clear()
+            gpu.meanwhile()
+
+        def is_capturing(stream: int) -> bool:
+            if stream == 0 and gpu.captures:
+                raise RuntimeError("cudaErrorStreamCaptureImplicit")
+            return stream in gpu.captures
+
         self.cuda = SimpleNamespace(
+            runtime=SimpleNamespace(deviceSynchronize=wait, streamIsCapturing=is_capturing),
+            get_current_stream=lambda: SimpleNamespace(ptr=7),
             Device=lambda: SimpleNamespace(compute_capability="90", id=3),
             function=SimpleNamespace(Module=Module),
             nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
@@ -105,6 +122,48 @@ def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu) -> None:
     assert b"held" in gpu.loaded
     load("another", "tile")
     assert b"held" not in gpu.loaded
+
+
+def test_launches_are_done_before_their_module_is_unloaded(gpu: Gpu) -> None:
+    load = loader(gpu)
+    held = [load("held", "tile")]
+    load("dropped", "tile")
+    for number in range(MOST_MODULES - 1):
+        load(f"source {number}", "tile")
+    gpu.running = {b"dropped"}
+    gpu.meanwhile = held.clear  # by another thread, while this one waits
+    load("another", "tile")
+    assert b"dropped" not in gpu.loaded
+    assert b"held" in gpu.loaded
+    gpu.running = {b"held"}
+    load("a third", "tile")
+    assert b"held" not in gpu.loaded
+    assert not gpu.killed
+
+
+def test_modules_stay_if_the_device_cannot_be_waited_for(gpu: Gpu) -> None:
+    def fail() -> None:
+        raise RuntimeError("cudaErrorStreamCaptureUnsupported")
+
+    load = loader(gpu)
+    for number in range(MOST_MODULES):
+        load(f"source {number}", "tile")
+    gpu.meanwhile = fail
+    with pytest.raises(RuntimeError):
+        load("another", "tile")
+    assert len(gpu.loaded) == MOST_MODULES
+
+
+@pytest.mark.parametrize("stream", [7, 3], ids=["current", "blocking"])
+def test_nothing_is_unloaded_during_a_capture(gpu: Gpu, stream: int) -> None:
+    load = loader(gpu)
+    gpu.captures = {stream}
+    for number in range(1000):
+        load(f"source {number}", "tile")
+    assert len(gpu.loaded) == 1000
+    gpu.captures.clear()
+    load("another", "tile")
+    assert len(gpu.loaded) == MOST_MODULES
 
 
 def test_a_kernel_may_be_kept_for_good(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:

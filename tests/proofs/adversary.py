@@ -1,0 +1,227 @@
+"""Splits drawn to find what kernels and the planner get wrong; the same ones every time.
+
+A number is a case. Each output has an address of its own, widths are uneven, many outputs are
+narrower than a vector, few rows lie far apart, and the device takes few parameters or has few
+multiprocessors.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import numpy as np
+from proofs import covers
+
+from dmlsplit.backends.cuda import codegen
+from dmlsplit.backends.cuda.launch import LOADS, VECTOR, KernelLaunch
+from dmlsplit.backends.cuda.planner import H200, DeviceLimits
+from tests.host_cuda.harness import Buffer
+from tests.support.kernel_cases import Case
+
+# Pitches are one of these powers of two, or one element more or less.
+FAR = (16, 24, 25, 27, 31, 32, 33)
+COUNTS = (1, 1, 2, 2, 3, 3, 4, 5, 7, 9, 12, 20, 20, 40, 40, 130, 130, 300, 300, 700, 1500, 4500)
+WIDTHS = ((0, 17), (0, 17), (1, 17), (14, 40), (0, 600), (1, 5000))
+MOST_BYTES = 1 << 16  # of a case whose rows are not far apart
+MOST_HELD = 1 << 20  # bytes of outputs of a case that runs on the host
+MOST_BLOCKS, MOST_ROWS = 40, 4  # blocks of a launch that run, about, and rows of which some do
+
+
+@dataclass(frozen=True)
+class Rows(Case):
+    """Rows of an input whose pitch may be any: only the rows are in memory."""
+
+    @property
+    def row_bytes(self) -> int:
+        return self.shape[1] * self.element_bytes
+
+    def random_source(self) -> np.ndarray:
+        size = self.shape[0] * self.row_bytes
+        return np.random.default_rng(5).integers(0, 256, size, np.uint8)
+
+    def expected(self, data: np.ndarray) -> list[np.ndarray]:
+        ends = np.cumsum(self.sizes)[:-1] * self.element_bytes
+        return [part.ravel() for part in np.split(data.reshape(-1, self.row_bytes), ends, axis=1)]
+
+    def source_buffer(self, data: np.ndarray) -> Buffer:
+        starts = [row * self.source.strides[0] for row in range(self.shape[0])]
+        patches = tuple(zip(starts, data.reshape(-1, self.row_bytes), strict=True))
+        windows = tuple((start, self.row_bytes) for start in starts)
+        return Buffer(self.source.size, 0, self.misaligned[0], patches, windows)
+
+
+def case(number: int) -> Case:
+    """Return a case."""
+    draw = Random(number)
+    plain = draw.choice((near, near, far, far, filled, elements, strided, turned))(draw)
+    return replace(plain, misaligned=_phases(draw, len(plain.sizes)), limits=_limits(draw))
+
+
+def near(draw: Random) -> Case:
+    """Rows that follow each other, or with a small gap."""
+    widths, size = _widths(draw), _element_bytes(draw)
+    row = sum(widths)
+    rows = draw.choice((1, 2, 3, draw.randint(4, 80), draw.randint(80, 3000)))
+    rows = max(1, min(rows, MOST_BYTES // (row * size)))
+    pitch = row + draw.choice((0, 0, 0, 1, 2, 13, 16))
+    return Rows((rows, row), widths, element_bytes=size, strides=(pitch, 1))
+
+
+def far(draw: Random) -> Case:
+    """Rows with a large gap."""
+    widths, size = _widths(draw), _element_bytes(draw)
+    row = sum(widths)
+    rows = draw.choice((1, 2, 3, 3, draw.randint(4, 70)))
+    rows = max(1, min(rows, MOST_BYTES // (row * size)))
+    pitch = max(row, _far(draw, size))
+    return Rows((rows, row), widths, element_bytes=size, strides=(pitch, 1))
+
+
+def filled(draw: Random) -> Case:
+    """Long rows: one output takes as much as others leave of them, or is as long itself."""
+    widths, size = list(_widths(draw)), _element_bytes(draw)
+    if draw.random() < 0.5:
+        widths = [draw.randint(16, 700)] * draw.randint(60, 900)
+    wide = _far(draw, size) - draw.choice((0, sum(widths)))
+    widths.insert(draw.randint(0, len(widths)), max(1, wide))
+    return Rows((draw.randint(1, 4), sum(widths)), tuple(widths), element_bytes=size)
+
+
+def elements(draw: Random) -> Case:
+    """Rows of outputs that are one element wide each."""
+    size, count = draw.choice((1, 2, 4, 8)), draw.choice((2, 3, 4, 7, 8, 9, 16, 61, 130, 300))
+    rows = draw.randint(1, max(3, MOST_BYTES // (count * size)))
+    pitch = count + draw.choice((0, 0, 0, 1, 4, 32))
+    return Rows((rows, count), (1,) * count, element_bytes=size, strides=(pitch, 1))
+
+
+def strided(draw: Random) -> Case:
+    """Dimensions in any order, with gaps, turned round or broadcast; so are outputs."""
+    rank = draw.randint(1, 5)
+    most = (2000, 90, 24, 12, 7)[rank - 1]
+    shape = [draw.randint(1, most) for _ in range(rank)]
+    axis = draw.randrange(rank)
+    sizes = tuple(draw.randint(0, most) for _ in range(draw.choice((1, 2, 3, 5, 30 // rank))))
+    shape[axis] = sum(sizes) or 1
+    sizes = sizes if any(sizes) else (1,)
+    parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+    targets = tuple(_strides(draw, part, 0) if draw.random() < 0.4 else None for part in parts)
+    source = _strides(draw, tuple(shape), 0.15)
+    return Case(tuple(shape), sizes, axis, draw.choice((1, 1, 2, 4, 8)), source, targets)
+
+
+def turned(draw: Random) -> Case:
+    """Two dimensions that change places, many outputs of several sizes."""
+    size, across = draw.choice((1, 2, 4, 8, 16)), draw.randint(8, 150)
+    most = draw.choice((9, 20, 70))
+    sizes = tuple(draw.randint(7, most) for _ in range(draw.choice((1, 2, 5, 40))))
+    pitch = sum(sizes) + draw.choice((0, 0, 1, 3, 16))
+    if draw.random() < 0.2:
+        pitch = max(pitch, _far(draw, size))
+    outer = draw.choice((1, 1, 3))
+    shape, strides = (outer, sum(sizes), across), (pitch * across, 1, pitch)
+    return Case(shape, sizes, 1, size, strides)
+
+
+def _far(draw: Random, size: int) -> int:
+    """Return a length near a power of two of bytes, in elements."""
+    return (1 << draw.choice(FAR)) // size + draw.choice((-1, 0, 1, 1, 5))
+
+
+def _element_bytes(draw: Random) -> int:
+    return draw.choice((1, 1, 1, 1, 2, 4, 8))
+
+
+def _widths(draw: Random) -> tuple[int, ...]:
+    count, (least, most) = draw.choice(COUNTS), draw.choice(WIDTHS)
+    widths = [draw.randint(least, most) for _ in range(count)]
+    if draw.random() < 0.2:
+        widths = widths[:1] * count
+    for _ in range(draw.choice((0, 0, 1, 3))):
+        wide = (1 << draw.randint(5, 14)) + draw.choice((-1, 0, 1, 16))
+        widths[draw.randrange(count)] = wide
+    return tuple(widths) if any(widths) else (*widths[1:], 1)
+
+
+def _strides(draw: Random, shape: tuple[int, ...], broadcast: float) -> tuple[int, ...]:
+    strides = [0] * len(shape)
+    step = draw.choice((1, 1, 1, 2, 3))
+    for dimension in draw.sample(range(len(shape)), len(shape)):
+        strides[dimension] = step * draw.choice((1, 1, 1, -1))
+        step = step * max(1, shape[dimension]) + draw.choice((0, 0, 0, 1, 4, 16))
+        if draw.random() < broadcast:
+            strides[dimension] = 0
+    return tuple(strides)
+
+
+def _phases(draw: Random, outputs: int) -> tuple[int, ...]:
+    unit, is_same = draw.choice((1, 1, 1, 2, 4, 8, 16, 16, 16)), draw.random() < 0.3
+    source, *phases = (draw.randrange(0, 512, unit) for _ in range(1 + outputs))
+    return (source, *(phases[:1] * outputs if is_same else phases))
+
+
+def _limits(draw: Random) -> DeviceLimits:
+    return replace(
+        H200,
+        sm_count=draw.choice((1, 7, 16, 40, 108, 132, 160)),
+        threads_per_sm=draw.choice((1024, 2048)),
+        parameter_bytes=draw.choice((4096, 4096, 4352, 9000, 32764, 32764)),
+    )
+
+
+def borders(launch: KernelLaunch) -> list[int]:
+    """Return all blocks of a launch; of many, those at the ends of outputs and rows, and others."""
+    if launch.grid <= MOST_BLOCKS:
+        return list(range(launch.grid))
+    known = {argument.name: argument.value for argument in launch.arguments}
+    draw = Random(launch.grid)
+    starts = _starts(launch, known)
+    chosen = draw.sample(starts, min(len(starts), MOST_BLOCKS // 8))
+    chosen += [draw.randrange(launch.grid) for _ in range(MOST_BLOCKS // 8)]
+    if launch.kernel == "rows":
+        chosen += _row_starts(launch, known)
+    near = {block + step for block in (0, launch.grid, *chosen) for step in (-1, 0)}
+    return sorted(block for block in near if 0 <= block < launch.grid)
+
+
+def _starts(launch: KernelLaunch, known: dict[str, Any]) -> list[int]:
+    """Return the first block of each output."""
+    if "output_tiles" in known:
+        return list(range(0, known["chunk_tiles"], known["output_tiles"]))
+    return list(known.get("tile_starts", known.get("starts", ())))[: len(launch.outputs)]
+
+
+def _row_starts(launch: KernelLaunch, known: dict[str, Any]) -> Iterator[int]:
+    """Yield the blocks of `rows` in which a row of the widest output begins."""
+    widths = known.get("widths", (known.get("width"),))
+    width, tile_bytes = max(widths), launch.block * LOADS * VECTOR
+    start = _starts(launch, known)[widths.index(width)]
+    for chunk in {0, known["last_chunk"]}:
+        for row in range(min(known["chunk_rows"], MOST_ROWS)):
+            yield chunk * known["chunk_tiles"] + start + row * width // tile_bytes
+
+
+def check_plan(case: Case) -> None:
+    """Assert that launches fit the device, and that together they copy every byte once."""
+    copied: Counter[int] = Counter()
+    for launch in case.launches:
+        assert 0 < launch.grid < 2**31
+        parameters = launch.parameters([0] * (1 + len(launch.outputs)))
+        assert len(parameters) <= case.limits.parameter_bytes
+        assert launch.shared_bytes <= case.limits.shared_per_block
+        assert codegen.source(launch)
+        pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
+        assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())
+        copied.update(covers.bytes_of(launch, pieces))
+    pieces = enumerate(case.geometry.pieces)
+    assert copied == {output: piece.total_bytes for output, piece in pieces if piece.run_bytes}
+
+
+def fits_host(case: Case) -> bool:
+    """Whether a case is small enough to run on the processor, and its memory to be held."""
+    held = sum(layout.size for layout in case.targets)
+    return held <= MOST_HELD and (isinstance(case, Rows) or case.source.size <= MOST_HELD)

@@ -1,0 +1,119 @@
+"""Which bytes a launch copies, worked out from its arguments alone: nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from dmlsplit.backends.cuda.launch import LOADS, THREADS, VECTOR, KernelLaunch, blocks
+from dmlsplit.backends.cuda.planner.squares import SQUARE_BYTES
+from dmlsplit.geometry import StridedCopy
+
+Pieces = Mapping[int, StridedCopy]
+Known = Mapping[str, Any]
+
+
+def bytes_of(launch: KernelLaunch, pieces: Pieces) -> dict[int, int]:
+    """Return how many bytes of each output the blocks of a launch copy.
+
+    Asserts that there are just as many blocks as it takes, and that tables say where outputs are.
+    """
+    known = {one.name: one.value for one in (*launch.own_constants, *launch.arguments)}
+    return dict(_KERNELS[launch.kernel](launch, known, pieces))
+
+
+Copied = Iterator[tuple[int, int]]
+
+
+def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
+    count, in_chunk = len(launch.outputs), known["chunk_rows"]
+    assert launch.grid == (known["last_chunk"] + 1) * known["chunk_tiles"]
+    assert 0 < known["last_rows"] <= in_chunk
+    rows = known["last_chunk"] * in_chunk + known["last_rows"]
+    if known["kEqual"]:
+        each, width, first = known["output_tiles"], known["width"], known["first_byte"]
+        starts = range(0, known["chunk_tiles"] + 1, each)
+        assert len(starts) == count + 1
+        widths, offsets = [width] * count, range(first, first + count * width, width)
+    else:
+        starts = [*known["tile_starts"][:count], known["chunk_tiles"]]
+        widths, offsets = known["widths"][:count], known["offsets"][:count]
+    tile_bytes = launch.block * LOADS * VECTOR
+    for output, width, offset, part in zip(
+        launch.outputs, widths, offsets, pairwise(starts), strict=True
+    ):
+        assert blocks(in_chunk * width, tile_bytes) == part[1] - part[0]
+        assert offset == pieces[output].input_offset
+        for pitch in pieces[output].input_strides:
+            assert (known["pitch"], known["chunk_pitch"]) == (pitch, in_chunk * pitch)
+        yield output, rows * width
+
+
+def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
+    groups, tile_rows = known["groups"], known["tile_rows"]
+    rows = known["full_tiles"] * tile_rows + known["rest_rows"]
+    assert launch.grid == groups * blocks(rows, tile_rows)
+    begins: dict[int, list[int]] = {}
+    for group, (first, end) in enumerate(pairwise(known["chunk_starts"][: groups + 1])):
+        for chunk in known["chunks"][first:end]:
+            number, begin = chunk % 2**16, chunk >> 16
+            begins.setdefault(number, []).append(begin)
+            offset = known["columns"][group] + (known["places"][number] >> 32)
+            assert offset == pieces[launch.outputs[number]].input_offset
+    lead = 0 if known["kAligned"] else VECTOR - known["kItem"]
+    for number, output in enumerate(launch.outputs):
+        width = known["places"][number] % 2**32
+        share = tile_rows * width + lead
+        assert sorted(begins[number]) == list(range(0, share, known["chunk_bytes"]))
+        yield output, rows * width
+
+
+def _deinterleave(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
+    groups = known["rows"] * known["kWidth"] // VECTOR
+    assert launch.grid == max(1, blocks(groups, THREADS))
+    for output in launch.outputs:
+        yield output, known["rows"] * known["kWidth"]
+
+
+def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
+    unit = known["kUnit"]
+    down = known["kDownVectors"] * VECTOR // unit
+    across = SQUARE_BYTES // unit // down
+    assert (known["starts"][0], known["starts"][-1]) == (0, launch.grid)
+    for segment, (first, end) in enumerate(pairwise(known["starts"])):
+        nest = known["nests"][segment]
+        sides = known["downs"][nest], known["acrosses"][nest]
+        turns, rest = divmod(end - first, blocks(sides[0], down) * blocks(sides[1], across))
+        assert not rest
+        if known["kPointers"]:
+            assert (turns, sides[0]) == (1, len(launch.outputs))
+            yield from ((output, sides[1] * unit) for output in launch.outputs)
+        else:
+            assert known["offsets"][segment] == pieces[launch.outputs[segment]].input_offset
+            yield launch.outputs[segment], sides[0] * sides[1] * turns * unit
+
+
+def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
+    channels, unit = known["kChannels"], known["kUnit"]
+    entries = len(launch.outputs) // channels
+    starts = [*known["tile_starts"][:entries], launch.grid]
+    for entry, (first, end) in enumerate(pairwise(starts)):
+        nest = 0 if known["kNests"] == 1 else entry
+        items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
+        assert blocks(items, THREADS * known["kItems"]) == end - first
+        rows, rest = divmod(items, row_bytes // known["kItemBytes"])
+        assert not rest
+        for channel in range(channels):
+            output = launch.outputs[entry * channels + channel]
+            assert known["offsets"][entry] + channel * unit == pieces[output].input_offset
+            yield output, rows * row_bytes
+
+
+_KERNELS = {
+    "rows": _rows,
+    "tile": _tile,
+    "deinterleave": _deinterleave,
+    "transpose": _transpose,
+    "strided": _strided,
+}

@@ -1,0 +1,100 @@
+"""Splits of the adversary: planned, run on the processor, and run as machine code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from proofs import adversary
+
+from tests.host_cuda import harness
+from tests.sass import cases
+from tests.support import kernel_cases, nvrtc
+from tests.support.kernel_cases import Case
+
+# Cases that found something: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
+# divisor was too large where the pitch is beyond 2^31 vectors.
+WRAPPED, FAR_PITCH = 510, 2117
+
+needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+each_toolchain = pytest.mark.parametrize(
+    "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
+)
+
+
+@pytest.mark.parametrize("number", [*range(30), FAR_PITCH])
+def test_a_plan_copies_every_byte_once(number: int) -> None:
+    adversary.check_plan(adversary.case(number))
+
+
+OF_EACH_KERNEL = {
+    "rows": Case((24, 5120), (4096, 512, 512), element_bytes=2),
+    "tile": Case((999, 21), (3,) * 7),
+    "deinterleave": Case((20011, 3), (1,) * 3),
+    "transpose": Case((200, 150), (70, 80), element_bytes=4, strides=(1, 200)),
+    "strided": Case((90, 60), (20, 40), strides=(-64, -1)),
+}
+
+
+@pytest.mark.parametrize("kernel", OF_EACH_KERNEL)
+def test_a_plan_with_a_block_too_many_is_refused(kernel: str) -> None:
+    case = replace(OF_EACH_KERNEL[kernel])
+    assert case.kernels == {kernel}
+    adversary.check_plan(case)
+    case.__dict__["launches"] = [replace(one, grid=one.grid + 1) for one in case.launches]
+    with pytest.raises(AssertionError):
+        adversary.check_plan(case)
+
+
+def test_a_plan_without_one_of_its_launches_is_refused() -> None:
+    case = kernel_cases.small_parameters(Case((20, 2100), (3,) * 700))
+    case.__dict__["launches"] = case.launches[1:]
+    with pytest.raises(AssertionError):
+        adversary.check_plan(case)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("number", [*range(3), WRAPPED])
+def test_machine_code_stores_every_byte_once(number: int, builds: Path) -> None:
+    cases.run(adversary.case(number), builds, adversary.borders)
+
+
+@needs_gcc
+@each_toolchain
+def test_the_processor_copies_every_byte_once(builds: Path, toolchain: harness.Toolchain) -> None:
+    check_on_host(range(4), builds, toolchain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 5000, 100))
+def test_many_more_plans_copy_every_byte_once(first: int) -> None:
+    for number in range(first, first + 100):
+        adversary.check_plan(adversary.case(number))
+
+
+@pytest.mark.slow
+@needs_nvrtc
+@pytest.mark.parametrize("number", range(400))
+def test_more_machine_code_stores_every_byte_once(number: int, builds: Path) -> None:
+    cases.run(adversary.case(number), builds, adversary.borders)
+
+
+@pytest.mark.slow
+@needs_gcc
+@each_toolchain
+@pytest.mark.parametrize("first", range(0, 120, 12))
+def test_the_processor_copies_every_byte_of_many_more(
+    first: int, builds: Path, toolchain: harness.Toolchain
+) -> None:
+    check_on_host(range(first, first + 12), builds, toolchain)
+
+
+def check_on_host(numbers: Iterable[int], builds: Path, toolchain: harness.Toolchain) -> None:
+    drawn = [adversary.case(number) for number in numbers]
+    fitting = [case for case in drawn if adversary.fits_host(case)]
+    assert fitting
+    for case, ran in zip(fitting, kernel_cases.run(fitting, builds, toolchain), strict=True):
+        kernel_cases.check(case, ran)
