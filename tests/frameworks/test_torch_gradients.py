@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,6 +125,16 @@ def test_a_compiled_transform_is_that_of_torchs_split(name: str, backend: str) -
     for split in SPLITS.values():
         torch.compiler.reset()
         assert equal(torch.compile(transform(split), backend=backend)(x), transform(peer)(x))
+
+
+@pytest.mark.slow
+def test_inductor_keeps_the_tangents_of_a_split(tmp_path: Path) -> None:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("inductor needs g++")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+        test_a_compiled_transform_is_that_of_torchs_split("jvp", "inductor")
 
 
 def test_forward_and_backward_can_be_nested(x: Any) -> None:
