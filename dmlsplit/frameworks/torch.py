@@ -203,6 +203,7 @@ _LIBRARY.impl("split", torch._disable_dynamo(_kernel), "CompositeExplicitAutogra
 _LIBRARY.impl("split", _tracked, "Autograd")
 _LIBRARY.impl("split", torch.split_with_sizes_copy, "FuncTorchBatched")
 _LIBRARY.impl("split_out", torch._disable_dynamo(_kernel_into), "CompositeExplicitAutograd")
-_LIBRARY.impl("split_out", _tracked_into, "Autograd")
+for key in ("Autograd", "FuncTorchBatched"):
+    _LIBRARY.impl("split_out", _tracked_into, key)
 torch.library.register_fake("dmlsplit::split", _fake, lib=_LIBRARY)
 torch.library.register_fake("dmlsplit::split_out", _fake_into, lib=_LIBRARY)

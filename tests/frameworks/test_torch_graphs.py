@@ -277,6 +277,22 @@ def test_a_compiled_split_writes_no_output_that_requires_grad(is_leaf: bool) -> 
     assert [out.tolist() for out in outs] == [[0.0] * 3] * 2
 
 
+@pytest.mark.parametrize("transform", ["vmap", "jvp"])
+def test_a_compiled_transform_writes_nothing(transform: str) -> None:
+    x, outs = torch.rand(2, 6), [torch.zeros(2, 3), torch.zeros(2, 3)]
+
+    def into(x: Any) -> Any:
+        return tuple(dml.split(x, 2, -1, out=outs))
+
+    calls = {
+        "vmap": lambda x: torch.func.vmap(into)(x),
+        "jvp": lambda x: torch.func.jvp(into, (x,), (x,)),
+    }
+    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
+        torch.compile(calls[transform], backend="eager")(x)
+    assert not any(out.any() for out in outs)
+
+
 def test_out_has_no_gradient_in_a_graph_either() -> None:
     x = torch.rand(6, requires_grad=True)
     outs = [torch.zeros(3), torch.zeros(3)]
