@@ -90,8 +90,7 @@ def piece_sizes(
 def _sizes(
     sizes_or_count: SupportsIndex | Iterable[SupportsIndex], whole: int, axis: int
 ) -> tuple[int, ...]:
-    # A 0-d array is iterable for Python, but means a count.
-    if not isinstance(sizes_or_count, Iterable) or getattr(sizes_or_count, "ndim", None) == 0:
+    if is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or whole % count:
             raise InvalidArgumentError(
@@ -99,13 +98,24 @@ def _sizes(
                 " Fix: give the sizes"
             )
         return (whole // count,) * count
-    try:
-        sizes = integers("sizes", sizes_or_count)
-    except TypeError as error:
-        raise InvalidArgumentError(str(error)) from None
+    sizes = size_arguments(cast(Iterable[SupportsIndex], sizes_or_count))
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes are {shown(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
             f"to axis {axis}, of size {whole}"
         )
     return sizes
+
+
+def is_count(sizes_or_count: object) -> bool:
+    """Whether this is one number: a 0-d array is one, although Python calls it iterable."""
+    is_iterable = isinstance(sizes_or_count, Iterable)
+    return not is_iterable or getattr(sizes_or_count, "ndim", None) == 0
+
+
+def size_arguments(sizes: Iterable[SupportsIndex]) -> tuple[int, ...]:
+    """Return sizes as a tuple of ints, or refuse them as an argument."""
+    try:
+        return integers("sizes", sizes)
+    except TypeError as error:
+        raise InvalidArgumentError(str(error)) from None

@@ -19,7 +19,7 @@ from dmlsplit.arrays.adapter import Adapter, allocated
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.slices import Slices, copies, slices
-from dmlsplit.arrays.torch import KINDS, TORCH, TrackedError, copied, writes
+from dmlsplit.arrays.torch import HOMES, KINDS, TORCH, TrackedError, copied, writes
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
@@ -102,7 +102,7 @@ def split(
 
 def _split_into(out: Sequence[T], source: ArrayView, axis: int, sizes_or_count: Any) -> list[T]:
     shapes = piece_shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
-    outputs = _checked(out, source, shapes)
+    outputs = checked_outputs(out, source, shapes)
     if KINDS and (written := writes(out)):
         written()
     layout = source.device, source.shape, source.strides, source.item_bytes
@@ -137,7 +137,7 @@ def _is_plain(axis: object, sizes_or_count: Any) -> bool:
 
 def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
     """Return the split of arrays that have no memory yet: of dask, or traced by a framework."""
-    if home.startswith("torch"):
+    if home in HOMES:
         return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
     if home.startswith("dask.array"):
         return _split_lazily
@@ -208,15 +208,21 @@ def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., _Plan]:
     return _plan_of_many if count <= _MANY_PIECES else _plan_of_thousands
 
 
-def _checked(
+def check_list(out: Any, count: int) -> None:
+    """Refuse what is not a list or a tuple of so many arrays."""
+    is_list = isinstance(out, (list, tuple))
+    if not is_list or len(out) != count:
+        found = f" of {len(out)}" if is_list else ""
+        raise InvalidArgumentError(
+            f"out is a {type(out).__name__}{found}; it must be a list of {count} arrays"
+        )
+
+
+def checked_outputs(
     out: Sequence[Any], source: ArrayView, shapes: Sequence[tuple[int, ...]]
 ) -> list[ArrayView]:
-    is_list = isinstance(out, (list, tuple))
-    if not is_list or len(out) != len(shapes):
-        count = f" of {len(out)}" if is_list else ""
-        raise InvalidArgumentError(
-            f"out is a {type(out).__name__}{count}; it must be a list of {len(shapes)} arrays"
-        )
+    """Describe the arrays to write, which must fit the source and share no memory."""
+    check_list(out, len(shapes))
     outputs = [view(output, f"out[{index}]") for index, output in enumerate(out)]
     for index, (output, shape) in enumerate(zip(outputs, shapes, strict=True)):
         found = (output.shape, output.type, output.device, output.read_only)

@@ -66,7 +66,7 @@ class InvalidArgumentError(DmlError, ValueError):
     hresult = 0x80070057
 
     def __init__(self, message: str, report: ValidationReport | None = None) -> None:
-        super().__init__(message)
+        self.args = (message,)  # torch.compile cannot trace super().__init__()
         self.report = report
 
 

@@ -26,6 +26,9 @@ from dmlsplit.errors import InvalidArgumentError
 _OUTSIDE = "dmlsplit.split without out, or call this outside"
 # The types of the tensors that have been seen: where there are none, nothing is asked of outputs.
 KINDS: set[type] = set()
+# The modules of the classes of tensors that are split: plain ones, and those of torch's tracers.
+_TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
+HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
 
 
 class TrackedError(InvalidArgumentError):
@@ -55,10 +58,8 @@ class _Torch(Adapter):
     def view(self, tensor: Any, name: str) -> ArrayView:
         _check_memory(tensor, name)
         if tensor.is_conj() or tensor.is_neg():
-            raise InvalidArgumentError(
-                f"{name} is a view that torch conjugates or negates when it is read; its bytes are "
-                "those of another tensor. Fix: resolve_conj().resolve_neg()"
-            )
+            what = "is a lazily conjugated or negated view, whose memory does not hold its values"
+            raise _tracked(name, what, "resolve_conj().resolve_neg()")
         width = tensor.element_size()
         try:
             address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
@@ -138,10 +139,20 @@ def _check_memory(tensor: Any, name: str) -> None:
             f"{name} is used inside torch.jit.trace, which would not record the split. "
             "Fix: torch.export.export"
         )
-    if not (tensor.is_cpu or tensor.is_cuda) or tensor.layout is not torch.strided:
+    if tensor.is_meta:
+        raise _tracked(name, "is on the meta device and has no memory", _OUTSIDE)
+    if not (tensor.is_cpu or tensor.is_cuda):
         raise InvalidArgumentError(
-            f"{name} is a {tensor.layout} tensor on {tensor.device}; it must be a torch.strided "
-            "one on the CPU or a CUDA device"
+            f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
+        )
+    check_layout(tensor, name)
+
+
+def check_layout(tensor: Any, name: str) -> None:
+    """Refuse a tensor whose elements do not lie at strides, or mean nothing by themselves."""
+    if tensor.layout is not _torch().strided:
+        raise InvalidArgumentError(
+            f"{name} is a {tensor.layout} tensor; it must be a torch.strided one. Fix: to_dense()"
         )
     if tensor.is_quantized:
         raise InvalidArgumentError(
@@ -157,6 +168,8 @@ def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
         return _tracked(name, f"is a {type_name(tensor)}, which has no memory", _OUTSIDE)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         what, fix = "which has no memory of its own", "split the tensors that it is made of"
+        if hasattr(tensor, "to_local"):  # a DTensor
+            fix = "to_local()"
     else:
         what, fix = "whose pieces would be plain tensors", "as_subclass(torch.Tensor)"
     return InvalidArgumentError(
@@ -206,7 +219,19 @@ def _in_bytes(steps: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 @cache
 def _type_string(dtype: Any) -> str:
-    """Return NumPy's type string of a type of torch; torch's name where NumPy has none."""
+    """NumPy's type string of a type of torch; torch's own name where NumPy has none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If torch packs several elements into each byte, which its `itemsize` does not say.
+    """
+    stored = _torch().empty(8, dtype=dtype, device="cpu").untyped_storage().nbytes()
+    if stored != 8 * dtype.itemsize:
+        raise InvalidArgumentError(
+            f"an element of {dtype} has {stored} bits; it must have whole bytes. "
+            "Fix: split the torch.uint8 tensor that holds the elements"
+        )
     name = str(dtype).removeprefix("torch.")
     try:
         return type_string(np.dtype(name))

@@ -7,107 +7,127 @@ is what `dml.split` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import optimization_hint
 
 from dmlsplit import eager
-from dmlsplit.checks import axis_from_front, piece_sizes
+from dmlsplit.arrays import ArrayView
+from dmlsplit.arrays.torch import HOMES, check_layout
+from dmlsplit.checks import (
+    axis_from_front,
+    integer_argument,
+    is_count,
+    piece_sizes,
+    size_arguments,
+)
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes
+
+_NO_GRADIENT = (
+    "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
+    "or out requires grad; what is written to out has no gradient. Fix: leave out as None, or use "
+    "torch.no_grad()"
+)
 
 
 def split(
     array: Tensor, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Split a tensor that torch tracks. `dmlsplit.split` calls this."""
+    check_layout(array, "array")
     is_traced = _is_traced(array)
+    if not is_traced and (array.is_conj() or array.is_neg()):
+        return eager.split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
     dim, sizes = (_unchecked if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
-    if out is None:
-        return list(_way(is_traced)(array, sizes, dim))
-    if not is_traced or (array.requires_grad and torch.is_grad_enabled()):
-        raise InvalidArgumentError(
-            "out is given, but array requires grad, has a tangent or is inside a transform of "
-            "torch.func, and what is written to out has no gradient. Fix: leave out as None, or "
-            "use torch.no_grad()"
-        )
-    _into_in_graph(array, sizes, dim, list(out))
-    return list(out)
-
-
-def _way(is_traced: bool) -> Any:
-    """Return what splits: ``way(array, sizes, dim)``."""
-    if is_traced:
-        return _in_graph
-    return (_Transformed if torch._C._are_functorch_transforms_active() else _Split).apply
+    if out is not None:
+        eager.check_list(out, len(sizes))
+        if not is_traced:
+            raise InvalidArgumentError(_NO_GRADIENT)
+        if any(one.__class__.__module__ not in HOMES for one in out):
+            raise InvalidArgumentError("out must be of torch.Tensor or Parameter, no other class")
+        _SPLIT_OUT(array, sizes, dim, list(out))
+        return list(out)
+    if is_traced or _is_transformed():
+        return list(_SPLIT(array, sizes, dim))
+    return list(_Split.apply(array, sizes, dim, eager.split))
 
 
 def _is_traced(array: Tensor) -> bool:
     """Whether a compiler, or a mode that sees every operator, must see this one as well."""
-    is_plain = type(array) is Tensor or type(array) is torch.nn.Parameter
-    return torch.compiler.is_compiling() or not is_plain or torch._C._len_torch_dispatch_stack() > 0
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or array.is_meta:
+        return True
+    return type(array) is not Tensor and type(array) is not torch.nn.Parameter
+
+
+def _is_transformed() -> bool:
+    """Whether a transform of torch.func, or forward-mode differentiation, is under way."""
+    is_forward = torch.autograd.forward_ad._current_level >= 0
+    return is_forward or bool(torch._C._are_functorch_transforms_active())
 
 
 def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[int, Sequence[int]]:
-    """Return the axis and the sizes, which the operator checks: they may be numbers of a graph."""
-    if isinstance(sizes_or_count, Iterable):
-        return axis, list(sizes_or_count)
-    return axis, [shape[axis] // max(sizes_or_count, 1)] * sizes_or_count
-
-
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Keep what gradients are put together by. No tensor is kept: a split is linear."""
-    array, ctx.sizes, dim = inputs
-    ctx.shape, ctx.dim = array.shape, axis_from_front(dim, array.dim())
-    ctx.set_materialize_grads(False)
-
-
-def _joined(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Tensor | None, None, None]:
-    """Return the gradient of the input: those of the pieces, zeros where a piece was not used."""
-    known = next((gradient for gradient in gradients if gradient is not None), None)
-    if known is None:
-        return None, None, None
-    pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
-    parts = [known.new_zeros(()).expand(shape) if one is None else one for one, shape in pairs]
-    return torch.cat(parts, ctx.dim), None, None
+    """Return the axis and the sizes, whose sum the operator checks: they may be symbolic."""
+    at = axis_from_front(axis, len(shape))
+    if is_count(sizes_or_count):
+        count = integer_argument("count", sizes_or_count)
+        return at, [shape[at] // max(count, 1)] * count
+    if isinstance(sizes_or_count, (list, tuple)) and torch.SymInt in map(type, sizes_or_count):
+        return at, sizes_or_count
+    return at, size_arguments(sizes_or_count)
 
 
 class _Split(torch.autograd.Function):  # type: ignore[misc]
-    """A split outside graphs, for gradients of any order: no operator, whose calls cost more."""
+    """A split with gradients of any order. ``way(array, sizes, dim)`` makes the pieces."""
 
     @staticmethod
-    def forward(ctx: Any, array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-        _remember(ctx, (array, sizes, dim), None)
-        return tuple(eager.split(array, sizes, dim))
+    def forward(
+        ctx: Any, array: Tensor, sizes: Sequence[int], dim: int, way: Any
+    ) -> tuple[Tensor, ...]:
+        # No tensor is kept: a split is linear.
+        ctx.sizes, ctx.shape, ctx.dim = sizes, array.shape, axis_from_front(dim, array.dim())
+        ctx.set_materialize_grads(False)
+        return tuple(way(array, sizes, dim))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
-        return _joined(ctx, gradients)
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None, None]:
+        # Those of the pieces, joined; zeros where a piece was not used.
+        known = next((gradient for gradient in gradients if gradient is not None), None)
+        if known is None:
+            return None, None, None, None
+        pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
+        parts = [known.new_zeros(()).expand(shape) if one is None else one for one, shape in pairs]
+        return torch.cat(parts, ctx.dim), None, None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, ...]:
-        # Torch's own functions, which every transform knows: also those that know no others.
-        pieces = tangent.split(ctx.sizes, ctx.dim)
-        return tuple(piece.clone(memory_format=torch.contiguous_format) for piece in pieces)
+        return tuple(torch.split_with_sizes_copy(tangent, ctx.sizes, ctx.dim))
 
 
-class _Transformed(torch.autograd.Function):  # type: ignore[misc]
-    """The same in the form that torch.func asks for, which takes twice as long to call."""
+def _tracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    """Split with derivatives: the operator calls this first."""
+    if _is_transformed():
+        # Every transform, nested ones too, knows torch's own operator.
+        return list(torch.split_with_sizes_copy(array, sizes, dim))
+    return list(_Split.apply(array, sizes, dim, _untracked))
 
-    @staticmethod
-    def forward(array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
-        return tuple(eager.split(array, sizes, dim))
 
-    setup_context = staticmethod(_remember)
-    backward = staticmethod(_Split.backward)
-    jvp = staticmethod(_Split.jvp)
+def _untracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    with torch._C._AutoDispatchBelowAutograd():
+        return list(_SPLIT(array, sizes, dim))
 
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, array: Tensor, sizes: Any, dim: int) -> tuple[Any, Any]:
-        pieces = _Transformed.apply(array.movedim(in_dims[0], 0), sizes, dim + 1)
-        return pieces, (0,) * len(pieces)
+
+def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
+    has_grad = torch.is_grad_enabled() and any(one.requires_grad for one in (array, *out))
+    if has_grad or _is_transformed():
+        raise _RefusedError(_NO_GRADIENT)
+    if any(one.is_conj() or one.is_neg() for one in out):
+        raise _RefusedError("out has a lazily conjugated or negated view; it must have none")
+    with torch._C._AutoDispatchBelowAutograd():
+        _SPLIT_OUT(array, sizes, dim, out)
 
 
 def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
@@ -119,6 +139,10 @@ def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Te
     eager.split(array.detach(), sizes, dim, out=[tensor.detach() for tensor in out])
 
 
+class _RefusedError(InvalidArgumentError, NotImplementedError):
+    """A refusal in a graph: torch.compile leaves the graph, and the kernel refuses outside."""
+
+
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     at = axis_from_front(dim, array.dim())
     _check_sizes(array.shape[at], sizes)
@@ -128,43 +152,58 @@ def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
 def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
     at = axis_from_front(dim, array.dim())
     _check_sizes(array.shape[at], sizes)
-    if len(out) != len(sizes):
-        raise InvalidArgumentError(f"out is a list of {len(out)}; it must be one of {len(sizes)}")
+    storages = [tensor.untyped_storage()._cdata for tensor in (array, *out)]
+    # Apart, whatever their sizes; the same storage has the same address.
+    starts = [(1 + storages.index(storage)) << 44 for storage in storages]
+    source, *outputs = map(_described, (array, *out), starts)
+    try:
+        eager.checked_outputs(outputs, source, piece_shapes(source.shape, at, _known(sizes)))
+    except InvalidArgumentError as error:
+        raise _RefusedError(str(error)) from None
+
+
+def _described(tensor: Tensor, start: int) -> ArrayView:
+    """Describe a tensor without memory as if its storage started at an address."""
+    width = tensor.element_size()
+    (offset, *strides) = _known((tensor.storage_offset(), *tensor.stride()))
+    steps = tuple(stride * width for stride in strides)
+    address, shape = start + offset * width, _known(tensor.shape)
+    kind, device = str(tensor.dtype), str(tensor.device)
+    return ArrayView(tensor, address, shape, steps, kind, width, False, device)
+
+
+def _known(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Return the numbers of the shapes that are traced, without limiting the graph to them."""
+    return tuple(optimization_hint(number, 1) for number in numbers)
 
 
 def _check_sizes(whole: int, sizes: Sequence[int]) -> None:
     for size in sizes:
         torch._check_with(
-            InvalidArgumentError, size >= 0, lambda: f"sizes are {sizes}; none may be negative"
+            _RefusedError, size >= 0, lambda: f"sizes are {sizes}; none may be negative"
         )
     torch._check_with(
-        InvalidArgumentError,
+        _RefusedError,
         sum(sizes) == whole,
         lambda: f"sizes are {sizes}; they must add up to the {whole} of the axis",
     )
 
 
-def _batched(
-    info: Any, in_dims: Any, array: Tensor, sizes: Any, dim: int
-) -> tuple[list[Tensor], list[int]]:
-    # An axis that counts from the end stays where it is.
-    pieces = _in_graph(array.movedim(in_dims[0], 0), sizes, dim if dim < 0 else dim + 1)
-    return pieces, [0] * len(pieces)
-
-
-_in_graph = torch.library.custom_op(
-    "dmlsplit::split",
-    _kernel,
-    mutates_args=(),
-    schema="(Tensor array, SymInt[] sizes, int dim) -> Tensor[]",
+_LIBRARY = torch.library.Library("dmlsplit", "DEF")
+_LIBRARY.define(
+    "split(Tensor array, SymInt[] sizes, int dim) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,)
 )
-_in_graph.register_fake(_fake)
-_in_graph.register_autograd(_joined, setup_context=_remember)
-_in_graph.register_vmap(_batched)
-_into_in_graph = torch.library.custom_op(
-    "dmlsplit::split_out",
-    _kernel_into,
-    mutates_args=("out",),
-    schema="(Tensor array, SymInt[] sizes, int dim, Tensor(a!)[] out) -> ()",
+_LIBRARY.define(
+    "split_out(Tensor array, SymInt[] sizes, int dim, Tensor(a!)[] out) -> ()",
+    tags=(torch.Tag.pt2_compliant_tag,),
 )
-_into_in_graph.register_fake(_fake_into)
+_SPLIT, _SPLIT_OUT = torch.ops.dmlsplit.split.default, torch.ops.dmlsplit.split_out.default
+# Not compiled when they are called outside a graph: that would come here again, for ever.
+_LIBRARY.impl("split", torch._disable_dynamo(_kernel), "CompositeExplicitAutograd")
+_LIBRARY.impl("split", _tracked, "Autograd")
+_LIBRARY.impl("split", torch.split_with_sizes_copy, "FuncTorchBatched")
+_LIBRARY.impl("split_out", torch._disable_dynamo(_kernel_into), "CompositeExplicitAutograd")
+for key in ("Autograd", "FuncTorchBatched"):
+    _LIBRARY.impl("split_out", _tracked_into, key)
+torch.library.register_fake("dmlsplit::split", _fake, lib=_LIBRARY)
+torch.library.register_fake("dmlsplit::split_out", _fake_into, lib=_LIBRARY)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -157,14 +160,43 @@ def test_deterministic_algorithms_stay_on(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("lazy", ["conj", "neg"])
-def test_lazy_tensors_are_refused(torch: Any, lazy: str) -> None:
-    source = torch.zeros(4, dtype=torch.complex64)
-    source = source.conj() if lazy == "conj" else torch._neg_view(source.real)
-    with pytest.raises(dml.InvalidArgumentError, match="resolve_conj"):
-        dml.split(source, 2)
+def test_lazy_tensors_are_resolved_before_they_are_split(torch: Any, lazy: str) -> None:
+    whole = torch.arange(8.0)
+    source = whole.view(torch.complex64).conj() if lazy == "conj" else torch._neg_view(whole)[:4]
+    for found, wanted in zip(dml.split(source, 2), source.split(2), strict=True):
+        assert not found.is_conj()
+        assert not found.is_neg()
+        assert torch.equal(found, wanted)
+    op = dml.Device("cpu").compile(whole_copy(4))
+    for call in (lambda: dml.split(source.resolve_conj(), 1, out=[source]), lambda: op(source)):
+        with pytest.raises(dml.InvalidArgumentError, match=r"lazily conjugated.*resolve_conj"):
+            call()
 
 
-@pytest.mark.parametrize("kind", ["sparse", "meta", "quantized", "wrapper", "nested"])
+OVERRUN = """
+import torch, warnings
+import dmlsplit as dml
+warnings.simplefilter("ignore")
+x = torch.zeros(4 << 20, dtype=torch.uint8).view(torch.{kind})
+for call in (lambda: dml.split(x, 2), lambda: dml.split(torch.zeros(3), 1, out=[x[:3]])):
+    try:
+        call()
+    except dml.InvalidArgumentError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("quint4x2", 4), ("quint2x4", 2)])
+def test_types_of_several_elements_per_byte_are_refused(torch: Any, kind: str, bits: int) -> None:
+    """In another process: torch allocates fewer bytes than it says, and to write all is a crash."""
+    line = [sys.executable, "-c", OVERRUN.format(kind=kind)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    wanted = f"an element of torch.{kind} has {bits} bits; it must have whole bytes."
+    assert done.stdout.count(wanted) == 2, done.stdout + done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["sparse", "quantized", "wrapper", "nested"])
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 def test_tensors_without_plain_memory_are_refused(torch: Any, kind: str) -> None:
     def refused(source: Any) -> Any:
@@ -174,8 +206,6 @@ def test_tensors_without_plain_memory_are_refused(torch: Any, kind: str) -> None
 
     if kind == "sparse":
         refused(torch.eye(4).to_sparse())
-    elif kind == "meta":
-        refused(torch.empty(4, device="meta"))
     elif kind == "quantized":
         refused(torch.quantize_per_tensor(torch.ones(4), 0.1, 3, torch.quint8))
     elif kind == "wrapper":
@@ -188,11 +218,47 @@ def test_tensors_without_plain_memory_are_refused(torch: Any, kind: str) -> None
 
 REFUSED_TENSORS = {
     "sparse": r"it must be a torch\.strided one",
-    "meta": r"it must be a torch\.strided one",
     "quantized": r"is quantized.*int_repr\(\)",
     "wrapper": r"is a torch.TwoTensor, which has no memory of its own.*Fix: split the tensors",
     "nested": "cannot be shared without a copy",
 }
+
+
+def test_tensors_of_the_meta_device_have_pieces_there(torch: Any) -> None:
+    pieces = dml.split(torch.empty(6, 2, device="meta", dtype=torch.int8).t(), (1, 5), 1)
+    assert all(piece.is_meta and piece.is_contiguous() for piece in pieces)
+    assert [tuple(piece.shape) for piece in pieces] == [(2, 1), (2, 5)]
+    op = dml.Device("cpu").compile(whole_copy(4))
+    with pytest.raises(dml.InvalidArgumentError, match="is on the meta device"):
+        op(torch.empty(4, device="meta"))
+
+
+SHARDED = """
+import sys, torch, torch.distributed as dist
+from torch.distributed.tensor import Shard, distribute_tensor
+import dmlsplit as dml
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
+mesh = dist.init_device_mesh("cpu", (1,))
+x = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)])
+try:
+    dml.split(x, 2)
+except dml.InvalidArgumentError as error:
+    print(error)
+print([piece.tolist() for piece in dml.split(x.to_local(), 2)])
+dist.destroy_process_group()
+"""
+
+
+def test_a_sharded_tensor_is_refused_with_the_way_out(torch: Any, tmp_path: Path) -> None:
+    if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+        pytest.skip("this PyTorch has no gloo")
+    line = [sys.executable, "-W", "ignore", "-c", SHARDED, str(tmp_path / "store")]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
+    error, pieces = done.stdout.splitlines()
+    assert "is a torch.DTensor" in error
+    assert error.endswith("Fix: to_local()")
+    assert pieces == "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]"
 
 
 def test_tensors_whose_memory_torch_does_not_show_are_refused(torch: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ import dmlsplit as dml
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 # Torch's own modules of derivatives.
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:`torch.jit:DeprecationWarning", "ignore:Attempted to insert a get_attr:UserWarning"
+)
 
 
 def pieces(x: Any) -> tuple[Any, ...]:
@@ -46,10 +50,91 @@ def test_complex_gradients_are_those_of_finite_differences() -> None:
     assert torch.autograd.gradcheck(pieces, x)
 
 
-@pytest.mark.parametrize("name", ["grad", "hessian", "jacrev", "jacfwd"])
-def test_transforms_of_torch_func_work(x: Any, name: str) -> None:
-    transform = getattr(torch.func, name)
-    assert torch.equal(transform(OURS)(x), transform(THEIRS)(x))
+def dual(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    forward = torch.autograd.forward_ad
+
+    def tangents(x: Any) -> Any:
+        with forward.dual_level():
+            found = f(forward.make_dual(x, torch.ones_like(x)))
+            return [forward.unpack_dual(one).tangent for one in found]
+
+    return tangents
+
+
+func = torch.func
+# Each of the pieces of a split, and of a function of them that has second derivatives.
+TRANSFORMS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
+    "jvp": lambda split: lambda x: func.jvp(split, (x,), (torch.ones_like(x),)),
+    "vjp": lambda split: lambda x: func.vjp(split, x)[1](tuple(p * 2 for p in split(x))),
+    "jacfwd": func.jacfwd,
+    "jacrev": func.jacrev,
+    "vmap": func.vmap,
+    "linearize": lambda split: lambda x: func.linearize(split, x)[1](torch.ones_like(x)),
+    "functionalize": func.functionalize,
+    "grad": lambda split: func.grad(cubes(split)),
+    "hessian": lambda split: func.hessian(cubes(split)),
+    "vmap_of_grad": lambda split: func.vmap(func.grad(cubes(split))),
+    "jvp_of_grad": lambda split: (
+        lambda x: func.jvp(func.grad(cubes(split)), (x,), (torch.ones_like(x),))
+    ),
+    "dual_level": dual,
+}
+SPLITS: dict[str, Callable[[Any], Any]] = {
+    "dml.split": lambda x: tuple(dml.split(x, (1, 0, 3), -1)),
+    "operator": lambda x: tuple(torch.ops.dmlsplit.split(x, [1, 0, 3], -1)),
+}
+
+
+def peer(x: Any) -> tuple[Any, ...]:
+    return tuple(piece.contiguous() for piece in x.split([1, 0, 3], -1))
+
+
+def equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    return len(one) == len(other) and all(map(equal, one, other))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_transform_is_that_of_torchs_split(name: str, split: str) -> None:
+    import dmlsplit.frameworks.torch  # noqa: F401  registers the operator
+
+    x = torch.randn(2, 4, dtype=torch.float64)
+    transform = TRANSFORMS[name]
+    assert equal(transform(SPLITS[split])(x), transform(peer)(x))
+
+
+COMPILED = [(name, "aot_eager") for name in TRANSFORMS if name != "functionalize"]
+QUICK = {("jvp", "aot_eager"), ("grad", "aot_eager"), ("dual_level", "aot_eager")}
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        pytest.param(*case, marks=[] if case in QUICK else pytest.mark.slow)
+        for case in [*COMPILED, *((name, "eager") for name in TRANSFORMS)]
+    ],
+)
+def test_a_compiled_transform_is_that_of_torchs_split(name: str, backend: str) -> None:
+    """Tangents were zeros without a word. (`functionalize`: torch compiles no split in it.)"""
+    import dmlsplit.frameworks.torch  # noqa: F401  registers the operator
+
+    x = torch.randn(2, 4, dtype=torch.float64)
+    transform = TRANSFORMS[name]
+    for split in SPLITS.values():
+        torch.compiler.reset()
+        assert equal(torch.compile(transform(split), backend=backend)(x), transform(peer)(x))
+
+
+@pytest.mark.slow
+def test_inductor_keeps_the_tangents_of_a_split(tmp_path: Path) -> None:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("inductor needs g++")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+        test_a_compiled_transform_is_that_of_torchs_split("jvp", "inductor")
 
 
 def test_forward_and_backward_can_be_nested(x: Any) -> None:

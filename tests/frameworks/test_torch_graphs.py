@@ -165,6 +165,12 @@ def test_wrong_sizes_are_named_when_they_are_compiled(sizes: Any) -> None:
     assert isinstance(raised.value, RuntimeError)
 
 
+def test_a_wrong_axis_is_named_when_it_is_compiled() -> None:
+    compiled = torch.compile(lambda x: dml.split(x, 2, 5), fullgraph=True, backend="eager")
+    with pytest.raises(RuntimeError, match="axis is 5; it must be -1 to 0"):
+        compiled(torch.rand(6))
+
+
 EARLY = """
 import warnings
 warnings.simplefilter("error")
@@ -214,8 +220,10 @@ def test_tensors_without_memory_have_pieces_without_memory() -> None:
     with FakeTensorMode():
         x = torch.empty(4, 6, dtype=torch.bfloat16).t()
         found = dml.split(x, (1, 5))
-        outs = dml.split(x, (1, 5), out=[torch.empty(1, 4, dtype=x.dtype), torch.empty(5, 4)])
-        with pytest.raises(dml.InvalidArgumentError, match="out is a list of 1; it must be one of"):
+        outs = dml.split(x, (1, 5), out=[torch.empty(n, 4, dtype=x.dtype) for n in (1, 5)])
+        with pytest.raises(
+            dml.InvalidArgumentError, match="out is a list of 1; it must be a list of 2"
+        ):
             dml.split(x, (1, 5), out=outs[:1])
         tensor = dml.TensorDesc("FLOAT32", (6,))
         op = dml.Device("cpu").compile(dml.SplitOperatorDesc(tensor, [tensor], 0))
@@ -257,6 +265,32 @@ def test_a_plain_tensor_takes_none_of_these_ways(monkeypatch: pytest.MonkeyPatch
         assert torch.equal(torch.cat(dml.split(weight, 2)), weight)
     with pytest.raises(ImportError):
         dml.split(weight, 2)
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+def test_a_compiled_split_writes_no_output_that_requires_grad(is_leaf: bool) -> None:
+    leaf = torch.zeros(3, requires_grad=True)
+    outs = [leaf if is_leaf else leaf * 1, torch.zeros(3)]
+    compiled = torch.compile(lambda x: dml.split(x, 2, out=outs), backend="aot_eager")
+    with pytest.raises(dml.InvalidArgumentError, match="requires grad"):
+        compiled(torch.rand(6))
+    assert [out.tolist() for out in outs] == [[0.0] * 3] * 2
+
+
+@pytest.mark.parametrize("transform", ["vmap", "jvp"])
+def test_a_compiled_transform_writes_nothing(transform: str) -> None:
+    x, outs = torch.rand(2, 6), [torch.zeros(2, 3), torch.zeros(2, 3)]
+
+    def into(x: Any) -> Any:
+        return tuple(dml.split(x, 2, -1, out=outs))
+
+    calls = {
+        "vmap": lambda x: torch.func.vmap(into)(x),
+        "jvp": lambda x: torch.func.jvp(into, (x,), (x,)),
+    }
+    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
+        torch.compile(calls[transform], backend="eager")(x)
+    assert not any(out.any() for out in outs)
 
 
 def test_out_has_no_gradient_in_a_graph_either() -> None:

@@ -1,0 +1,121 @@
+"""PyTorch's own samples of its split operators: `dml.split` gives the same bytes and gradients.
+
+The samples are those of the installed torch (`OpInfo`). Each is translated to sizes: those of the
+pieces that torch makes. ``pytest --slow -rP tests/peers/test_torch.py`` prints how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import dmlsplit as dml
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+pytest.importorskip("expecttest", reason="torch's samples need expecttest")
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+
+OPERATORS = (
+    "chunk dsplit hsplit split split:list_args split_with_sizes split_with_sizes_copy tensor_split "
+    "unsafe_chunk unsafe_split vsplit"
+).split()
+QUICK = ("float32", "complex64", "bool", "float8_e5m2")
+FEW = ("float32", "complex64")
+FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+# Quantized pieces would lose their scale: refused.
+ALL = sorted(
+    {str(kind).removeprefix("torch.") for kind in vars(torch).values() if type(kind) is torch.dtype}
+    - {"qint8", "qint32", "quint8", "quint4x2", "quint2x4"}
+)
+Split = Callable[[Any], tuple[Any, ...]]
+Sample = tuple[Any, Split, int]
+
+
+@pytest.fixture(scope="module")
+def infos() -> dict[str, Any]:
+    # Imported here: it takes seconds.
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    named = {":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
+    found = {name for name in named if "split" in name or "chunk" in name.partition(":")[0]}
+    assert found == {*OPERATORS, "_chunk_cat"}  # the last joins its pieces
+    return named
+
+
+def samples(operator: Any, kind: str) -> Iterator[Sample]:
+    """Yield tensors, what torch does with each, and the axis; also with gaps in memory."""
+    dtype = getattr(torch, kind)
+    known = dtype if dtype in operator.supported_dtypes("cpu") else torch.uint8
+    for sample in operator.sample_inputs("cpu", known):
+        axis = axis_of(operator, sample)
+        x = sample.input if known is dtype else bytes_as(dtype, sample.input.shape)
+        gaps = torch.stack([x.view(torch.uint8)] * 2, 1).view(dtype)[:, 0] if x.dim() > 1 else x
+        for array in (x, gaps, x.transpose(0, -1) if axis not in (0, -1, x.dim() - 1) else x):
+            yield array, lambda y, s=sample: tuple(operator.op(y, *s.args, **s.kwargs)), axis
+
+
+def axis_of(operator: Any, sample: Any) -> int:
+    fixed = {"dsplit": 2, "vsplit": 0, "hsplit": min(1, sample.input.dim() - 1)}
+    if operator.name in fixed:
+        return fixed[operator.name]
+    return int(sample.args[1] if len(sample.args) > 1 else sample.kwargs.get("dim", 0))
+
+
+def bytes_as(dtype: Any, shape: Any) -> Any:
+    return torch.randint(256, (*shape, dtype.itemsize), dtype=torch.uint8).view(dtype)[..., 0]
+
+
+def raw(x: Any) -> Any:
+    """The bytes of a tensor of any type, also of those that torch can hardly do anything with."""
+    width = x.element_size()
+    shape, strides = (*x.shape, width), (*(step * width for step in x.stride()), 1)
+    offset = x.storage_offset() * width
+    return torch.empty(0, dtype=torch.uint8).set_(x.untyped_storage(), offset, shape, strides)
+
+
+def compared(operator: Any, kind: str) -> int:
+    """Compare the pieces of each sample; return how many there were."""
+    count = 0
+    for array, peer, axis in samples(operator, kind):
+        try:
+            wanted = peer(array)
+        except NotImplementedError:  # torch does not copy this type itself
+            continue
+        found = dml.split(array, [piece.shape[axis] for piece in wanted], axis)
+        for one, other in zip(found, wanted, strict=True):
+            assert (one.dtype, one.is_contiguous()) == (other.dtype, True)
+            assert torch.equal(raw(one), raw(other))
+        count += 1
+    return count
+
+
+def gradients(operator: Any, kind: str) -> int:
+    """Compare the gradients of each sample; return how many there were."""
+    count = 0
+    for array, peer, axis in samples(operator, kind):
+        leaf = array.detach().requires_grad_()
+        theirs = peer(leaf)
+        ours = dml.split(leaf, [piece.shape[axis] for piece in theirs], axis)
+        weights = [torch.randn_like(piece) for piece in theirs]
+        found, wanted = (torch.autograd.grad(pieces, leaf, weights) for pieces in (ours, theirs))
+        assert torch.equal(raw(found[0]), raw(wanted[0]))
+        count += 1
+    return count
+
+
+@pytest.mark.parametrize("kinds", [QUICK, pytest.param(ALL, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_pieces_are_those_of_torchs_own_samples(infos: Any, name: str, kinds: list[str]) -> None:
+    counts = {kind: compared(infos[name], kind) for kind in kinds}
+    print(f"{name}: {sum(counts.values())} samples of {len(kinds)} types")  # noqa: T201
+    assert all(counts[kind] for kind in QUICK)
+
+
+@pytest.mark.parametrize("kinds", [FEW, pytest.param(FLOATS, marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_are_those_of_torchs_own_samples(infos: Any, name: str, kinds: list[str]) -> None:
+    counts = {kind: gradients(infos[name], kind) for kind in kinds}
+    print(f"{name}: {sum(counts.values())} gradients of {len(kinds)} types")  # noqa: T201
+    assert all(counts.values())
