@@ -70,6 +70,10 @@ class InvalidArgumentError(DmlError, ValueError):
         self.report = report
 
 
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument is of a type that this one never has (E_INVALIDARG)."""
+
+
 class NoEquivalentError(InvalidArgumentError):
     """No equivalent of a descriptor is accepted.
 
@@ -79,8 +83,10 @@ class NoEquivalentError(InvalidArgumentError):
         Why there is none.
     """
 
-    def __init__(self, message: str, reason: str, report: ValidationReport) -> None:
-        super().__init__(f"{message}: {reason}", report)
+    def __init__(
+        self, message: str, report: ValidationReport | None = None, reason: str = ""
+    ) -> None:
+        super().__init__(message, report)
         self.reason = reason
 
 
