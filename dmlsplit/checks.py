@@ -16,7 +16,7 @@ _WITHOUT_ORDER = (str, bytes, Set, Mapping)
 
 
 class Sequenced(Protocol):
-    """A list, a tuple, an array and the like: what sets and dictionaries have no slices of."""
+    """Integers in an order of their own: unlike sets and dictionaries, they can be sliced."""
 
     def __iter__(self) -> Iterator[SupportsIndex]: ...
     def __getitem__(self, index: slice, /) -> Any: ...
@@ -26,14 +26,14 @@ Integers: TypeAlias = Sequenced | Iterator[SupportsIndex] | ValuesView[SupportsI
 
 
 def instance(name: str, value: object, kind: type[K]) -> K:
-    """Return `value` if it is of a type; an ArgumentTypeError names the argument if not."""
+    """Check that a value has a type, and return it; an ArgumentTypeError names the argument."""
     if not isinstance(value, kind):
         raise ArgumentTypeError(f"{name} is a {type(value).__name__}; it must be a {kind.__name__}")
     return value
 
 
 def file_name(path: str | PathLike[str]) -> str:
-    """Return a path as text; an ArgumentTypeError says what is not a path."""
+    """Return a path as text; an ArgumentTypeError shows what is not a path."""
     try:
         name: object = fspath(path)
     except TypeError:
@@ -44,7 +44,7 @@ def file_name(path: str | PathLike[str]) -> str:
 
 
 def integer(name: str, value: SupportsIndex) -> int:
-    """Return `value` as an int; an ArgumentTypeError names the field of anything else."""
+    """Return the value as an int; an ArgumentTypeError names the field of anything else."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -54,7 +54,7 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 
 def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
-    """Return `values` as a tuple; an ArgumentTypeError names what is not a sequence."""
+    """Return the values as a tuple; an ArgumentTypeError names what is not a sequence."""
     is_usual = type(values) is tuple or type(values) is list  # the faster answer
     if not is_usual and (isinstance(values, _WITHOUT_ORDER) or not isinstance(values, Iterable)):
         raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
@@ -62,7 +62,7 @@ def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
 
 
 def integers(name: str, values: Integers) -> tuple[int, ...]:
-    """Return `values` as a tuple of ints; an ArgumentTypeError names any other entry."""
+    """Return the values as a tuple of ints; an ArgumentTypeError names any other entry."""
     entries = sequence(name, values, "integers")
     if set(map(type, entries)) == {int}:  # most often, and much sooner known
         return entries  # type: ignore[return-value]
@@ -70,7 +70,7 @@ def integers(name: str, values: Integers) -> tuple[int, ...]:
 
 
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
-    """Return `value` as an int; the error for anything else begins with `operator`.
+    """Return the value as an int; the error for anything else begins with `operator`.
 
     It is not a TypeError, which the runtime of onnx would take for one of its own.
     """

@@ -71,7 +71,7 @@ class InvalidArgumentError(DmlError, ValueError):
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument is of a type that this one never has (E_INVALIDARG)."""
+    """An argument has a wrong type (E_INVALIDARG)."""
 
 
 class NoEquivalentError(InvalidArgumentError):
