@@ -96,7 +96,9 @@ class UnsupportedError(DmlError):
     hresult = 0x887A0004
 
 
-class OutOfMemoryError(DmlError, MemoryError):
+# MemoryError first: dask calls __new__ itself to bring an error back from a worker, which Python
+# refuses if the class is laid out as another base is.
+class OutOfMemoryError(MemoryError, DmlError):
     """A buffer could not be allocated (E_OUTOFMEMORY)."""
 
     hresult = 0x8007000E
