@@ -57,8 +57,8 @@ def split(
     -------
     list
         The pieces, of the same library as `array`, and of its class if that is a subclass of
-        `numpy.ndarray`; or `out`. Small new pieces of CuPy's arrays, of less than 1 MiB in all,
-        share one block of memory, which each of them keeps.
+        NumPy's; or `out`. Small new pieces of CuPy's arrays, of less than 1 MiB in all, share one
+        block of memory, which each of them keeps.
 
     Raises
     ------

@@ -59,7 +59,7 @@ def split(
     Returns
     -------
     list
-        The pieces, of the same library as `x`; plain arrays for a subclass of `numpy.ndarray`.
+        The pieces, of the same library as `x`; plain arrays for a subclass of NumPy's.
 
     Raises
     ------
