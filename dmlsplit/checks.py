@@ -1,49 +1,82 @@
-"""Checks of numbers that come from outside: integers, axes and sizes of pieces."""
+"""Checks of what comes from outside: types, integers, axes and sizes of pieces."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Set
-from typing import SupportsIndex, cast
+from collections.abc import Iterable, Iterator, Mapping, Set, ValuesView
+from os import PathLike, fspath
+from typing import Any, Protocol, SupportsIndex, TypeAlias, TypeVar, cast
 
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError
 from dmlsplit.messages import shown
+
+K = TypeVar("K")
+# The order of a set or a dictionary is not that of its writer.
+_WITHOUT_ORDER = (str, bytes, Set, Mapping)
+
+
+class Sequenced(Protocol):
+    """Integers in an order of their own: unlike sets and dictionaries, they can be sliced."""
+
+    def __iter__(self) -> Iterator[SupportsIndex]: ...
+    def __getitem__(self, index: slice, /) -> Any: ...
+
+
+Integers: TypeAlias = Sequenced | Iterator[SupportsIndex] | ValuesView[SupportsIndex]
+
+
+def instance(name: str, value: object, kind: type[K]) -> K:
+    """Check that a value has a type, and return it; an ArgumentTypeError names the argument."""
+    if not isinstance(value, kind):
+        raise ArgumentTypeError(f"{name} is a {type(value).__name__}; it must be a {kind.__name__}")
+    return value
+
+
+def file_name(path: str | PathLike[str]) -> str:
+    """Return a path as text; an ArgumentTypeError shows what is not a path."""
+    try:
+        name: object = fspath(path)
+    except TypeError:
+        name = None
+    if not isinstance(name, str):
+        raise ArgumentTypeError(f"path is {path!r}; it must be a string or a PathLike of one")
+    return name
 
 
 def integer(name: str, value: SupportsIndex) -> int:
-    """Return `value` as an int; a TypeError names the field of anything else."""
+    """Return the value as an int; an ArgumentTypeError names the field of anything else."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
         except TypeError:
             pass
-    raise TypeError(f"{name} is {value!r} ({type(value).__name__}); it must be an integer")
+    raise ArgumentTypeError(f"{name} is {value!r} ({type(value).__name__}); it must be an integer")
 
 
-def integers(name: str, values: Iterable[SupportsIndex]) -> tuple[int, ...]:
-    """Return `values` as a tuple of ints; a TypeError names the entry of anything else."""
-    is_usual = type(values) is tuple or type(values) is list  # the sooner answer
-    # The order of a set or a dictionary is not that of its writer.
-    without_order = (str, bytes, Set, Mapping)
-    if not is_usual and (isinstance(values, without_order) or not isinstance(values, Iterable)):
-        raise TypeError(f"{name} is {values!r}; it must be a sequence of integers")
-    entries = tuple(values)
+def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
+    """Return the values as a tuple; an ArgumentTypeError names what is not a sequence."""
+    is_usual = type(values) is tuple or type(values) is list  # the faster answer
+    if not is_usual and (isinstance(values, _WITHOUT_ORDER) or not isinstance(values, Iterable)):
+        raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
+    return tuple(values)
+
+
+def integers(name: str, values: Integers) -> tuple[int, ...]:
+    """Return the values as a tuple of ints; an ArgumentTypeError names any other entry."""
+    entries = sequence(name, values, "integers")
     if set(map(type, entries)) == {int}:  # most often, and much sooner known
         return entries  # type: ignore[return-value]
     return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))
 
 
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
-    """Return `value` as an int, or refuse it as an argument of `operator`.
+    """Return the value as an int; the error for anything else begins with `operator`.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If `value` is not an integer; the message begins with `operator`, if there is one.
+    It is not a TypeError, which the runtime of onnx would take for one of its own.
     """
     try:
         return integer(name, value)
-    except TypeError as error:
+    except ArgumentTypeError as error:
         raise InvalidArgumentError(f"{_of(operator)}{error}") from None
 
 
@@ -73,7 +106,7 @@ def _of(operator: object) -> str:
 
 def piece_sizes(
     shape: tuple[int, ...],
-    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
+    sizes_or_count: SupportsIndex | Integers,
     axis: SupportsIndex,
 ) -> tuple[int, tuple[int, ...]]:
     """Return the axis, counted from the front, and the size of each piece along it.
@@ -87,9 +120,7 @@ def piece_sizes(
     return at, _sizes(sizes_or_count, shape[at], at)
 
 
-def _sizes(
-    sizes_or_count: SupportsIndex | Iterable[SupportsIndex], whole: int, axis: int
-) -> tuple[int, ...]:
+def _sizes(sizes_or_count: SupportsIndex | Integers, whole: int, axis: int) -> tuple[int, ...]:
     if is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or whole % count:
@@ -98,7 +129,7 @@ def _sizes(
                 " Fix: give the sizes"
             )
         return (whole // count,) * count
-    sizes = size_arguments(cast(Iterable[SupportsIndex], sizes_or_count))
+    sizes = integers("sizes", cast(Integers, sizes_or_count))
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes are {shown(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
@@ -111,11 +142,3 @@ def is_count(sizes_or_count: object) -> bool:
     """Whether this is one number: a 0-d array is one, although Python calls it iterable."""
     is_iterable = isinstance(sizes_or_count, Iterable)
     return not is_iterable or getattr(sizes_or_count, "ndim", None) == 0
-
-
-def size_arguments(sizes: Iterable[SupportsIndex]) -> tuple[int, ...]:
-    """Return sizes as a tuple of ints, or refuse them as an argument."""
-    try:
-        return integers("sizes", sizes)
-    except TypeError as error:
-        raise InvalidArgumentError(str(error)) from None

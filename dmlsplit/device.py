@@ -20,12 +20,13 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.binding import BindingTable, BufferBinding
+from dmlsplit.checks import instance
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
 from dmlsplit.directml.validation import validate
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 
 Bindable: TypeAlias = Array | BufferBinding
 
@@ -72,6 +73,8 @@ class Device:
         UnsupportedError
             If it supports none of them.
         """
+        if not isinstance(requested, Iterable):
+            raise ArgumentTypeError(f"requested is {requested!r}; it must be a list of levels")
         levels = [FeatureLevel.parse(level) for level in requested]
         supported = [level for level in levels if level <= self.feature_level]
         if not supported:
@@ -96,11 +99,7 @@ class Device:
             If the descriptor breaks a rule or the device's level does not accept it;
             its `report` lists every violation.
         """
-        if not isinstance(desc, SplitOperatorDesc):
-            raise InvalidArgumentError(
-                f"descriptor is a {type(desc).__name__}; it must be a SplitOperatorDesc"
-            )
-        return _compile(self, desc)
+        return _compile(self, instance("desc", desc, SplitOperatorDesc))
 
     def __repr__(self) -> str:
         return f"Device({self.name!r}, feature_level={str(self.feature_level)!r})"

@@ -7,7 +7,7 @@ empty pieces, the eleven data types) bind descriptors, not this function.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, SupportsIndex, TypeAlias, TypeVar
@@ -23,12 +23,12 @@ from dmlsplit.arrays.torch import HOMES, KINDS, TORCH, TrackedError, copied, wri
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
-from dmlsplit.checks import piece_sizes
+from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes, split_geometry
 
-Sizes: TypeAlias = SupportsIndex | Iterable[SupportsIndex]
+Sizes: TypeAlias = SupportsIndex | Integers
 T = TypeVar("T", bound=Array | DaskArray)
 _FEW_PIECES, _MANY_PIECES = 64, 1024
 _AT_ONCE = frozenset(("numpy", "cupy"))  # modules whose arrays have memory
@@ -57,8 +57,8 @@ def split(
     -------
     list
         The pieces, of the same library as `array`, and of its class if that is a subclass of
-        `numpy.ndarray`; or `out`. Small new pieces of CuPy's arrays, of less than 1 MiB in all,
-        share one block of memory, which each of them keeps.
+        NumPy's; or `out`. Small new pieces of CuPy's arrays, of less than 1 MiB in all, share one
+        block of memory, which each of them keeps.
 
     Raises
     ------

@@ -70,6 +70,10 @@ class InvalidArgumentError(DmlError, ValueError):
         self.report = report
 
 
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument has a wrong type (E_INVALIDARG)."""
+
+
 class NoEquivalentError(InvalidArgumentError):
     """No equivalent of a descriptor is accepted.
 
@@ -79,8 +83,10 @@ class NoEquivalentError(InvalidArgumentError):
         Why there is none.
     """
 
-    def __init__(self, message: str, reason: str, report: ValidationReport) -> None:
-        super().__init__(f"{message}: {reason}", report)
+    def __init__(
+        self, message: str, report: ValidationReport | None = None, reason: str = ""
+    ) -> None:
+        super().__init__(message, report)
         self.reason = reason
 
 
@@ -90,7 +96,9 @@ class UnsupportedError(DmlError):
     hresult = 0x887A0004
 
 
-class OutOfMemoryError(DmlError, MemoryError):
+# MemoryError first: dask calls __new__ itself to bring an error back from a worker, which Python
+# refuses if the class is laid out as another base is.
+class OutOfMemoryError(MemoryError, DmlError):
     """A buffer could not be allocated (E_OUTOFMEMORY)."""
 
     hresult = 0x8007000E

@@ -42,7 +42,8 @@ python_maximum_signature_line_length = 88
 # subject, type variables, words between types, internal types of fields, other libraries' names.
 nitpick_ignore_regex = [
     ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
-    ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike"),
+    ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike|FlagsLike|Integers"),
+    ("py:class", r"dmlsplit\.checks\.Sequenced"),
     ("py:class", r"dmlsplit\.frontends\.\w+\.(messages|model|backend)\..*"),
     ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
 ]

@@ -1,6 +1,7 @@
 """Numbers from outside: integers, axes and sizes of pieces."""
 
 import re
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.checks import axis_from_front, integer, integer_argument, integers, piece_sizes
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.checks import (
+    axis_from_front,
+    file_name,
+    instance,
+    integer,
+    integer_argument,
+    integers,
+    piece_sizes,
+    sequence,
+)
+from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), np.array(3)])
@@ -46,6 +56,31 @@ def test_what_is_not_a_sequence_is_refused(values: Any) -> None:
     said = f"n is {values!r}; it must be a sequence of integers"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         integers("n", values)
+
+
+def test_other_entries_come_in_a_sequence_too() -> None:
+    assert sequence("n", iter("ab"), "letters") == ("a", "b")
+    assert sequence("n", ["a", None], "letters") == ("a", None)
+    with pytest.raises(ArgumentTypeError, match=r"^n is 'ab'; it must be a sequence of letters$"):
+        sequence("n", "ab", "letters")
+
+
+def test_an_instance_is_of_its_type() -> None:
+    assert instance("n", True, int) is True
+    with pytest.raises(ArgumentTypeError, match=r"^n is a str; it must be a int$"):
+        instance("n", "3", int)
+
+
+@pytest.mark.parametrize("path", ["a/b", Path("a") / "b", PurePosixPath("a/b")])
+def test_a_path_has_a_name(path: Any) -> None:
+    assert file_name(path) == str(path)
+
+
+@pytest.mark.parametrize("path", [None, 3, b"a", [], object])
+def test_what_is_not_a_path_is_named(path: Any) -> None:
+    said = re.escape(f"path is {path!r}; it must be a string or a PathLike of one")
+    with pytest.raises(ArgumentTypeError, match=f"^{said}$"):
+        file_name(path)
 
 
 def test_integers_come_from_any_iterable() -> None:

@@ -285,7 +285,7 @@ def test_an_unknown_device_is_refused(name: object) -> None:
 
 
 def test_what_is_no_descriptor_is_refused() -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="descriptor is a str"):
+    with pytest.raises(dml.InvalidArgumentError, match="desc is a str; it must be a SplitOp"):
         CPU.compile("split")  # type: ignore[arg-type]
 
 

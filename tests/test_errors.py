@@ -1,11 +1,12 @@
 """Errors: their HRESULTs, and the file that they are about."""
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.errors import NoEquivalentError, about, one_line, within
+from dmlsplit.errors import ArgumentTypeError, NoEquivalentError, about, one_line, within
 
 
 # Microsoft, "Common HRESULT values" and "DXGI_ERROR".
@@ -15,6 +16,8 @@ from dmlsplit.errors import NoEquivalentError, about, one_line, within
         (dml.DmlError, 0x80004005, Exception),  # E_FAIL
         (dml.InvalidArgumentError, 0x80070057, ValueError),  # E_INVALIDARG
         (NoEquivalentError, 0x80070057, ValueError),
+        (ArgumentTypeError, 0x80070057, ValueError),
+        (ArgumentTypeError, 0x80070057, TypeError),
         (dml.UnsupportedError, 0x887A0004, Exception),  # DXGI_ERROR_UNSUPPORTED
         (dml.OutOfMemoryError, 0x8007000E, MemoryError),  # E_OUTOFMEMORY
         (dml.DeviceRemovedError, 0x887A0005, Exception),  # DXGI_ERROR_DEVICE_REMOVED
@@ -59,9 +62,23 @@ def test_within_begins_the_message_with_the_place_and_keeps_the_report() -> None
         raise dml.UnsupportedError("no GPU")
 
 
+def test_errors_reach_another_process_whole() -> None:
+    report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
+    for error in (
+        dml.InvalidArgumentError("axis is 7", report),
+        ArgumentTypeError("axis is 'x'"),
+        NoEquivalentError("SPLIT: no equivalent: odd runs", report, "odd runs"),
+        dml.OutOfMemoryError("3 bytes"),
+    ):
+        error.path = "m.onnx"
+        type(error).__new__(type(error))  # as dask makes those of its workers
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
 def test_no_equivalent_says_why_in_a_field() -> None:
     report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
-    error = NoEquivalentError("SPLIT: no equivalent", "odd runs", report)
+    error = NoEquivalentError("SPLIT: no equivalent: odd runs", report, "odd runs")
     assert str(error) == "SPLIT: no equivalent: odd runs"
     assert error.reason == "odd runs"
     assert error.report is report

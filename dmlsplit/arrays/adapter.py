@@ -80,7 +80,7 @@ def allocate(
 def allocated(
     library: Adapter, like: ArrayView, wanted: Packing, dtype: str | None = None
 ) -> tuple[list[Any], list[int]]:
-    """Make arrays as `Adapter.empty` does, to be written: their memory holds what was wanted.
+    """Arrays as `Adapter.empty` makes them, and proof that their memory holds what is written.
 
     Raises
     ------
@@ -88,17 +88,17 @@ def allocated(
         If the library has allocated less, as it may for a type that packs several elements in a
         byte. What is too little for one array of a type is too little for the largest.
     """
-    made = library.empty(like, wanted, dtype)
-    if wanted.most and held(made[0][wanted.largest]) < wanted.most:
+    made, addresses = library.empty(like, wanted, dtype)
+    if wanted.most and held(made[wanted.largest]) < wanted.most:
         raise InvalidArgumentError(
-            f"an output of {wanted.most} bytes got memory of {held(made[0][wanted.largest])}: "
+            f"an output of {wanted.most} bytes got memory of {held(made[wanted.largest])}: "
             f"elements of type {like.type} do not take whole bytes. Fix: split them as bytes"
         )
-    return made
+    return made, addresses
 
 
 def held(array: Any) -> int:
-    """Return the bytes of memory of a packed array. The `nbytes` of torch is what its type says."""
+    """Bytes of memory behind a packed array; the `nbytes` of torch only multiplies sizes."""
     storage = getattr(array, "untyped_storage", None)
     size: int = array.nbytes if storage is None else storage().nbytes()
     return size

@@ -69,10 +69,9 @@ def give_back(made: list[Any], model: Any) -> list[Any]:
         return made
     given = [from_dlpack(array) for array in made]
     _check_width(made[0].dtype, getattr(given[0], "dtype", None), model)
-    # Several devices of a library may be one device of DLPack.
-    device = getattr(model, "device", None)
-    is_there = getattr(given[0], "device", device) == device
-    return given if is_there else [array.to_device(device) for array in given]
+    # Several devices of an array API may be one device of DLPack.
+    is_there = not hasattr(model, "to_device") or given[0].device == model.device
+    return given if is_there else [array.to_device(model.device) for array in given]
 
 
 def _check_width(wanted: Any, given: Any, model: Any) -> None:

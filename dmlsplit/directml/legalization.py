@@ -78,7 +78,7 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
             reasons.append(str(error))
     # The first type tried is the closest to `desc`; the others fail for similar reasons.
     why = reasons[0] if reasons else "no element of a supported size can carry its bits"
-    raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}", why, refused)
+    raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}: {why}", refused, why)
 
 
 def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:

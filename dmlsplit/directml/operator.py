@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import SupportsIndex
 
-from dmlsplit.checks import integer, integers
+from dmlsplit.checks import Integers, instance, integer, integers, sequence
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.geometry import SplitGeometry, split_geometry
 
@@ -27,8 +27,8 @@ class SplitOperatorDesc:
 
     Raises
     ------
-    TypeError
-        If a tensor is not a `TensorDesc`, or the axis not an integer.
+    InvalidArgumentError
+        If a tensor is not a `TensorDesc`, or the axis not an integer. It is also a TypeError.
     """
 
     input_tensor: TensorDesc  # InputTensor
@@ -38,19 +38,16 @@ class SplitOperatorDesc:
     def __init__(
         self, input_tensor: TensorDesc, output_tensors: Iterable[TensorDesc], axis: SupportsIndex
     ) -> None:
-        outputs = tuple(output_tensors)
-        named = [("input_tensor", input_tensor)]
-        named += [(f"output_tensors[{i}]", tensor) for i, tensor in enumerate(outputs)]
-        for name, tensor in named:
-            if not isinstance(tensor, TensorDesc):
-                raise TypeError(f"{name} is a {type(tensor).__name__}; it must be a TensorDesc")
-        object.__setattr__(self, "input_tensor", input_tensor)
+        outputs = sequence("output_tensors", output_tensors, "TensorDesc")
+        for index, tensor in enumerate(outputs):
+            instance(f"output_tensors[{index}]", tensor, TensorDesc)
+        object.__setattr__(self, "input_tensor", instance("input_tensor", input_tensor, TensorDesc))
         object.__setattr__(self, "output_tensors", outputs)
         object.__setattr__(self, "axis", integer("axis", axis))
 
     @classmethod
     def from_sizes(
-        cls, input_tensor: TensorDesc, *, axis: SupportsIndex, sizes: Iterable[SupportsIndex]
+        cls, input_tensor: TensorDesc, *, axis: SupportsIndex, sizes: Integers
     ) -> SplitOperatorDesc:
         """Describe the split of a tensor into packed pieces of the given sizes along an axis.
 
@@ -61,7 +58,7 @@ class SplitOperatorDesc:
         SPLIT axis 2: FLOAT32[1,1,6,2] -> FLOAT32[1,1,2,2], FLOAT32[1,1,1,2], FLOAT32[1,1,3,2]
         """
         at = integer("axis", axis)
-        shape = input_tensor.sizes
+        shape = instance("input_tensor", input_tensor, TensorDesc).sizes
         # An axis that is out of range stays in the descriptor, for validation to report.
         outputs = [
             TensorDesc(

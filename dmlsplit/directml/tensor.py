@@ -7,7 +7,7 @@ descriptor can be built, printed and reported on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from functools import partial, reduce
@@ -15,7 +15,7 @@ from math import prod
 from operator import or_
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 
-from dmlsplit.checks import integer, integers
+from dmlsplit.checks import Integers, integer, integers
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
 
@@ -117,6 +117,8 @@ FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
 def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
     """Return the member with a value or name, with or without the prefix of DirectML.h."""
     members = enum.__members__
+    if value is None:  # not the name of TensorFlags.NONE
+        return None
     if isinstance(value, int) and not isinstance(value, bool):
         # This map also keeps what a Flag has once made of unknown bits: without a known name.
         member = enum._value2member_map_.get(value)
@@ -146,10 +148,9 @@ class TensorDesc:
 
     Raises
     ------
-    TypeError
-        If a number is not an integer.
-    ValueError
-        If the data type or the flags do not exist.
+    InvalidArgumentError
+        If the data type or the flags do not exist, or a number is not an integer. In the latter
+        case it is also a TypeError.
     """
 
     data_type: TensorDataType  # DataType
@@ -162,9 +163,9 @@ class TensorDesc:
     def __init__(
         self,
         data_type: DataTypeLike,
-        sizes: Iterable[SupportsIndex],
+        sizes: Integers,
         *,
-        strides: Iterable[SupportsIndex] | None = None,
+        strides: Integers | None = None,
         flags: FlagsLike = TensorFlags.NONE,
         total_tensor_size_in_bytes: SupportsIndex | None = None,
         guaranteed_base_offset_alignment: SupportsIndex = 0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dmlsplit.checks import instance
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, TensorSupport
 from dmlsplit.directml.operator import SplitOperatorDesc
@@ -38,15 +39,16 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
     Raises
     ------
     InvalidArgumentError
-        If there is no such level.
+        If there is no such level, or `desc` is not a descriptor at all.
     """
     level = FeatureLevel.parse(feature_level)
+    instance("desc", desc, SplitOperatorDesc)
     return report(desc, level, violations(desc, capability_table()[level]))
 
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     """Return the lowest level that accepts a descriptor, or None if none does."""
-    if next(_of_every_level(desc), None):
+    if next(_of_every_level(instance("desc", desc, SplitOperatorDesc)), None):
         return None
     rows = capability_table().values()
     return next((row.level for row in rows if not next(_of_level(desc, row), None)), None)

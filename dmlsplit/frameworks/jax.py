@@ -8,7 +8,7 @@ its own buffers, on a GPU also with the stream to launch on. Nothing is copied b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
 from functools import cache, lru_cache, partial
 from typing import Any, SupportsIndex
@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from dmlsplit.arrays.array_view import device_name
-from dmlsplit.checks import piece_sizes
+from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.eager import plan_for
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
@@ -52,7 +52,7 @@ def is_for_jax(array: Any) -> bool:
 
 def split(
     array: Any,
-    sizes_or_count: SupportsIndex | Iterable[SupportsIndex],
+    sizes_or_count: SupportsIndex | Integers,
     axis: SupportsIndex = 0,
     out: Sequence[Any] | None = None,
 ) -> list[Any]:

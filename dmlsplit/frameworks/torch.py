@@ -20,9 +20,9 @@ from dmlsplit.arrays.torch import HOMES, check_layout
 from dmlsplit.checks import (
     axis_from_front,
     integer_argument,
+    integers,
     is_count,
     piece_sizes,
-    size_arguments,
 )
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes
@@ -77,7 +77,7 @@ def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[
         return at, [shape[at] // max(count, 1)] * count
     if isinstance(sizes_or_count, (list, tuple)) and torch.SymInt in map(type, sizes_or_count):
         return at, sizes_or_count
-    return at, size_arguments(sizes_or_count)
+    return at, integers("sizes", sizes_or_count)
 
 
 class _Split(torch.autograd.Function):  # type: ignore[misc]

@@ -8,9 +8,14 @@ from typing import Any
 
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
-from dmlsplit.device import CompiledOperator
+from dmlsplit.device import CompiledOperator, Device
 
 Shape = tuple[int, ...]
+
+
+def device_for(given: Device | str | None, home: str) -> Device:
+    """Return the device that a caller names; for None, the one that holds the array."""
+    return given if isinstance(given, Device) else Device(home if given is None else given)
 
 
 def run_on_bytes(

@@ -8,7 +8,7 @@ a piece is a chunk of the input or a part of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise, product
 from operator import itemgetter
@@ -16,14 +16,14 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from dmlsplit.checks import piece_sizes
+from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.storage.blocks import overlaps
 
 
 def split_dask(
-    array: Any, sizes_or_count: SupportsIndex | Iterable[SupportsIndex], axis: SupportsIndex
+    array: Any, sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex
 ) -> list[Any]:
     """Split a dask.array lazily. `dmlsplit.split` calls this.
 

@@ -66,6 +66,8 @@ def test_many_outputs_print_in_short() -> None:
     [
         ("x", (X,), 0, "^input_tensor is a str; it must be a TensorDesc$"),
         (X, (X, None), 0, r"^output_tensors\[1\] is a NoneType; it must be a TensorDesc$"),
+        (X, X, 0, r"^output_tensors is TensorDesc\(.*\); it must be a sequence of TensorDesc$"),
+        (X, {X}, 0, r"^output_tensors is \{TensorDesc\(.*\)\}; it must be a sequence of"),
         (X, (X,), 0.0, r"axis is 0\.0 \(float\); it must be an integer$"),
     ],
 )

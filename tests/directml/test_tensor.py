@@ -149,7 +149,9 @@ def test_flags_of_unknown_bits_stay_unknown_once_they_were_made() -> None:
             dml.TensorFlags.parse(value)
 
 
-@pytest.mark.parametrize("value", ["SHARED", 2, -1, True, 1.0, ["NONE", "SHARED"]])
+@pytest.mark.parametrize(
+    "value", ["SHARED", 2, -1, True, 1.0, None, ["NONE", "SHARED"], ["NONE", None]]
+)
 def test_unknown_flags_are_refused(value: object) -> None:
     dml.TensorFlags(2)  # makes a member that DirectML does not have
     last = value[-1] if isinstance(value, list) else value

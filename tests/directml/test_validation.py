@@ -1,6 +1,7 @@
 """Every rule of a descriptor, broken alone and together, and the capability truth table."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -260,3 +261,11 @@ def test_no_higher_level_is_advised_where_none_helps() -> None:
     assert hints("INT4", "6_4") == {"carry the bits in a supported type of another width"}
     assert hints("INT4", "4_1") == hints("INT4", "6_4")
     assert all(hint.startswith("raise the feature level, or ") for hint in hints("INT64", "2_0"))
+
+
+@pytest.mark.parametrize("desc", [None, "x", dml.TensorDesc("INT8", (4,))])
+@pytest.mark.parametrize("ask", [dml.validate, dml.minimum_feature_level])
+def test_what_is_not_a_descriptor_is_refused(ask: Any, desc: Any) -> None:
+    said = f"desc is a {type(desc).__name__}; it must be a SplitOperatorDesc"
+    with pytest.raises(dml.InvalidArgumentError, match=f"^{said}$"):
+        ask(desc)

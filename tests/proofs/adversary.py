@@ -14,12 +14,12 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from proofs import covers
 
 from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import H200, DeviceLimits
 from tests.host_cuda.harness import Buffer
+from tests.proofs import covers
 from tests.support.kernel_cases import Case
 
 # Pitches are one of these powers of two, or one element more or less.

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from proofs import adversary
 
 from tests.host_cuda import harness
+from tests.proofs import adversary
 from tests.sass import cases
 from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import Case

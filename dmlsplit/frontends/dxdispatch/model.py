@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
@@ -138,7 +139,7 @@ def load(path: str | PathLike[str]) -> Model:
     InvalidArgumentError
         If the file is not such a model; the message names the field.
     """
-    file = Path(path)
+    file = Path(file_name(path))
     with about(path):
         model = read_model(read_json(file), file.parent)
         for command in model.commands:

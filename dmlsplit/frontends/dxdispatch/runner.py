@@ -17,7 +17,7 @@ from dmlsplit.arrays import to_device, to_host
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
-from dmlsplit.errors import InvalidArgumentError, OutOfMemoryError, about, within
+from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, OutOfMemoryError, about, within
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
@@ -102,6 +102,8 @@ def run(
     OutOfMemoryError
         If its resources do not fit in the memory that is free.
     """
+    if not (output is None or callable(output)):
+        raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
     model = load(path)
     with about(path):
         check_targets(model, Path(path), overwrite)

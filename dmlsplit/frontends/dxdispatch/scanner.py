@@ -7,6 +7,7 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
+from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.fields import Field
@@ -38,7 +39,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     InvalidArgumentError
         If the file is neither; see also `read_descriptor`.
     """
-    file = str(path)
+    file = file_name(path)
     with about(path), recognised(path):
         root = read_json(Path(path))
         if root.find("dispatchables") is not None:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dmlsplit.checks import integer_argument
+from dmlsplit.checks import instance, integer_argument, sequence
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
 from dmlsplit.messages import counted
@@ -114,16 +114,18 @@ def node_arguments(
         If the node has an attribute or input that its operator version does not have, or a
         value breaks a rule.
     """
-    for name in attributes:
+    instance("operator", operator, OperatorVersion)
+    for name in instance("attributes", attributes, Mapping):  # type: ignore[type-abstract]
         if name not in operator.attributes:
             fix = "since opset 13, sizes are the second input" if name == "split" else ""
             allowed = f"its attributes are {', '.join(operator.attributes)}"
             refuse(operator, f"attribute {name!r} is set", allowed, fix)
     most = 2 if operator.split_types else 1
-    if len(inputs) + 1 > most:
+    given = sequence("inputs", inputs, "arrays")
+    if len(given) + 1 > most:
         fix = "" if operator.split_types else "before opset 13, sizes are the attribute 'split'"
-        refuse(operator, f"the node has {len(inputs) + 1} inputs", f"at most {most} exist", fix)
-    length_input = next(iter(inputs), None)
+        refuse(operator, f"the node has {len(given) + 1} inputs", f"at most {most} exist", fix)
+    length_input = next(iter(given), None)
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given as input and as attribute", "one of them may be given")
     return read_arguments(
@@ -168,6 +170,7 @@ def read_arguments(
         If a value breaks a rule of the operator.
     """
     assumed = []
+    instance("operator", operator, OperatorVersion)
     if axis is None and operator.since == 1:
         assumed.append("Split-1 names no default axis; 0 is assumed, as in later versions")
     split_type = ElementType.of_dtype(split.dtype) if hasattr(split, "dtype") else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.messages import Shape, ValueInfo
 
@@ -21,7 +22,8 @@ class FixedSizes:
 
     def __init__(self, given: Mapping[str, int]) -> None:
         self.used: set[str] = set()
-        self.given = given
+        pairs = instance("given", given, Mapping).items()  # type: ignore[type-abstract]
+        self.given = {name: integer(f"given[{name!r}]", size) for name, size in pairs}
         self._by_name = dict(given)
 
     def meet(self, inputs: Iterable[ValueInfo]) -> None:

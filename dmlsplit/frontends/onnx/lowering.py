@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from dmlsplit.checks import axis_from_front
+from dmlsplit.checks import axis_from_front, instance, integers
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
@@ -35,10 +35,13 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     InvalidArgumentError
         If the operator does not take the type, or the shape does not fit.
     """
-    check_types(arguments.operator, data_type, arguments.split_type)
-    axis = axis_from_front(arguments.axis, len(shape), arguments.operator)
-    sizes = output_sizes(arguments, shape[axis])
-    return lower_sizes(arguments, data_type, tuple(shape), axis, sizes)
+    instance("arguments", arguments, Arguments)
+    kind = instance("data_type", data_type, ElementType)
+    check_types(arguments.operator, kind, arguments.split_type)
+    dims = integers("shape", shape)
+    axis = axis_from_front(arguments.axis, len(dims), arguments.operator)
+    sizes = output_sizes(arguments, dims[axis])
+    return lower_sizes(arguments, kind, dims, axis, sizes)
 
 
 def lower_sizes(

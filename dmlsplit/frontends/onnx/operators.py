@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from dmlsplit.checks import integer_argument
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 
@@ -139,6 +140,9 @@ def operator_version(name: str, opset: int) -> OperatorVersion:
         If the operator does not exist in that opset.
     """
     versions = [version for version in _VERSIONS if version.name == name]
+    if not versions:
+        raise InvalidArgumentError(f"name is {name!r}; it must be Split or SplitToSequence")
+    opset = integer_argument("opset", opset, name)
     usable = [version for version in versions if version.since <= opset]
     if not usable:
         raise InvalidArgumentError(

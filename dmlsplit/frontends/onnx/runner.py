@@ -10,10 +10,10 @@ import numpy as np
 
 from dmlsplit.arrays import adapter_of, is_native, view
 from dmlsplit.arrays.types import A
-from dmlsplit.checks import integer_argument
+from dmlsplit.checks import instance
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.legalization import legalize
-from dmlsplit.frontends.execution import run_on_bytes, split_strings
+from dmlsplit.frontends.execution import device_for, run_on_bytes, split_strings
 from dmlsplit.frontends.onnx.arguments import Arguments, read_arguments, refuse
 from dmlsplit.frontends.onnx.lowering import Lowering, lower
 from dmlsplit.frontends.onnx.operators import ElementType, operator_version
@@ -59,7 +59,7 @@ def split(
     Returns
     -------
     list
-        The pieces, of the same library as `x`; plain arrays for a subclass of `numpy.ndarray`.
+        The pieces, of the same library as `x`; plain arrays for a subclass of NumPy's.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def split(
     [array([0, 1]), array([2, 3]), array([4, 5]), array([6])]
     """
     arguments = read_arguments(
-        operator_version("Split", integer_argument("opset", opset, "Split")),
+        operator_version("Split", opset),
         axis=axis,
         split=split,
         num_outputs=num_outputs,
@@ -120,7 +120,7 @@ def split_to_sequence(
         If an argument breaks a rule of the operator version.
     """
     arguments = read_arguments(
-        operator_version("SplitToSequence", integer_argument("opset", opset, "SplitToSequence")),
+        operator_version("SplitToSequence", opset),
         axis=axis,
         split=split,
         keepdims=keepdims,
@@ -134,6 +134,7 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     A choice that the operator's specification leaves open is announced as a `UserWarning`.
     """
     array: Any = x
+    instance("arguments", arguments, Arguments)
     if not is_native(array):
         allowed = "it must be an array of NumPy, CuPy or PyTorch"
         refuse(arguments.operator, f"the input is a {type(array).__name__}", allowed)
@@ -150,9 +151,8 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     # Packed before it is viewed: a lazily conjugated tensor of torch has no bytes of its own.
     is_text = kind is ElementType.STRING
     source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)
-    if not isinstance(device, Device):
-        device = Device(device or ("cpu" if source is None else source.device))
-    lowering, operator = _compiled(device, arguments, kind, tuple(array.shape))
+    target = device_for(device, "cpu" if source is None else source.device)
+    lowering, operator = _compiled(target, arguments, kind, tuple(array.shape))
     for message in lowering.assumed:
         warnings.warn(message, stacklevel=3)
     if source is None:

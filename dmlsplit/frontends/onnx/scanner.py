@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from dmlsplit.checks import file_name, instance
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.onnx import inference
@@ -56,7 +57,9 @@ def scan(
     InvalidArgumentError
         If the file cannot be read, is not an ONNX model, or nests too deeply.
     """
-    name, dimensions = os.fsdecode(path), dimensions or FixedSizes({})
+    name = file_name(path)
+    dimensions = FixedSizes({}) if dimensions is None else dimensions
+    instance("dimensions", dimensions, FixedSizes)
     with about(name), recognised(name, binary=True):
         with _mapped(name) as data:
             sites = _walked(name, data, dimensions)

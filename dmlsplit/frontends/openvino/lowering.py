@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlsplit.checks import axis_from_front
+from dmlsplit.checks import axis_from_front, instance, integer, integers
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.lowering import Lowering, split_descriptor
@@ -51,8 +51,9 @@ def lower_variadic_split(
         are -1, or the lengths do not add up.
     """
     with within(VARIADIC_SPLIT):
-        at = axis_from_front(axis, len(shape))
-        sizes = resolve_lengths(split_lengths, at, shape[at])
+        dims = integers("shape", shape)
+        at = axis_from_front(axis, len(dims))
+        sizes = resolve_lengths(integers("split_lengths", split_lengths), at, dims[at])
     return lower_sizes(VARIADIC_SPLIT, shape, at, sizes, data_type, lanes)
 
 
@@ -67,8 +68,9 @@ def lower_split(
         If the data is a scalar, the axis is out of range, or `num_splits` does not divide it.
     """
     with within(SPLIT):
-        at = axis_from_front(axis, len(shape))
-        sizes = resolve_count(num_splits, at, shape[at])
+        dims = integers("shape", shape)
+        at = axis_from_front(axis, len(dims))
+        sizes = resolve_count(integer("num_splits", num_splits), at, dims[at])
     return lower_sizes(SPLIT, shape, at, sizes, data_type, lanes)
 
 
@@ -81,8 +83,8 @@ def lower_sizes(
     lanes: int = 1,
 ) -> Lowering:
     """Lower a split whose axis and sizes have been checked."""
-    carrier = data_type or None
-    carried = (*shape, lanes) if lanes > 1 else shape
+    carrier = instance("data_type", data_type, TensorDataType) or None
+    carried = (*shape, lanes) if integer("lanes", lanes) > 1 else shape
     desc = None if carrier is None else split_descriptor(carrier, carried, axis, sizes)
     return Lowering(operator, data_type, tuple(shape), axis, sizes, carrier, desc)
 

@@ -14,7 +14,7 @@ from dmlsplit.device import Device
 from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
-from dmlsplit.frontends.execution import run_on_bytes, split_strings
+from dmlsplit.frontends.execution import device_for, run_on_bytes, split_strings
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
@@ -138,7 +138,7 @@ def _run(
     lowering = lower(source.shape, axis, cut, *_travels_as(source))
     desc, operator = lowering.descriptor, None
     if desc is not None:
-        target = device if isinstance(device, Device) else Device(device or source.device)
+        target = device_for(device, source.device)
         operator = target.compile(legalize(desc, target.feature_level))
     outputs = run_on_bytes(operator, source, "data", lowering.output_shapes)
     return give_back(outputs, data)

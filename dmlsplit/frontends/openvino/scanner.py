@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from dmlsplit.checks import axis_from_front
+from dmlsplit.checks import axis_from_front, file_name
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
@@ -100,7 +100,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     InvalidArgumentError
         If the file is not such a model, or its weights are needed and cannot be read.
     """
-    xml = Path(path)
+    xml = Path(file_name(path))
     with about(path), recognised(path):
         try:
             return list(_scan(read_ir(xml), xml, str(path), ""))

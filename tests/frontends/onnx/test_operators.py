@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,20 @@ def test_an_opset_before_the_first_version_is_refused(name: str, opset: int, fir
         match=f"{name}: opset is {opset}; the operator exists since opset {first}",
     ):
         operator_version(name, opset)
+
+
+@pytest.mark.parametrize("name", ["Spl", "", None, 3])
+def test_another_operator_is_refused(name: Any) -> None:
+    with pytest.raises(
+        dml.InvalidArgumentError, match=rf"^name is {name!r}; it must be Split or SplitToSequence$"
+    ):
+        operator_version(name, 18)
+
+
+@pytest.mark.parametrize("opset", [1.5, "18", None, True])
+def test_an_opset_is_an_integer(opset: Any) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=r"^Split: opset is .*must be an integer$"):
+        operator_version("Split", opset)
 
 
 def accepted_types() -> Iterator[tuple[str, int, set[str]]]:

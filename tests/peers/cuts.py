@@ -1,0 +1,78 @@
+"""Splits of peers' own tests, written anew: shapes, where they are cut, and axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Cuts: TypeAlias = "int | Sequence[int]"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A shape, a number of sections or the points to cut at, and an axis."""
+
+    shape: tuple[int, ...]
+    at: Cuts
+    axis: int = 0
+
+    def sizes(self, pieces: Sequence[Any]) -> list[int]:
+        """What our split is asked for: the sizes of the peer's own pieces along the axis."""
+        return [piece.shape[self.axis] for piece in pieces]
+
+    @property
+    def is_partition(self) -> bool:
+        """Whether the pieces are the whole array: no point lies before an earlier one."""
+        if isinstance(self.at, int):
+            return True
+        whole = self.shape[self.axis]
+        ends = [min(max(at + whole * (at < 0), 0), whole) for at in self.at]
+        return ends == sorted(ends)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is a partition whose points all count from the start and lie in the axis."""
+        points = [] if isinstance(self.at, int) else self.at
+        return self.is_partition and all(0 <= at <= self.shape[self.axis] for at in points)
+
+
+# numpy/lib/tests/test_shape_base.py: TestArraySplit, TestSplit.
+NUMPY = [
+    *(Cut((10,), count) for count in range(1, 12)),
+    *(Cut((2, 10), 3, axis) for axis in (0, -1)),
+    Cut((2, 10), (0, 1)),
+    *(Cut((10,), at, -1) for at in ((1, 5, 7), (0, 5, 7), (0, 5, 7, 10, 12))),
+]
+# The same file: TestHsplit, TestVsplit, TestDsplit. The functions name the axis.
+NUMPY_BY_NAME = [
+    ("hsplit", Cut((4,), 2, 0)),
+    ("hsplit", Cut((2, 4), 2, 1)),
+    ("vsplit", Cut((2, 4), 2, 0)),
+    ("dsplit", Cut((2, 2, 4), 2, 2)),
+]
+# cupy_tests/manipulation_tests/test_split.py.
+CUPY = [
+    *(Cut((3, 11), 4, axis) for axis in (1, -1)),
+    Cut((5, 0), (2, 4)),
+    Cut((3, 11), ()),
+    Cut((2, 3), (3,)),
+    Cut((0,), (1,)),
+    Cut((5,), (4, 2)),
+    Cut((5, 3), 4),
+    *(Cut((3, 11), (2, 4, 9), axis) for axis in (1, -1)),
+    Cut((3, 11), (-9, 4, -2), 1),
+]
+CUPY_BY_NAME = [
+    ("dsplit", Cut((3, 3, 12), 4, 2)),
+    ("hsplit", Cut((12,), 4, 0)),
+    ("hsplit", Cut((3, 12), 4, 1)),
+    ("vsplit", Cut((12, 3), 4, 0)),
+]
+# jax/tests/lax_numpy_test.py: equal sections, the named splits, and uneven sections.
+JAX = [
+    Cut((3,), 3), Cut((12,), 3), Cut((12, 4), 4), Cut((12, 4), 2, 1), Cut((2, 3, 4), 2, -1),
+    Cut((2, 3, 4), 3, -2), Cut((2, 3, 4), 2, 2), Cut((4, 3, 4), 2), Cut((12,), 5),
+    Cut((12, 4), 7), Cut((12, 4), 3, 1), Cut((2, 3, 5), 2, -1), Cut((2, 4, 4), 3, -2),
+    Cut((7, 2, 2), 3), Cut((3,), (1, 2)),
+]  # fmt: skip

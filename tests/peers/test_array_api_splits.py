@@ -1,0 +1,33 @@
+"""The array API: array_api_strict refuses whatever the standard does not have."""
+
+from __future__ import annotations
+
+import pytest
+from peers.cuts import JAX, Cut
+
+import dmlsplit as dml
+
+xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
+INFO = xp.__array_namespace_info__()
+KINDS = [(device, kind) for device in INFO.devices() for kind in INFO.dtypes(device=device)]
+
+
+@pytest.mark.parametrize(("device", "kind"), KINDS, ids=str)
+@pytest.mark.parametrize("cut", [cut for cut in JAX if isinstance(cut.at, int)])
+def test_pieces_make_up_the_array(device: object, kind: str, cut: Cut) -> None:
+    size = 1
+    for n in cut.shape:
+        size *= n
+    dtype = INFO.dtypes(device=device)[kind]
+    array = xp.reshape(xp.astype(xp.arange(size, dtype=xp.int32, device=device), dtype), cut.shape)
+    axis = cut.axis % array.ndim
+    least, more = divmod(cut.shape[axis], cut.at)
+    sizes = [least + (at < more) for at in range(cut.at)]
+    pieces = dml.split(array, sizes, cut.axis)
+    assert [piece.shape[axis] for piece in pieces] == sizes
+    assert {(type(piece), piece.dtype, piece.device) for piece in pieces} == {
+        (type(array), dtype, device)
+    }
+    joined = xp.concat(pieces, axis=axis)
+    assert joined.shape == array.shape
+    assert bool(xp.all(joined == array))

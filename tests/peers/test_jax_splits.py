@@ -1,0 +1,64 @@
+"""JAX's splits, and the same by `dml.split`, compiled and not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from peers.cuts import CUPY, JAX, NUMPY, Cut
+
+import dmlsplit as dml
+
+jax = pytest.importorskip("jax", reason="JAX is not installed")
+jnp = jax.numpy
+
+TYPES = "bool int8 uint8 int32 uint32 bfloat16 float16 float32 complex64".split()
+# JAX refuses other points than these.
+CUTS = [cut for cut in (*JAX, *NUMPY, *CUPY) if cut.is_inside]
+
+
+def ramp(cut: Cut, kind: str = "float32") -> Any:
+    values = np.arange(np.prod(cut.shape)).reshape(cut.shape) % 100
+    return jnp.asarray(values.astype(jnp.dtype(kind)))
+
+
+def assert_equal(found: Any, wanted: Any) -> None:
+    assert len(found) == len(wanted)
+    for one, two in zip(found, wanted, strict=True):
+        assert isinstance(one, jax.Array)
+        assert (one.shape, one.dtype, one.sharding) == (two.shape, two.dtype, two.sharding)
+        assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("cut", JAX)
+def test_every_type(kind: str, cut: Cut) -> None:
+    array = ramp(cut, kind)
+    wanted = jnp.array_split(array, cut.at, cut.axis)
+    sizes = cut.sizes(wanted)
+    assert_equal(dml.split(array, sizes, cut.axis), wanted)
+    assert_equal(
+        dml.split(array, sizes, cut.axis), jax.lax.split(array, sizes, cut.axis % array.ndim)
+    )
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit, jax.vmap], ids=["call", "jit", "vmap"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_sections_and_points(transform: Callable[[Any], Any], cut: Cut) -> None:
+    array = ramp(cut)
+    sizes = cut.sizes(jnp.array_split(array, cut.at, cut.axis))
+    if transform is jax.vmap:
+        array = jnp.stack([array, -array])
+    found = transform(lambda array: dml.split(array, sizes, cut.axis))(array)
+    assert_equal(found, transform(lambda array: jnp.array_split(array, cut.at, cut.axis))(array))
+
+
+def test_sizes_are_static() -> None:
+    array = jnp.zeros((12, 2))
+    for sizes in (lambda at: at, lambda at: (2, at)):
+        with pytest.raises(dml.InvalidArgumentError, match="must be an integer"):
+            jax.jit(lambda at, sizes=sizes: dml.split(array, sizes(at)))(2)
+    # An array of sizes is known.
+    assert len(dml.split(array, jnp.array([2, 10]))) == 2

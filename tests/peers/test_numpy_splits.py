@@ -1,0 +1,82 @@
+"""NumPy's and CuPy's own splits, and the same by `dml.split`: each piece has the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from peers.cuts import CUPY, CUPY_BY_NAME, NUMPY, NUMPY_BY_NAME, Cut
+
+import dmlsplit as dml
+
+TYPES = [*np.typecodes["AllInteger"], *np.typecodes["AllFloat"], "?", "M8[s]", "S3", "U2", ">i4"]
+LIBRARIES = ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)]
+
+
+def ramp(cut: Cut, dtype: str = "int64") -> np.ndarray:
+    return (np.arange(np.prod(cut.shape)) % 100).astype(dtype).reshape(cut.shape)
+
+
+def layouts(library: str, values: np.ndarray) -> list[Any]:
+    """The same values, packed and with any other strides, without a kernel of CuPy's own."""
+    of_library = pytest.importorskip(library).asarray
+    return [
+        of_library(values),
+        of_library(values.T.copy()).T,
+        of_library(values.repeat(2, -1))[..., ::2],
+        of_library(values[::-1].copy())[::-1],
+    ]
+
+
+def assert_equal(found: list[Any], wanted: list[np.ndarray], kind: type = np.ndarray) -> None:
+    assert len(found) == len(wanted)
+    for one, two in zip(found, wanted, strict=True):
+        assert (type(one), one.dtype, one.shape) == (kind, two.dtype, two.shape)
+        assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("cut", [*NUMPY, *CUPY])
+def test_sections_and_points(library: str, cut: Cut) -> None:
+    wanted = np.array_split(ramp(cut), cut.at, cut.axis)
+    for array in layouts(library, ramp(cut)):
+        if not cut.is_partition:
+            with pytest.raises(dml.InvalidArgumentError, match="they must be at least 0 and add"):
+                dml.split(array, cut.sizes(wanted), cut.axis)
+            continue
+        assert_equal(dml.split(array, cut.sizes(wanted), cut.axis), wanted, type(array))
+        is_count = isinstance(cut.at, int)
+        if is_count and not cut.shape[cut.axis] % cut.at:
+            assert_equal(dml.split(array, cut.at, cut.axis), wanted, type(array))
+        elif is_count:
+            with pytest.raises(dml.InvalidArgumentError, match=rf"^count is {cut.at}; it must"):
+                dml.split(array, cut.at, cut.axis)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize(("name", "cut"), [*NUMPY_BY_NAME, *CUPY_BY_NAME])
+def test_splits_that_name_the_axis(library: str, name: str, cut: Cut) -> None:
+    wanted = getattr(np, name)(ramp(cut), cut.at)
+    for array in layouts(library, ramp(cut)):
+        assert_equal(dml.split(array, cut.at, cut.axis), wanted, type(array))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("cut", NUMPY)
+def test_every_type(kind: str, cut: Cut) -> None:
+    array = ramp(cut, kind)
+    wanted = np.array_split(array, cut.at, cut.axis)
+    assert_equal(dml.split(array, cut.sizes(wanted), cut.axis), wanted)
+
+
+@pytest.mark.parametrize(
+    ("array", "count", "axis"),
+    [(np.arange(10), 0, 0), (np.arange(10), 3, 0), (np.array(1), 2, 0), (np.arange(4), 2, 1),
+     (np.zeros((2, 4)), 2, 2), (1, 1, 0)],
+)  # fmt: skip
+def test_what_numpy_refuses(array: Any, count: int, axis: int) -> None:
+    with pytest.raises((ValueError, ArithmeticError, LookupError, AttributeError)):
+        np.split(array, count, axis)
+    with pytest.raises(dml.InvalidArgumentError):
+        dml.split(array, count, axis)
