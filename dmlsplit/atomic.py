@@ -79,7 +79,7 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
         if is_input or final in real.parents or real in final.parents:
             what = "the input" if is_input else "a part of the input, or holds it:"
             raise InvalidArgumentError(
-                f"{path} is {what} {source}; it is not replaced. Fix: name another"
+                f"{path} is {what} {source}; it is not replaced. Fix: name another file or folder"
             )
 
 

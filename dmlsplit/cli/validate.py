@@ -122,6 +122,7 @@ def validate(arguments: argparse.Namespace) -> int:
     from dmlsplit.lint.report import REPORTS
     from dmlsplit.lint.verdict import Outcome
 
+    _check_files(arguments)
     target = target_of(arguments)
     scan = scanned(arguments)
     failing = {Outcome.REFUSED, Outcome.NEVER}
@@ -131,7 +132,6 @@ def validate(arguments: argparse.Namespace) -> int:
         failing.add(Outcome.UNKNOWN)
     defects_fail = "defect" in arguments.fail_on
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
-    _refuse_one_file_for_both(arguments)
     is_printed = arguments.output in (None, STDOUT)
     text = REPORTS[arguments.format](assessment, is_printed and wants_colour())
     given = [] if arguments.input is None else [arguments.input]
@@ -141,8 +141,12 @@ def validate(arguments: argparse.Namespace) -> int:
     return status_of(assessment)
 
 
-def _refuse_one_file_for_both(arguments: argparse.Namespace) -> None:
-    """Refuse a report and a model of one name, and a model on standard output."""
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse a report and a model of one name, a model on standard output, and idle inputs."""
+    if arguments.input is not None and arguments.write_fixed is None:
+        raise InvalidArgumentError(
+            "--input is for the comparison of --write-fixed, which is not given"
+        )
     if arguments.write_fixed == STDOUT:
         raise InvalidArgumentError("--write-fixed -: a model is binary; name a file")
     outputs = {os.path.realpath(each) for each in (arguments.output, arguments.write_fixed) if each}

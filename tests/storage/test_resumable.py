@@ -3,9 +3,9 @@
 import os
 import signal
 import socket
-import time
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path

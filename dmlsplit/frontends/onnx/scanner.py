@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
-from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import (
@@ -24,6 +23,7 @@ from dmlsplit.frontends.onnx.messages import (
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.walk import Walk
 from dmlsplit.frontends.site import Cause, SplitSite
+from dmlsplit.mistaken import recognised
 
 MAXIMUM_FIELDS = 1_000_000
 

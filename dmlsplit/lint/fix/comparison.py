@@ -59,7 +59,7 @@ def compare_models(
     Raises
     ------
     InvalidArgumentError
-        If an output differs.
+        If an output differs, or `feed` cannot be used.
     UnsupportedError
         If no runtime could run both models.
     """
@@ -69,6 +69,8 @@ def compare_models(
         kind, found = _in_a_child(job)
         if kind == "equal":
             return Comparison(engine, *found)
+        if kind == "unusable":
+            raise InvalidArgumentError(found)
         if kind == "different":
             raise InvalidArgumentError(f"the rewritten model computes something else: {found}")
         failures.append(f"{engine}: {found}")
@@ -96,6 +98,8 @@ def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
 def _child(job: tuple[Any, ...], sender: Connection) -> None:
     try:
         sender.send(_compared(*job))
+    except InvalidArgumentError as error:
+        sender.send(("unusable", one_line(error)))
     except Exception as error:
         # Runtimes raise errors of many types; after any of them nothing is proven.
         sender.send(("failed", one_line(error)[:300]))
@@ -111,11 +115,12 @@ def _compared(
 ) -> tuple[str, Any]:
     """Return ``equal``, on how many inputs and with how many nodes run; or what differs."""
     ran: set[str] = set()
+    tries = feeds_of(first, sizes, feed)
     load = ENGINES[engine]
     before, after = load(first, None), load(second, ran)
     done, failure = 0, RuntimeError("no inputs were tried")
     start = time.monotonic()
-    for feeds, must_run in feeds_of(first, sizes, feed):
+    for feeds, must_run in tries:
         if done == _MOST_RUNS or (done and time.monotonic() - start > _LOOKING_SECONDS):
             break
         try:
