@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from dmlsplit.cli.terminal import progress_bar, tell
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import counted
 
 if TYPE_CHECKING:
     from dmlsplit.frontends.onnx import FixedSizes
@@ -65,7 +66,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="PATH",
         help="model.onnx, OpenVINO model.xml, DxDispatch or descriptor .json; a folder, which is "
-        "searched for models; or a quoted pattern such as 'models/**/*.onnx'",
+        "searched for models, hidden folders and virtual environments left out; or a quoted "
+        "pattern such as 'models/**/*.onnx'",
     )
     parser.add_argument(
         "--dim",
@@ -152,6 +154,11 @@ def scanned(arguments: argparse.Namespace) -> Scan:
         scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.infer_shapes)
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
+    if scan.left_out:
+        tell(
+            f"note: {counted(scan.left_out, 'model file')} in hidden folders and virtual "
+            "environments were left out; name a folder to judge those in it"
+        )
     return scan
 
 

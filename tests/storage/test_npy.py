@@ -94,7 +94,7 @@ HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
 DAMAGED = {
     "empty": (b"", "is not a .npy file"),
     "text": (b"hello, world", "is not a .npy file"),
-    "zip": (b"PK\x03\x04" + bytes(60), "is not a .npy file"),
+    "zip": (b"PK\x03\x04" + bytes(60), "is a zip archive. Fix: unpack it"),
     "cut in the header": (npy_file(HEADER)[:20], "damaged"),
     "cut in the data": (npy_file(HEADER, bytes(47)), r"has \d+ bytes; its header says"),
     "huge": (npy_file(HEADER.replace("6, 2", "2**60, 2")), "damaged"),
