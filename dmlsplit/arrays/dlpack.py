@@ -45,6 +45,8 @@ def view(array: Any, name: str) -> ArrayView:
         return NUMPY.view(np.asarray(array), name)
     is_traced = package_of(array) in _IMMUTABLE
     fix = "dmlsplit.split, or outside of jit" if is_traced else "numpy.asarray(...)"
+    if isinstance(array, bytes):  # of which asarray makes a scalar
+        fix = "numpy.frombuffer(..., 'u1')"
     raise InvalidArgumentError(
         f"{name} is a {type_name(array)}; it must be an array of NumPy, CuPy or any library "
         f"with DLPack. Fix: {fix}"

@@ -121,13 +121,16 @@ def target_of(arguments: argparse.Namespace) -> Target:
     """Return the target that was asked for."""
     from dmlsplit.lint.target import resolve_target
 
-    return resolve_target(
+    target = resolve_target(
         feature_level=arguments.feature_level,
         directml=arguments.directml,
         windows=arguments.windows,
         via=arguments.via,
         ort_version=arguments.ort_version,
     )
+    if target.note:
+        tell(f"note: {target.note}")
+    return target
 
 
 def scanned(arguments: argparse.Namespace) -> Scan:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dmlsplit.cli.inputs import Commands, add_command, integers
 from dmlsplit.cli.terminal import ACCEPTED, Progress, progress_bar, show, tell
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import printable
+from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
     from dmlsplit.storage.npy import SplitFiles
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         done = _split(arguments, cut, device, progress)
     pieces = zip(done.paths, done.shapes, strict=True)
     head = (
-        f"{done.input}: {done.dtype} {done.shape} -> {len(done.paths)} pieces "
+        f"{done.input}: {done.dtype} {done.shape} -> {counted(len(done.paths), 'piece')} "
         f"along axis {done.axis}, on {device}"
     )
     lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))

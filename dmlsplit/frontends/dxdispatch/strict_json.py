@@ -95,7 +95,8 @@ def _too_large(text: str) -> InvalidArgumentError:
 
 
 def _constant(text: str) -> float:
-    raise InvalidArgumentError(f"contains {text}, which is not JSON; write it as a string, 'nan'")
+    name = text.lower().replace("infinity", "inf")
+    raise InvalidArgumentError(f"contains {text}, which is not JSON; write the string {name!r}")
 
 
 @dataclass(frozen=True, slots=True)
