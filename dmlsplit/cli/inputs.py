@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dmlsplit.cli.terminal import progress_bar, tell
+from dmlsplit.cli.terminal import UNUSABLE, progress_bar, tell
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
+# Exit statuses of every command, unless it has words of its own for one.
+_STATUSES = {UNUSABLE: "wrong usage, or a file could not be read or written", 130: "interrupted"}
+
 _FLAGS = ("data_type", "sizes", "axis", "split")
 
 
@@ -25,14 +28,21 @@ def add_command(
     command: Callable[[argparse.Namespace], int],
     summary: str,
     description: str,
-    epilog: str = "",
+    examples: str,
+    statuses: Mapping[int, str],
+    more: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command, named like its function; its help keeps the line breaks."""
+    """Add a command, named like its function; its help keeps the line breaks.
+
+    The help ends with `more`, the exit statuses, those of every command included, and examples.
+    """
+    known = sorted({**_STATUSES, **statuses}.items())
+    lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
     parser = commands.add_parser(
-        command.__name__,
+        command.__name__.strip("_"),
         help=summary,
         description=description,
-        epilog=epilog,
+        epilog=f"{more}exit status:{lines}\n\nexamples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=command)

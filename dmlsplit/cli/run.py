@@ -22,11 +22,18 @@ that writes zarr can be interrupted: the same command resumes where it stopped.
 A .json file is a DxDispatch model: its commands are run, print and writeFile
 included."""
 
+_EXAMPLES = """\
+  dmlsplit run IN.npy --axis 1 --split 1,2 -o OUT
+  dmlsplit run IN.zarr --axis 0 --count 8 -o OUT
+  dmlsplit run IN.npy --axis -1 --count 2 --format zarr --overwrite
+  dmlsplit run MODEL.json"""
+
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "split a .npy file or a zarr array, or run a DxDispatch model"
-    parser = add_command(commands, run, summary, _DESCRIPTION)
+    statuses = {ACCEPTED: "the pieces are written, or the model has run"}
+    parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
     parser.add_argument("--axis", type=int, help="negative counts from the end")
     cut = parser.add_mutually_exclusive_group()
