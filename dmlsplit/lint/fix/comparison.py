@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
+from dmlsplit.interrupts import kept_from_children
 from dmlsplit.lint.fix.engines import ENGINES, Run
 from dmlsplit.lint.fix.feeds import Feeds, feeds_of
 
@@ -80,7 +81,8 @@ def compare_models(
 def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
     receiver, sender = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(target=_child, args=(job, sender), daemon=True)
-    child.start()
+    with kept_from_children():
+        child.start()
     sender.close()
     try:
         if receiver.poll(SECONDS):
