@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, show, tell
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, show, tell
 from dmlsplit.errors import UnsupportedError
 
 _NOT_RUN = """\
@@ -68,7 +68,9 @@ def _add_probe(steps: Commands) -> None:
     step.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="of one case; default 60"
     )
-    step.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="a new file")
+    step.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="a new file; - is stdout"
+    )
 
 
 def _add_check(steps: Commands) -> None:
@@ -97,7 +99,8 @@ def _probe(arguments: argparse.Namespace) -> int:
 
     library, output = arguments.directml, arguments.output
     try:
-        probe.check_new(output)
+        if str(output) != STDOUT:
+            probe.check_new(output)
         found = probe.observe(
             probed_cases(all_cases()), library, arguments.adapter, arguments.debug,
             arguments.timeout,
@@ -108,7 +111,10 @@ def _probe(arguments: argparse.Namespace) -> int:
             run_dxdispatch.check_library(program, found)
             found["dxdispatch"] = run_dxdispatch.run_models(*dispatched_models(), program)
             text = run_dxdispatch.text_of(found)
-        probe.write_new(output, text)
+        if str(output) == STDOUT:
+            show(text.removesuffix("\n"))
+        else:
+            probe.write_new(output, text)
     except (UnusableError, run_dxdispatch.UnusableError) as error:
         raise UnsupportedError(str(error)) from None
     tell(f"{output}: {', '.join(probe.counts(found))}")
