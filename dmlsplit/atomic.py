@@ -75,12 +75,20 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
     final = Path(os.path.realpath(path))
     for source in inputs:
         real = Path(os.path.realpath(source))
-        is_input = final == real or (final.exists() and real.exists() and final.samefile(real))
+        is_input = final == real or _is_same(final, real)
         if is_input or final in real.parents or real in final.parents:
             what = "the input" if is_input else "a part of the input, or holds it:"
             raise InvalidArgumentError(
-                f"{path} is {what} {source}; it is not replaced. Fix: name another"
+                f"{path} is {what} {source}; it is not replaced. Fix: name another file or folder"
             )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two names are of one file that exists."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def _is_stream(path: Path) -> bool:

@@ -50,6 +50,25 @@ def held() -> Iterator[None]:
 
 
 @contextmanager
+def kept_from_children() -> Iterator[None]:
+    """Start processes in the block that never see Ctrl-C, which a terminal sends to all.
+
+    The parent ends them. An interrupt that arrives in the block takes effect at its end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # as it starts, it lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def _own_handler() -> Iterator[None]:
     """Take Ctrl-C where nobody else but Python does."""
     own = signal.default_int_handler

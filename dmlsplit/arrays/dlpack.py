@@ -47,6 +47,8 @@ def view(array: Any, name: str) -> ArrayView:
     if package_of(array) in _IMMUTABLE:
         is_traced = type(array).__name__.endswith("Tracer")
         fix = "dmlsplit.split, or outside of jit" if is_traced else "array[...]"
+    elif isinstance(array, bytes):  # of which asarray makes a scalar
+        fix = "numpy.frombuffer(..., 'u1')"
     raise InvalidArgumentError(
         f"{name} is a {type_name(array)}; it must be an array of NumPy, CuPy or any library "
         f"with DLPack. Fix: {fix}"

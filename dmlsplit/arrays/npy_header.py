@@ -6,12 +6,13 @@ import io
 import warnings
 from dataclasses import dataclass
 from math import prod
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, one_line
 from dmlsplit.messages import shown
+from dmlsplit.mistaken import BEGINNING_BYTES, what_it_is
 
 MAX_DIMENSIONS = 64  # of a NumPy array
 MAX_BYTES = 2**63 - 1
@@ -39,7 +40,7 @@ class NpyHeader:
         return prod(self.shape) * self.dtype.itemsize
 
 
-def read_npy_header(file: BinaryIO) -> NpyHeader:
+def read_npy_header(file: IO[bytes]) -> NpyHeader:
     """Read the header of a .npy file that is open at its beginning.
 
     Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only.
@@ -52,8 +53,10 @@ def read_npy_header(file: BinaryIO) -> NpyHeader:
     OSError
         If it cannot be read.
     """
-    if file.read(6) != np.lib.format.MAGIC_PREFIX:
-        raise InvalidArgumentError("is not a .npy file: it must start with \\x93NUMPY")
+    start = file.read(BEGINNING_BYTES)
+    if not start.startswith(np.lib.format.MAGIC_PREFIX):
+        known = what_it_is(start)
+        raise InvalidArgumentError(known or "is not a .npy file: it must start with \\x93NUMPY")
     file.seek(0)
     try:
         shape, fortran_order, dtype = _parsed(file)
@@ -81,7 +84,7 @@ def read_npy_header(file: BinaryIO) -> NpyHeader:
     return NpyHeader(shape, fortran_order, dtype, file.tell())
 
 
-def _parsed(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _parsed(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(file)
     if version not in _READERS:
         raise ValueError(f"its version is {version}; it must be (1, 0) or (2, 0)")

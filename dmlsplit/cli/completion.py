@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.terminal import ACCEPTED, show
+from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show
 from dmlsplit.errors import UnsupportedError
 
 _DESCRIPTION = """\
 Print the script that makes a shell complete dmlsplit's commands and options.
 It is made by the package shtab: pip install shtab"""
 
-_EPILOG = """\
-examples:
+_EXAMPLES = """\
   dmlsplit completion bash > ~/.local/share/bash-completion/completions/dmlsplit
   dmlsplit completion zsh > ~/.zfunc/_dmlsplit
   dmlsplit completion fish > ~/.config/fish/completions/dmlsplit.fish"""
@@ -22,7 +21,8 @@ examples:
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "print a completion script for a shell"
-    parser = add_command(commands, completion, summary, _DESCRIPTION, _EPILOG)
+    statuses = {ACCEPTED: "printed", UNUSABLE: "wrong usage, or shtab is not installed"}
+    parser = add_command(commands, completion, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("shell", choices=("bash", "zsh", "fish"))
 
 

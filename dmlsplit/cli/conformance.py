@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, show, tell
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, show, tell
 from dmlsplit.errors import UnsupportedError
 
 _NOT_RUN = """\
@@ -22,14 +22,9 @@ its answers differ. DirectML's licence allows its use on Windows only.
 {_NOT_RUN}
 """
 
-_EPILOG = """\
-exit status:
-  0  written, probed, or no difference    1  check found a difference
-  2  wrong usage, or a file could not be read or written
-
-examples:
-  dmlsplit conformance write kit
-  dmlsplit conformance probe --directml DirectML.dll -o observed.json
+_WRITE = "  dmlsplit conformance write kit"
+_PROBE = "  dmlsplit conformance probe --directml DirectML.dll -o observed.json"
+_CHECK = """\
   dmlsplit conformance check observed.json
   dmlsplit conformance check observed.json --format markdown
 """
@@ -37,34 +32,29 @@ examples:
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "compare the rules with a real DirectML.dll"
-    parser = add_command(commands, conformance, summary, _DESCRIPTION, _EPILOG)
+    parser = commands.add_parser(
+        "conformance",
+        help="compare the rules with a real DirectML.dll",
+        description=_DESCRIPTION,
+        epilog=f"examples:\n{_WRITE}\n{_PROBE}\n{_CHECK}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     steps = parser.add_subparsers(required=True, metavar="STEP")
     _add_write(steps)
     _add_probe(steps)
     _add_check(steps)
 
 
-def conformance(arguments: argparse.Namespace) -> int:
-    """Carry out a step: write, probe or check."""
-    step: int = arguments.step(arguments)
-    return step
-
-
 def _add_write(steps: Commands) -> None:
-    about = "Write the cases, DxDispatch models of them, and the probe: the same bytes every time."
-    step = steps.add_parser("write", help="write the kit", description=about)
+    about = "Write the cases, DxDispatch models of them, and the probe: the same bytes every\ntime."
+    step = add_command(steps, _write, "write the kit", about, _WRITE, {ACCEPTED: "written"})
     step.add_argument("folder", type=Path, metavar="DIR", help="does not exist yet, or is empty")
-    step.set_defaults(step=_write)
 
 
 def _add_probe(steps: Commands) -> None:
-    step = steps.add_parser(
-        "probe",
-        help="ask a DirectML.dll every case (Windows)",
-        description="Ask a DirectML.dll every case, each in a child process.\n\n" + _NOT_RUN,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "Ask a DirectML.dll every case, each in a child process.\n\n" + _NOT_RUN
+    summary = "ask a DirectML.dll every case (Windows)"
+    step = add_command(steps, _probe, summary, about, _PROBE, {ACCEPTED: "every case was asked"})
     step.add_argument("--directml", type=Path, required=True, metavar="PATH", help="the library")
     step.add_argument(
         "--adapter", default="warp", metavar="warp|N", help="WARP (default), or a DXGI adapter"
@@ -79,16 +69,18 @@ def _add_probe(steps: Commands) -> None:
     step.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="of one case; default 60"
     )
-    step.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="a new file")
-    step.set_defaults(step=_probe)
+    step.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="a new file; - is stdout"
+    )
 
 
 def _add_check(steps: Commands) -> None:
-    about = "Hold an observation to the rules, at the level that the library was seen to have."
-    step = steps.add_parser("check", help="say where an observation differs", description=about)
+    about = "Hold an observation to the rules, at the level that the library was seen to\nhave."
+    summary = "say where an observation differs"
+    statuses = {ACCEPTED: "no difference", REFUSED: "a difference was found"}
+    step = add_command(steps, _check, summary, about, _CHECK, statuses)
     step.add_argument("observed", type=Path, metavar="OBSERVED.json")
     step.add_argument("--format", choices=("text", "json", "markdown"), default="text")
-    step.set_defaults(step=_check)
 
 
 def _write(arguments: argparse.Namespace) -> int:
@@ -105,7 +97,8 @@ def _probe(arguments: argparse.Namespace) -> int:
 
     output = arguments.output
     try:
-        probe.check_new(output)
+        if str(output) != STDOUT:
+            probe.check_new(output)
         with TemporaryDirectory() as folder:
             kit = Path(folder, "kit")
             write_kit(kit)
@@ -113,7 +106,10 @@ def _probe(arguments: argparse.Namespace) -> int:
                 kit / "cases.json", arguments.directml, arguments.adapter, arguments.debug,
                 arguments.timeout, arguments.dxdispatch,
             )  # fmt: skip
-        probe.write_new(output, found)
+        if str(output) == STDOUT:
+            show(probe.json_lines(found).removesuffix("\n"))
+        else:
+            probe.write_new(output, found)
     except probe.UnusableError as error:
         raise UnsupportedError(str(error)) from None
     tell(f"{output}: {probe.counts(found)}")

@@ -9,21 +9,22 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.terminal import ACCEPTED, show, tell
+from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show, tell
 from dmlsplit.messages import printable, wrapped
 
 if TYPE_CHECKING:
     from dmlsplit.backends.cuda.nvml import CudaDevice
 
 _ROW = "{:<7}  {:<24}  {:>9}  {:>8}  {:>9}  {}"
-_EPILOG = "exit status:\n  0  listed, even if there is none    2  NVML failed"
+_STATUSES = {ACCEPTED: "listed, even if there is none", UNUSABLE: "wrong usage, or NVML failed"}
+_EXAMPLES = "  dmlsplit devices\n  dmlsplit devices --format json"
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "list CUDA devices: name, memory, clocks, driver, peak bandwidth"
     description = "List the CUDA devices of this machine, as NVML reports them."
-    parser = add_command(commands, devices, summary, description, _EPILOG)
+    parser = add_command(commands, devices, summary, description, _EXAMPLES, _STATUSES)
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 

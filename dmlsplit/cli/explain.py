@@ -34,12 +34,12 @@ For the id of a rule, such as DML-SPLIT-AXIS-RANGE, show what the rule says, how
 that is known, examples, and the fix.
 """
 
-_EPILOG = """\
-exit status:
-  0  explained    1  a split is invalid, so that there is nothing to explain
-  2  wrong usage, or a file could not be read
+_STATUSES = {
+    ACCEPTED: "explained",
+    REFUSED: "a split is invalid, so that there is nothing to explain",
+}
 
-examples:
+_EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
   dmlsplit explain model.onnx --gpu H200 --format json
   dmlsplit explain model.onnx --node cut --svg picture.svg
@@ -50,7 +50,7 @@ examples:
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "show the geometry, kernel, launch shape and expected time of a split; or a rule"
-    parser = add_command(commands, explain, summary, _DESCRIPTION, _EPILOG)
+    parser = add_command(commands, explain, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
     add_inputs(parser)
     add_target(parser)
     parser.add_argument(

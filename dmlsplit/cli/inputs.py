@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dmlsplit.cli.terminal import progress_bar, tell
+from dmlsplit.cli.terminal import UNUSABLE, progress_bar, tell
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import counted
 
 if TYPE_CHECKING:
     from dmlsplit.frontends.onnx import FixedSizes
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from dmlsplit.lint.target import Target
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+# Exit statuses of every command, unless it has words of its own for one.
+_STATUSES = {UNUSABLE: "wrong usage, or a file could not be read or written", 130: "interrupted"}
 
 _FLAGS = ("data_type", "sizes", "axis", "split")
 
@@ -24,14 +28,21 @@ def add_command(
     command: Callable[[argparse.Namespace], int],
     summary: str,
     description: str,
-    epilog: str = "",
+    examples: str,
+    statuses: Mapping[int, str],
+    more: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command, named like its function; its help keeps the line breaks."""
+    """Add a command, named like its function; its help keeps the line breaks.
+
+    The help ends with `more`, the exit statuses, those of every command included, and examples.
+    """
+    known = sorted({**_STATUSES, **statuses}.items())
+    lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
     parser = commands.add_parser(
-        command.__name__,
+        command.__name__.strip("_"),
         help=summary,
         description=description,
-        epilog=epilog,
+        epilog=f"{more}exit status:{lines}\n\nexamples:\n{examples}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=command)
@@ -65,7 +76,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="PATH",
         help="model.onnx, OpenVINO model.xml, DxDispatch or descriptor .json; a folder, which is "
-        "searched for models; or a quoted pattern such as 'models/**/*.onnx'",
+        "searched for models, hidden folders and virtual environments left out; or a quoted "
+        "pattern such as 'models/**/*.onnx'",
     )
     parser.add_argument(
         "--dim",
@@ -119,13 +131,16 @@ def target_of(arguments: argparse.Namespace) -> Target:
     """Return the target that was asked for."""
     from dmlsplit.lint.target import resolve_target
 
-    return resolve_target(
+    target = resolve_target(
         feature_level=arguments.feature_level,
         directml=arguments.directml,
         windows=arguments.windows,
         via=arguments.via,
         ort_version=arguments.ort_version,
     )
+    if target.note:
+        tell(f"note: {target.note}")
+    return target
 
 
 def scanned(arguments: argparse.Namespace) -> Scan:
@@ -152,6 +167,11 @@ def scanned(arguments: argparse.Namespace) -> Scan:
         scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.infer_shapes)
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
+    if scan.left_out:
+        tell(
+            f"note: {counted(scan.left_out, 'model file')} in hidden folders and virtual "
+            "environments were left out; name a folder to judge those in it"
+        )
     return scan
 
 

@@ -16,11 +16,14 @@ The capability table of Split. Each row adds to the one before. A Windows build
 is the first whose own DirectML.dll has the level, with a ? where that is only
 inferred from its SDK; f32 is FLOAT32, u16 UINT16."""
 
+_EXAMPLES = "  dmlsplit levels\n  dmlsplit levels --format json"
+
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "what each feature level accepts, and which DirectML and Windows have it"
-    parser = add_command(commands, levels, summary, _DESCRIPTION)
+    statuses = {ACCEPTED: "printed"}
+    parser = add_command(commands, levels, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 

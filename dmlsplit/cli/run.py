@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dmlsplit.cli.inputs import Commands, add_command, integers
 from dmlsplit.cli.terminal import ACCEPTED, Progress, progress_bar, show, tell
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import printable
+from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
     from dmlsplit.storage.npy import SplitFiles
@@ -22,11 +22,18 @@ that writes zarr can be interrupted: the same command resumes where it stopped.
 A .json file is a DxDispatch model: its commands are run, print and writeFile
 included."""
 
+_EXAMPLES = """\
+  dmlsplit run IN.npy --axis 1 --split 1,2 -o OUT
+  dmlsplit run IN.zarr --axis 0 --count 8 -o OUT
+  dmlsplit run IN.npy --axis -1 --count 2 --format zarr --overwrite
+  dmlsplit run MODEL.json"""
+
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "split a .npy file or a zarr array, or run a DxDispatch model"
-    parser = add_command(commands, run, summary, _DESCRIPTION)
+    statuses = {ACCEPTED: "the pieces are written, or the model has run"}
+    parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
     parser.add_argument("--axis", type=int, help="negative counts from the end")
     cut = parser.add_mutually_exclusive_group()
@@ -72,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         done = _split(arguments, cut, device, progress)
     pieces = zip(done.paths, done.shapes, strict=True)
     head = (
-        f"{done.input}: {done.dtype} {done.shape} -> {len(done.paths)} pieces "
+        f"{done.input}: {done.dtype} {done.shape} -> {counted(len(done.paths), 'piece')} "
         f"along axis {done.axis}, on {device}"
     )
     lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))

@@ -15,7 +15,16 @@ from dmlsplit.cli.inputs import (
     scanned,
     target_of,
 )
-from dmlsplit.cli.terminal import STDOUT, deliver, status_of, tell, wants_colour
+from dmlsplit.cli.terminal import (
+    ACCEPTED,
+    REFUSED,
+    STDOUT,
+    UNUSABLE,
+    deliver,
+    status_of,
+    tell,
+    wants_colour,
+)
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import counted
 
@@ -44,7 +53,7 @@ The verdicts:
                           sizes with --dim
 """
 
-_EPILOG = """\
+_FORMATS = """\
 formats:
   text    for people: at most 80 columns, a summary table last
   json    for programs: schema 1, described by report.schema.json of the package
@@ -52,15 +61,17 @@ formats:
   sarif   SARIF 2.1.0, for code-scanning pages
   junit   JUnit XML, one suite per file and one case per split
 
-exit status:
-  0  every split is accepted; with --write-fixed, every one of the written model
-  1  a split is refused, or is ok only after legalizing (see --allow), or is
-     unknown and --fail-on unknown was given, or meets a known defect and
-     --fail-on defect was; or the target cannot be used
-  2  wrong usage, or a file could not be read; the others are still reported
-  130  interrupted
+"""
 
-examples:
+_STATUSES = {
+    ACCEPTED: "every split is accepted; with --write-fixed, every one of the written\n       model",
+    REFUSED: "a split is refused, or is ok only after legalizing (see --allow), or is\n"
+    "       unknown and --fail-on unknown was given, or meets a known defect and\n"
+    "       --fail-on defect was; or the target cannot be used",
+    UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
+}
+
+_EXAMPLES = """\
   dmlsplit validate model.onnx --feature-level 2_0
   dmlsplit validate model.onnx --windows 19041 --write-fixed fixed.onnx
   dmlsplit validate models/ 'more/**/*.onnx' --directml 1.8.0 --format sarif
@@ -73,7 +84,7 @@ examples:
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "say which splits of a model DirectML refuses (80070057), why, and how to fix it"
-    parser = add_command(commands, validate, summary, _DESCRIPTION, _EPILOG)
+    parser = add_command(commands, validate, summary, _DESCRIPTION, _EXAMPLES, _STATUSES, _FORMATS)
     add_inputs(parser)
     add_target(parser)
     report = parser.add_argument_group("the report")
@@ -122,6 +133,7 @@ def validate(arguments: argparse.Namespace) -> int:
     from dmlsplit.lint.report import REPORTS
     from dmlsplit.lint.verdict import Outcome
 
+    _check_files(arguments)
     target = target_of(arguments)
     scan = scanned(arguments)
     failing = {Outcome.REFUSED, Outcome.NEVER}
@@ -131,7 +143,6 @@ def validate(arguments: argparse.Namespace) -> int:
         failing.add(Outcome.UNKNOWN)
     defects_fail = "defect" in arguments.fail_on
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
-    _refuse_one_file_for_both(arguments)
     is_printed = arguments.output in (None, STDOUT)
     text = REPORTS[arguments.format](assessment, is_printed and wants_colour())
     given = [] if arguments.input is None else [arguments.input]
@@ -141,8 +152,12 @@ def validate(arguments: argparse.Namespace) -> int:
     return status_of(assessment)
 
 
-def _refuse_one_file_for_both(arguments: argparse.Namespace) -> None:
-    """Refuse a report and a model of one name, and a model on standard output."""
+def _check_files(arguments: argparse.Namespace) -> None:
+    """Refuse a report and a model of one name, a model on standard output, and idle inputs."""
+    if arguments.input is not None and arguments.write_fixed is None:
+        raise InvalidArgumentError(
+            "--input is for the comparison of --write-fixed, which is not given"
+        )
     if arguments.write_fixed == STDOUT:
         raise InvalidArgumentError("--write-fixed -: a model is binary; name a file")
     outputs = {os.path.realpath(each) for each in (arguments.output, arguments.write_fixed) if each}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -37,6 +37,7 @@ class Scan:
     sites: tuple[SplitSite, ...]  # in the order of the files
     unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why in one line
     files: tuple[str, ...] = ()  # all of them
+    left_out: int = 0  # models in hidden folders and virtual environments
 
 
 def scan_paths(
@@ -48,6 +49,8 @@ def scan_paths(
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
+    In a folder, hidden folders and virtual environments are left out: others' models are there.
+
     After each file, `progress` is called with the bytes done and the bytes in all. `dimensions`
     and `infer_shapes` are for ONNX models; see `dmlsplit.frontends.onnx.scan`.
 
@@ -58,9 +61,12 @@ def scan_paths(
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}
+    left_out: set[str] = set()
     for path in paths:
         try:
-            files |= {file: _size(file) for file in _files(path, endings)}
+            found, others = _files(path, endings)
+            files |= {file: _size(file) for file in found}
+            left_out.update(others)
         except (DmlError, OSError) as error:
             unreadable.append((path, one_line(error, with_path=False)))
     sites: list[SplitSite] = []
@@ -74,7 +80,7 @@ def scan_paths(
         progress(done, total)
     if dimensions and not unreadable:
         dimensions.check_all_used()
-    return Scan(tuple(sites), tuple(unreadable), tuple(files))
+    return Scan(tuple(sites), tuple(unreadable), tuple(files), len(left_out.difference(files)))
 
 
 def scan_file(
@@ -131,28 +137,44 @@ def _size(file: str) -> int:
         return 0
 
 
-def _files(path: str, endings: Sequence[str]) -> list[str]:
+def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the files that a path stands for, and those that are left out."""
+    left_out: list[str] = []
     if Path(path).is_dir():
-        files = sorted(_models_in(path, endings))
+        files, left_out = _models_in(path, endings)
     elif glob.has_magic(path) and not Path(path).exists():
         # Path.glob does not take absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
         files = sorted(name for name in names if not Path(name).is_dir())
     else:
-        return [path]
+        return [path], []
     if not files:
-        raise InvalidArgumentError("no .onnx or .xml model found")
-    return files
+        there = f"but {len(left_out)} in hidden folders and virtual environments"
+        only = f", {there}. Fix: name those folders" if left_out else ""
+        raise InvalidArgumentError(f"no .onnx or .xml model found{only}")
+    return files, left_out
 
 
-def _models_in(folder: str, endings: Sequence[str]) -> Iterator[str]:
+def _models_in(folder: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the models of a folder, and those of its hidden folders and virtual environments."""
     wanted = set(_IN_FOLDERS).intersection(endings)
+    files: list[str] = []
+    left_out: list[str] = []
+    apart: set[Path] = set()  # folders that are left out
     for root, _, names in os.walk(folder, followlinks=False):
-        for path in (Path(root, name) for name in names):
-            # Links are left alone, so that nothing outside the folder is read.
-            regular = path.is_file() and not path.is_symlink()
-            if regular and path.suffix.lower() in wanted and _looks_like_a_model(path):
-                yield str(path)
+        here = Path(root)
+        is_apart = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
+        if is_apart or here.parent in apart:
+            apart.add(here)
+        models = [here / name for name in names if _is_model(here / name, wanted)]
+        (left_out if here in apart else files).extend(map(str, models))
+    return sorted(files), left_out
+
+
+def _is_model(path: Path, wanted: Set[str]) -> bool:
+    # Links are left alone, so that nothing outside the folder is read.
+    is_wanted = path.suffix.lower() in wanted and path.is_file() and not path.is_symlink()
+    return is_wanted and _looks_like_a_model(path)
 
 
 def _looks_like_a_model(path: Path) -> bool:

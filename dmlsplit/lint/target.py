@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,7 @@ from dmlsplit.directml.level_table import (
     level_for_directml,
     level_for_windows,
 )
-from dmlsplit.directml.levels import FeatureLevel, WindowsBuild
+from dmlsplit.directml.levels import FeatureLevel, WindowsBuild, directml_version
 from dmlsplit.errors import InvalidArgumentError
 
 # What passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
@@ -26,6 +27,7 @@ class Target:
     asked: str  # in the words of the user, such as "Windows build 19041"
     via: Via = "directml"
     ort_version: tuple[int, int] | None = None  # of ONNX Runtime; None for the newest
+    note: str = ""  # what the user should know about it
 
     def __str__(self) -> str:
         level = f"feature level {self.level}"
@@ -87,12 +89,26 @@ def resolve_target(
             "give one of a feature level, a DirectML version and a Windows build"
         )
     if directml is not None:
-        return Target(level_for_directml(directml), f"DirectML {directml.strip()}", via, runtime)
+        level, asked = level_for_directml(directml), f"DirectML {directml.strip()}"
+        # The third part of a version brings no level.
+        known = [directml_version(row.directml)[:2] for row in capability_table().values()]
+        note = _future(asked, directml_version(directml)[:2], known)
+        return Target(level, asked, via, runtime, note)
     if windows is not None:
         build = _windows_build(windows)
-        return Target(level_for_windows(build), f"Windows build {build}", via, runtime)
+        level, asked = level_for_windows(build), f"Windows build {build}"
+        rows = capability_table().values()
+        note = _future(asked, (build,), [(row.windows.build,) for row in rows if row.windows])
+        return Target(level, asked, via, runtime, note)
     level = FeatureLevel.parse(max(FeatureLevel) if feature_level is None else feature_level)
     return Target(level, f"feature level {level}", via, runtime)
+
+
+def _future(asked: str, given: tuple[int, ...], known: Sequence[tuple[int, ...]]) -> str:
+    """Note that a version is newer than the capability table; empty if it is not."""
+    newest = ".".join(map(str, max(known)))
+    why = f"{asked} is newer than the newest that is known here, {newest}; judged like that"
+    return why if given > max(known) else ""
 
 
 def _runtime_version(text: str) -> tuple[int, int]:

@@ -223,3 +223,9 @@ def test_no_bits_are_lost_where_jax_makes_32_of_64() -> None:
         ]
     with jax.enable_x64(False), pytest.raises(dml.InvalidArgumentError, match="jax_enable_x64"):
         op(array)
+
+
+def test_bytes_are_told_how_to_become_an_array() -> None:
+    """`numpy.asarray` would make a scalar of them."""
+    with pytest.raises(dml.InvalidArgumentError, match=r"Fix: numpy\.frombuffer\(\.\.\., 'u1'\)"):
+        dml.split(b"abcd", 2)  # type: ignore[call-overload]

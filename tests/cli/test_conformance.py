@@ -33,6 +33,12 @@ def test_write_probe_check(
     status, out, err = ran(capsys, "probe", "--directml", library, "-o", "observed.json")
     assert (status, out) == (0, "")
     assert err == "dmlsplit: observed.json: 154 accepted, 75 refused\n"
+    status, out, _ = ran(capsys, "probe", "--directml", library, "-o", "-")
+    assert (status, json.loads(out).keys()) == (
+        0,
+        json.loads(Path("observed.json").read_text()).keys(),
+    )
+    assert not Path("-").exists()
     asked = json.loads(Path("observed.json").read_text())["cases"]
     listed = json.loads(Path("kit/cases.json").read_text())["cases"]
     wanted = [(case["id"], case["desc"]) for case in listed if case["last_stage"] != "bind"]

@@ -1,12 +1,13 @@
 """The command line as a whole: usage, help, pipes, terminals, interrupts, large models."""
 
+import argparse
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import onnx
@@ -31,21 +32,37 @@ def test_the_module_is_the_command() -> None:
     assert out.startswith(b"dmlsplit ")
 
 
-@pytest.mark.parametrize("command", ["validate", "explain"])
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers that run something."""
+    inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not inner:
+        yield parser
+    for action in inner:
+        for below in action.choices.values():
+            yield from leaves(below)
+
+
+LEAVES = {parser.prog: parser for parser in leaves(build_parser())}
+
+
+@pytest.mark.parametrize("command", LEAVES)
 def test_help_reads_like_a_manual(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
-        main([command, "--help"])
+        main([*command.split()[1:], "--help"])
     assert exit_.value.code == 0
     shown = capsys.readouterr().out
-    assert "examples:" in shown
-    assert "exit status:" in shown
+    assert f"examples:\n  {command}" in shown
+    statuses = re.findall(r"^  (\d+)  +\S", shown.partition("exit status:")[2], re.MULTILINE)
+    assert {"0", "2", "130"} <= set(statuses)
+    assert statuses == sorted(statuses, key=int)
+    epilog = shown[shown.index("exit status:") :]
+    assert max(map(len, epilog.splitlines())) <= 80
 
 
 def test_the_examples_of_the_help_are_understood() -> None:
     parser = build_parser()
-    for command in ("validate", "explain", "completion"):
-        action = next(a for a in parser._actions if a.choices and command in a.choices)
-        text = action.choices[command].epilog.replace("\\\n", " ")  # type: ignore[index]
+    for command in LEAVES.values():
+        text = (command.epilog or "").replace("\\\n", " ")
         lines = [line.strip() for line in text.splitlines() if line.strip().startswith("dmlsplit ")]
         assert lines
         for line in lines:

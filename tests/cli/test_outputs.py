@@ -154,6 +154,21 @@ def files(here: Path) -> Path:
     return here
 
 
+@pytest.mark.parametrize(
+    ("location", "status"), [("a\0b", 0), ("n" * 5000, 0), ("/", 2), ("..", 2), ("", 2)]
+)
+def test_a_hostile_name_of_weights_is_no_traceback(
+    location: str, status: int, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = onnx.load("w.onnx", load_external_data=False)
+    (entry,) = (e for e in content.graph.initializer[0].external_data if e.key == "location")
+    entry.value = location
+    Path("h.onnx").write_bytes(content.SerializeToString())
+    Path("out.onnx").write_text("old")
+    assert main([*VALIDATE, "h.onnx", "--write-fixed", "out.onnx"]) == status
+    assert (Path("out.onnx").read_bytes() == b"old") == bool(status)
+
+
 def symlinked(file: Path) -> str:
     Path("link").symlink_to(file)
     return "link"

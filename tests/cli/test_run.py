@@ -38,6 +38,11 @@ def test_run_takes_a_count(tmp_path: Path) -> None:
     assert np.load(tmp_path / "picture_3.npy").shape == (48, 256, 3)
 
 
+def test_one_piece_is_not_one_pieces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", str(PICTURE), "--axis", "0", "--count", "1", "-o", str(tmp_path)]) == 0
+    assert "-> 1 piece along axis 0" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

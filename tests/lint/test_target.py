@@ -3,6 +3,7 @@
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.cli import main
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import WindowsBuild
 from dmlsplit.lint.target import requirement, resolve_target
@@ -77,3 +78,30 @@ def test_a_version_that_was_never_public_is_passed_over() -> None:
     assert capability_table()[dml.FeatureLevel.LEVEL_2_1].directml == "1.2.0"
     assert requirement(dml.FeatureLevel.LEVEL_2_1).directml == "1.4.0"
     assert requirement(dml.FeatureLevel.LEVEL_5_0).directml == "1.8.0"
+
+
+@pytest.mark.parametrize(
+    ("asked", "note"),
+    [
+        ({"directml": "9.9.9"}, "DirectML 9.9.9 is newer than the newest that is known here, 1.15"),
+        ({"directml": "1.16.0"}, "DirectML 1.16.0 is newer than the newest that is known here"),
+        ({"directml": "1.15.4"}, ""),
+        ({"directml": "1.3.0"}, ""),
+        ({"windows": "99999"}, "Windows build 99999 is newer than the newest that is known here"),
+        ({"windows": "26101"}, "known here, 26100; judged like that"),
+        ({"windows": "26100"}, ""),
+        ({"windows": "25398"}, ""),
+        ({"feature_level": "6_4"}, ""),
+    ],
+)
+def test_a_version_from_the_future_is_noted(asked: dict[str, str], note: str) -> None:
+    found = resolve_target(**asked).note
+    assert note in found
+    assert bool(note) == bool(found)
+
+
+def test_the_note_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
+    for command in ("validate", "explain"):
+        assert main([command, *flags, "--directml", "9.9.9"]) == 0
+        assert capsys.readouterr().err.startswith("dmlsplit: note: DirectML 9.9.9 is newer than")

@@ -91,6 +91,7 @@ def npy_file(header: str, data: bytes = b"") -> bytes:
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
 # More about headers is in tests/arrays.
 DAMAGED = {
+    "zip": (b"PK\x03\x04" + bytes(60), "is a zip archive. Fix: unpack it"),
     "cut in the header": (npy_file(HEADER)[:20], "damaged"),
     "cut in the data": (npy_file(HEADER, bytes(47)), r"has \d+ bytes; its header says"),
     "bad type": (npy_file(HEADER.replace("<f4", "<f3"), bytes(48)), "damaged"),

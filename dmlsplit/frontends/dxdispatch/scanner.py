@@ -14,8 +14,8 @@ from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.model import read_dispatchable, read_type
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
-from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.site import SplitSite
+from dmlsplit.mistaken import recognised
 
 _OPERATOR = "DML_OPERATOR_SPLIT"
 _NO_COUNT = "OutputCount is missing; dxdispatch.exe requires it"

@@ -18,7 +18,8 @@ from dmlsplit.messages import counted
 class Lengths(Enum):
     """Placeholder for lengths that are known only when the model runs."""
 
-    AT_RUN_TIME = "lengths that are computed when the model runs"
+    AT_RUN_TIME = "computed when the model runs"
+    AS_INPUT = "an input of the model"
 
 
 # A number is the chunk size of SplitToSequence; a tuple is the size of each output.

@@ -125,9 +125,8 @@ def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int =
 def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> tuple[int, ...]:
     shape = data.shape or ()
     dimension = shape[axis]
-    if arguments.split is Lengths.AT_RUN_TIME:
-        text = "split is dynamic: it is known only when the model runs"
-        raise NotKnownError(text, Cause.LENGTHS)
+    if isinstance(arguments.split, Lengths):
+        raise NotKnownError(f"split is dynamic: it is {arguments.split.value}", Cause.LENGTHS)
     if isinstance(dimension, str):
         raise data.gap_error(f"the axis, {_dynamic(shape, axis)}")
     count = output_count(arguments, dimension)
@@ -157,16 +156,18 @@ def _arguments(
             refuse(operator, f"attribute {key!r} has another kind of value", allowed)
         values[key] = value
     lengths = [
-        _lengths(operator, value, read) if name else None
+        _lengths(operator, value, name, read) if name else None
         for name, value in zip(node.input[1:], inputs[1:], strict=True)
     ]
     return node_arguments(operator, values, lengths, len(node.output))
 
 
-def _lengths(operator: OperatorVersion, value: Value, read: Read) -> np.ndarray | Lengths:
+def _lengths(
+    operator: OperatorVersion, value: Value, name: str, read: Read
+) -> np.ndarray | Lengths:
     constant = value.constant
     if constant is None:
-        return Lengths.AT_RUN_TIME
+        return Lengths.AS_INPUT if value.source == name else Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
         path = PureWindowsPath(constant.location)  # It knows both kinds of slashes, and drives.
         if path.anchor or ".." in path.parts:

@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from dmlsplit.checks import file_name, instance
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
-from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import (
@@ -25,6 +24,7 @@ from dmlsplit.frontends.onnx.messages import (
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.walk import Walk
 from dmlsplit.frontends.site import Cause, SplitSite
+from dmlsplit.mistaken import recognised
 
 MAXIMUM_FIELDS = 2_000_000
 

@@ -35,6 +35,7 @@ class Value:
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # of splits, from which it derives element by element
+    source: str = ""  # name of the input of the model that it is, or is made from
 
     @property
     def is_static(self) -> bool:

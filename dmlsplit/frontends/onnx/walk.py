@@ -119,7 +119,7 @@ class Walk:
         shape = self._dimensions.applied(entry, is_main)
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = Gap(Cause.DYNAMIC, text) if shape is None else None
-        return Value(entry.data_type, shape, gap=gap)
+        return Value(entry.data_type, shape, gap=gap, source=entry.name if is_main else "")
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
         declared = scope.declared

@@ -11,7 +11,6 @@ from dmlsplit.checks import axis_from_front, file_name
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
-from dmlsplit.frontends.mistaken import recognised
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
@@ -24,6 +23,7 @@ from dmlsplit.frontends.openvino.lowering import (
 from dmlsplit.frontends.openvino.weights import constant_shape, integers
 from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
 from dmlsplit.messages import counted, shown
+from dmlsplit.mistaken import recognised
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 

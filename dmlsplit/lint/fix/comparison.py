@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
+from dmlsplit.interrupts import kept_from_children
 from dmlsplit.lint.fix.engines import ENGINES, Run
 from dmlsplit.lint.fix.feeds import Feeds, feeds_of
 
@@ -59,7 +60,7 @@ def compare_models(
     Raises
     ------
     InvalidArgumentError
-        If an output differs.
+        If an output differs, or `feed` cannot be used.
     UnsupportedError
         If no runtime could run both models.
     """
@@ -69,6 +70,8 @@ def compare_models(
         kind, found = _in_a_child(job)
         if kind == "equal":
             return Comparison(engine, *found)
+        if kind == "unusable":
+            raise InvalidArgumentError(found)
         if kind == "different":
             raise InvalidArgumentError(f"the rewritten model computes something else: {found}")
         failures.append(f"{engine}: {found}")
@@ -78,7 +81,8 @@ def compare_models(
 def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
     receiver, sender = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(target=_child, args=(job, sender), daemon=True)
-    child.start()
+    with kept_from_children():
+        child.start()
     sender.close()
     try:
         if receiver.poll(SECONDS):
@@ -96,6 +100,8 @@ def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
 def _child(job: tuple[Any, ...], sender: Connection) -> None:
     try:
         sender.send(_compared(*job))
+    except InvalidArgumentError as error:
+        sender.send(("unusable", one_line(error)))
     except Exception as error:
         # Runtimes raise errors of many types; after any of them nothing is proven.
         sender.send(("failed", one_line(error)[:300]))
@@ -111,11 +117,12 @@ def _compared(
 ) -> tuple[str, Any]:
     """Return ``equal``, on how many inputs and with how many nodes run; or what differs."""
     ran: set[str] = set()
+    tries = feeds_of(first, sizes, feed)
     load = ENGINES[engine]
     before, after = load(first, None), load(second, ran)
     done, failure = 0, RuntimeError("no inputs were tried")
     start = time.monotonic()
-    for feeds, must_run in feeds_of(first, sizes, feed):
+    for feeds, must_run in tries:
         if done == _MOST_RUNS or (done and time.monotonic() - start > _LOOKING_SECONDS):
             break
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
+
+from dmlsplit.lint.fix.feed_file import ModelInput, read_feed
 
 Feeds = dict[str, np.ndarray]
 # Sizes for dynamic dimensions that have none: small ones, then those of images and sequences.
@@ -16,51 +17,38 @@ _DYNAMIC_SIZES = (2, 1, 4, 8, 3, 16, 32, 64, 128, 224, 256, 512)
 _MOST_ELEMENTS = 1 << 26
 
 
-class _Input(NamedTuple):
-    name: str
-    kind: np.dtype
-    sizes: tuple[int | None, ...]  # None is a dynamic size
-
-
 def feeds_of(
     path: str, sizes: Mapping[str, int], given: Path | None
 ) -> Iterator[tuple[Feeds, bool]]:
-    """Yield inputs for a model, and whether they must run: those of the file must.
+    """Return inputs for a model, and whether they must run: those of the file must.
 
     Integers are of their whole range, or else 0 and 1: some are indices or sizes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file cannot be used.
     """
-    arrays = _loaded(given)
     inputs = _inputs(path, sizes)
-    unknown = [name for name in arrays if name not in {each.name for each in inputs}]
-    if unknown:
-        names = ", ".join(each.name for each in inputs)
-        raise RuntimeError(f"{given} has {unknown[0]!r}; the model's inputs are {names}")
-    dynamic = any(None in each.sizes for each in inputs if each.name not in arrays)
+    arrays = read_feed(given, {each.name: each for each in inputs}) if given else {}
+    return _attempts(inputs, arrays)
+
+
+def _attempts(inputs: Sequence[ModelInput], arrays: Feeds) -> Iterator[tuple[Feeds, bool]]:
+    missing = [each for each in inputs if each.name not in arrays]
+    dynamic = any(None in (each.sizes or ()) for each in missing)
     random = np.random.default_rng(20)
     attempts = product(_DYNAMIC_SIZES if dynamic else (0, 0), (_full_range, _small))
     for size, make in attempts:
-        shapes = {each.name: tuple(size if n is None else n for n in each.sizes) for each in inputs}
-        if max(map(prod, shapes.values()), default=0) > _MOST_ELEMENTS:
+        shapes = [tuple(size if n is None else n for n in each.sizes or ()) for each in missing]
+        if max(map(prod, shapes), default=0) > _MOST_ELEMENTS:
             return
-        yield (
-            {
-                each.name: arrays[each.name]
-                if each.name in arrays
-                else make(random, each.kind, shapes[each.name])
-                for each in inputs
-            },
-            bool(arrays) and not dynamic,
-        )
+        pairs = zip(missing, shapes, strict=True)
+        made = {each.name: make(random, each.kind, shape) for each, shape in pairs}
+        yield {**arrays, **made}, bool(arrays) and not dynamic
 
 
-def _loaded(path: Path | None) -> Feeds:
-    if path is None:
-        return {}
-    with np.load(path, allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-def _inputs(path: str, sizes: Mapping[str, int]) -> list[_Input]:
+def _inputs(path: str, sizes: Mapping[str, int]) -> list[ModelInput]:
     """Return the inputs that have no initializer."""
     import onnx
     from onnx import helper
@@ -82,7 +70,8 @@ def _inputs(path: str, sizes: Mapping[str, int]) -> list[_Input]:
         # Some exporters write -1 for a dynamic size.
         shape = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
         kind = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        found.append(_Input(value.name, kind, tuple(None if n < 0 else n for n in shape)))
+        declared = tuple(None if n < 0 else n for n in shape)
+        found.append(ModelInput(value.name, kind, declared if tensor.HasField("shape") else None))
     return found
 
 

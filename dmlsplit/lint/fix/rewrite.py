@@ -189,6 +189,7 @@ def _external_files(graph: GraphProto) -> set[str]:
         for tensor in body.initializer
         for entry in tensor.external_data
         if tensor.data_location == onnx.TensorProto.EXTERNAL and entry.key == "location"
+        if "\0" not in entry.value  # which no file has in its name
     }
 
 

@@ -37,7 +37,11 @@ def test_what_is_dynamic_is_said(scanned: Scanned) -> None:
     assert unknown([2, None], initializers=lengths) == "the axis, dimension 1 is dynamic"
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
-    assert found.unknown == "split is dynamic: it is known only when the model runs"
+    assert found.unknown == "split is dynamic: it is an input of the model"
+    copy = node("Identity", "s", "t")
+    cut = node("Split", "x t", "a b", axis=1)
+    (found,) = scanned(model([copy, cut], [value("x", [2, 6]), value("s", [2], INT64)]))
+    assert found.unknown == "split is dynamic: it is computed when the model runs"
 
 
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:

@@ -1,4 +1,4 @@
-"""Recognises files that are not the model that their name promises, by how they begin."""
+"""Recognises files that are not what their name promises, by how they begin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from dmlsplit.errors import InvalidArgumentError
 
 # Enough for the longest beginning.
-_BEGINNING_BYTES = 512
+BEGINNING_BYTES = 512
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _ARCHIVES = {
@@ -43,17 +43,17 @@ def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None
 
 
 def what_it_is(start: bytes) -> str:
-    """Return what begins like this instead of a model, and what to do about it; or nothing."""
+    """Say what a file is that begins like this, and what to do about it; empty if unknown."""
     if start.startswith(_POINTER):
         return (
-            "is a Git LFS pointer, not the model. Fix: git lfs pull; in GitHub Actions, set "
+            "is a Git LFS pointer. Fix: git lfs pull; in GitHub Actions, set "
             "lfs: true for actions/checkout"
         )
     for mark, name in _ARCHIVES.items():
         if start.startswith(mark):
-            return f"is {name}, not the model. Fix: unpack it"
+            return f"is {name}. Fix: unpack it"
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES):
-        return "is a web page, not the model. Fix: download the file that the page links to"
+        return "is a web page. Fix: download the file that the page links to"
     return ""
 
 
@@ -61,7 +61,7 @@ def _beginning(path: Path) -> bytes:
     with suppress(OSError, ValueError):
         if path.is_file():
             with path.open("rb") as file:
-                return file.read(_BEGINNING_BYTES)
+                return file.read(BEGINNING_BYTES)
     return b""
 
 

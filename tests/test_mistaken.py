@@ -12,10 +12,13 @@ from dmlsplit.frontends import dxdispatch, onnx, openvino
 SCANNERS = {"onnx": onnx.scan, "xml": openvino.scan, "json": dxdispatch.scan}
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 MISTAKEN = {
-    "pointer": (POINTER, r"is a Git LFS pointer, .*git lfs pull; .* lfs: true"),
-    "zip": (b"PK\x03\x04" + bytes(60), "is a zip archive, not the model. Fix: unpack it"),
-    "gzip": (b"\x1f\x8b\x08" + bytes(60), "is gzip data, not the model. Fix: unpack it"),
-    "page": (b"\xef\xbb\xbf\n<!DOCTYPE html>\n<title>Sign in</title>", "is a web page, not the"),
+    "pointer": (POINTER, r"is a Git LFS pointer. .*git lfs pull; .* lfs: true"),
+    "zip": (b"PK\x03\x04" + bytes(60), "is a zip archive. Fix: unpack it"),
+    "gzip": (b"\x1f\x8b\x08" + bytes(60), "is gzip data. Fix: unpack it"),
+    "page": (
+        b"\xef\xbb\xbf\n<!DOCTYPE html>\n<title>Sign in</title>",
+        "is a web page. Fix: downl",
+    ),
 }
 
 

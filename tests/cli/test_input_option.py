@@ -1,0 +1,179 @@
+"""`validate --write-fixed --input FILE.npz`: what is wrong with FILE is said once, in one line."""
+
+import os
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from onnx import TensorProto
+
+from dmlsplit.cli import main
+from dmlsplit.lint.fix.feeds import feeds_of
+from tests.support.command import save
+from tests.support.forked import forked_children
+from tests.support.models import single
+
+__all__ = ["forked_children"]
+pytestmark = pytest.mark.usefixtures("forked_children")
+
+LINE = ["validate", "m.onnx", "--windows", "19041", "--write-fixed", "fixed.onnx", "--input"]
+ONES = np.ones((6, 4), np.float32)
+
+
+@pytest.fixture
+def model(here: Path) -> Path:
+    save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    return here
+
+
+def bomb() -> None:
+    """Two gigabytes of zeros in two megabytes."""
+    header = np.lib.format.magic(1, 0) + b"\x76\0"
+    text = "{'descr': '<f4', 'fortran_order': False, 'shape': (500000000,), }".ljust(117) + "\n"
+    with (
+        zipfile.ZipFile("f.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("x.npy", "w", force_zip64=True) as file,
+    ):
+        file.write(header + text.encode())
+        for _ in range(2000):
+            file.write(bytes(10**6))
+
+
+def corrupt() -> None:
+    np.savez("f.npz", x=ONES)
+    data = bytearray(Path("f.npz").read_bytes())
+    place = data.index(ONES.tobytes())
+    data[place] ^= 1
+    Path("f.npz").write_bytes(data)
+
+
+def cut() -> None:
+    np.savez("f.npz", x=ONES)
+    Path("f.npz").write_bytes(Path("f.npz").read_bytes()[:-30])
+
+
+def alone() -> None:
+    with Path("f.npz").open("wb") as file:
+        np.save(file, ONES)
+
+
+def member(content: bytes, name: str = "x.npy") -> Callable[[], None]:
+    def write() -> None:
+        with zipfile.ZipFile("f.npz", "w") as archive:
+            archive.writestr(name, content)
+
+    return write
+
+
+def twice() -> None:
+    np.save("x.npy", ONES)
+    with zipfile.ZipFile("f.npz", "w") as archive:
+        archive.write("x.npy")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            archive.write("x.npy")
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+SHORT = np.lib.format.magic(1, 0) + b"\x76\0"
+WRONG: dict[str, tuple[Callable[[], object], str]] = {
+    "missing": (lambda: None, "f.npz: No such file or directory"),
+    "folder": (lambda: Path("f.npz").mkdir(), "f.npz: is not a regular file"),
+    "pipe": (lambda: os.mkfifo("f.npz"), "f.npz: is not a regular file"),
+    "text": (lambda: Path("f.npz").write_text("x = 1"), "f.npz: is not a whole .npz file"),
+    "empty": (lambda: Path("f.npz").touch(), "f.npz: is not a whole .npz file"),
+    "pointer": (
+        lambda: Path("f.npz").write_bytes(POINTER),
+        "f.npz: is a Git LFS pointer. Fix: git",
+    ),
+    "cut": (cut, "f.npz: is not a whole .npz file"),
+    "npy": (alone, "f.npz: is not a whole .npz file"),
+    "corrupt": (corrupt, "f.npz: x: is damaged: Bad CRC-32 for file 'x.npy'"),
+    "no array": (member(b"text"), "f.npz: x: is not a .npy file: it must start with"),
+    "no header": (member(SHORT), "f.npz: x: is a damaged .npy file"),
+    "objects": (
+        lambda: np.savez("f.npz", x=np.array([None])),
+        "f.npz: x: has data type object; Python objects are never loaded",
+    ),
+    "type": (
+        lambda: np.savez("f.npz", x=np.ones((6, 4), np.int64)),
+        "f.npz: x: has data type int64; the model's input has float32. Fix: x.astype('float32')",
+    ),
+    "shape": (
+        lambda: np.savez("f.npz", x=np.ones((6, 5), np.float32)),
+        "f.npz: x: has shape (6, 5); the model's input has (6, 4)",
+    ),
+    "rank": (
+        lambda: np.savez("f.npz", x=np.ones(6, np.float32)),
+        "f.npz: x: has shape (6,); the model's input has (6, 4)",
+    ),
+    "name": (lambda: np.savez("f.npz", y=ONES), "f.npz: has 'y'; the model's inputs are x"),
+    "twice": (twice, "f.npz: has 'x' twice"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_said_once(
+    case: str, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, message = WRONG[case]
+    make()
+    capsys.readouterr()
+    assert main([*LINE, "f.npz"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"dmlsplit: error: {message}")
+    assert said.count("\n") == 1
+    assert "If you trust the file" not in said
+    assert not Path("fixed.onnx").exists()
+
+
+@pytest.mark.parametrize("shape", [(6, 4), ("n", 4), ("n",)])
+def test_a_bomb_is_not_unpacked(
+    shape: tuple[int | str, ...], model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save("m.onnx", single(TensorProto.FLOAT, shape, (2, 4), 0))
+    bomb()
+    begun = time.monotonic()
+    assert main([*LINE, "f.npz", "--dim", "n=6"][: None if "n" in shape else -2]) == 2
+    said = "f.npz: unpacks to 2000000128 bytes; it must be at most 1073741824\n"
+    assert capsys.readouterr().err == f"dmlsplit: error: {said}"
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (TensorProto.FLOAT, ONES),
+        (TensorProto.FLOAT, ONES.astype(">f4")),
+        (TensorProto.FLOAT, np.asfortranarray(np.arange(24, dtype="f4").reshape(6, 4))),
+        (TensorProto.BFLOAT16, ONES.astype(ml_dtypes.bfloat16)),
+        (TensorProto.STRING, np.full((6, 4), "word")),
+    ],
+)
+def test_what_fits_is_used(
+    kind: int, given: np.ndarray, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save("m.onnx", single(kind, (6, 4), (2, 4), 0))
+    np.savez("f.npz", x=given)
+    (first, must_run), *_ = feeds_of("m.onnx", {}, Path("f.npz"))
+    assert must_run
+    np.testing.assert_array_equal(first["x"], given)
+    assert first["x"].dtype == given.dtype.newbyteorder("=") or kind == TensorProto.STRING
+
+
+def test_inputs_need_something_to_compare(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "m.onnx", "--input", "f.npz"]) == 2
+    assert "--input is for the comparison of --write-fixed" in capsys.readouterr().err
+
+
+def test_an_array_that_is_a_pointer_is_called_one(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And not only said to be no array."""
+    Path("a.npy").write_bytes(POINTER)
+    assert main(["run", "a.npy", "--axis", "0", "--count", "2"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("dmlsplit: error: a.npy: is a Git LFS pointer. Fix: git lfs pull")
