@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from peers.cuts import JAX, Cut
 
 import dmlsplit as dml
+from tests.peers.cuts import JAX, Cut
 
 xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
 INFO = xp.__array_namespace_info__()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from peers.cuts import CUPY, JAX, NUMPY, Cut
 
 import dmlsplit as dml
+from tests.peers.cuts import CUPY, JAX, NUMPY, Cut
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 

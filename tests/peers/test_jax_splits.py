@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from peers.cuts import CUPY, JAX, NUMPY, Cut
 
 import dmlsplit as dml
+from tests.peers.cuts import CUPY, JAX, NUMPY, Cut
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy

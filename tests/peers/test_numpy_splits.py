@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from peers.cuts import CUPY, CUPY_BY_NAME, NUMPY, NUMPY_BY_NAME, Cut
 
 import dmlsplit as dml
+from tests.peers.cuts import CUPY, CUPY_BY_NAME, NUMPY, NUMPY_BY_NAME, Cut
 
 TYPES = [*np.typecodes["AllInteger"], *np.typecodes["AllFloat"], "?", "M8[s]", "S3", "U2", ">i4"]
 LIBRARIES = ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)]
