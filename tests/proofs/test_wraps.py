@@ -140,7 +140,7 @@ def large_strided(draw: st.DrawFn) -> Case:
 
 
 @pytest.mark.slow
-@settings(COMPILING, max_examples=400)
+@settings(COMPILING, max_examples=150)
 @given(case=large_packed() | large_strided())
 def test_no_number_of_any_large_launch_wraps(case: Case, builds: Path) -> None:
     run(case, builds)
