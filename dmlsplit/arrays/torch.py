@@ -139,9 +139,9 @@ def _check_memory(tensor: Any, name: str) -> None:
             f"{name} is used inside torch.jit.trace, which would not record the split. "
             "Fix: torch.export.export"
         )
-    if tensor.is_meta:
-        raise _tracked(name, "is on the meta device and has no memory", _OUTSIDE)
     if not (tensor.is_cpu or tensor.is_cuda):
+        if tensor.is_meta:
+            raise _tracked(name, "is on the meta device and has no memory", _OUTSIDE)
         raise InvalidArgumentError(
             f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
         )

@@ -47,8 +47,10 @@ def split(
         eager.check_list(out, len(sizes))
         if not is_traced:
             raise InvalidArgumentError(_NO_GRADIENT)
-        if any(one.__class__.__module__ not in HOMES for one in out):
-            raise InvalidArgumentError("out must be of torch.Tensor or Parameter, no other class")
+        for index, one in enumerate(out):
+            if one.__class__.__module__ not in HOMES:
+                name = f"out[{index}] is a {one.__class__.__qualname__}"
+                raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
         _SPLIT_OUT(array, sizes, dim, list(out))
         return list(out)
     if is_traced or _is_transformed():
@@ -124,8 +126,9 @@ def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[T
     has_grad = torch.is_grad_enabled() and any(one.requires_grad for one in (array, *out))
     if has_grad or _is_transformed():
         raise _RefusedError(_NO_GRADIENT)
-    if any(one.is_conj() or one.is_neg() for one in out):
-        raise _RefusedError("out has a lazily conjugated or negated view; it must have none")
+    for index, one in enumerate(out):
+        if one.is_conj() or one.is_neg():
+            raise _RefusedError(f"out[{index}] is a lazily conjugated or negated view")
     with torch._C._AutoDispatchBelowAutograd():
         _SPLIT_OUT(array, sizes, dim, out)
 
@@ -198,7 +201,7 @@ _LIBRARY.define(
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _SPLIT, _SPLIT_OUT = torch.ops.dmlsplit.split.default, torch.ops.dmlsplit.split_out.default
-# Not compiled when they are called outside a graph: that would come here again, for ever.
+# Kernels are not compiled: dml.split would call the operator again, and recurse.
 _LIBRARY.impl("split", torch._disable_dynamo(_kernel), "CompositeExplicitAutograd")
 _LIBRARY.impl("split", _tracked, "Autograd")
 _LIBRARY.impl("split", torch.split_with_sizes_copy, "FuncTorchBatched")

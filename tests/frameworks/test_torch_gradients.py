@@ -16,7 +16,9 @@ import dmlsplit as dml
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 # Torch's own modules of derivatives.
 pytestmark = pytest.mark.filterwarnings(
-    "ignore:`torch.jit:DeprecationWarning", "ignore:Attempted to insert a get_attr:UserWarning"
+    "ignore:`torch.jit:DeprecationWarning",
+    "ignore:Attempted to insert a get_attr:UserWarning",
+    "ignore:Dynamo does not know how to trace:UserWarning",
 )
 
 
