@@ -33,8 +33,8 @@ def submitting(scheduler: str | None) -> Iterator[Submit]:
         with ThreadPoolExecutor(threads) as pool:
             yield partial(_in_flight, pool, 2 * threads)
         return
-    _check_address(scheduler)
     distributed = needed("distributed", "scheduler")
+    _check_address(scheduler)
     try:
         client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
