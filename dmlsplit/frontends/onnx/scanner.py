@@ -26,7 +26,7 @@ from dmlsplit.frontends.onnx.walk import Walk
 from dmlsplit.frontends.site import Cause, SplitSite
 from dmlsplit.mistaken import recognised
 
-MAXIMUM_FIELDS = 1_500_000
+MAXIMUM_FIELDS = 1_600_000
 
 
 def scan(
