@@ -46,7 +46,7 @@ def _loops(piece: StridedCopy) -> str:
 
 
 def _launches(explanation: Explanation) -> Iterator[str]:
-    launches = explanation.plan.launches
+    launches = explanation.launches
     for launch in launches[:_SHOWN]:
         yield f"kernel: {launch.kernel}, because {launch.reason}"
         yield (
@@ -116,7 +116,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
                 "bytes_in_flight": launch.bytes_in_flight,
                 "total_bytes": launch.total_bytes,
             }
-            for launch in explanation.plan.launches
+            for launch in explanation.launches
         ],
         "bytes_read": geometry.total_bytes,
         "bytes_written": geometry.total_bytes,

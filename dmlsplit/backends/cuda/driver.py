@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda.failures import translated
-from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel, kernels
 from dmlsplit.backends.cuda.nvml import gpu_memory
-from dmlsplit.backends.cuda.packed_launch import Launcher, UnboundLaunch, public_launch
+from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
 from dmlsplit.errors import DmlError, UnsupportedError
 
 # Bytes of kernel parameters, and the CUDA version that raised them, from a compute capability on
@@ -112,8 +112,6 @@ class Driver:
             self._limits[device] = DeviceLimits(
                 properties["multiProcessorCount"],
                 properties["maxThreadsPerMultiProcessor"],
-                properties["sharedMemPerMultiprocessor"],
-                properties["sharedMemPerBlock"],
                 properties["l2CacheSize"],
                 LARGE_PARAMETERS if is_large else SMALL_PARAMETERS,
                 properties["regsPerMultiprocessor"],
@@ -142,11 +140,11 @@ class Driver:
         self._api.funcGetAttribute(0, function.ptr)
         return function.ptr
 
-    def launcher(self, launch: UnboundLaunch) -> Launcher:
-        """Return what sends a launch to its device."""
+    def launcher(self, device: int, load: Callable[[], Kernel], launch: KernelLaunch) -> Launcher:
+        """The launcher of a planned launch on a device; `load` gives its kernel."""
         cuda = self._cupy.cuda
         launch_kernel = self._api.launchKernel if self._api else public_launch(cuda)
-        return Launcher(cuda, launch_kernel, self.translated, launch)
+        return Launcher(cuda, launch_kernel, self.translated, device, load, launch)
 
     def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> Any:
         """Allocate a packed CuPy array."""

@@ -14,7 +14,7 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.codegen import source as kernel_source
 from dmlsplit.backends.cuda.driver import Driver
 from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
-from dmlsplit.backends.cuda.packed_launch import Launcher, UnboundLaunch
+from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
@@ -41,7 +41,7 @@ class CudaProgram:
         """Return the launches for an alignment, in bytes, of the memory, their kernels compiled."""
         key = input_alignment, output_alignment
         if key not in self.variants:
-            launches = plan(self.geometry, *key, self.limits).launches
+            launches = plan(self.geometry, *key, self.limits)
             self.variants[key] = tuple(
                 (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
                 for launch in launches
@@ -58,16 +58,7 @@ class CudaProgram:
             for sibling in launch.siblings():
                 kernels(intern(kernel_source(sibling)), sibling.kernel)
             self.driver.has_siblings.add((self.device, source))
-        return self.driver.launcher(
-            UnboundLaunch(
-                load,
-                self.device,
-                launch.grid,
-                launch.block,
-                len(launch.outputs),
-                launch.parameters([0] * (1 + len(launch.outputs))),
-            )
-        )
+        return self.driver.launcher(self.device, load, launch)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
         key = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))

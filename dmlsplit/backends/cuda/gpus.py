@@ -49,31 +49,29 @@ class Multiprocessor:
 
     cores: int  # for 32-bit floats
     threads: int  # resident at the same time
-    shared_kib: int
     blocks: int  # resident at the same time
 
 
 # Source: CUDA C++ Programming Guide, "Technical specifications per compute capability", and the
 # same figures in NVIDIA's CCCL (cuda/__device/arch_traits.h); cores: the guide's "Arithmetic
-# instructions", as 32-bit additions per clock. Registers (64 Ki) and the shared memory of a block
-# (48 KiB) do not differ.
+# instructions", as 32-bit additions per clock. Registers (64 Ki) do not differ.
 MULTIPROCESSORS = {
-    "7.0": Multiprocessor(64, 2048, 96, 32),
-    "7.5": Multiprocessor(64, 1024, 64, 16),
-    "8.0": Multiprocessor(64, 2048, 164, 32),
-    "8.6": Multiprocessor(128, 1536, 100, 16),
-    "8.7": Multiprocessor(128, 1536, 164, 16),
-    "8.9": Multiprocessor(128, 1536, 100, 24),
-    "9.0": Multiprocessor(128, 2048, 228, 32),
-    "10.0": Multiprocessor(128, 2048, 228, 32),
-    "10.3": Multiprocessor(128, 2048, 228, 32),
-    "11.0": Multiprocessor(128, 1536, 228, 24),
-    "12.0": Multiprocessor(128, 1536, 100, 24),
-    "12.1": Multiprocessor(128, 1536, 100, 24),
+    "7.0": Multiprocessor(64, 2048, 32),
+    "7.5": Multiprocessor(64, 1024, 16),
+    "8.0": Multiprocessor(64, 2048, 32),
+    "8.6": Multiprocessor(128, 1536, 16),
+    "8.7": Multiprocessor(128, 1536, 16),
+    "8.9": Multiprocessor(128, 1536, 24),
+    "9.0": Multiprocessor(128, 2048, 32),
+    "10.0": Multiprocessor(128, 2048, 32),
+    "10.3": Multiprocessor(128, 2048, 32),
+    "11.0": Multiprocessor(128, 1536, 24),
+    "12.0": Multiprocessor(128, 1536, 24),
+    "12.1": Multiprocessor(128, 1536, 24),
 }
 # For a compute capability that is not in the table: no SM has less of anything.
 LEAST = MULTIPROCESSORS["7.5"]
-REGISTERS, SHARED_PER_BLOCK, PARAMETER_BYTES = 64 << 10, 48 << 10, 32764
+PARAMETER_BYTES = 32764
 _GB, _MIB = 10**9, 1 << 20
 
 _SHEET = "NVIDIA's data sheet"
@@ -103,22 +101,14 @@ def _gpu(
 
 
 def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
-    return DeviceLimits(
-        sm_count,
-        sm.threads,
-        sm.shared_kib << 10,
-        SHARED_PER_BLOCK,
-        l2_bytes,
-        PARAMETER_BYTES,
-        REGISTERS,
-        sm.blocks,
-    )
+    return DeviceLimits(sm_count, sm.threads, l2_bytes, PARAMETER_BYTES, blocks_per_sm=sm.blocks)
 
 
 # Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the
 # highest that is documented: times are lower bounds.
+H200 = _gpu("H200", "9.0", 132, 60, 4800)
 GPUS = (
-    _gpu("H200", "9.0", 132, 60, 4800),
+    H200,
     _gpu("H100 SXM", "9.0", 132, 50, 3350, nvml_name="H100 80GB HBM3"),
     _gpu("H100 PCIe", "9.0", 114, 50, 2000),
     _gpu("A100-SXM4-80GB", "8.0", 108, 40, 2039),
@@ -159,7 +149,7 @@ def this_gpu() -> Gpu:
         present = cuda_devices()
     except UnsupportedError:
         present = []
-    return gpu_of_device(present[0]) if present else GPUS[0]
+    return gpu_of_device(present[0]) if present else H200
 
 
 def gpu_of_device(device: CudaDevice) -> Gpu:
@@ -203,8 +193,8 @@ def _from_properties(device: CudaDevice) -> Gpu:
     if sm is None:
         sm = LEAST
         assumed.append(
-            f"{sm.threads} threads, {sm.blocks} blocks and {sm.shared_kib} KiB of shared memory on "
-            f"an SM, as compute capability {capability or 'of the device'} is not known"
+            f"{sm.threads} threads and {sm.blocks} blocks on an SM, as compute capability "
+            f"{capability or 'of the device'} is not known"
         )
     sm_count = _sm_count(device)
     if sm_count is None:

@@ -15,12 +15,11 @@ VECTOR = 16
 THREADS = 256
 LOADS = 4
 
-# C++ types of tables and constants: a count, size or index that may exceed 2^32, and a stride or
+# C++ types of arguments and constants: a count, size or index that may exceed 2^32, and a stride or
 # offset in bytes, which may be negative.
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 DIVISOR = "Divisor"
-_TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_64: 8}
 # The types of arguments in `struct`; a `Divisor` is two numbers.
 _FORMATS = {
     "unsigned char": "B",
@@ -34,10 +33,6 @@ _FORMATS = {
 POINTER_BYTES = 8
 # The first tile of an output that a table has room for, but a launch does not have.
 UNUSED_TILE = 2**32 - 1
-
-# Constant memory that the tables of one kernel may take. Source: CUDA C++ Programming Guide,
-# "Technical specifications per compute capability".
-CONSTANT_BYTES = 64 << 10
 
 # Bytes that an SM must have requested to keep the memory of an H200 busy, and the most blocks
 # that may be needed for them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
@@ -54,8 +49,6 @@ class DeviceLimits:
 
     sm_count: int  # streaming multiprocessors
     threads_per_sm: int  # resident at the same time
-    shared_per_sm: int  # bytes of shared memory
-    shared_per_block: int  # the same, without opting in to more
     l2_bytes: int
     parameter_bytes: int  # of a kernel: 32764 since CUDA 12.1, 4096 before
     # The defaults are what every SM has since compute capability 7.0.
@@ -72,7 +65,7 @@ class Divisor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant of a kernel, or an argument: a C++ type, a name, and a number, table or type."""
+    """A constant of a kernel, a number or type, or an argument of a launch, a number or table."""
 
     type: str
     name: str
@@ -171,26 +164,9 @@ class KernelLaunch:
         return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
-        """Return the struct by value for the addresses of the input and of each output."""
+        """The struct by value for the addresses of the input and of each output; () for none."""
         unused = (1 + self.slots - len(addresses)) * POINTER_BYTES
         return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
-
-    @property
-    def constant_bytes(self) -> int:
-        """Bytes of constant memory that its tables take."""
-        aliases = {c.name: str(c.value) for c in self.own_constants if c.type == "using"}
-        return sum(
-            len(c.value) * _TYPE_BYTES[aliases.get(c.type, c.type)]
-            for c in self.own_constants
-            if isinstance(c.value, tuple)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
-    """The launches that carry out a geometry; their order does not matter."""
-
-    launches: tuple[KernelLaunch, ...]
 
 
 def power_of_two(limit: int, *values: int) -> int:

@@ -34,7 +34,7 @@ def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaun
     """
     launch = _launch(columns, assumed, layout_of(columns, assumed))
     count = len(columns.outputs)
-    if len(launch.parameters([0] * (1 + count))) <= assumed.limits.parameter_bytes:
+    if len(launch.parameters(())) <= assumed.limits.parameter_bytes:
         yield launch
     else:
         for half in (range(count // 2), range(count // 2, count)):

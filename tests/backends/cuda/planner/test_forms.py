@@ -2,14 +2,14 @@
 
 import pytest
 
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
-from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of, nest_of
 from dmlsplit.geometry import StridedCopy
 
 
 def assumed(input_alignment: int = 16, output_alignment: int = 16) -> Assumptions:
-    return Assumptions(input_alignment, output_alignment, H200, 2, 4094, True)
+    return Assumptions(input_alignment, output_alignment, H200.limits, 2, 4094, True)
 
 
 def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:

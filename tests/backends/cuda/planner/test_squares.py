@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
-from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.backends.cuda.planner.squares import (
     SQUARE_BYTES,
     Nest,
@@ -15,7 +15,7 @@ from dmlsplit.backends.cuda.planner.squares import (
     squares,
 )
 
-ASSUMED = Assumptions(16, 16, H200, 64, 4094, bypasses_cache=False)
+ASSUMED = Assumptions(16, 16, H200.limits, 64, 4094, bypasses_cache=False)
 units = st.sampled_from([1, 2, 4, 8, 16])
 sides = st.integers(1, 5000)
 
