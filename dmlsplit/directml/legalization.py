@@ -9,7 +9,7 @@ read back as a descriptor.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import chain, permutations
 
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
@@ -174,7 +174,7 @@ def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
         return f"its elements are not taken in runs of whole {kind.name}s"
 
     def is_odd(piece: StridedCopy) -> bool:
-        steps = [*piece.input_strides, *piece.output_strides]
+        steps = chain.from_iterable(loop[1:] for loop in piece.loops)
         return any(offset % wide for offset in (piece.run_bytes, piece.input_offset, *steps))
 
     # The first that is odd.

@@ -9,9 +9,10 @@ from itertools import chain
 from math import gcd
 from typing import Any, NamedTuple
 
-# Bytes of the widest load and store; threads of a block; loads that a thread has under way before
-# its first store: of vectors, three blocks then have IN_FLIGHT_BYTES.
-VECTOR = 16
+# Bytes of the widest load and store, of a register or a bank of shared memory, and of a line of the
+# caches; threads of a block; loads that a thread has under way before its first store: of vectors,
+# three blocks then have IN_FLIGHT_BYTES.
+VECTOR, WORD, LINE_BYTES = 16, 4, 128
 THREADS = 256
 LOADS = 4
 
@@ -57,7 +58,7 @@ class DeviceLimits:
 
 
 class Divisor(NamedTuple):
-    """What kernels divide integers below 2^31 with: see `divisor`."""
+    """How kernels divide integers: see `divisor`."""
 
     magic: int
     shift: int
@@ -174,14 +175,20 @@ def power_of_two(limit: int, *values: int) -> int:
     return gcd(limit, *values)
 
 
-def divisor(number: int) -> Divisor:
-    """Return what kernels divide by `number` with, the `Divisor` of common.cuh.
+def divisor(number: int, bits: int = 32) -> Divisor:
+    """How kernels divide integers below 2^(bits - 1) by `number`: the `Divisor` of common.cuh.
 
-    Both fields are below 2^32 for numbers up to 2^31. Source of the method: Granlund and
+    Both fields are below 2^bits for numbers up to 2^(bits - 1). Source of the method: Granlund and
     Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
     """
     shift = (number - 1).bit_length()
-    return Divisor(blocks(1 << (31 + shift), number), shift)
+    return Divisor(blocks(1 << (bits - 1 + shift), number), shift)
+
+
+def capacity(count: int, most: int, least: int = 1) -> int:
+    """The entries of a table for `count`: a power of four. Each number is a program: few do."""
+    bits = (max(count, least) - 1).bit_length()
+    return min(most, 1 << (bits + bits % 2))
 
 
 def index_type(largest: int) -> str:

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.launch import VECTOR
+from dmlsplit.backends.cuda.launch import VECTOR, WORD
 
-WARP, BANKS, WORD = 32, 32, 4
+WARP, BANKS = 32, 32
 # Warps that are counted: one at a third, one at two thirds of the tile.
 SAMPLED_WARPS = 2
 

@@ -6,26 +6,33 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, Assumptions, blocks, power_of_two
-from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, Arrangement, vector_wavefronts
+from dmlsplit.backends.cuda.launch import (
+    LINE_BYTES,
+    THREADS,
+    VECTOR,
+    WORD,
+    Assumptions,
+    blocks,
+    power_of_two,
+)
+from dmlsplit.backends.cuda.planner.banks import BANKS, Arrangement, vector_wavefronts
 from dmlsplit.backends.cuda.planner.chunks import used_lanes
 from dmlsplit.backends.cuda.planner.columns import Columns
 
 # Vectors that a thread loads: each number is a program. The bytes of the largest tile.
-LOADS = (4, 6, 8)
-MOST_VECTORS = LOADS[-1] * THREADS
-MOST_TILE_BYTES = MOST_VECTORS * VECTOR
+TILE_LOADS = (4, 6, 8)
+MOST_TILE_VECTORS = TILE_LOADS[-1] * THREADS
+MOST_TILE_BYTES = MOST_TILE_VECTORS * VECTOR
 # Shared memory of a block, at most, and its sizes as eighths of the tile: each is a program.
 MOST_SHARED_VECTORS = (48 << 10) // VECTOR
 SHARED_EIGHTHS = (9, 12, 16)
 # In a multiple of 32 rows, a tile's share of an output is a whole number of 32-byte sectors,
-# whatever the output's width. The share should also be at least as long as a cache line.
+# whatever the output's width. The share should also be at least LINE_BYTES.
 TILE_ROWS = 32
-LINE_BYTES = 128
 # Bytes that shared memory serves in one wavefront.
 BANKS_BYTES = BANKS * WORD
 # Share of its threads' loads at which a tile is as good as a larger one.
-FULL = 7 / 8
+FULL_TILE = 7 / 8
 # Instructions that a warp issues for a vector of each lane, about, and in the time of a wavefront.
 VECTOR_ISSUES, WAVEFRONT_ISSUES = 60, 2
 # Threads of a team: a warp, or part of one where outputs have few vectors in a tile.
@@ -111,7 +118,7 @@ def _one_row(columns: Columns, item: int) -> Layout:
     slack = 2 * (VECTOR - item) + pitch
     groups = _groups(columns, MOST_TILE_BYTES - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
-    loads = next(n for n in LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
+    loads = next(n for n in TILE_LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
     vectors = loads * THREADS
     arrangement, shared = _best(widest, 1, item, loads, vectors, (pitch,), ())
     return Layout(item, False, loads, 1, 1, vectors, groups, arrangement, shared)
@@ -126,13 +133,15 @@ def _whole(
     slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
     rows = {
         loads: ((loads * THREADS * VECTOR - slack) // columns.pitch - more) // TILE_ROWS * TILE_ROWS
-        for loads in LOADS
+        for loads in TILE_LOADS
     }
-    fitting = [loads for loads in LOADS if rows[loads] >= least]
+    fitting = [loads for loads in TILE_LOADS if rows[loads] >= least]
     if not fitting:
         return None
     # The smallest tile that fills the loads of its threads.
-    loads = max(fitting, key=lambda n: min(FULL, rows[n] * columns.pitch / (n * THREADS * VECTOR)))
+    loads = max(
+        fitting, key=lambda n: min(FULL_TILE, rows[n] * columns.pitch / (n * THREADS * VECTOR))
+    )
     pads = [
         bits
         for bits in _pads(columns, assumed)
@@ -153,13 +162,13 @@ def _runs(
     """Return the layout of a run for each of `least` rows or more, and of `more` behind them."""
     # The vectors that a run reaches if it begins at any multiple of `item`.
     slack = 2 * (VECTOR - item)
-    most_vectors = MOST_VECTORS // (least + more)
+    most_vectors = MOST_TILE_VECTORS // (least + more)
     if (max(columns.widths) + slack) // VECTOR > most_vectors:
         return None
     groups = _groups(columns, most_vectors * VECTOR - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
     run_vectors = (widest[-1] + slack) // VECTOR
-    loads = next(n for n in LOADS if n * THREADS >= (least + more) * run_vectors)
+    loads = next(n for n in TILE_LOADS if n * THREADS >= (least + more) * run_vectors)
     rows = max(least, (loads * THREADS // run_vectors - more) // TILE_ROWS * TILE_ROWS)
     # Rows in shared memory begin at the same phases as in the input.
     pitch = run_vectors * VECTOR + columns.pitch % VECTOR

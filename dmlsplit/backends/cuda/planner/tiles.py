@@ -15,6 +15,7 @@ from dmlsplit.backends.cuda.launch import (
     Constant,
     KernelLaunch,
     blocks,
+    capacity,
     divisor,
     index_type,
 )
@@ -22,8 +23,8 @@ from dmlsplit.backends.cuda.planner.chunks import chunk_steps, dealt
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 
-# Entries of tables; beyond, any power of two.
-CAPACITIES = (4, 16, 64, 256)
+# Entries of tables, at least. Those of more than LONG are any power of two: they take room.
+LEAST_CAPACITY, LONG = 4, 256
 
 
 def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
@@ -147,8 +148,8 @@ def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
 
 
 def _capacity(count: int) -> int:
-    """Return the entries that a table has for `count`: few numbers, as each is a program."""
-    return next((size for size in CAPACITIES if size >= count), 1 << (count - 1).bit_length())
+    most = max(LONG, 1 << (count - 1).bit_length())
+    return capacity(count, most, LEAST_CAPACITY)
 
 
 def _filled(values: Sequence[int], size: int) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from dmlsplit.backends.cuda.launch import (
     DeviceLimits,
     KernelLaunch,
     blocks,
+    capacity,
     divisor,
     index_type,
 )
@@ -28,8 +29,8 @@ from dmlsplit.backends.cuda.planner.columns import Columns
 
 # A vector may reach the next row of an output, but no further. A single row may be as narrow.
 LEAST_WIDTH = VECTOR
-# Outputs that the tables of a kernel are made for. Few sizes: each is a program.
-CAPACITIES = (4, 16, 64, 256, 1024, 4096)
+# Outputs that the tables of a kernel are made for, at least.
+LEAST_CAPACITY = 4
 # Longer tables of tiles come with one that says where to look; rows.cu has the same number.
 FEW_OUTPUTS = 16
 # Threads of a block.
@@ -45,7 +46,7 @@ CHUNK_BYTES = 4 << 20
 # The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
 # Chunks of a single row are simpler, if they fill their tiles by this share.
-FULL = 0.97
+FULL_ROW = 0.97
 CHOICES = 16
 # Parameters that are not tables: the input's address, pitches, divisors, numbers of rows and tiles.
 NUMBERS_BYTES = 96
@@ -116,7 +117,7 @@ def _launch(
     count = len(columns.outputs)
     # Which outputs are empty changes with every call of experts; how many there are does not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
-    capacity = min(most, next((size for size in CAPACITIES if size >= wanted), most))
+    slots = capacity(wanted, most, LEAST_CAPACITY)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     tables = _equal if is_equal else _tables
     return KernelLaunch(
@@ -135,7 +136,7 @@ def _launch(
         bytes_in_flight=LOADS * VECTOR,
         least_resident=resident_blocks(assumed.limits, _registers(is_aligned), THREADS),
         reason=_REASONS[is_aligned],
-        capacity=capacity,
+        capacity=slots,
         arguments=(
             Constant(place, "pitch", columns.pitch),
             Constant(place, "chunk_pitch", columns.pitch * chunks.rows),
@@ -144,7 +145,7 @@ def _launch(
             Constant("unsigned", "chunk_rows", chunks.rows),
             Constant("unsigned", "last_chunk", chunks.count - 1),
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
-            *tables(columns, chunks, capacity),
+            *tables(columns, chunks, slots),
         ),
     )
 
@@ -155,9 +156,9 @@ _REASONS = {
 }
 
 
-def _tables(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constant]:
+def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
     """Yield what the kernel looks up for each output."""
-    unused = (0,) * (capacity - len(columns.outputs))
+    unused = (0,) * (slots - len(columns.outputs))
     kind = _place(columns)
     starts = tuple(accumulate(chunks.tiles[:-1], initial=0))
     yield Constant(kind, "offsets", columns.offsets + unused)
@@ -166,11 +167,11 @@ def _tables(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Consta
         spare = (divisor(1),) * len(unused)
         yield Constant(DIVISOR, "by_width", (*map(divisor, columns.widths), *spare))
     yield Constant("unsigned", "tile_starts", starts + (UNUSED_TILE,) * len(unused))
-    if capacity > FEW_OUTPUTS:
-        yield from _nearby(chunks.tiles, capacity)
+    if slots > FEW_OUTPUTS:
+        yield from _nearby(chunks.tiles, slots)
 
 
-def _equal(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constant]:
+def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
     """Yield what stands for the tables where outputs are equal and follow each other."""
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     yield Constant(place, "width", columns.equal_width)
@@ -181,13 +182,13 @@ def _equal(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constan
         yield Constant(DIVISOR, "by_width", divisor(columns.equal_width))
 
 
-def _nearby(output_tiles: tuple[int, ...], capacity: int) -> Iterator[Constant]:
+def _nearby(output_tiles: tuple[int, ...], slots: int) -> Iterator[Constant]:
     """Yield the output of every 2^n-th tile, between two of which `find_near` looks for others."""
     *starts, tiles = accumulate(output_tiles, initial=0)
-    shift = max(0, (blocks(tiles, capacity) - 1).bit_length())
+    shift = max(0, (blocks(tiles, slots) - 1).bit_length())
     nearby = [bisect_right(starts, tile) - 1 for tile in range(0, tiles + (1 << shift), 1 << shift)]
     yield Constant("unsigned", "nearby_shift", shift)
-    yield Constant("unsigned short", "nearby", (*nearby, *(0,) * (capacity + 1 - len(nearby))))
+    yield Constant("unsigned short", "nearby", (*nearby, *(0,) * (slots + 1 - len(nearby))))
 
 
 def _place(columns: Columns) -> str:
@@ -245,7 +246,7 @@ def _chunks_of(columns: Columns, threads: int) -> _Chunks:
     is_one_row = (
         columns.rows == 1
         or max(widest, columns.pitch) >= MOST_CHUNK_BYTES
-        or (widest >= tile and full(1) >= FULL)
+        or (widest >= tile and full(1) >= FULL_ROW)
     )
     if is_one_row:
         rows = 1

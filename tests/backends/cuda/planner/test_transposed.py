@@ -38,7 +38,7 @@ def test_other_sizes_need_no_other_kernel(other: SplitGeometry) -> None:
     (second,) = launches(other)
     assert first.argument_bytes != second.argument_bytes
     same = source(first) == source(second)
-    assert same == (other.pieces[0].input_strides[-1] % 16 == 0)  # lines are aligned
+    assert same == (other.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
 
 
 def test_a_side_above_two_gigabytes_is_not_transposed() -> None:
