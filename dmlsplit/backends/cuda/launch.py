@@ -6,7 +6,6 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import gcd
 from typing import Any, NamedTuple
 
 # Bytes of the widest load and store, of a register or a bank of shared memory, and of a line of the
@@ -168,11 +167,6 @@ class KernelLaunch:
         """The struct by value for the addresses of the input and of each output; () for none."""
         unused = (1 + self.slots - len(addresses)) * POINTER_BYTES
         return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
-
-
-def power_of_two(limit: int, *values: int) -> int:
-    """Return the largest power of two up to `limit` that divides every value."""
-    return gcd(limit, *values)
 
 
 def divisor(number: int, bits: int = 32) -> Divisor:

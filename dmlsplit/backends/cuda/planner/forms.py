@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import gcd
 
-from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions, power_of_two
+from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
 
 # A row that begins or ends inside a vector has edges, which are copied unit by unit. They are worth
@@ -45,7 +46,7 @@ class Nest:
     def row_alignment(self, assumed: Assumptions) -> int:
         """The largest power of two, up to 16, that divides the addresses of output rows."""
         strides = (loop.output_stride for loop in self.loops[:-1])
-        return power_of_two(VECTOR, assumed.output_alignment, *strides)
+        return gcd(VECTOR, assumed.output_alignment, *strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +82,14 @@ class Entry:
         # first where steps go down.
         to_item = self.nest.row_alignment(assumed) * self.nest.step
         strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
-        return power_of_two(VECTOR, assumed.input_alignment, self.offset, to_item, *strides)
+        return gcd(VECTOR, assumed.input_alignment, self.offset, to_item, *strides)
 
 
 def nest_of(piece: StridedCopy, assumed: Assumptions) -> Nest:
     """The loops of an output over the widest units that all strides and offsets allow."""
     strides = chain.from_iterable(loop[1:] for loop in piece.loops)
     alignments = assumed.input_alignment, assumed.output_alignment, piece.input_offset
-    unit = power_of_two(VECTOR, *alignments, piece.run_bytes, *strides)
+    unit = gcd(VECTOR, *alignments, piece.run_bytes, *strides)
     if piece.run_bytes == unit and piece.loops:
         return Nest(unit, piece.loops)
     return Nest(unit, (*piece.loops, Loop(piece.run_bytes // unit, unit, unit)))
@@ -98,7 +99,7 @@ def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
     """Choose how outputs with a nest are copied, so many of them together."""
     item = nest.unit
     if nest.loops[-1].output_stride == nest.unit:
-        item = power_of_two(nest.row_alignment(assumed), nest.row_bytes)
+        item = gcd(nest.row_alignment(assumed), nest.row_bytes)
         if nest.row_units >= LEAST_EDGED_UNITS and nest.unit <= MOST_EDGED_UNIT:
             item = VECTOR
     is_window = item == VECTOR and _has_window(nest, channels)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
     LINE_BYTES,
@@ -13,7 +14,6 @@ from dmlsplit.backends.cuda.launch import (
     WORD,
     Assumptions,
     blocks,
-    power_of_two,
 )
 from dmlsplit.backends.cuda.planner.banks import BANKS, Arrangement, vector_wavefronts
 from dmlsplit.backends.cuda.planner.chunks import used_lanes
@@ -88,7 +88,7 @@ def _item(columns: Columns, assumed: Assumptions) -> int:
     # The pitch of a single row is never added to an address.
     pitch = columns.pitch if columns.rows > 1 else VECTOR
     sizes = (*columns.widths, *columns.offsets, pitch)
-    unit = power_of_two(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
+    unit = gcd(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
     return unit if unit == VECTOR else min(unit, WORD)
 
 
@@ -196,7 +196,7 @@ def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
     return tuple(
         bits
         for bits in PAD_BITS
-        if power_of_two(VECTOR, *(width << bits for width in columns.widths)) == VECTOR
+        if gcd(VECTOR, *(width << bits for width in columns.widths)) == VECTOR
     )
 
 

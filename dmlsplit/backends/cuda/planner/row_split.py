@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
     THREADS,
@@ -11,7 +12,6 @@ from dmlsplit.backends.cuda.launch import (
     Constant,
     KernelLaunch,
     blocks,
-    power_of_two,
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.elements import transposed_elements
@@ -40,7 +40,7 @@ def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch
     columns = Columns(
         split.rows, split.pitch, tuple(range(len(split.widths))), split.offsets, split.widths
     ).take(present)
-    unit = power_of_two(
+    unit = gcd(
         VECTOR, *columns.widths, columns.first_byte, split.pitch if split.rows > 1 else VECTOR
     )
     has_aligned_memory = min(assumed.input_alignment, assumed.output_alignment) == VECTOR

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import prod
+from math import gcd, prod
 
 from dmlsplit.backends.cuda.launch import (
     DIVISOR,
@@ -24,7 +24,6 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
     divisor,
-    power_of_two,
 )
 from dmlsplit.geometry import ONE_TURN, Loop
 
@@ -94,7 +93,7 @@ def write_bytes(planes: Iterable[Plane], assumed: Assumptions) -> int:
     """Return how many bytes a thread may write at once: all lines of the output are aligned."""
     strides = [plane.down_stride for plane in planes]
     strides += [loop.output_stride for plane in planes for loop in plane.loops]
-    return power_of_two(VECTOR, assumed.output_alignment, *strides)
+    return gcd(VECTOR, assumed.output_alignment, *strides)
 
 
 def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
@@ -142,7 +141,7 @@ class Transposition:
     def _constants(self, assumed: Assumptions) -> tuple[Constant, ...]:
         strides = [plane.across_stride for plane in self.planes]
         strides += [loop.input_stride for plane in self.planes for loop in plane.loops]
-        read = power_of_two(VECTOR, assumed.input_alignment, *self.offsets, *strides)
+        read = gcd(VECTOR, assumed.input_alignment, *self.offsets, *strides)
         return (
             Constant("int", "kUnit", self.square.unit),
             Constant("int", "kDownVectors", self.square.down_vectors),

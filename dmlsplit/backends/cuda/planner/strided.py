@@ -9,8 +9,9 @@ nests, single units and broadcast elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
+from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
@@ -25,10 +26,9 @@ from dmlsplit.backends.cuda.launch import (
     blocks,
     capacity,
     divisor,
-    power_of_two,
 )
-from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of, nest_of
-from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy, turns
+from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of
+from dmlsplit.geometry import ONE_TURN, Loop, turns
 
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
@@ -45,12 +45,9 @@ Walk = tuple[Loop, ...]
 
 
 def strided_launches(
-    pieces: Iterable[tuple[int, StridedCopy]], assumed: Assumptions
+    alike: Mapping[Nest, Sequence[tuple[int, int]]], assumed: Assumptions
 ) -> Iterator[KernelLaunch]:
-    """Yield launches for outputs, each with its index, that are strided in any way."""
-    alike: dict[Nest, list[tuple[int, int]]] = {}
-    for index, piece in pieces:
-        alike.setdefault(nest_of(piece, assumed), []).append((index, piece.input_offset))
+    """Launches for outputs that are strided in any way, by nest: each an index and an offset."""
     by_form: dict[Form, list[Entry]] = {}
     for nest, outputs in alike.items():
         for entry in entries(nest, outputs, assumed):
@@ -137,7 +134,7 @@ def _least_resident(form: Form, items: int, has_far_edges: bool) -> int:
 
 
 def _has_edges(nest: Nest, form: Form, assumed: Assumptions) -> bool:
-    return power_of_two(form.item, nest.row_alignment(assumed), nest.row_bytes) < form.item
+    return gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) < form.item
 
 
 def _walks(nests: Sequence[Nest], item: int) -> list[Walk]:
