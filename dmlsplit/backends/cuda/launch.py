@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+_Entry = TypeVar("_Entry")
 
 # Bytes of the widest load and store, of a register or a bank of shared memory, and of a line of the
 # caches; threads of a block; loads that a thread has under way before its first store: of vectors,
@@ -108,10 +110,10 @@ class KernelLaunch:
     grid: int  # blocks, in one dimension
     bytes_in_flight: int  # that one thread has requested before it waits for the first
     reason: str  # why this kernel, in one line
+    slots: int  # outputs that the parameters have room for
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
-    capacity: int = 0  # outputs that the kernel has room for; 0: as many as it has
     # Returns launches whose programs the same columns, or similar ones, need with other sizes. All
     # are compiled together, so that no later call waits for the compiler; planned only for that.
     siblings: Callable[[], Sequence[KernelLaunch]] = field(default=tuple, compare=False)
@@ -127,11 +129,6 @@ class KernelLaunch:
     def members(self) -> list[Constant]:
         """The arguments as the struct has them: larger types first, without padding between."""
         return sorted(self.arguments, key=lambda one: -struct.calcsize(_FORMATS[one.type][0]))
-
-    @property
-    def slots(self) -> int:
-        """Outputs that the parameters have room for."""
-        return self.capacity or len(self.outputs)
 
     @property
     def resident(self) -> int:
@@ -183,6 +180,12 @@ def capacity(count: int, most: int, least: int = 1) -> int:
     """The entries of a table for `count`: a power of four. Each number is a program: few do."""
     bits = (max(count, least) - 1).bit_length()
     return min(most, 1 << (bits + bits % 2))
+
+
+def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
+    """A table of `slots` entries that begins with `values`; the others are `spare`."""
+    found = tuple(values)
+    return found + (spare,) * (slots - len(found))
 
 
 def index_type(largest: int) -> str:

@@ -22,7 +22,7 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import descriptor_geometry
 from tests.support.descriptors import split_descriptors
 from tests.support.fake_nvml import FakeNvml
-from tests.support.kernel_cases import SHARED_PER_BLOCK
+from tests.support.kernel_cases import SHARED_PER_BLOCK, SHARED_PER_SM
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ INVENTED = (
 )
 
 
-@given(split_descriptors(), st.sampled_from([1, 2, 16]), st.sampled_from([1, 2, 16]))
+@given(split_descriptors(), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4, 8, 16]))
 def test_plans_are_legal_on_every_gpu(
     desc: dml.SplitOperatorDesc, input_alignment: int, output_alignment: int
 ) -> None:
@@ -132,6 +132,10 @@ def test_plans_are_legal_on_every_gpu(
         assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
         for launch in launches:
             check_legal(launch, limits)
+    # As many blocks of it as registers are cut for fit an H200, which the limits are tuned for.
+    for launch in plan(geometry, input_alignment, output_alignment, H200.limits):
+        assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
+        assert launch.resident * launch.block <= H200.limits.threads_per_sm
 
 
 def check_legal(launch: KernelLaunch, limits: DeviceLimits) -> None:

@@ -1,17 +1,12 @@
 """Which kernel a geometry gets, and the launch it is given."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import dmlsplit as dml
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import THREADS, KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
-from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import SplitGeometry, split_geometry
-from tests.support.descriptors import packed, split_descriptors
-from tests.support.kernel_cases import SHARED_PER_BLOCK, SHARED_PER_SM
+from tests.support.descriptors import packed
 
 
 def constants(launch: KernelLaunch) -> dict[str, object]:
@@ -136,20 +131,3 @@ def test_more_than_four_gigabytes_get_wide_indices() -> None:
     types = {argument.name: argument.type for argument in launch.arguments}
     assert types["offsets"] == types["widths"] == "unsigned long long"
     assert launch.grid == (3 << 33) * 8 // 16 // 1024
-
-
-@given(split_descriptors(), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4, 8, 16]))
-def test_every_output_is_written_once_within_the_limits(
-    desc: dml.SplitOperatorDesc, input_alignment: int, output_alignment: int
-) -> None:
-    geometry = descriptor_geometry(desc)
-    launches = plan(geometry, input_alignment, output_alignment, H200.limits)
-    covered = sorted(output for launch in launches for output in launch.outputs)
-    assert covered == [i for i, piece in enumerate(geometry.pieces) if piece.run_bytes]
-    assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
-    for launch in launches:
-        assert 1 <= launch.grid < 2**31
-        assert launch.shared_bytes <= SHARED_PER_BLOCK
-        resident = launch.shared_bytes * launch.resident
-        assert resident <= SHARED_PER_SM
-        assert launch.block * launch.resident <= H200.limits.threads_per_sm

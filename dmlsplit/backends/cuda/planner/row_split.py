@@ -99,5 +99,6 @@ def _deinterleave(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         max(1, blocks(groups, THREADS)),
         bytes_in_flight=len(columns.outputs) * VECTOR,
         reason=f"rows of {len(columns.outputs)} elements of {width} bytes fit in registers",
+        slots=len(columns.outputs),
         arguments=(columns.row_count,),
     )

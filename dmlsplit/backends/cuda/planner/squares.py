@@ -135,6 +135,7 @@ class Transposition:
             shared_bytes=SQUARE_BYTES,
             bytes_in_flight=LOADS * VECTOR,
             reason=reason,
+            slots=len(outputs),
             arguments=self._arguments(starts),
         )
 

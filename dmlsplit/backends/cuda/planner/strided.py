@@ -26,6 +26,7 @@ from dmlsplit.backends.cuda.launch import (
     blocks,
     capacity,
     divisor,
+    filled,
 )
 from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of
 from dmlsplit.geometry import ONE_TURN, Loop, turns
@@ -54,12 +55,12 @@ def strided_launches(
             form = form_of(nest, len(entry.outputs), assumed)
             by_form.setdefault(form, []).append(entry)
     for form, found in by_form.items():
-        for part, room in _parts(found, assumed):
-            yield _strided(form, part, room, assumed)
+        for part, slots in _parts(found, assumed):
+            yield _strided(form, part, slots, assumed)
 
 
 def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entry], int]]:
-    """Cut entries into parts whose tables fit the parameters; yield each with its tables' room."""
+    """Cut entries into parts whose tables fit the parameters; yield each with its tables' slots."""
     depth = max(len(entry.nest.loops) for entry in found)
     nest_bytes = (5 * depth + 3) * POINTER_BYTES
     entry_bytes = (len(found[0].outputs) + 2) * POINTER_BYTES
@@ -77,7 +78,7 @@ def _is_one_nest(found: list[Entry]) -> bool:
     return len({entry.nest for entry in found}) == 1
 
 
-def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) -> KernelLaunch:
+def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -> KernelLaunch:
     nests = [entry.nest for entry in found]
     walks = _walks(nests, form.item)
     is_small = max(*map(turns, walks), *(nest.row_units for nest in nests)) < SMALL
@@ -85,11 +86,11 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
     # Numbers of 64 bits and the strides of many loops take registers.
     items = form.items if is_small and depth <= SHALLOW else blocks(form.items, 2)
     *starts, grid = accumulate((blocks(turns(walk), THREADS * items) for walk in walks), initial=0)
-    unused = room - len(found)
     if _is_one_nest(found):
         nests, walks = nests[:1], walks[:1]
     else:
-        nests, walks = nests + nests[:1] * unused, walks + walks[:1] * unused
+        nests = list(filled(nests, slots, nests[0]))
+        walks = list(filled(walks, slots, walks[0]))
     has_edges = any(_has_edges(nest, form, assumed) for nest in nests)
     return KernelLaunch(
         "strided",
@@ -114,10 +115,10 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
         bytes_in_flight=items * form.channels * form.item,
         reason=f"strided, in units of {form.unit} bytes, {_HOW[form.window_step is not None]}",
         least_resident=_least_resident(form, items, not is_small and has_edges and len(nests) > 1),
-        capacity=room * form.channels,
+        slots=slots * form.channels,
         arguments=(
-            Constant(OFFSET_64, "offsets", tuple(e.offset for e in found) + (0,) * unused),
-            Constant("unsigned", "tile_starts", (*starts, *(UNUSED_TILE,) * unused)),
+            Constant(OFFSET_64, "offsets", filled((e.offset for e in found), slots, 0)),
+            Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE)),
             *_tables(nests, walks, 32 if is_small else 64),
         ),
     )

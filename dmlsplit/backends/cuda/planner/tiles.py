@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ from dmlsplit.backends.cuda.launch import (
     blocks,
     capacity,
     divisor,
+    filled,
     index_type,
 )
 from dmlsplit.backends.cuda.planner.chunks import chunk_steps, dealt
@@ -73,7 +74,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
             else f"outputs up to {max(columns.widths)} bytes wide, {at_once} at a time, "
             "through shared memory"
         ),
-        capacity=_capacity(len(columns.outputs)),
+        slots=_slots(len(columns.outputs)),
         arguments=tuple(arguments),
     )
     return replace(launch, siblings=lambda: [launch.with_other_stores])
@@ -81,15 +82,14 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:
     """Yield what the kernel knows of each output: its place in a run, its width, and a divisor."""
-    size = _capacity(len(columns.outputs))
+    size = _slots(len(columns.outputs))
     places = [
         columns.widths[output] + (columns.offsets[output] - columns.offsets[first] << 32)
         for first, last in pairwise(layout.groups)
         for output in range(first, last)
     ]
-    unused = (divisor(1),) * (size - len(columns.outputs))
-    yield Constant(COUNT_64, "places", _filled(places, size))
-    yield Constant(DIVISOR, "by_width", (*map(divisor, columns.widths), *unused))
+    yield Constant(COUNT_64, "places", filled(places, size, 0))
+    yield Constant(DIVISOR, "by_width", filled(map(divisor, columns.widths), size, divisor(1)))
 
 
 def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
@@ -138,19 +138,15 @@ def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
         starts.append(len(chunks))
         begins.append(columns.offsets[first])
         runs.append(columns.offsets[last - 1] + columns.widths[last - 1] - columns.offsets[first])
-    size = 1 if layout.is_whole else _capacity(len(runs))
-    yield Constant(COUNT_64, "columns", _filled(begins, size))
-    yield Constant("unsigned", "run_bytes", _filled(runs, size))
-    yield Constant("unsigned", "chunk_starts", _filled(starts, size + 1))
-    yield Constant("unsigned", "chunks", _filled(chunks, _capacity(len(chunks))))
+    size = 1 if layout.is_whole else _slots(len(runs))
+    yield Constant(COUNT_64, "columns", filled(begins, size, 0))
+    yield Constant("unsigned", "run_bytes", filled(runs, size, 0))
+    yield Constant("unsigned", "chunk_starts", filled(starts, size + 1, 0))
+    yield Constant("unsigned", "chunks", filled(chunks, _slots(len(chunks)), 0))
     yield Constant("int", "chunk_bytes", chunk_bytes)
     yield Constant("int", "team_bytes", VECTOR << bits)
 
 
-def _capacity(count: int) -> int:
+def _slots(count: int) -> int:
     most = max(LONG, 1 << (count - 1).bit_length())
     return capacity(count, most, LEAST_CAPACITY)
-
-
-def _filled(values: Sequence[int], size: int) -> tuple[int, ...]:
-    return (*values, *(0,) * (size - len(values)))

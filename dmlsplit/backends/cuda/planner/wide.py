@@ -23,6 +23,7 @@ from dmlsplit.backends.cuda.launch import (
     blocks,
     capacity,
     divisor,
+    filled,
     index_type,
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
@@ -136,7 +137,7 @@ def _launch(
         bytes_in_flight=LOADS * VECTOR,
         least_resident=resident_blocks(assumed.limits, _registers(is_aligned), THREADS),
         reason=_REASONS[is_aligned],
-        capacity=slots,
+        slots=slots,
         arguments=(
             Constant(place, "pitch", columns.pitch),
             Constant(place, "chunk_pitch", columns.pitch * chunks.rows),
@@ -158,15 +159,14 @@ _REASONS = {
 
 def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
     """Yield what the kernel looks up for each output."""
-    unused = (0,) * (slots - len(columns.outputs))
     kind = _place(columns)
-    starts = tuple(accumulate(chunks.tiles[:-1], initial=0))
-    yield Constant(kind, "offsets", columns.offsets + unused)
-    yield Constant(kind, "widths", columns.widths + unused)
+    starts = accumulate(chunks.tiles[:-1], initial=0)
+    yield Constant(kind, "offsets", filled(columns.offsets, slots, 0))
+    yield Constant(kind, "widths", filled(columns.widths, slots, 0))
     if not chunks.is_one_row:
-        spare = (divisor(1),) * len(unused)
-        yield Constant(DIVISOR, "by_width", (*map(divisor, columns.widths), *spare))
-    yield Constant("unsigned", "tile_starts", starts + (UNUSED_TILE,) * len(unused))
+        by_width = filled(map(divisor, columns.widths), slots, divisor(1))
+        yield Constant(DIVISOR, "by_width", by_width)
+    yield Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE))
     if slots > FEW_OUTPUTS:
         yield from _nearby(chunks.tiles, slots)
 
@@ -188,7 +188,7 @@ def _nearby(output_tiles: tuple[int, ...], slots: int) -> Iterator[Constant]:
     shift = max(0, (blocks(tiles, slots) - 1).bit_length())
     nearby = [bisect_right(starts, tile) - 1 for tile in range(0, tiles + (1 << shift), 1 << shift)]
     yield Constant("unsigned", "nearby_shift", shift)
-    yield Constant("unsigned short", "nearby", (*nearby, *(0,) * (slots + 1 - len(nearby))))
+    yield Constant("unsigned short", "nearby", filled(nearby, slots + 1, 0))
 
 
 def _place(columns: Columns) -> str:
