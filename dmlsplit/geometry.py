@@ -117,7 +117,7 @@ def split_geometry(
     input_strides: Sequence[int],
     output_strides: Sequence[Sequence[int] | None],
 ) -> SplitGeometry:
-    """Return the byte copies that split a tensor of `shape` along `axis`.
+    """The byte copies that split a tensor of `shape` along `axis`.
 
     Parameters
     ----------
@@ -147,13 +147,13 @@ def split_geometry(
 def piece_shapes(
     shape: Sequence[int], axis: int, sizes: Sequence[int]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the pieces along an axis, counted from the front."""
+    """The shapes of the pieces along an axis, counted from the front."""
     before, after = shape[:axis], shape[axis + 1 :]
     return tuple((*before, size, *after) for size in sizes)
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:
-    """Return the row-major strides, in bytes, of a tensor without padding."""
+    """The row-major strides, in bytes, of a tensor without padding."""
     inner = accumulate(reversed(shape[1:]), mul, initial=element_bytes)
     return tuple(reversed(tuple(inner))) if shape else ()
 

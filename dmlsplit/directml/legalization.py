@@ -34,7 +34,7 @@ class _ImpossibleError(Exception):
 
 
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
-    """Return a descriptor that a feature level accepts and that moves the same bytes.
+    """A descriptor that a feature level accepts and that moves the same bytes.
 
     The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones,
     8-bit elements are taken two at a time where they come in even runs, 4-bit ones by whole

@@ -20,7 +20,7 @@ PARAMETERS = """struct Parameters {
 
 
 def source(launch: KernelLaunch) -> str:
-    """Return a complete translation unit with one entry, named `launch.kernel`."""
+    """A complete translation unit with one entry, named `launch.kernel`."""
     constants = "\n".join(map(_declaration, launch.constants))
     arguments = "".join(map(_member, launch.members))
     kernel = f"{launch.kernel}.cu"

@@ -126,7 +126,7 @@ GPUS = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the GPU of that name, or else the first whose name begins with it.
+    """The GPU of that name, or else the first whose name begins with it.
 
     Raises
     ------
@@ -144,7 +144,7 @@ def find_gpu(name: str) -> Gpu:
 
 
 def this_gpu() -> Gpu:
-    """Return the first CUDA device's GPU, or an H200 if there is no device."""
+    """The first CUDA device's GPU, or an H200 if there is no device."""
     try:
         present = cuda_devices()
     except UnsupportedError:
@@ -153,7 +153,7 @@ def this_gpu() -> Gpu:
 
 
 def gpu_of_device(device: CudaDevice) -> Gpu:
-    """Return a device's GPU, with the bandwidth that NVML tells.
+    """A device's GPU, with the bandwidth that NVML tells.
 
     A device is a known one if its name begins like that one's and it has as many SMs: NVML calls
     a GB203 with 82 SMs an RTX 5090 Laptop GPU. Others are planned from what NVML tells of them.
@@ -176,7 +176,7 @@ def _known(device: CudaDevice) -> Gpu | None:
 
 
 def _short(name: str) -> str:
-    """Return a name in capitals, without the words that are the same for many GPUs."""
+    """A name in capitals, without the words that are the same for many GPUs."""
     maker = ("NVIDIA", "GEFORCE", "TESLA")
     return " ".join(word for word in name.upper().split() if word not in maker)
 
@@ -187,7 +187,7 @@ def _sm_count(device: CudaDevice) -> int | None:
 
 
 def _from_properties(device: CudaDevice) -> Gpu:
-    """Return a GPU of a device's own properties, and of the least where NVML is silent."""
+    """A GPU of a device's own properties, and of the least where NVML is silent."""
     capability, assumed = device.compute_capability, []
     sm = MULTIPROCESSORS.get(capability or "")
     if sm is None:

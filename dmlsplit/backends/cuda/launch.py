@@ -189,10 +189,10 @@ def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry,
 
 
 def index_type(largest: int) -> str:
-    """Return the narrowest C++ type for indices up to `largest`."""
+    """The narrowest C++ type for indices up to `largest`."""
     return "unsigned" if largest < 2**32 else COUNT_64
 
 
 def blocks(total: int, each: int) -> int:
-    """Return how many parts of `each` cover `total`."""
+    """How many parts of `each` cover `total`."""
     return -(-total // each)

@@ -124,7 +124,7 @@ class Launcher:
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
-    """Return cuLaunchKernel made of what CuPy documents, several times slower.
+    """A cuLaunchKernel made of what CuPy documents, several times slower.
 
     It takes CuPy's Function where cuLaunchKernel takes a handle.
     """

@@ -22,7 +22,7 @@ LEAST_FILL = 0.6
 
 
 def transposed_elements(columns: Columns, assumed: Assumptions) -> KernelLaunch | None:
-    """Return the launch for outputs that are one element wide each, or None if it does not pay."""
+    """The launch for outputs that are one element wide each, or None if it does not pay."""
     unit, count = columns.equal_width, len(columns.outputs)
     is_aligned = min(assumed.input_alignment, assumed.output_alignment) == VECTOR
     is_short = max(columns.rows, count) * unit <= MOST_SIDE_BYTES

@@ -71,7 +71,7 @@ class Layout:
 
 
 def _least_rows(columns: Columns) -> int:
-    """Return how many rows fill a line of an output of the mean width, and half of any."""
+    """How many rows fill a line of an output of the mean width, and half of any."""
     rows = max(
         blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes),
         blocks(LINE_BYTES, 2 * min(columns.widths)),
@@ -80,7 +80,7 @@ def _least_rows(columns: Columns) -> int:
 
 
 def _item(columns: Columns, assumed: Assumptions) -> int:
-    """Return what a thread moves at least of an output: 1, 2, 4 or 16 bytes.
+    """What a thread moves at least of an output: 1, 2, 4 or 16 bytes.
 
     Vectors need no shifts and go through shared memory as they are. Otherwise bytes are gathered in
     words or parts of words, as shared memory delivers words.
@@ -93,7 +93,7 @@ def _item(columns: Columns, assumed: Assumptions) -> int:
 
 
 def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
-    """Return the layout of narrow outputs. Above one row, it does not depend on their number."""
+    """The layout of narrow outputs. Above one row, it does not depend on their number."""
     item = _item(columns, assumed)
     if columns.rows == 1:
         return _one_row(columns, item)
@@ -112,7 +112,7 @@ def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
 
 
 def _one_row(columns: Columns, item: int) -> Layout:
-    """Return the layout of parts of a single row, of any width."""
+    """The layout of parts of a single row, of any width."""
     # Vectors at the ends of outputs are filled from a next row, whatever is there.
     pitch = max(columns.widths)
     slack = 2 * (VECTOR - item) + pitch
@@ -127,7 +127,7 @@ def _one_row(columns: Columns, item: int) -> Layout:
 def _whole(
     columns: Columns, assumed: Assumptions, item: int, least: int, more: int
 ) -> Layout | None:
-    """Return the layout of whole rows, `least` or more, and `more` behind them."""
+    """The layout of whole rows, `least` or more, and `more` behind them."""
     # Misaligned rows reach a vector more, and so do the words that hold one of any bytes.
     is_shifted = item < WORD and max(columns.widths) >= VECTOR
     slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
@@ -159,7 +159,7 @@ def _whole(
 def _runs(
     columns: Columns, assumed: Assumptions, item: int, least: int, more: int
 ) -> Layout | None:
-    """Return the layout of a run for each of `least` rows or more, and of `more` behind them."""
+    """The layout of a run for each of `least` rows or more, and of `more` behind them."""
     # The vectors that a run reaches if it begins at any multiple of `item`.
     slack = 2 * (VECTOR - item)
     most_vectors = MOST_TILE_VECTORS // (least + more)
@@ -183,14 +183,14 @@ def _runs(
 
 
 def _starts(columns: Columns, first: int, last: int) -> tuple[int, ...]:
-    """Return where outputs of a group begin in its run, and where the last one ends."""
+    """Where outputs of a group begin in its run, and where the last one ends."""
     begin = columns.offsets[first]
     ends = (*columns.offsets[first:last], columns.offsets[last - 1] + columns.widths[last - 1])
     return tuple(end - begin for end in ends)
 
 
 def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
-    """Return after how many rows there may be padding that no vector of an output crosses."""
+    """After how many rows there may be padding that no vector of an output crosses."""
     if assumed.output_alignment < VECTOR:
         return ()
     return tuple(
@@ -201,7 +201,7 @@ def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
 
 
 def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> int:
-    """Return the shared memory of a tile, or 0 if it is too much.
+    """The shared memory of a tile, or 0 if it is too much.
 
     All vectors that threads load are stored there, also those behind the tile.
     """
@@ -252,7 +252,7 @@ def _best(
     pitches: tuple[int, ...],
     pads: tuple[int, ...],
 ) -> tuple[Arrangement, int]:
-    """Return the cheapest arrangement, by issue slots and wavefronts, and its shared memory."""
+    """The cheapest arrangement, by issue slots and wavefronts, and its shared memory."""
     spans = sorted(
         ((start, end - start) for start, end in pairwise(starts)), key=lambda span: -span[1]
     )

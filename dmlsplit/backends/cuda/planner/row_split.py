@@ -35,7 +35,7 @@ DEINTERLEAVE_BYTES = 128
 
 
 def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Yield launches for a packed split, by the first rule of the planner's table that fits."""
+    """Launches for a packed split, by the first rule of the planner's table that fits."""
     present = [i for i, width in enumerate(split.widths) if width]
     columns = Columns(
         split.rows, split.pitch, tuple(range(len(split.widths))), split.offsets, split.widths
@@ -57,7 +57,7 @@ def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch
 
 
 def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Yield launches for wide and narrow outputs apart."""
+    """Launches for wide and narrow outputs apart."""
     narrow = [i for i, width in enumerate(columns.widths) if width < WIDE_BYTES]
     if sum(columns.widths[i] for i in narrow) <= NARROW_SHARE * columns.row_bytes:
         least = 1 if columns.rows == 1 else LEAST_WIDTH

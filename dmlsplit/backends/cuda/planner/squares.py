@@ -69,19 +69,19 @@ class Square:
         return abs(self.down - self.across) * self.unit
 
     def counts(self, plane: Plane) -> list[int]:
-        """Return how many squares there are down, across, and along the loops around."""
+        """How many squares there are down, across, and along the loops around."""
         sides = blocks(plane.down, self.down), blocks(plane.across, self.across)
         return [*sides, *(loop.size for loop in plane.loops)]
 
     def fill(self, planes: Iterable[Plane]) -> float:
-        """Return the share of their squares that the planes fill."""
+        """The share of their squares that the planes fill."""
         counts = [(plane, self.counts(plane)) for plane in planes]
         elements = sum(plane.down * plane.across * prod(count[2:]) for plane, count in counts)
         return elements / sum(prod(count) for _, count in counts) / self.down / self.across
 
 
 def squares(unit: int, write: int) -> list[Square]:
-    """Return the squares of elements of `unit` bytes, those with the longest output lines first.
+    """The squares of elements of `unit` bytes, those with the longest output lines first.
 
     A thread writes `write` bytes at once, and a block at least one line of the output.
     """
@@ -90,7 +90,7 @@ def squares(unit: int, write: int) -> list[Square]:
 
 
 def write_bytes(planes: Iterable[Plane], assumed: Assumptions) -> int:
-    """Return how many bytes a thread may write at once: all lines of the output are aligned."""
+    """How many bytes a thread may write at once: all lines of the output are aligned."""
     strides = [plane.down_stride for plane in planes]
     strides += [loop.output_stride for plane in planes for loop in plane.loops]
     return gcd(VECTOR, assumed.output_alignment, *strides)
@@ -120,7 +120,7 @@ class Transposition:
     def launch(
         self, outputs: tuple[int, ...], total_bytes: int, assumed: Assumptions, reason: str
     ) -> KernelLaunch:
-        """Return the launch that writes `outputs`."""
+        """The launch that writes `outputs`."""
         squares = [prod(self.square.counts(plane)) for plane in self.planes]
         starts = [0]
         for plane in self.plane_of:

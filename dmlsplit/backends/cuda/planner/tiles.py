@@ -29,7 +29,7 @@ LEAST_CAPACITY, LONG = 4, 256
 
 
 def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Yield the launches for narrow outputs, as many outputs each as parameters hold.
+    """The launches for narrow outputs, as many outputs each as parameters hold.
 
     What varies with the number of rows are arguments: columns have one program for a single row,
     and one for others.
@@ -81,7 +81,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
 
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:
-    """Yield what the kernel knows of each output: its place in a run, its width, and a divisor."""
+    """What the kernel knows of each output: its place in a run, its width, and a divisor."""
     size = _slots(len(columns.outputs))
     places = [
         columns.widths[output] + (columns.offsets[output] - columns.offsets[first] << 32)
@@ -93,7 +93,7 @@ def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:
 
 
 def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
-    """Yield what the kernel knows of rows and runs."""
+    """What the kernel knows of rows and runs."""
     arranged, groups = layout.arrangement, len(layout.groups) - 1
     pad_bits = arranged.pad_bits or 0
     # The pitch of a single row is never added to an address.
@@ -125,7 +125,7 @@ def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
 
 
 def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
-    """Yield the groups of outputs, and how the shares of each are dealt out."""
+    """The groups of outputs, and how the shares of each are dealt out."""
     bits = layout.arrangement.team_bits
     sizes = [layout.rows * width for width in columns.widths]
     shares = [sizes[first:last] for first, last in pairwise(layout.groups)]

@@ -38,8 +38,7 @@ FEW_OUTPUTS = 16
 BLOCK_SIZES = (256, 128, 64)
 # Registers of a thread, for aligned memory and for any.
 REGISTERS, SHIFTING_REGISTERS = 40, 48
-# Share of a GPU's places for threads that are in use, and have something to copy, at which no other
-# block size is tried.
+# If at least this share of the GPU's thread slots does useful work, no smaller block size is tried.
 BUSY = 0.95
 # Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
 # outputs share is still in the L2 cache.
@@ -56,7 +55,7 @@ NUMBERS_BYTES = 96
 def wide_launches(
     columns: Columns, assumed: Assumptions, is_aligned: bool
 ) -> Iterator[KernelLaunch]:
-    """Yield launches of as many outputs each as parameters hold.
+    """Launches of as many outputs each as parameters hold.
 
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
@@ -116,7 +115,8 @@ def _launch(
     chunks: _Chunks,
 ) -> KernelLaunch:
     count = len(columns.outputs)
-    # Which outputs are empty changes with every call of experts; how many there are does not.
+    # In a mixture of experts the empty outputs differ from call to call; the number of outputs does
+    # not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
     slots = capacity(wanted, most, LEAST_CAPACITY)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
@@ -158,7 +158,7 @@ _REASONS = {
 
 
 def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
-    """Yield what the kernel looks up for each output."""
+    """What the kernel looks up for each output."""
     kind = _place(columns)
     starts = accumulate(chunks.tiles[:-1], initial=0)
     yield Constant(kind, "offsets", filled(columns.offsets, slots, 0))
@@ -172,7 +172,7 @@ def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]
 
 
 def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
-    """Yield what stands for the tables where outputs are equal and follow each other."""
+    """What stands for the tables where outputs are equal and follow each other."""
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     yield Constant(place, "width", columns.equal_width)
     yield Constant(place, "first_byte", columns.first_byte)
@@ -183,7 +183,7 @@ def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
 
 
 def _nearby(output_tiles: tuple[int, ...], slots: int) -> Iterator[Constant]:
-    """Yield the output of every 2^n-th tile, between two of which `find_near` looks for others."""
+    """The output of every 2^n-th tile, between two of which `find_near` looks for others."""
     *starts, tiles = accumulate(output_tiles, initial=0)
     shift = max(0, (blocks(tiles, slots) - 1).bit_length())
     nearby = [bisect_right(starts, tile) - 1 for tile in range(0, tiles + (1 << shift), 1 << shift)]
@@ -202,13 +202,13 @@ def _is_equal(columns: Columns) -> bool:
 
 
 def _output_bytes(columns: Columns) -> int:
-    """Return the bytes of parameters that an output takes in tables."""
+    """The bytes of parameters that an output takes in tables."""
     place = 4 if _place(columns) == "unsigned" else 8
     return POINTER_BYTES + 2 * place + 8 + 4 + 2
 
 
 def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
-    """Return the largest blocks that keep all multiprocessors busy to the end, or nearly."""
+    """The largest blocks that keep all multiprocessors busy to the end, or nearly."""
     best = 0.0
     for threads in BLOCK_SIZES:
         chunks = _chunks_of(columns, threads)
@@ -223,13 +223,13 @@ def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
 
 
 def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
-    """Return how many blocks of a kernel without shared memory a multiprocessor holds."""
+    """How many blocks of a kernel without shared memory a multiprocessor holds."""
     by_registers = limits.registers_per_sm // (registers * threads)
     return min(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers)
 
 
 def evenness(grid: int, at_once: int, sm_count: int) -> float:
-    """Return the mean share of multiprocessors, or of their places for blocks, that are in use."""
+    """The mean share of multiprocessors, or of their places for blocks, that are in use."""
     places = at_once if grid > at_once else sm_count
     return grid / (blocks(grid, places) * places)
 
@@ -239,7 +239,7 @@ def _chunks_of(columns: Columns, threads: int) -> _Chunks:
     widest = max(columns.widths)
 
     def full(rows: int) -> float:
-        """Return the share of all tiles that is filled."""
+        """The share of all tiles that is filled."""
         tiles = sum(blocks(rows * width, tile) for width in columns.widths)
         return columns.total_bytes / (blocks(columns.rows, rows) * tiles * tile)
 
