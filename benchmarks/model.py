@@ -45,11 +45,13 @@ from benchmarks.cases import Case
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import wide
 from dmlsplit.geometry import SplitGeometry
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.support import nvrtc
+from tests.support.kernel_cases import SHARED_PER_SM
 
 ARCH = "sm_90"
 SECTOR, LINE = 32, 128
@@ -147,7 +149,7 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
     """Yield the figures of each workload in order; `folder` keeps the compiled programs."""
     geometries = [workload.case.geometry for workload in workloads]
     plans = [
-        planner.plan(geometry, *workload.case.alignments).launches
+        planner.plan(geometry, *workload.case.alignments, H200.limits)
         for workload, geometry in zip(workloads, geometries, strict=True)
     ]
     sources = [codegen.source(launch) for launches in plans for launch in launches]
@@ -229,10 +231,10 @@ def sampled(grid: int) -> list[int]:
 
 def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
     """Return how many blocks an SM of an H200 holds at once."""
-    limits = planner.H200
+    limits = H200.limits
     registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT
     without_shared = wide.resident_blocks(limits, registers, launch.block)
-    return min(without_shared, limits.shared_per_sm // (used.shared_bytes or SHARED_RESERVED))
+    return min(without_shared, SHARED_PER_SM // (used.shared_bytes or SHARED_RESERVED))
 
 
 HEADER = (

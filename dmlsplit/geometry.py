@@ -11,40 +11,56 @@ Backends see only this: no descriptor, no data type and no feature level.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from math import prod
 from operator import mul
+from typing import NamedTuple
+
+
+class Loop(NamedTuple):
+    """One loop of a nest: its turns, and the bytes from one to the next: any, also 0 or below."""
+
+    size: int
+    input_stride: int
+    output_stride: int
+
+
+# A loop that changes nothing, where a nest needs one more.
+ONE_TURN = Loop(1, 0, 0)
+
+
+def turns(loops: Iterable[Loop]) -> int:
+    """How often the body of a loop nest runs."""
+    return prod(loop.size for loop in loops)
 
 
 @dataclass(frozen=True, slots=True)
 class StridedCopy:
-    """The bytes of one output: `prod(shape)` runs of `run_bytes` bytes each.
+    """The bytes of one output: a loop nest, outermost loop first, over runs of `run_bytes` bytes.
 
-    Byte `b` of run `i` (an index into `shape`) goes from
-    ``input_offset + sum(i * input_strides) + b`` of the input to
-    ``sum(i * output_strides) + b`` of the output. Both count from the tensor's first
+    In turn `i` of each loop, a run begins at ``input_offset + sum(i * input_stride)`` of the
+    input and at ``sum(i * output_stride)`` of the output. Both count from the tensor's first
     element. Loops are ordered by falling output stride and none can be merged with
     its neighbour. An output without elements has ``run_bytes == 0``.
     """
 
-    shape: tuple[int, ...]
-    input_strides: tuple[int, ...]
-    output_strides: tuple[int, ...]
+    loops: tuple[Loop, ...]
     input_offset: int
     run_bytes: int
 
     @property
     def total_bytes(self) -> int:
         """Bytes copied."""
-        return prod(self.shape) * self.run_bytes
+        return turns(self.loops) * self.run_bytes
 
     @property
     def is_dense(self) -> bool:
         """Whether the output is written without gaps, in order."""
-        return self.output_strides == packed_byte_strides(self.shape, self.run_bytes)
+        packed = packed_byte_strides([loop.size for loop in self.loops], self.run_bytes)
+        return tuple(loop.output_stride for loop in self.loops) == packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +93,15 @@ class SplitGeometry:
     def row_split(self) -> RowSplit | None:
         """The packed form, or None where an input or output is strided in another way."""
         filled = [piece for piece in self.pieces if piece.run_bytes]
-        loops = {(piece.shape, piece.input_strides) for piece in filled}
-        if len(loops) != 1 or not all(piece.is_dense for piece in filled):
+        nests = {tuple(loop[:2] for loop in piece.loops) for piece in filled}
+        if len(nests) != 1 or not all(piece.is_dense for piece in filled):
             return None
-        ((shape, strides),) = loops
-        if len(shape) > 1:
+        (loops,) = nests
+        if len(loops) > 1:
             return None
         widths = tuple(piece.run_bytes for piece in self.pieces)
         offsets = tuple(piece.input_offset for piece in self.pieces)
-        rows, pitch = (shape[0], strides[0]) if shape else (1, sum(widths))
+        rows, pitch = loops[0] if loops else (1, sum(widths))
         # Kernels count rows upwards from the first byte of the input.
         ends = zip(offsets, _starts(widths), widths, strict=True)
         if pitch < sum(widths) or any(width and at != start for at, start, width in ends):
@@ -101,7 +117,7 @@ def split_geometry(
     input_strides: Sequence[int],
     output_strides: Sequence[Sequence[int] | None],
 ) -> SplitGeometry:
-    """Return the byte copies that split a tensor of `shape` along `axis`.
+    """The byte copies that split a tensor of `shape` along `axis`.
 
     Parameters
     ----------
@@ -131,13 +147,13 @@ def split_geometry(
 def piece_shapes(
     shape: Sequence[int], axis: int, sizes: Sequence[int]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the pieces along an axis, counted from the front."""
+    """The shapes of the pieces along an axis, counted from the front."""
     before, after = shape[:axis], shape[axis + 1 :]
     return tuple((*before, size, *after) for size in sizes)
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:
-    """Return the row-major strides, in bytes, of a tensor without padding."""
+    """The row-major strides, in bytes, of a tensor without padding."""
     inner = accumulate(reversed(shape[1:]), mul, initial=element_bytes)
     return tuple(reversed(tuple(inner))) if shape else ()
 
@@ -149,35 +165,34 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 def _packed_pieces(
     shape: Sequence[int], axis: int, sizes: Sequence[int], step: int
 ) -> Iterator[StridedCopy]:
-    """Yield what `_merged` returns for packed tensors, sooner: calls with new sizes come here."""
+    """Fast path of `_merged` for packed tensors, which every call with new sizes takes."""
     rows, pitch = prod(shape[:axis]), shape[axis] * step
     for size, start in zip(sizes, _starts(sizes), strict=True):
         width = size * step
         if rows == 0 or width == 0:
-            yield StridedCopy((), (), (), start * step, 0)
+            yield StridedCopy((), start * step, 0)
         elif rows == 1 or width == pitch:
-            yield StridedCopy((), (), (), start * step, rows * width)
+            yield StridedCopy((), start * step, rows * width)
         else:
-            yield StridedCopy((rows,), (pitch,), (width,), start * step, width)
+            yield StridedCopy((Loop(rows, pitch, width),), start * step, width)
 
 
 def _merged(
     loops: list[tuple[int, int, int]], input_offset: int, element_bytes: int
 ) -> StridedCopy:
-    """Merge loops, each a count and its byte strides in input and output, as far as they go."""
-    if any(count == 0 for count, _, _ in loops):
-        return StridedCopy((), (), (), input_offset, 0)
+    """Merge loops as far as they go; plain tuples, as calls with new sizes wait for this."""
+    if 0 in [size for size, _, _ in loops]:
+        return StridedCopy((), input_offset, 0)
     loops = [loop for loop in loops if loop[0] != 1]
     # A copy may go in any order: that of the output's addresses merges most and writes in order.
     loops.sort(key=lambda loop: abs(loop[2]), reverse=True)
     merged: list[tuple[int, int, int]] = []
-    for count, src, dst in loops:
+    for size, src, dst in loops:
         # The loop before takes its next step exactly where this one ends: the two are one.
-        if merged and merged[-1][1:] == (count * src, count * dst):
-            count *= merged.pop()[0]
-        merged.append((count, src, dst))
+        if merged and merged[-1][1:] == (size * src, size * dst):
+            size *= merged.pop()[0]
+        merged.append((size, src, dst))
     run = element_bytes
     if merged and merged[-1][1:] == (run, run):
         run *= merged.pop()[0]
-    shape, input_strides, output_strides = zip(*merged, strict=True) if merged else ((), (), ())
-    return StridedCopy(shape, input_strides, output_strides, input_offset, run)
+    return StridedCopy(tuple(map(Loop._make, merged)), input_offset, run)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import (
+    Loop,
     RowSplit,
     SplitGeometry,
     StridedCopy,
@@ -22,18 +23,18 @@ from tests.support.descriptors import Memory, expected_buffers, packed, split_de
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:
     geometry = packed((4, 3, 8, 6, 5, 7), 3, (1, 2, 3), 2)
     assert geometry.row_split == RowSplit(96, 420, (0, 70, 210), (70, 140, 210))
-    assert geometry.pieces[1] == StridedCopy((96,), (420,), (140,), 70, 140)
+    assert geometry.pieces[1] == StridedCopy((Loop(96, 420, 140),), 70, 140)
     assert geometry.total_bytes == 96 * 420
 
 
 def test_an_outermost_split_is_one_run_per_piece() -> None:
     geometry = packed((6, 5), 0, (4, 2), 4)
     assert geometry.row_split == RowSplit(1, 120, (0, 80), (80, 40))
-    assert [piece.shape for piece in geometry.pieces] == [(), ()]
+    assert [piece.loops for piece in geometry.pieces] == [(), ()]
 
 
 def test_one_output_is_one_run() -> None:
-    assert packed((6, 5), 1, (5,), 4).pieces == (StridedCopy((), (), (), 0, 120),)
+    assert packed((6, 5), 1, (5,), 4).pieces == (StridedCopy((), 0, 120),)
 
 
 def test_empty_pieces_have_no_width() -> None:
@@ -46,7 +47,7 @@ def test_empty_pieces_have_no_width() -> None:
 
 def test_an_output_without_elements_copies_nothing() -> None:
     piece = packed((2, 6), 1, (4, 0, 2), 1).pieces[1]
-    assert piece == StridedCopy((), (), (), 4, 0)
+    assert piece == StridedCopy((), 4, 0)
     assert piece.total_bytes == 0
 
 
@@ -78,16 +79,17 @@ def test_other_layouts_have_no_packed_form() -> None:
 
 def test_loops_follow_the_order_of_the_output() -> None:
     (piece,) = split_geometry((4, 6), 1, (6,), 2, (12, 2), [(2, 8)]).pieces
-    assert piece == StridedCopy((6, 4), (2, 12), (8, 2), 0, 2)
+    assert piece == StridedCopy((Loop(6, 2, 8), Loop(4, 12, 2)), 0, 2)
 
 
 def carry_out(geometry: SplitGeometry, memory: Memory) -> list[np.ndarray]:
     """Do what the geometry says, byte run by byte run."""
     results = [target.copy() for target in memory.targets]
     for piece, result in zip(geometry.pieces, results, strict=True):
-        for index in itertools.product(*map(range, piece.shape)):
-            source = np.dot(index, piece.input_strides) if index else 0
-            target = np.dot(index, piece.output_strides) if index else 0
+        for index in itertools.product(*(range(loop.size) for loop in piece.loops)):
+            steps = list(zip(index, piece.loops, strict=True))
+            source = sum(turn * loop.input_stride for turn, loop in steps)
+            target = sum(turn * loop.output_stride for turn, loop in steps)
             start = int(memory.offset + piece.input_offset + source)
             to = int(memory.offset + target)
             result[to : to + piece.run_bytes] = memory.source[start : start + piece.run_bytes]
@@ -110,8 +112,8 @@ def test_the_geometry_moves_the_bytes_of_the_descriptor(desc: dml.SplitOperatorD
 @given(split_descriptors())
 def test_loops_are_merged_as_far_as_they_go(desc: dml.SplitOperatorDesc) -> None:
     for piece in descriptor_geometry(desc).pieces:
-        loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
-        assert all(count > 1 for count in piece.shape)
+        loops = piece.loops
+        assert all(loop.size > 1 for loop in loops)
         for (_, s0, t0), (count, s1, t1) in itertools.pairwise(loops):
             assert (s0, t0) != (count * s1, count * t1)
         if loops:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.geometry import SplitGeometry, turns
 
 Slices: TypeAlias = tuple[tuple[slice, ...], ...]
 
@@ -24,7 +23,7 @@ _OF_OTHERS = 2  # numpy.dtype.isbuiltin
 
 def slices(geometry: SplitGeometry, axis: int, sizes: Sequence[int]) -> Slices | None:
     """Return what selects each piece of an array, or None where the engine is the faster way."""
-    runs = max((prod(piece.shape) for piece in geometry.pieces), default=0)
+    runs = max((turns(piece.loops) for piece in geometry.pieces), default=0)
     if runs > MOST_RUNS or geometry.total_bytes > MOST_BYTES:
         return None
     before = (slice(None),) * axis

@@ -30,7 +30,7 @@ class Program(Protocol):
         """Fix the addresses of the first element of the input (`src`) and of each output."""
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """Do what ``bind(src, dsts)(stream)`` does; the sooner way to do it once."""
+        """Equivalent to ``bind(src, dsts)(stream)``, but cheaper for a single use."""
 
 
 class Backend(Protocol):
@@ -41,7 +41,7 @@ class Backend(Protocol):
         """``cpu`` or ``cuda:N``."""
 
     def compile(self, geometry: SplitGeometry) -> Program:
-        """Return the program of a geometry: the costly step, done once."""
+        """The program of a geometry: the costly step, done once."""
 
     def __hash__(self) -> int:
         """Backends are frozen values: equal ones share compiled programs."""

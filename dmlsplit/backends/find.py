@@ -11,7 +11,7 @@ from dmlsplit.geometry import SplitGeometry
 
 
 def find_backend(device: str | None) -> Backend:
-    """Return the backend of ``cpu``, ``cuda`` or ``cuda:N``.
+    """The backend of ``cpu``, ``cuda`` or ``cuda:N``.
 
     None is ``cuda:0`` if there is one, else ``cpu``.
 
@@ -40,5 +40,5 @@ def find_backend(device: str | None) -> Backend:
 
 @lru_cache(maxsize=256)
 def compiled(backend: Backend, geometry: SplitGeometry) -> Program:
-    """Return the program of a geometry, cached if this backend has compiled it recently."""
+    """The program of a geometry, cached if this backend has compiled it recently."""
     return backend.compile(geometry)

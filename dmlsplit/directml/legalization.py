@@ -1,15 +1,15 @@
 """Rewrites a descriptor for a feature level that does not take it as it is.
 
 A split only moves bytes, so the same bytes can be described with other dimensions and with
-elements of another size. Each dimension becomes a loop with its size and stride in every
-tensor; loops are divided into lanes, joined, dropped or padded with loops of size 1, and
-read back as a descriptor.
+elements of another size. Dimensions, each with its size and stride in every tensor, are
+divided into lanes, joined, dropped or padded with dimensions of size 1, and read back as a
+descriptor.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import chain, permutations
 
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
@@ -22,7 +22,7 @@ from dmlsplit.messages import counted
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
+class _Dimension:
     """One dimension: its size and stride, in elements, in every tensor, the input's first."""
 
     steps: tuple[tuple[int, int], ...]
@@ -34,7 +34,7 @@ class _ImpossibleError(Exception):
 
 
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
-    """Return a descriptor that a feature level accepts and that moves the same bytes.
+    """A descriptor that a feature level accepts and that moves the same bytes.
 
     The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones,
     8-bit elements are taken two at a time where they come in even runs, 4-bit ones by whole
@@ -82,7 +82,7 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
 
 
 def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
-    """Return the types to try: of its own size, then wider ones, then narrower ones."""
+    """The types to try: of its own size, then wider ones, then narrower ones."""
     supported = row.input_tensor.data_types & row.output_tensors.data_types
     # The nearest size first: the fewer elements are regrouped, the more likely it works.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
@@ -99,17 +99,17 @@ def _rewritten(
     supports = row.input_tensor, row.output_tensors
     least = max(support.minimum_dimensions for support in supports)
     most = min(support.maximum_dimensions for support in supports)
-    loops = _fewer(_retyped(desc, kind), most)
-    if len(loops) > most:
+    dims = _fewer(_retyped(desc, kind), most)
+    if len(dims) > most:
         raise _ImpossibleError(
-            f"as {kind.name} it has {len(loops)} dimensions that strides keep apart, and at most "
+            f"as {kind.name} it has {len(dims)} dimensions that strides keep apart, and at most "
             f"{most} are accepted"
         )
     tensors = [desc.input_tensor, *desc.output_tensors]
-    one = _Loop(((1, 0),) * len(tensors))
-    loops = [one] * (least - len(loops)) + loops
-    source, *outputs = (_tensor(tensor, kind, loops, at) for at, tensor in enumerate(tensors))
-    axis = next(at for at, loop in enumerate(loops) if loop.is_axis)
+    one = _Dimension(((1, 0),) * len(tensors))
+    dims = [one] * (least - len(dims)) + dims
+    source, *outputs = (_tensor(tensor, kind, dims, at) for at, tensor in enumerate(tensors))
+    axis = next(at for at, dim in enumerate(dims) if dim.is_axis)
     result = SplitOperatorDesc(source, outputs, axis)
     found = next(violations(result, row), None)
     if found:
@@ -117,33 +117,33 @@ def _rewritten(
     return result
 
 
-def _loops(desc: SplitOperatorDesc) -> list[_Loop]:
+def _dimensions(desc: SplitOperatorDesc) -> list[_Dimension]:
     tensors = [desc.input_tensor, *desc.output_tensors]
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
-    dims = enumerate(zip(*layouts, strict=True))
-    return [_Loop(steps, dim == desc.axis) for dim, steps in dims]
+    steps = enumerate(zip(*layouts, strict=True))
+    return [_Dimension(each, at == desc.axis) for at, each in steps]
 
 
-def _retyped(desc: SplitOperatorDesc, kind: TensorDataType) -> list[_Loop]:
-    """Return the loops over elements of `kind`."""
-    loops, own = _loops(desc), desc.input_tensor.data_type.bits
+def _retyped(desc: SplitOperatorDesc, kind: TensorDataType) -> list[_Dimension]:
+    """The dimensions in elements of `kind`."""
+    dims, own = _dimensions(desc), desc.input_tensor.data_type.bits
     if kind.bits == own:
-        return loops
+        return dims
     if kind.bits < own:
-        return _divided(loops, own // kind.bits)
+        return _divided(dims, own // kind.bits)
     wide = kind.bits // own
     # Where no dimension is a run of its own, joining all that can be joined may make one.
-    found = _gathered(loops, wide) or _gathered(_fewer(loops, 1), wide)
+    found = _gathered(dims, wide) or _gathered(_fewer(dims, 1), wide)
     if not found:
         raise _ImpossibleError(_why_not_wider(desc, kind))
     return found
 
 
-def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
-    """Cut every element into lanes: a longer innermost loop, or one loop more."""
-    lane = _Loop(((lanes, 1),) * len(loops[0].steps))
-    scaled = [replace(x, steps=tuple((n, s * lanes) for n, s in x.steps)) for x in loops]
-    # The innermost loop, which may be any in a permuted tensor, is the one that lanes extend.
+def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
+    """Cut every element into lanes: a longer innermost dimension, or one more."""
+    lane = _Dimension(((lanes, 1),) * len(dims[0].steps))
+    scaled = [replace(x, steps=tuple((n, s * lanes) for n, s in x.steps)) for x in dims]
+    # Lanes extend the innermost dimension, which may be any in a permuted tensor.
     for at in reversed(range(len(scaled))):
         joined = _joined(scaled[at], lane)
         if joined:
@@ -151,21 +151,21 @@ def _divided(loops: list[_Loop], lanes: int) -> list[_Loop]:
     return [*scaled, lane]
 
 
-def _gathered(loops: list[_Loop], wide: int) -> list[_Loop] | None:
+def _gathered(dims: list[_Dimension], wide: int) -> list[_Dimension] | None:
     """Take `wide` elements as one, if they are adjacent in every tensor."""
-    for at, run in enumerate(loops):
-        # The run is a whole number of wide elements, and every other loop steps over whole ones.
+    for at, run in enumerate(dims):
+        # The run is a whole number of wide elements, and all other dimensions step over whole ones.
         adjacent = all(size % wide == 0 and stride == 1 for size, stride in run.steps)
-        if adjacent and all(_steps_over(loop, wide) for loop in loops if loop is not run):
-            scaled = [replace(x, steps=tuple((n, s // wide) for n, s in x.steps)) for x in loops]
+        if adjacent and all(_steps_over(dim, wide) for dim in dims if dim is not run):
+            scaled = [replace(x, steps=tuple((n, s // wide) for n, s in x.steps)) for x in dims]
             scaled[at] = replace(run, steps=tuple((n // wide, 1) for n, _ in run.steps))
             return scaled
     return None
 
 
-def _steps_over(loop: _Loop, wide: int) -> bool:
-    """Whether every step of a loop passes over a multiple of `wide` elements."""
-    return all(size == 1 or stride % wide == 0 for size, stride in loop.steps)
+def _steps_over(dim: _Dimension, wide: int) -> bool:
+    """Whether every step of a dimension passes over a multiple of `wide` elements."""
+    return all(size == 1 or stride % wide == 0 for size, stride in dim.steps)
 
 
 def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
@@ -174,7 +174,7 @@ def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
         return f"its elements are not taken in runs of whole {kind.name}s"
 
     def is_odd(piece: StridedCopy) -> bool:
-        steps = [*piece.input_strides, *piece.output_strides]
+        steps = chain.from_iterable(loop[1:] for loop in piece.loops)
         return any(offset % wide for offset in (piece.run_bytes, piece.input_offset, *steps))
 
     # The first that is odd.
@@ -186,45 +186,47 @@ def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
     )
 
 
-def _fewer(loops: list[_Loop], most: int) -> list[_Loop]:
-    """Drop loops of size 1, then join loops from the innermost on, until `most` are left."""
-    left = list(loops)
-    for loop in loops:
-        if len(left) > most and not loop.is_axis and all(n == 1 for n, _ in loop.steps):
-            left.remove(loop)
+def _fewer(dims: list[_Dimension], most: int) -> list[_Dimension]:
+    """Drop dimensions of size 1, then join others from the innermost on, until `most` are left."""
+    left = list(dims)
+    for dim in dims:
+        if len(left) > most and not dim.is_axis and all(n == 1 for n, _ in dim.steps):
+            left.remove(dim)
     while len(left) > most and (shorter := _with_two_joined(left)):
         left = shorter
     return left
 
 
-def _with_two_joined(loops: list[_Loop]) -> list[_Loop] | None:
-    # Strides, not positions, say which loop runs inside which: any pair may be the one.
-    for inner, outer in permutations(reversed(range(len(loops))), 2):
-        joined = _joined(loops[outer], loops[inner])
+def _with_two_joined(dims: list[_Dimension]) -> list[_Dimension] | None:
+    # Strides, not positions, say which dimension runs inside which: any pair may be the one.
+    for inner, outer in permutations(reversed(range(len(dims))), 2):
+        joined = _joined(dims[outer], dims[inner])
         if joined:
-            replaced = [*loops[:inner], joined, *loops[inner + 1 :]]
+            replaced = [*dims[:inner], joined, *dims[inner + 1 :]]
             return replaced[:outer] + replaced[outer + 1 :]
     return None
 
 
-def _joined(outer: _Loop, inner: _Loop) -> _Loop | None:
-    """Return one loop over both, or None where a tensor's strides or the axis forbid it."""
-    # Cutting the inner loop, at every step of the outer one, is not one cut of the joined loop.
-    # A single output takes the whole axis: nothing is cut, and the axis may be any loop.
+def _joined(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
+    """One dimension over both, or None where a tensor's strides or the axis forbid it."""
+    # Cutting the inner dimension, at every step of the outer one, is not one cut of the joined one.
+    # A single output takes the whole axis: nothing is cut, and the axis may be any dimension.
     if inner.is_axis and len(inner.steps) > 2:
         return None
-    # In every tensor, one step of the outer loop is the whole length of the inner one.
+    # In every tensor, one step of the outer dimension is the whole length of the inner one.
     pairs = list(zip(outer.steps, inner.steps, strict=True))
     if not all(n == 1 or step == count * stride for (n, step), (count, stride) in pairs):
         return None
     steps = tuple((n * count, stride) for (n, _), (count, stride) in pairs)
-    return _Loop(steps, outer.is_axis or inner.is_axis)
+    return _Dimension(steps, outer.is_axis or inner.is_axis)
 
 
-def _tensor(original: TensorDesc, kind: TensorDataType, loops: list[_Loop], at: int) -> TensorDesc:
-    """Return the description of one tensor, at index `at` of the loops."""
-    sizes = tuple(loop.steps[at][0] for loop in loops)
-    strides = tuple(loop.steps[at][1] for loop in loops)
+def _tensor(
+    original: TensorDesc, kind: TensorDataType, dims: list[_Dimension], at: int
+) -> TensorDesc:
+    """The description of one tensor, at index `at` of the dimensions."""
+    sizes = tuple(dim.steps[at][0] for dim in dims)
+    strides = tuple(dim.steps[at][1] for dim in dims)
     # The stride of a dimension of size 1 is never used: strides of 0, say, are packed there too.
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlsplit.backends.cuda.gpus import Gpu
-from dmlsplit.backends.cuda.planner import LaunchPlan, plan
+from dmlsplit.backends.cuda.planner import KernelLaunch, plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry
@@ -18,7 +18,7 @@ class Explanation:
     place: str
     desc: SplitOperatorDesc  # valid
     geometry: SplitGeometry
-    plan: LaunchPlan  # for buffers whose addresses are multiples of 16
+    launches: tuple[KernelLaunch, ...]  # for buffers whose addresses are multiples of 16
     gpu: Gpu  # that the time is for
 
     @property

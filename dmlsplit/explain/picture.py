@@ -82,12 +82,12 @@ def _line_bytes(geometry: SplitGeometry) -> int:
     rows = geometry.row_split
     if rows is not None:
         return max(1, rows.pitch)
-    steps = [abs(s) for piece in geometry.pieces for s in piece.input_strides]
+    steps = [abs(loop.input_stride) for piece in geometry.pieces for loop in piece.loops]
     return max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
 
 
 def _output_line_bytes(piece: StridedCopy, most: int) -> int:
-    outer = abs(piece.output_strides[0]) if piece.output_strides else piece.run_bytes
+    outer = abs(piece.loops[0].output_stride) if piece.loops else piece.run_bytes
     return min(max(outer, piece.run_bytes, 1), most)
 
 
@@ -96,9 +96,11 @@ def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
     for output, piece in enumerate(geometry.pieces[:MOST_RUNS]):
         if not piece.run_bytes:
             continue
-        for index in islice(product(*map(range, piece.shape)), share):
-            src = piece.input_offset + sum(map(mul, index, piece.input_strides))
-            dst = sum(map(mul, index, piece.output_strides))
+        src_steps = [loop.input_stride for loop in piece.loops]
+        dst_steps = [loop.output_stride for loop in piece.loops]
+        for index in islice(product(*(range(loop.size) for loop in piece.loops)), share):
+            src = piece.input_offset + sum(map(mul, index, src_steps))
+            dst = sum(map(mul, index, dst_steps))
             yield _Run(src, dst, piece.run_bytes, output)
 
 

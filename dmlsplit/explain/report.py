@@ -39,14 +39,13 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
 
 
 def _loops(piece: StridedCopy) -> str:
-    steps = zip(piece.shape, piece.input_strides, piece.output_strides, strict=True)
-    nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in steps)
+    nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in piece.loops)
     start = f"{counted(piece.run_bytes, 'byte')} from byte {piece.input_offset} on"
     return f"{start}, {nest}" if nest else start
 
 
 def _launches(explanation: Explanation) -> Iterator[str]:
-    launches = explanation.plan.launches
+    launches = explanation.launches
     for launch in launches[:_SHOWN]:
         yield f"kernel: {launch.kernel}, because {launch.reason}"
         yield (
@@ -96,9 +95,9 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "row_split": rows and asdict(rows),
         "pieces": [
             {
-                "shape": piece.shape,
-                "source_strides": piece.input_strides,
-                "target_strides": piece.output_strides,
+                "shape": [loop.size for loop in piece.loops],
+                "source_strides": [loop.input_stride for loop in piece.loops],
+                "target_strides": [loop.output_stride for loop in piece.loops],
                 "source_offset": piece.input_offset,
                 "run_bytes": piece.run_bytes,
             }
@@ -116,7 +115,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
                 "bytes_in_flight": launch.bytes_in_flight,
                 "total_bytes": launch.total_bytes,
             }
-            for launch in explanation.plan.launches
+            for launch in explanation.launches
         ],
         "bytes_read": geometry.total_bytes,
         "bytes_written": geometry.total_bytes,

@@ -314,11 +314,11 @@ def test_padded_bytes_are_taken_two_at_a_time() -> None:
     assert_equivalent(desc, legal, "1_0")
 
 
-def test_a_loop_of_size_one_steps_over_nothing() -> None:
-    loop = legalization._Loop
-    assert legalization._steps_over(loop(((1, 7), (3, 2))), 2)
-    assert not legalization._steps_over(loop(((1, 2), (3, 7))), 2)
-    assert not legalization._steps_over(loop(((2, 7), (1, 7))), 2)
+def test_a_dimension_of_size_one_steps_over_nothing() -> None:
+    dimension = legalization._Dimension
+    assert legalization._steps_over(dimension(((1, 7), (3, 2))), 2)
+    assert not legalization._steps_over(dimension(((1, 2), (3, 7))), 2)
+    assert not legalization._steps_over(dimension(((2, 7), (1, 7))), 2)
 
 
 def test_what_outputs_take_counts_as_well() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.geometry import StridedCopy
+from dmlsplit.geometry import Loop, StridedCopy
 
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
 
@@ -47,8 +47,8 @@ def test_the_geometry_is_in_bytes() -> None:
     outputs = [dml.TensorDesc("INT16", (4, 2), strides=(5, 1)), dml.TensorDesc("INT16", (4, 4))]
     pieces = descriptor_geometry(dml.SplitOperatorDesc(source, outputs, 1)).pieces
     assert pieces == (
-        StridedCopy((4,), (16,), (10,), 0, 4),
-        StridedCopy((4,), (16,), (8,), 4, 8),
+        StridedCopy((Loop(4, 16, 10),), 0, 4),
+        StridedCopy((Loop(4, 16, 8),), 4, 8),
     )
 
 

@@ -40,7 +40,7 @@ def test_time_is_bytes_by_bandwidth() -> None:
 )
 def test_the_kernel_is_the_planners(given_: tuple, kernel: str) -> None:  # type: ignore[type-arg]
     shown = explained(*given_)
-    (launch,) = shown.plan.launches
+    (launch,) = shown.launches
     assert launch.kernel == kernel
     text = explanation_text(shown)
     assert f"kernel: {kernel}, because" in text

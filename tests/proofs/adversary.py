@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda import codegen
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, KernelLaunch
-from dmlsplit.backends.cuda.planner import H200, DeviceLimits
+from dmlsplit.backends.cuda.planner import DeviceLimits
 from tests.host_cuda.harness import Buffer
 from tests.proofs import covers
-from tests.support.kernel_cases import Case
+from tests.support.kernel_cases import SHARED_PER_BLOCK, Case
 
 # Pitches are one of these powers of two, or one element more or less.
 FAR = (16, 24, 25, 27, 31, 32, 33)
@@ -166,7 +167,7 @@ def _phases(draw: Random, outputs: int) -> tuple[int, ...]:
 
 def _limits(draw: Random) -> DeviceLimits:
     return replace(
-        H200,
+        H200.limits,
         sm_count=draw.choice((1, 7, 16, 40, 108, 132, 160)),
         threads_per_sm=draw.choice((1024, 2048)),
         parameter_bytes=draw.choice((4096, 4096, 4352, 9000, 32764, 32764)),
@@ -212,7 +213,7 @@ def check_plan(case: Case) -> None:
         assert 0 < launch.grid < 2**31
         parameters = launch.parameters([0] * (1 + len(launch.outputs)))
         assert len(parameters) <= case.limits.parameter_bytes
-        assert launch.shared_bytes <= case.limits.shared_per_block
+        assert launch.shared_bytes <= SHARED_PER_BLOCK
         assert codegen.source(launch)
         pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
         assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())

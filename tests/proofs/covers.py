@@ -45,7 +45,7 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     ):
         assert blocks(in_chunk * width, tile_bytes) == part[1] - part[0]
         assert offset == pieces[output].input_offset
-        for pitch in pieces[output].input_strides:
+        for _, pitch, _ in pieces[output].loops:
             assert (known["pitch"], known["chunk_pitch"]) == (pitch, in_chunk * pitch)
         yield output, rows * width
 

@@ -103,7 +103,7 @@ def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.F
     some 1,000.
     """
     pointers = len(workload.sizes) + 1
-    most = -(-pointers * 8 // model.planner.H200.parameter_bytes)
+    most = -(-pointers * 8 // model.H200.limits.parameter_bytes)
     by_kernel = Counter(launch.kernel for launch in figures[workload.number].launches)
     assert by_kernel.pop("tile", 0) <= -(-len(workload.sizes) // 1000)
     assert sum(by_kernel.values()) <= most

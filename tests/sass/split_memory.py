@@ -37,7 +37,7 @@ class Places:
     """Where each byte of each output comes from: the loops of the pieces, as arrays."""
 
     def __init__(self, pieces: Sequence[StridedCopy]) -> None:
-        depth = max(len(piece.shape) for piece in pieces)
+        depth = max(len(piece.loops) for piece in pieces)
         self.run = np.array([piece.run_bytes for piece in pieces])
         self.origin = np.array([piece.input_offset for piece in pieces])
         self.first = np.zeros(len(pieces), np.int64)  # lowest offset, below 0 for negative strides
@@ -49,8 +49,7 @@ class Places:
 
     def _add(self, number: int, piece: StridedCopy) -> None:
         extent = piece.run_bytes
-        loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
-        for level, (count, src, dst) in reversed(list(enumerate(loops))):
+        for level, (count, src, dst) in reversed(list(enumerate(piece.loops))):
             if dst < 0:  # the same places, upwards
                 self.first[number] += (count - 1) * dst
                 self.origin[number] += (count - 1) * src
@@ -206,9 +205,7 @@ def input_span(geometry: SplitGeometry) -> tuple[int, int]:
     lows, highs = [], []
     for piece in geometry.pieces:
         if piece.total_bytes:
-            steps = [
-                (n - 1) * step for n, step in zip(piece.shape, piece.input_strides, strict=True)
-            ]
+            steps = [(loop.size - 1) * loop.input_stride for loop in piece.loops]
             lows.append(piece.input_offset + sum(min(0, step) for step in steps))
             highs.append(piece.input_offset + sum(max(0, step) for step in steps) + piece.run_bytes)
     return min(lows), max(highs)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import split_geometry
 from tests.simulated_card import card
@@ -52,7 +53,7 @@ def test_as_many_launches_as_are_planned() -> None:
     source, outs = many_outputs(9000)
     operator = bound_rows(source, outs)
     geometry = split_geometry(source.shape, 0, [1] * 9000, 4, source.strides, [None] * 9000)
-    planned = len(plan(geometry, 16, 16).launches)
+    planned = len(plan(geometry, 16, 16, H200.limits))
     assert planned > 2
     assert calls_of(operator.dispatch) == [LAUNCH] * planned
     found = np.concatenate([out.get() for out in outs])

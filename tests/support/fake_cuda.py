@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda.failures import CompileError
-from dmlsplit.backends.cuda.launch import DeviceLimits
-from dmlsplit.backends.cuda.packed_launch import BoundLaunch, UnboundLaunch
-from dmlsplit.backends.cuda.planner import H200
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.packed_launch import BoundLaunch
 from dmlsplit.errors import DmlError, OutOfMemoryError
 from dmlsplit.geometry import packed_byte_strides
 
@@ -52,20 +52,21 @@ class FakeLauncher:
     """Records the launches of a kernel."""
 
     driver: FakeDriver
-    launch: UnboundLaunch
+    device: int
+    load: Callable[[], FakeKernel]
+    launch: KernelLaunch
 
     def bind(self, addresses: Sequence[int]) -> BoundLaunch:
         self.driver.calls.append("pack")
-        kernel, launch = self.launch.load(), self.launch
-        assert 8 * (1 + launch.outputs) <= len(launch.parameters)
-        assert len(addresses) == 1 + launch.outputs
+        launch = self.launch
+        assert len(addresses) == 1 + len(launch.outputs)
         launched = Launched(
-            launch.device,
-            kernel.name,  # type: ignore[attr-defined]
+            self.device,
+            self.load().name,
             launch.grid,
             launch.block,
             tuple(addresses),
-            launch.parameters[8 * (1 + launch.outputs) :],
+            launch.parameters(addresses)[8 * len(addresses) :],
             CURRENT_STREAM,
         )
         return partial(self._start, launched)
@@ -109,7 +110,7 @@ class FakeDriver:
 
     device_count: int = 2
     memory_bytes: int = 1 << 26
-    device_limits: DeviceLimits = H200
+    device_limits: DeviceLimits = H200.limits
     calls: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
@@ -149,8 +150,10 @@ class FakeDriver:
         self.sources.append(source)
         return FakeKernel(source, name)
 
-    def launcher(self, launch: UnboundLaunch) -> FakeLauncher:
-        return FakeLauncher(self, launch)
+    def launcher(
+        self, device: int, load: Callable[[], FakeKernel], launch: KernelLaunch
+    ) -> FakeLauncher:
+        return FakeLauncher(self, device, load, launch)
 
     def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> FakeArray:
         size = prod(shape) * dtype.itemsize

@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 from tests.host_cuda import harness
 
 POISON = 0xEE
+# Bytes of shared memory: of a block without opting in to more, on any GPU; of an SM of an H200.
+SHARED_PER_BLOCK, SHARED_PER_SM = 48 << 10, 228 << 10
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Case:
     strides: tuple[int, ...] | None = None
     output_strides: tuple[tuple[int, ...] | None, ...] | None = None
     misaligned: tuple[int, ...] = (0, 0)
-    limits: planner.DeviceLimits = field(default=planner.H200, repr=False)
+    limits: planner.DeviceLimits = field(default=H200.limits, repr=False)
 
     @property
     def source(self) -> Layout:
@@ -104,7 +107,7 @@ class Case:
         written = zip(self.geometry.pieces, self.output_phases, strict=True)
         outputs = gcd(VECTOR, *(phase for piece, phase in written if piece.run_bytes))
         source = gcd(VECTOR, self.misaligned[0])
-        return planner.plan(self.geometry, source, outputs, self.limits).launches
+        return planner.plan(self.geometry, source, outputs, self.limits)
 
     @property
     def kernels(self) -> set[str]:
@@ -219,4 +222,4 @@ def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
 
 def small_parameters(case: Case) -> Case:
     """Return the case on a driver that takes 4096 bytes of parameters."""
-    return replace(case, limits=replace(planner.H200, parameter_bytes=4096))
+    return replace(case, limits=replace(H200.limits, parameter_bytes=4096))

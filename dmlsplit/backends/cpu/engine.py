@@ -75,7 +75,7 @@ class NumpyProgram:
         return _on_this_thread([move for found in whole for move in found])
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """Do what ``bind(src, dsts)(stream)`` does."""
+        """Equivalent to ``bind(src, dsts)(stream)``."""
         self.bind(src, dsts)(stream)
 
 
@@ -86,7 +86,7 @@ class NumpyBackend:
     device: str = "cpu"
 
     def compile(self, geometry: SplitGeometry) -> NumpyProgram:
-        """Return the program of a geometry.
+        """The program of a geometry.
 
         Raises
         ------
@@ -133,7 +133,7 @@ def refuse_stream(stream: object) -> NoReturn:
 
 
 def _tasks(group: Sequence[BoundNests], workers: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the first row, the end and the rows per block of each task.
+    """The first row, the end and the rows per block of each task.
 
     Tasks are cut for a group together: its outputs share the lines of the input's rows. Every task
     takes an equal share of the rest, so that they become shorter and threads end at the same time.

@@ -44,7 +44,7 @@ def run(moves: Iterable[Move]) -> None:
 
 
 def single(nests: EqualNests, start: int, stop: int) -> Callable[[int, int], Move]:
-    """Return what makes the assignment of one output's rows `start` to `stop`.
+    """A function that makes the assignment of one output's rows `start` to `stop`.
 
     It takes the addresses of the first items of all of the output's rows: in the input, then in the
     output.
@@ -74,7 +74,7 @@ def are_single(outputs: int, rows: int, block: int) -> bool:
 
 
 def block_rows(row_bytes: int) -> int:
-    """Return the rows that are copied to all outputs before the next ones are read."""
+    """The rows that are copied to all outputs before the next ones are read."""
     return max(tuning.BLOCK_BYTES // row_bytes, tuning.BLOCK_ROWS)
 
 
@@ -107,7 +107,7 @@ class BoundNests:
         return np.array(self.dsts), gcd(*(dst - self.dsts[0] for dst in self.dsts))
 
     def moves(self, start: int, stop: int, block: int) -> Iterator[Move]:
-        """Yield the assignments that copy rows `start` to `stop`, `block` rows at a time."""
+        """The assignments that copy rows `start` to `stop`, `block` rows at a time."""
         if are_single(len(self.dsts), stop - start, block):
             move, step = single(self.nests, start, stop), self.nests.step
             for number, dst in enumerate(self.dsts):
@@ -125,7 +125,7 @@ class BoundNests:
             yield self._scatter(tail, 1, stop - tail)
 
     def _scatter(self, start: int, blocks: int, rows: int) -> Move:
-        """Return the assignment that writes all outputs of a block, then those of the next.
+        """The assignment that writes all outputs of a block, then those of the next.
 
         The destination is a window of overlapping elements, one every `unit` bytes, and each a nest
         of `rows` rows. The index selects those that begin at a block of an output.
@@ -183,7 +183,7 @@ def bind(nests: EqualNests, src: int, dsts: Sequence[int], workers: int) -> Iter
 
 
 def group_moves(group: Sequence[BoundNests], start: int, stop: int, block: int) -> Iterator[Move]:
-    """Yield the assignments that copy rows `start` to `stop` of nests with equally many rows."""
+    """The assignments that copy rows `start` to `stop` of nests with equally many rows."""
     for bound in group:
         yield from bound.moves(start, stop, block)
 

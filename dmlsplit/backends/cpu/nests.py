@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cpu import tuning
-from dmlsplit.geometry import StridedCopy
+from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy
 
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 
 
 @dataclass(frozen=True, slots=True)
 class EqualNests:
-    """Equal loop nests of consecutive outputs: loops over items, row first."""
+    """Equal loop nests of consecutive outputs, over items, as NumPy describes an array."""
 
     outputs: tuple[int, ...]  # by index
     item: np.dtype  # one contiguous run
@@ -48,8 +48,7 @@ def equal_nests(pieces: Sequence[StridedCopy]) -> Iterator[EqualNests]:
     """Join neighbouring outputs that differ by nothing but an equal step in the input."""
 
     def form(index: int) -> tuple[Any, ...]:
-        piece = pieces[index]
-        return piece.shape, piece.input_strides, piece.output_strides, piece.run_bytes
+        return pieces[index].loops, pieces[index].run_bytes
 
     solid = [index for index, piece in enumerate(pieces) if piece.run_bytes]
     for _, alike in groupby(solid, form):
@@ -63,14 +62,14 @@ def equal_nests(pieces: Sequence[StridedCopy]) -> Iterator[EqualNests]:
 
 def _nests(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> EqualNests:
     item_bytes = piece.run_bytes
-    loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
+    loops = list(piece.loops)
     if item_bytes > tuning.WIDEST_ITEM:
-        loops.append((item_bytes, 1, 1))
+        loops.append(Loop(item_bytes, 1, 1))
         item_bytes = 1
     # Tasks cut the outermost loop. Where its iterations are longer than a task may be, the longest
     # loop comes first instead.
-    if loops and piece.total_bytes > tuning.TASK_BYTES * loops[0][0]:
+    if loops and piece.total_bytes > tuning.TASK_BYTES * loops[0].size:
         loops.sort(reverse=True)
-    shape, src, dst = zip(*loops or [(1, 0, 0)], strict=True)
+    shape, src, dst = zip(*loops or [ONE_TURN], strict=True)
     item = np.dtype(_ITEMS.get(item_bytes, f"|V{item_bytes}"))
     return EqualNests(outputs, item, shape, src, dst, piece.input_offset, step)

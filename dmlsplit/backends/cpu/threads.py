@@ -33,7 +33,7 @@ MOST_THREADS = 1024
 
 
 def thread_count() -> int:
-    """Return the number of threads for one split.
+    """The number of threads for one split.
 
     The environment variable DMLSPLIT_NUM_THREADS if it is set, else the number of processors that
     this process may run on, limited by the quota of its control group.
@@ -162,13 +162,13 @@ class _Helper:
 
 @lru_cache(maxsize=1)
 def _helpers(process: int) -> list[_Helper]:
-    """Return one helper per processor; the key is the process, as threads do not survive a fork."""
+    """One helper per processor; the key is the process, as threads do not survive a fork."""
     return [_Helper(processor) for processor in sorted(processors())]
 
 
 @lru_cache(maxsize=MOST_THREADS)
 def _others(process: int, here: int) -> list[_Helper]:
-    """Return helpers on processors other than `here`, starting after it; all if there are none."""
+    """Helpers on processors other than `here`, starting after it; all if there are none."""
     helpers = _helpers(process)
     after = bisect_right(helpers, here, key=lambda helper: helper.processor)
     rotated = helpers[after:] + helpers[:after]
@@ -177,7 +177,7 @@ def _others(process: int, here: int) -> list[_Helper]:
 
 @lru_cache(maxsize=1)
 def _sched_getcpu() -> Callable[[], int]:
-    """Return what tells the processor of the calling thread, or -1 if the system does not."""
+    """A function that tells the processor of the calling thread, or -1 where it is unknown."""
     own = None if sys.platform == "win32" else ctypes.CDLL(None)  # which Windows does not take
     found: Callable[[], int] = getattr(own, "sched_getcpu", lambda: -1)
     return found
@@ -185,7 +185,7 @@ def _sched_getcpu() -> Callable[[], int]:
 
 @lru_cache(maxsize=1)
 def _quota(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return how many processors' time the control group allows (cpu.max); None if unlimited."""
+    """How many processors' time the control group allows (cpu.max); None if unlimited."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
         return max(1, ceil(int(quota) / int(period)))

@@ -20,7 +20,7 @@ PARAMETERS = """struct Parameters {
 
 
 def source(launch: KernelLaunch) -> str:
-    """Return a complete translation unit with one entry, named `launch.kernel`."""
+    """A complete translation unit with one entry, named `launch.kernel`."""
     constants = "\n".join(map(_declaration, launch.constants))
     arguments = "".join(map(_member, launch.members))
     kernel = f"{launch.kernel}.cu"
@@ -36,9 +36,6 @@ _text = cache(kernel_source)
 def _declaration(constant: Constant) -> str:
     if constant.type == "using":
         return f"using {constant.name} = {constant.value};"
-    if constant.table is not None:
-        values = ", ".join(map(_literal, constant.table))
-        return f"__constant__ constexpr {constant.type} {constant.name}[] = {{{values}}};"
     assert isinstance(constant.value, int)
     return f"constexpr {constant.type} {constant.name} = {_literal(constant.value)};"
 

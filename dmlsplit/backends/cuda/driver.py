@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda.failures import translated
-from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel, kernels
 from dmlsplit.backends.cuda.nvml import gpu_memory
-from dmlsplit.backends.cuda.packed_launch import Launcher, UnboundLaunch, public_launch
+from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
 from dmlsplit.errors import DmlError, UnsupportedError
 
 # Bytes of kernel parameters, and the CUDA version that raised them, from a compute capability on
@@ -30,7 +30,7 @@ _NO_CONTEXT = nullcontext()
 
 @cache
 def load() -> Driver:
-    """Return the driver.
+    """The driver.
 
     Raises
     ------
@@ -68,10 +68,10 @@ def is_available() -> bool:
 
 
 def _driver_api() -> Any:
-    """Return CuPy's module of the CUDA driver; None if it is not as we know it.
+    """CuPy's module of the CUDA driver; None if it is not as we know it.
 
-    CuPy does not document it. To launch nothing is refused by CUDA, but if the function takes
-    something else, by Python.
+    CuPy does not document this module, so probe it with a null launch: CUDA rejects that with a
+    RuntimeError, a changed signature raises TypeError.
     """
     try:
         from cupy_backends.cuda.api import driver
@@ -101,7 +101,7 @@ class Driver:
         self.has_siblings: set[tuple[int, str]] = set()
 
     def limits(self, device: int) -> DeviceLimits:
-        """Return what the planner must know of a device; CUDA is asked once."""
+        """What the planner must know of a device; CUDA is asked once."""
         if device not in self._limits:
             runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
             with self._on(device, "its limits cannot be read"):
@@ -112,8 +112,6 @@ class Driver:
             self._limits[device] = DeviceLimits(
                 properties["multiProcessorCount"],
                 properties["maxThreadsPerMultiProcessor"],
-                properties["sharedMemPerMultiprocessor"],
-                properties["sharedMemPerBlock"],
                 properties["l2CacheSize"],
                 LARGE_PARAMETERS if is_large else SMALL_PARAMETERS,
                 properties["regsPerMultiprocessor"],
@@ -122,7 +120,7 @@ class Driver:
         return self._limits[device]
 
     def kernels(self, device: int) -> Callable[[str, str], Kernel]:
-        """Return what loads the kernel of a source, by its name, on a device.
+        """A loader of kernels on a device, by source and name.
 
         It raises `CompileError` with the compiler's log; the kernels used last stay loaded.
         """
@@ -132,7 +130,7 @@ class Driver:
         return self._kernels[device]
 
     def _target(self, function: Any) -> Any:
-        """Return what launches a function of CuPy, once its code is on the device.
+        """The target of a launch of a function of CuPy, once its code is on the device.
 
         With lazy loading, that would else happen at its first launch, which a capture forbids
         before CUDA 12.3 (CUDA programming guide, "Lazy Loading").
@@ -142,11 +140,11 @@ class Driver:
         self._api.funcGetAttribute(0, function.ptr)
         return function.ptr
 
-    def launcher(self, launch: UnboundLaunch) -> Launcher:
-        """Return what sends a launch to its device."""
+    def launcher(self, device: int, load: Callable[[], Kernel], launch: KernelLaunch) -> Launcher:
+        """The launcher of a planned launch on a device; `load` gives its kernel."""
         cuda = self._cupy.cuda
         launch_kernel = self._api.launchKernel if self._api else public_launch(cuda)
-        return Launcher(cuda, launch_kernel, self.translated, launch)
+        return Launcher(cuda, launch_kernel, self.translated, device, load, launch)
 
     def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> Any:
         """Allocate a packed CuPy array."""
@@ -178,13 +176,13 @@ class Driver:
             with self._cupy.cuda.Device(device):
                 return self.parts(device, shapes, dtype, offsets, size_in_bytes)
         memory = self._alloc(size_in_bytes)
-        # A map calls each without a step of Python's in between.
+        # `map` keeps the loop in C.
         made = list(map(self._array, shapes, repeat(dtype), map(memory.__add__, offsets)))
         start = memory.ptr
         return made, [start + offset for offset in offsets]
 
     def _current(self, device: int) -> AbstractContextManager[object]:
-        """Return a context in which a device is current, which is free if it is already."""
+        """A context in which a device is current, which is free if it is already."""
         is_current = self._current_device() == device
         return _NO_CONTEXT if is_current else self._cupy.cuda.Device(device)
 
@@ -200,11 +198,11 @@ class Driver:
         return host
 
     def from_dlpack(self, array: Any) -> Any:
-        """Return a CuPy array on another library's memory, ordered on the current stream."""
+        """A CuPy array on another library's memory, ordered on the current stream."""
         return self._cupy.from_dlpack(array)
 
     def device_of(self, address: int) -> int | None:
-        """Return the device of an address; None for memory that CUDA does not know.
+        """The device of an address; None for memory that CUDA does not know.
 
         Empty arrays have address 0 and count as being on CuPy's current device.
         """
@@ -240,7 +238,7 @@ class Driver:
                 current.wait_event(event)
 
     def memory(self, device: int) -> tuple[int, int]:
-        """Return free and total bytes of the whole GPU, from NVML or else from CUDA."""
+        """Free and total bytes of the whole GPU, from NVML or else from CUDA."""
         runtime = self._cupy.cuda.runtime
         found = gpu_memory(runtime.deviceGetPCIBusId(device))
         if found is None:
@@ -261,7 +259,7 @@ class Driver:
     def translated(
         self, error: Exception, device: int | None, what: str, needed: int | None = None
     ) -> DmlError:
-        """Return the library's error for one of CUDA's; see `failures.translated`."""
+        """The library's error for one of CUDA's; see `failures.translated`."""
         return translated(error, device, what, needed, self.memory)
 
     def _stream(self, handle: int) -> Any:

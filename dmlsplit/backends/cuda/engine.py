@@ -14,7 +14,7 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.codegen import source as kernel_source
 from dmlsplit.backends.cuda.driver import Driver
 from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
-from dmlsplit.backends.cuda.packed_launch import Launcher, UnboundLaunch
+from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
@@ -33,15 +33,15 @@ class CudaProgram:
     device: int
     limits: DeviceLimits
     geometry: SplitGeometry
-    # Picks the outputs that have elements; the address of any other matters to nothing.
+    # Selects the outputs that have elements; addresses of empty ones are ignored.
     written: Picked
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
-        """Return the launches for an alignment, in bytes, of the memory, their kernels compiled."""
+        """The launches for an alignment, in bytes, of the memory, their kernels compiled."""
         key = input_alignment, output_alignment
         if key not in self.variants:
-            launches = plan(self.geometry, *key, self.limits).launches
+            launches = plan(self.geometry, *key, self.limits)
             self.variants[key] = tuple(
                 (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
                 for launch in launches
@@ -49,7 +49,7 @@ class CudaProgram:
         return self.variants[key]
 
     def _launcher(self, launch: KernelLaunch) -> Launcher:
-        # One object for equal texts, which as a key is then known at once.
+        # Interned, so that cache look-ups compare by identity.
         source = intern(kernel_source(launch))
         kernels = self.driver.kernels(self.device)
         load = partial(kernels, source, launch.kernel)
@@ -58,16 +58,7 @@ class CudaProgram:
             for sibling in launch.siblings():
                 kernels(intern(kernel_source(sibling)), sibling.kernel)
             self.driver.has_siblings.add((self.device, source))
-        return self.driver.launcher(
-            UnboundLaunch(
-                load,
-                self.device,
-                launch.grid,
-                launch.block,
-                len(launch.outputs),
-                launch.parameters([0] * (1 + len(launch.outputs))),
-            )
-        )
+        return self.driver.launcher(self.device, load, launch)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
         key = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))
@@ -90,14 +81,14 @@ class CudaProgram:
         return copy
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """Do what ``bind(src, dsts)(stream)`` does, for once, sooner."""
+        """Equivalent to ``bind(src, dsts)(stream)``, but cheaper for a single use."""
         handle = None if stream is None else stream_handle(stream, self.device)
         for picked, launcher in self._variant_of(src, dsts):
             launcher.once((src, *picked(dsts)), handle)
 
 
 def _picks(outputs: Sequence[int], count: int) -> Picked:
-    """Return what picks these outputs from all `count`."""
+    """A function that picks these outputs from all `count`."""
     if tuple(outputs) == tuple(range(count)):
         return iter
     return lambda dsts: [dsts[output] for output in outputs]
@@ -129,7 +120,7 @@ class CudaBackend:
         return f"cuda:{self.number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
-        """Return the program of a geometry, with its kernels for aligned memory compiled."""
+        """The program of a geometry, with its kernels for aligned memory compiled."""
         found = driver.load()
         pieces = geometry.pieces
         written = _picks([i for i, piece in enumerate(pieces) if piece.run_bytes], len(pieces))

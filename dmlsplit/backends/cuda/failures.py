@@ -32,7 +32,7 @@ def translated(
     needed: int | None,
     memory: Callable[[int], tuple[int, int]],
 ) -> DmlError:
-    """Return the library's error for one of CUDA's, which have a ``status``, CuPy's or torch's.
+    """The library's error for one of CUDA's, which have a ``status``, CuPy's or torch's.
 
     `what` could not be done, on a device if it is known; `needed` bytes were asked for, if any;
     and `memory` returns free and total bytes of a device.

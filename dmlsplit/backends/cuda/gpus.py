@@ -49,31 +49,29 @@ class Multiprocessor:
 
     cores: int  # for 32-bit floats
     threads: int  # resident at the same time
-    shared_kib: int
     blocks: int  # resident at the same time
 
 
 # Source: CUDA C++ Programming Guide, "Technical specifications per compute capability", and the
 # same figures in NVIDIA's CCCL (cuda/__device/arch_traits.h); cores: the guide's "Arithmetic
-# instructions", as 32-bit additions per clock. Registers (64 Ki) and the shared memory of a block
-# (48 KiB) do not differ.
+# instructions", as 32-bit additions per clock. Registers (64 Ki) do not differ.
 MULTIPROCESSORS = {
-    "7.0": Multiprocessor(64, 2048, 96, 32),
-    "7.5": Multiprocessor(64, 1024, 64, 16),
-    "8.0": Multiprocessor(64, 2048, 164, 32),
-    "8.6": Multiprocessor(128, 1536, 100, 16),
-    "8.7": Multiprocessor(128, 1536, 164, 16),
-    "8.9": Multiprocessor(128, 1536, 100, 24),
-    "9.0": Multiprocessor(128, 2048, 228, 32),
-    "10.0": Multiprocessor(128, 2048, 228, 32),
-    "10.3": Multiprocessor(128, 2048, 228, 32),
-    "11.0": Multiprocessor(128, 1536, 228, 24),
-    "12.0": Multiprocessor(128, 1536, 100, 24),
-    "12.1": Multiprocessor(128, 1536, 100, 24),
+    "7.0": Multiprocessor(64, 2048, 32),
+    "7.5": Multiprocessor(64, 1024, 16),
+    "8.0": Multiprocessor(64, 2048, 32),
+    "8.6": Multiprocessor(128, 1536, 16),
+    "8.7": Multiprocessor(128, 1536, 16),
+    "8.9": Multiprocessor(128, 1536, 24),
+    "9.0": Multiprocessor(128, 2048, 32),
+    "10.0": Multiprocessor(128, 2048, 32),
+    "10.3": Multiprocessor(128, 2048, 32),
+    "11.0": Multiprocessor(128, 1536, 24),
+    "12.0": Multiprocessor(128, 1536, 24),
+    "12.1": Multiprocessor(128, 1536, 24),
 }
 # For a compute capability that is not in the table: no SM has less of anything.
 LEAST = MULTIPROCESSORS["7.5"]
-REGISTERS, SHARED_PER_BLOCK, PARAMETER_BYTES = 64 << 10, 48 << 10, 32764
+PARAMETER_BYTES = 32764
 _GB, _MIB = 10**9, 1 << 20
 
 _SHEET = "NVIDIA's data sheet"
@@ -103,22 +101,14 @@ def _gpu(
 
 
 def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
-    return DeviceLimits(
-        sm_count,
-        sm.threads,
-        sm.shared_kib << 10,
-        SHARED_PER_BLOCK,
-        l2_bytes,
-        PARAMETER_BYTES,
-        REGISTERS,
-        sm.blocks,
-    )
+    return DeviceLimits(sm_count, sm.threads, l2_bytes, PARAMETER_BYTES, blocks_per_sm=sm.blocks)
 
 
 # Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the
 # highest that is documented: times are lower bounds.
+H200 = _gpu("H200", "9.0", 132, 60, 4800)
 GPUS = (
-    _gpu("H200", "9.0", 132, 60, 4800),
+    H200,
     _gpu("H100 SXM", "9.0", 132, 50, 3350, nvml_name="H100 80GB HBM3"),
     _gpu("H100 PCIe", "9.0", 114, 50, 2000),
     _gpu("A100-SXM4-80GB", "8.0", 108, 40, 2039),
@@ -136,7 +126,7 @@ GPUS = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """Return the GPU of that name, or else the first whose name begins with it.
+    """The GPU of that name, or else the first whose name begins with it.
 
     Raises
     ------
@@ -154,16 +144,16 @@ def find_gpu(name: str) -> Gpu:
 
 
 def this_gpu() -> Gpu:
-    """Return the first CUDA device's GPU, or an H200 if there is no device."""
+    """The first CUDA device's GPU, or an H200 if there is no device."""
     try:
         present = cuda_devices()
     except UnsupportedError:
         present = []
-    return gpu_of_device(present[0]) if present else GPUS[0]
+    return gpu_of_device(present[0]) if present else H200
 
 
 def gpu_of_device(device: CudaDevice) -> Gpu:
-    """Return a device's GPU, with the bandwidth that NVML tells.
+    """A device's GPU, with the bandwidth that NVML tells.
 
     A device is a known one if its name begins like that one's and it has as many SMs: NVML calls
     a GB203 with 82 SMs an RTX 5090 Laptop GPU. Others are planned from what NVML tells of them.
@@ -186,7 +176,7 @@ def _known(device: CudaDevice) -> Gpu | None:
 
 
 def _short(name: str) -> str:
-    """Return a name in capitals, without the words that are the same for many GPUs."""
+    """A name in capitals, without the words that are the same for many GPUs."""
     maker = ("NVIDIA", "GEFORCE", "TESLA")
     return " ".join(word for word in name.upper().split() if word not in maker)
 
@@ -197,14 +187,14 @@ def _sm_count(device: CudaDevice) -> int | None:
 
 
 def _from_properties(device: CudaDevice) -> Gpu:
-    """Return a GPU of a device's own properties, and of the least where NVML is silent."""
+    """A GPU of a device's own properties, and of the least where NVML is silent."""
     capability, assumed = device.compute_capability, []
     sm = MULTIPROCESSORS.get(capability or "")
     if sm is None:
         sm = LEAST
         assumed.append(
-            f"{sm.threads} threads, {sm.blocks} blocks and {sm.shared_kib} KiB of shared memory on "
-            f"an SM, as compute capability {capability or 'of the device'} is not known"
+            f"{sm.threads} threads and {sm.blocks} blocks on an SM, as compute capability "
+            f"{capability or 'of the device'} is not known"
         )
     sm_count = _sm_count(device)
     if sm_count is None:

@@ -20,7 +20,7 @@ _DIGEST_BYTES = sha256().digest_size
 
 
 def folder() -> Path | None:
-    """Return the folder of the files, beside CuPy's; None if there are to be none."""
+    """The folder of the files, beside CuPy's; None if there are to be none."""
     if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") not in ("", "0"):
         return None
     try:
@@ -31,12 +31,12 @@ def folder() -> Path | None:
 
 
 def file_name(source: str, made_for: Iterable[str]) -> str:
-    """Return the file name of a source that is compiled with options, by a compiler."""
+    """The file name of a source that is compiled with options, by a compiler."""
     return sha256("\0".join([source, *made_for]).encode()).hexdigest()[:40] + ".image"
 
 
 def read(name: str) -> bytes | None:
-    """Return a compiled kernel; None if there is no file of this name or it is damaged."""
+    """A compiled kernel; None if there is no file of this name or it is damaged."""
     place = folder()
     if place is None:
         return None

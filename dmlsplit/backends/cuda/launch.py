@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import gcd
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-# Bytes of the widest load and store; threads of a block; loads that a thread has under way before
-# its first store: of vectors, three blocks then have IN_FLIGHT_BYTES.
-VECTOR = 16
+_Entry = TypeVar("_Entry")
+
+# Bytes of the widest load and store, of a register or a bank of shared memory, and of a line of the
+# caches; threads of a block; loads that a thread has under way before its first store: of vectors,
+# three blocks then have IN_FLIGHT_BYTES.
+VECTOR, WORD, LINE_BYTES = 16, 4, 128
 THREADS = 256
 LOADS = 4
 
-# C++ types of tables and constants: a count, size or index that may exceed 2^32, and a stride or
+# C++ types of arguments and constants: a count, size or index that may exceed 2^32, and a stride or
 # offset in bytes, which may be negative.
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 DIVISOR = "Divisor"
-_TYPE_BYTES = {"unsigned char": 1, "int": 4, "unsigned": 4, COUNT_64: 8, OFFSET_64: 8}
 # The types of arguments in `struct`; a `Divisor` is two numbers.
 _FORMATS = {
     "unsigned char": "B",
@@ -34,10 +35,6 @@ _FORMATS = {
 POINTER_BYTES = 8
 # The first tile of an output that a table has room for, but a launch does not have.
 UNUSED_TILE = 2**32 - 1
-
-# Constant memory that the tables of one kernel may take. Source: CUDA C++ Programming Guide,
-# "Technical specifications per compute capability".
-CONSTANT_BYTES = 64 << 10
 
 # Bytes that an SM must have requested to keep the memory of an H200 busy, and the most blocks
 # that may be needed for them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
@@ -54,8 +51,6 @@ class DeviceLimits:
 
     sm_count: int  # streaming multiprocessors
     threads_per_sm: int  # resident at the same time
-    shared_per_sm: int  # bytes of shared memory
-    shared_per_block: int  # the same, without opting in to more
     l2_bytes: int
     parameter_bytes: int  # of a kernel: 32764 since CUDA 12.1, 4096 before
     # The defaults are what every SM has since compute capability 7.0.
@@ -64,7 +59,7 @@ class DeviceLimits:
 
 
 class Divisor(NamedTuple):
-    """What kernels divide integers below 2^31 with: see `divisor`."""
+    """How kernels divide integers: see `divisor`."""
 
     magic: int
     shift: int
@@ -72,7 +67,7 @@ class Divisor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A constant of a kernel, or an argument: a C++ type, a name, and a number, table or type."""
+    """A constant of a kernel, a number or type, or an argument of a launch, a number or table."""
 
     type: str
     name: str
@@ -115,10 +110,10 @@ class KernelLaunch:
     grid: int  # blocks, in one dimension
     bytes_in_flight: int  # that one thread has requested before it waits for the first
     reason: str  # why this kernel, in one line
+    slots: int  # outputs that the parameters have room for
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
-    capacity: int = 0  # outputs that the kernel has room for; 0: as many as it has
     # Returns launches whose programs the same columns, or similar ones, need with other sizes. All
     # are compiled together, so that no later call waits for the compiler; planned only for that.
     siblings: Callable[[], Sequence[KernelLaunch]] = field(default=tuple, compare=False)
@@ -134,11 +129,6 @@ class KernelLaunch:
     def members(self) -> list[Constant]:
         """The arguments as the struct has them: larger types first, without padding between."""
         return sorted(self.arguments, key=lambda one: -struct.calcsize(_FORMATS[one.type][0]))
-
-    @property
-    def slots(self) -> int:
-        """Outputs that the parameters have room for."""
-        return self.capacity or len(self.outputs)
 
     @property
     def resident(self) -> int:
@@ -171,48 +161,38 @@ class KernelLaunch:
         return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
-        """Return the struct by value for the addresses of the input and of each output."""
+        """The struct by value for the addresses of the input and of each output; () for none."""
         unused = (1 + self.slots - len(addresses)) * POINTER_BYTES
         return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
 
-    @property
-    def constant_bytes(self) -> int:
-        """Bytes of constant memory that its tables take."""
-        aliases = {c.name: str(c.value) for c in self.own_constants if c.type == "using"}
-        return sum(
-            len(c.value) * _TYPE_BYTES[aliases.get(c.type, c.type)]
-            for c in self.own_constants
-            if isinstance(c.value, tuple)
-        )
 
+def divisor(number: int, bits: int = 32) -> Divisor:
+    """How kernels divide integers below 2^(bits - 1) by `number`: the `Divisor` of common.cuh.
 
-@dataclass(frozen=True, slots=True)
-class LaunchPlan:
-    """The launches that carry out a geometry; their order does not matter."""
-
-    launches: tuple[KernelLaunch, ...]
-
-
-def power_of_two(limit: int, *values: int) -> int:
-    """Return the largest power of two up to `limit` that divides every value."""
-    return gcd(limit, *values)
-
-
-def divisor(number: int) -> Divisor:
-    """Return what kernels divide by `number` with, the `Divisor` of common.cuh.
-
-    Both fields are below 2^32 for numbers up to 2^31. Source of the method: Granlund and
+    Both fields are below 2^bits for numbers up to 2^(bits - 1). Source of the method: Granlund and
     Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
     """
     shift = (number - 1).bit_length()
-    return Divisor(blocks(1 << (31 + shift), number), shift)
+    return Divisor(blocks(1 << (bits - 1 + shift), number), shift)
+
+
+def capacity(count: int, most: int, least: int = 1) -> int:
+    """The entries of a table for `count`: a power of four. Each number is a program: few do."""
+    bits = (max(count, least) - 1).bit_length()
+    return min(most, 1 << (bits + bits % 2))
+
+
+def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
+    """A table of `slots` entries that begins with `values`; the others are `spare`."""
+    found = tuple(values)
+    return found + (spare,) * (slots - len(found))
 
 
 def index_type(largest: int) -> str:
-    """Return the narrowest C++ type for indices up to `largest`."""
+    """The narrowest C++ type for indices up to `largest`."""
     return "unsigned" if largest < 2**32 else COUNT_64
 
 
 def blocks(total: int, each: int) -> int:
-    """Return how many parts of `each` cover `total`."""
+    """How many parts of `each` cover `total`."""
     return -(-total // each)

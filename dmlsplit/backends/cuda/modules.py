@@ -48,7 +48,7 @@ _kept: set[Kernel] = set()
 def kernels(
     cupy: Any, on_device: Callable[[str], Context], target: Callable[[Any], Any]
 ) -> Callable[[str, str], Kernel]:
-    """Return what loads the kernel of a source, by its name, on a device.
+    """A loader of kernels on a device, by source and name.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
 
 
 def _image(cupy: Any, source: str, name: str) -> bytes:
-    """Return a source compiled for the current device, from disk if it is there."""
+    """A source compiled for the current device, from disk if it is there."""
     device = cupy.cuda.Device()
     version = map(str, cupy.cuda.nvrtc.getVersion())
     file = images.file_name(source, (*OPTIONS, device.compute_capability, *version))

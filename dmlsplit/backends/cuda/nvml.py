@@ -36,7 +36,7 @@ class CudaDevice:
 
 
 def cuda_devices() -> list[CudaDevice]:
-    """Return the CUDA devices; an empty list if there is no NVIDIA driver.
+    """The CUDA devices; an empty list if there is no NVIDIA driver.
 
     Raises
     ------
@@ -57,7 +57,7 @@ def cuda_devices() -> list[CudaDevice]:
 
 
 def gpu_memory(bus_id: str) -> tuple[int, int] | None:
-    """Return free and total bytes of the GPU at a PCI address, or None if NVML fails."""
+    """Free and total bytes of the GPU at a PCI address, or None if NVML fails."""
     import pynvml
 
     try:
@@ -112,5 +112,5 @@ def _device(nvml: Any, index: int) -> CudaDevice:
 
 
 def _text(value: Any) -> str | None:
-    """Return text; older bindings return bytes."""
+    """Text, where older bindings return bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda.failures import INVALID_CONTEXT
+from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel
 from dmlsplit.errors import DmlError
 
@@ -25,22 +25,6 @@ from dmlsplit.errors import DmlError
 BoundLaunch = Callable[[int | None], None]
 # Driver's: CUDA's error, the device and what could not be done, as the library's error.
 Translated = Callable[[Exception, int, str], DmlError]
-
-
-@dataclass(frozen=True, slots=True)
-class UnboundLaunch:
-    """A launch of a kernel on a device, but for the memory and the stream.
-
-    The kernel's only parameter is a struct by value that begins with the addresses of the input and
-    of each output.
-    """
-
-    load: Callable[[], Kernel]  # a kernel that was not used for long may have been unloaded
-    device: int
-    grid: int
-    block: int
-    outputs: int
-    parameters: bytes  # but for the addresses
 
 
 # cuLaunchKernel reads one address for each parameter; after the only one follows its size.
@@ -66,18 +50,20 @@ class Launcher:
         cuda: Any,  # cupy.cuda
         launch_kernel: Callable[..., None],  # cuLaunchKernel, or `public_launch`
         translated: Translated,
-        launch: UnboundLaunch,
+        device: int,
+        load: Callable[[], Kernel],  # a kernel that was not used for long may have been unloaded
+        launch: KernelLaunch,
     ) -> None:
-        self._cuda, self._translated, self._device = cuda, translated, launch.device
-        self._load, self._grid, self._block = launch.load, launch.grid, launch.block
+        self._cuda, self._translated, self._device = cuda, translated, device
+        self._load, self._grid, self._block = load, launch.grid, launch.block
         # Looked up once: a dispatch takes less than half a microsecond.
         self._launch_kernel = launch_kernel
         self._current_device = cuda.runtime.getDevice
         self._current_stream = cuda.get_current_stream
         self._is_capturing = cuda.runtime.streamIsCapturing
-        layout = struct.Struct(f"<{1 + launch.outputs}Q")
+        layout = struct.Struct(f"<{1 + len(launch.outputs)}Q")
         self._pack = layout.pack_into
-        self._content = launch.parameters
+        self._content = launch.parameters(())
         # Parameters that no call of `once` uses now. Two threads must not use the same ones: the
         # driver reads them without the interpreter's lock.
         self._free: list[_Parameters] = []
@@ -138,7 +124,7 @@ class Launcher:
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
-    """Return cuLaunchKernel made of what CuPy documents, several times slower.
+    """A cuLaunchKernel made of what CuPy documents, several times slower.
 
     It takes CuPy's Function where cuLaunchKernel takes a handle.
     """

@@ -8,7 +8,7 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 def stream_handle(stream: Any, device: int) -> int:
-    """Return the handle of a stream, which must belong to a device if it reports one.
+    """The handle of a stream, which must belong to a device if it reports one.
 
     A stream is a handle itself, an object with ``__cuda_stream__`` (CUDA Python's stream
     protocol), or a stream of CuPy or torch.

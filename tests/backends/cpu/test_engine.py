@@ -28,12 +28,13 @@ def address(array: np.ndarray) -> int:
     return int(array.ctypes.data)
 
 
-def expected(piece: StridedCopy, src: np.ndarray, first: int, dst: np.ndarray) -> None:
+def expected(piece: StridedCopy, memory: np.ndarray, first: int, dst: np.ndarray) -> None:
     """Carry out one loop nest, byte by byte of the definition."""
-    for index in product(*map(range, piece.shape)):
-        at = first + piece.input_offset + np.dot(index, piece.input_strides)
-        to = int(np.dot(index, piece.output_strides))
-        dst[to : to + piece.run_bytes] = src[int(at) : int(at) + piece.run_bytes]
+    steps = np.array([loop[1:] for loop in piece.loops], int).reshape(-1, 2)
+    for index in product(*(range(loop.size) for loop in piece.loops)):
+        src, to = map(int, np.array(index, int) @ steps)
+        at = first + piece.input_offset + src
+        dst[to : to + piece.run_bytes] = memory[at : at + piece.run_bytes]
 
 
 def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence[int]) -> None:
@@ -41,7 +42,7 @@ def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence
     source = random_bytes(input_bytes)
     stores, wanted, starts = [], [], []
     for piece, skew in zip(geometry.pieces, skews, strict=True):
-        reach = sum((n - 1) * s for n, s in zip(piece.shape, piece.output_strides, strict=True))
+        reach = sum((loop.size - 1) * loop.output_stride for loop in piece.loops)
         store = np.full(skew + reach + piece.run_bytes + 8, GUARD, np.uint8)
         want = store.copy()
         if piece.run_bytes:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dmlsplit.backends.cuda.codegen import source
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import Constant, plan
 from dmlsplit.geometry import split_geometry
 from tests.support.descriptors import packed
@@ -13,7 +14,7 @@ KERNELS = Path(__file__).parents[3] / "cuda"
 
 
 def test_a_source_is_constants_then_common_then_the_kernel() -> None:
-    (launch,) = plan(packed((64, 48), 1, (16, 32), 1), 16, 16).launches
+    (launch,) = plan(packed((64, 48), 1, (16, 32), 1), 16, 16, H200.limits)
     text = source(launch)
     assert "constexpr int kOutputs = 4;\n" in text
     assert "    unsigned widths[4];\n" in text
@@ -25,16 +26,17 @@ def test_a_source_is_constants_then_common_then_the_kernel() -> None:
 
 def test_large_and_negative_numbers_are_typed() -> None:
     geometry = split_geometry((512, 512), 1, (512,), 4, (4, 2048), [None])
-    (launch,) = plan(geometry, 16, 16).launches
-    far = Constant("long long", "kFar", (-(2**33), 2**36))
-    text = source(replace(launch, own_constants=(*launch.own_constants, far)))
-    assert "__constant__ constexpr long long kFar[] = {-8589934592ll, 68719476736ull};\n" in text
-    (launch,) = plan(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1).launches
+    (launch,) = plan(geometry, 16, 16, H200.limits)
+    far = Constant("long long", "kBefore", -(2**33)), Constant("long long", "kBehind", 2**36)
+    text = source(replace(launch, own_constants=(*launch.own_constants, *far)))
+    assert "constexpr long long kBefore = -8589934592ll;\n" in text
+    assert "constexpr long long kBehind = 68719476736ull;\n" in text
+    (launch,) = plan(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1, H200.limits)
     assert "    unsigned long long places[4];\n" in source(launch)
 
 
 def test_thousands_of_outputs_stay_small() -> None:
-    for launch in plan(packed((8, 8000), 1, (1, 3) * 2000, 1), 16, 16).launches:
+    for launch in plan(packed((8, 8000), 1, (1, 3) * 2000, 1), 16, 16, H200.limits):
         assert len(source(launch)) < 100_000
 
 

@@ -15,7 +15,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.arrays.cupy import CUPY
 from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda.planner import H200
+from dmlsplit.backends.cuda.gpus import H200
 from tests.support.fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
 from tests.support.gpu_arrays import forget_programs, noise
 
@@ -153,7 +153,7 @@ def test_a_stream_of_another_device_is_refused(fake: FakeDriver) -> None:
 def test_outputs_beyond_the_parameters_take_more_launches(
     monkeypatch: pytest.MonkeyPatch, limit: int, launches: int
 ) -> None:
-    limits = replace(H200, parameter_bytes=limit)
+    limits = replace(H200.limits, parameter_bytes=limit)
     fake = installed(FakeDriver(device_limits=limits), monkeypatch)
     source = fake.array(noise((4097 * 16,)))
     outs = dml.split(source, 4097)

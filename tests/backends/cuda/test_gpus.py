@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit.backends.cuda.gpus import (
     GPUS,
+    H200,
     MULTIPROCESSORS,
     find_gpu,
     gpu_of_device,
     this_gpu,
 )
-from dmlsplit.backends.cuda.launch import CONSTANT_BYTES, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
-from dmlsplit.backends.cuda.planner import H200, plan
+from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import descriptor_geometry
 from tests.support.descriptors import split_descriptors
 from tests.support.fake_nvml import FakeNvml
+from tests.support.kernel_cases import SHARED_PER_BLOCK, SHARED_PER_SM
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_every_gpu_says_where_its_figures_come_from() -> None:
         assert gpu.source
         assert gpu.compute_capability in MULTIPROCESSORS
         assert not gpu.assumed
-    assert find_gpu("H200").limits == H200
+    assert H200.limits == DeviceLimits(132, 2048, 60 << 20, 32764, blocks_per_sm=32)
     assert find_gpu("B200").bandwidth == 7_672_320_000_000
     assert find_gpu("H100 SXM").limits.registers_per_sm == 65536
     assert find_gpu("RTX 5090").limits.blocks_per_sm == 24
@@ -58,7 +60,7 @@ def test_every_gpu_says_where_its_figures_come_from() -> None:
 
 def test_a_device_brings_its_own_bandwidth(fake: FakeNvml) -> None:
     first, _ = map(gpu_of_device, cuda_devices())
-    assert (first.bandwidth, first.limits) == (4_916_736_000_000, GPUS[0].limits)
+    assert (first.bandwidth, first.limits) == (4_916_736_000_000, H200.limits)
 
 
 def device(name: str, capability: str | None, cores: int | None) -> CudaDevice:
@@ -98,8 +100,7 @@ def test_of_a_silent_device_the_least_is_assumed_and_said(fake: FakeNvml) -> Non
     assert (silent.name, silent.bandwidth) == ("unknown", None)
     assert silent.limits == find_gpu("T4").limits
     assert silent.assumed == (
-        "1024 threads, 16 blocks and 64 KiB of shared memory on an SM, as compute capability of "
-        "the device is not known",
+        "1024 threads and 16 blocks on an SM, as compute capability of the device is not known",
         "40 SMs, the fewest of any known GPU",
         "4 MiB of L2 cache, the least of the known GPUs of any compute capability",
     )
@@ -109,35 +110,38 @@ def test_this_gpu_is_the_first_device_or_an_h200(fake: FakeNvml) -> None:
     assert this_gpu().bandwidth == 4_916_736_000_000
     for failure in (9, 999):
         fake.failure = failure
-        assert this_gpu() is GPUS[0]
+        assert this_gpu() is H200
 
 
 INVENTED = (
-    DeviceLimits(1, 1024, 64 << 10, 48 << 10, 1 << 20, 4096),
-    DeviceLimits(7, 1536, 100 << 10, 48 << 10, 2 << 20, 4096, 64 << 10, 24),
-    DeviceLimits(600, 4096, 512 << 10, 48 << 10, 1 << 30, 32764, 128 << 10, 64),
+    DeviceLimits(1, 1024, 1 << 20, 4096),
+    DeviceLimits(7, 1536, 2 << 20, 4096, 64 << 10, 24),
+    DeviceLimits(600, 4096, 1 << 30, 32764, 128 << 10, 64),
 )
 
 
-@given(split_descriptors(), st.sampled_from([1, 2, 16]), st.sampled_from([1, 2, 16]))
+@given(split_descriptors(), st.sampled_from([1, 2, 4, 8, 16]), st.sampled_from([1, 2, 4, 8, 16]))
 def test_plans_are_legal_on_every_gpu(
     desc: dml.SplitOperatorDesc, input_alignment: int, output_alignment: int
 ) -> None:
     geometry = descriptor_geometry(desc)
     written = [i for i, piece in enumerate(geometry.pieces) if piece.run_bytes]
     for limits in (*(gpu.limits for gpu in GPUS), *INVENTED):
-        launches = plan(geometry, input_alignment, output_alignment, limits).launches
+        launches = plan(geometry, input_alignment, output_alignment, limits)
         assert sorted(output for launch in launches for output in launch.outputs) == written
         assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
         for launch in launches:
             check_legal(launch, limits)
+    # As many blocks of it as registers are cut for fit an H200, which the limits are tuned for.
+    for launch in plan(geometry, input_alignment, output_alignment, H200.limits):
+        assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
+        assert launch.resident * launch.block <= H200.limits.threads_per_sm
 
 
 def check_legal(launch: KernelLaunch, limits: DeviceLimits) -> None:
     assert 1 <= launch.grid < 2**31
-    assert launch.constant_bytes <= CONSTANT_BYTES
     assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= limits.parameter_bytes
-    assert launch.shared_bytes <= limits.shared_per_block
+    assert launch.shared_bytes <= SHARED_PER_BLOCK
     assert launch.block <= limits.threads_per_sm
     # The registers of a thread are cut to `resident` blocks: more than fit must not be asked for.
     assert launch.resident <= limits.blocks_per_sm

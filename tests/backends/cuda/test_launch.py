@@ -1,13 +1,26 @@
-"""What every launch is made with."""
+"""The arithmetic of launches."""
 
-from math import prod
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import power_of_two
+from dmlsplit.backends.cuda.launch import capacity, divisor
 
 
-def test_power_of_two() -> None:
-    assert power_of_two(16, 48, 80) == 16
-    assert power_of_two(16, 6, 0) == 2
-    assert power_of_two(4, 16) == 4
-    assert power_of_two(16, -8) == 8
-    assert prod([power_of_two(16)]) == 16
+@pytest.mark.parametrize(
+    ("count", "entries"), [(1, 1), (2, 4), (4, 4), (5, 16), (16, 16), (17, 64), (1025, 4000)]
+)
+def test_tables_have_few_sizes(count: int, entries: int) -> None:
+    assert capacity(count, 4000) == entries
+    assert capacity(count, 4000, least=4) == max(4, entries)
+
+
+@given(st.sampled_from([32, 64]), st.data())
+def test_numbers_divide_as_kernels_do(bits: int, data: st.DataObject) -> None:
+    below = 2 ** (bits - 1)
+    by = data.draw(st.integers(1, below))
+    found = divisor(by, bits)
+    assert max(found) < 2**bits
+    edges = st.sampled_from([0, 1, by - 1, by, below - 1]).filter(lambda number: number < below)
+    number = data.draw(st.integers(0, below - 1) | edges)
+    assert number * found.magic >> (bits - 1 + found.shift) == number // by

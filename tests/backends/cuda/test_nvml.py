@@ -52,7 +52,7 @@ def test_the_table_fits_80_columns(fake: FakeNvml) -> None:
 
 def test_what_explain_assumes_of_a_device_is_listed(fake: FakeNvml) -> None:
     (line,) = assumptions(cuda_devices())
-    assert line.startswith("cuda:1 is not a known GPU; explain assumes 1024 threads, 16 blocks")
+    assert line.startswith("cuda:1 is not a known GPU; explain assumes 1024 threads and 16 blocks")
     assert max(map(len, line.splitlines())) <= 80
     listed = json.loads(device_json(cuda_devices()))["devices"]
     assert [text in " ".join(line.split()) for text in listed[1]["assumed"]] == [True] * 3

@@ -20,26 +20,21 @@ from dmlsplit.backends.cuda.launch import (
     Constant,
     DeviceLimits,
     KernelLaunch,
-    LaunchPlan,
 )
 from dmlsplit.backends.cuda.planner.nests import are_windows, nest_launches
 from dmlsplit.backends.cuda.planner.row_split import row_launches
 from dmlsplit.geometry import SplitGeometry
 
-__all__ = ["H200", "Constant", "DeviceLimits", "KernelLaunch", "LaunchPlan", "plan"]
+__all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
-H200 = DeviceLimits(132, 2048, 228 << 10, 48 << 10, 60 << 20, 32764, blocks_per_sm=32)
 # Of a launch's parameters, what is not the addresses of outputs: the input's, and arguments.
 OTHER_PARAMETER_BYTES = 2 * POINTER_BYTES
 
 
 def plan(
-    geometry: SplitGeometry,
-    input_alignment: int,
-    output_alignment: int,
-    limits: DeviceLimits = H200,
-) -> LaunchPlan:
-    """Choose the launches of a geometry for a device.
+    geometry: SplitGeometry, input_alignment: int, output_alignment: int, limits: DeviceLimits
+) -> tuple[KernelLaunch, ...]:
+    """Choose the launches of a geometry for a device; their order does not matter.
 
     Alignments are the largest power of two, 1 to 16, that divides the address of the input's
     first element, and those of all outputs.
@@ -55,6 +50,5 @@ def plan(
     )
     rows = geometry.row_split
     if rows is None or (rows.pitch > sum(rows.widths) and are_windows(geometry, assumed)):
-        return LaunchPlan(tuple(nest_launches(geometry, assumed)))
-    launches = row_launches(rows, assumed)
-    return LaunchPlan(tuple(launches))
+        return tuple(nest_launches(geometry, assumed))
+    return tuple(row_launches(rows, assumed))

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.launch import VECTOR
+from dmlsplit.backends.cuda.launch import VECTOR, WORD
 
-WARP, BANKS, WORD = 32, 32, 4
+WARP, BANKS = 32, 32
 # Warps that are counted: one at a third, one at two thirds of the tile.
 SAMPLED_WARPS = 2
 
@@ -30,7 +30,7 @@ class Arrangement:
 def vector_wavefronts(
     spans: Sequence[tuple[int, int]], arrangement: Arrangement, part: int
 ) -> float:
-    """Return the wavefronts in which a warp gathers a vector for each lane, by sampled warps.
+    """The wavefronts in which a warp gathers a vector for each lane, by sampled warps.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def vector_wavefronts(
 
 
 def wavefronts(words: Iterable[int]) -> int:
-    """Return the wavefronts of one load of `words`; lanes that read the same word share it."""
+    """The wavefronts of one load of `words`; lanes that read the same word share it."""
     return max(Counter(word % BANKS for word in set(words)).values())
 
 
@@ -65,7 +65,7 @@ def _words(
     lanes: Iterable[int],
     byte: int,
 ) -> Iterator[int]:
-    """Yield the word with a byte of each lane's vector, if the first team takes output `first`."""
+    """The word with a byte of each lane's vector, if the first team takes output `first`."""
     team = 1 << arrangement.team_bits
     for lane in lanes:
         start, width = spans[min(first + lane // team, len(spans) - 1)]

@@ -14,7 +14,7 @@ Chunk = tuple[int, int]  # an output, and the first byte of its share of the til
 
 
 def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
-    """Return the vectors of a thread in each chunk, so that there is a chunk for every team.
+    """The vectors of a thread in each chunk, so that there is a chunk for every team.
 
     `sizes` are the bytes that a tile has of each output.
     """
@@ -23,7 +23,7 @@ def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
 
 
 def dealt(sizes: Sequence[int], chunk_bytes: int, lead: int = 0) -> Iterator[Chunk]:
-    """Yield the chunks of a tile in the order in which teams take them.
+    """The chunks of a tile in the order in which teams take them.
 
     Teams of a warp get chunks of outputs of the same width, so that they do not wait for each
     other, and neighbouring ones, which are in neighbouring banks. Up to `lead` bytes, an output's
@@ -37,7 +37,7 @@ def dealt(sizes: Sequence[int], chunk_bytes: int, lead: int = 0) -> Iterator[Chu
 
 
 def used_lanes(sizes: Sequence[int], team_bits: int) -> float:
-    """Return the share of a warp's lanes that have a vector, in the mean step.
+    """The share of a warp's lanes that have a vector, in the mean step.
 
     Teams of one warp that copy outputs of other widths take turns.
     """

@@ -52,7 +52,7 @@ class Columns:
         return (*(offset - self.first_byte for offset in self.offsets), self.row_bytes)
 
     def take(self, positions: Sequence[int]) -> Columns:
-        """Return some of the outputs, by their positions here."""
+        """Some of the outputs, by their positions here."""
         return Columns(
             self.rows,
             self.pitch,

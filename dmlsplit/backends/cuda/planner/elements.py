@@ -9,7 +9,7 @@ from dmlsplit.backends.cuda.launch import POINTER_BYTES, VECTOR, Assumptions, Ke
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.squares import (
     MOST_SIDE_BYTES,
-    Nest,
+    Plane,
     Transposition,
     best,
     squares,
@@ -22,18 +22,18 @@ LEAST_FILL = 0.6
 
 
 def transposed_elements(columns: Columns, assumed: Assumptions) -> KernelLaunch | None:
-    """Return the launch for outputs that are one element wide each, or None if it does not pay."""
+    """The launch for outputs that are one element wide each, or None if it does not pay."""
     unit, count = columns.equal_width, len(columns.outputs)
     is_aligned = min(assumed.input_alignment, assumed.output_alignment) == VECTOR
     is_short = max(columns.rows, count) * unit <= MOST_SIDE_BYTES
     if not (unit in (1, 2, 4, 8) and is_aligned and is_short and _has_no_gaps(columns)):
         return None
-    nest = Nest(count, columns.rows, down_stride=0, across_stride=columns.pitch)
+    plane = Plane(count, columns.rows, down_stride=0, across_stride=columns.pitch)
     # Two squares side by side both read the sectors that lie in both.
     allowed = [s for s in squares(unit, VECTOR) if s.down >= count or columns.pitch % SECTOR == 0]
-    if not allowed or best(allowed, [nest]).fill([nest]) < LEAST_FILL:
+    if not allowed or best(allowed, [plane]).fill([plane]) < LEAST_FILL:
         return None
-    launch = Transposition(best(allowed, [nest]), (nest,), (0,), (0,), has_pointers=True).launch(
+    launch = Transposition(best(allowed, [plane]), (plane,), (0,), (0,), has_pointers=True).launch(
         columns.outputs,
         columns.total_bytes,
         assumed,

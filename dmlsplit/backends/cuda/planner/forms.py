@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from math import gcd
 
-from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions, power_of_two
-from dmlsplit.geometry import StridedCopy
+from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
+from dmlsplit.geometry import Loop, StridedCopy
 
 # A row that begins or ends inside a vector has edges, which are copied unit by unit. They are worth
 # it from this many units on; never for units of 8 bytes, of which two are as cheap as a vector.
@@ -21,17 +23,15 @@ NEAR_STEP = 2
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The loops of an output over units; the innermost one is a row. Strides are in bytes."""
+    """The loops of an output over units; the innermost one is a row."""
 
     unit: int  # bytes
-    sizes: tuple[int, ...]
-    input_strides: tuple[int, ...]
-    output_strides: tuple[int, ...]
+    loops: tuple[Loop, ...]
 
     @property
     def row_units(self) -> int:
         """Units of a row."""
-        return self.sizes[-1]
+        return self.loops[-1].size
 
     @property
     def row_bytes(self) -> int:
@@ -41,11 +41,12 @@ class Nest:
     @property
     def step(self) -> int:
         """How far the units of a row are apart in the input, in units."""
-        return self.input_strides[-1] // self.unit
+        return self.loops[-1].input_stride // self.unit
 
     def row_alignment(self, assumed: Assumptions) -> int:
-        """Return the largest power of two, up to 16, that divides the addresses of output rows."""
-        return power_of_two(VECTOR, assumed.output_alignment, *self.output_strides[:-1])
+        """The largest power of two, up to 16, that divides the addresses of output rows."""
+        strides = (loop.output_stride for loop in self.loops[:-1])
+        return gcd(VECTOR, assumed.output_alignment, *strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +76,30 @@ class Entry:
     nest: Nest
 
     def window_alignment(self, assumed: Assumptions) -> int:
-        """Return the largest power of two, up to 16, that divides the addresses of windows."""
-        step = self.nest.input_strides[-1]
+        """The largest power of two, up to 16, that divides the addresses of windows."""
+        *outer, row = self.nest.loops
         # Items begin where their row's address is a multiple of 16; the last unit of an item comes
         # first where steps go down.
         to_item = self.nest.row_alignment(assumed) * self.nest.step
-        strides = self.nest.input_strides[:-1]
-        return power_of_two(
-            VECTOR, assumed.input_alignment, self.offset, to_item, min(0, step), *strides
-        )
+        strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
+        return gcd(VECTOR, assumed.input_alignment, self.offset, to_item, *strides)
 
 
 def nest_of(piece: StridedCopy, assumed: Assumptions) -> Nest:
-    """Return the loops of an output over the widest units that all strides and offsets allow."""
-    strides = (*piece.input_strides, *piece.output_strides, piece.input_offset)
-    alignments = assumed.input_alignment, assumed.output_alignment
-    unit = power_of_two(VECTOR, *alignments, piece.run_bytes, *strides)
-    loops = list(zip(piece.shape, piece.input_strides, piece.output_strides, strict=True))
-    if piece.run_bytes > unit or not loops:
-        loops.append((piece.run_bytes // unit, unit, unit))
-    sizes, input_strides, output_strides = zip(*loops, strict=True)
-    return Nest(unit, sizes, input_strides, output_strides)
+    """The loops of an output over the widest units that all strides and offsets allow."""
+    strides = chain.from_iterable(loop[1:] for loop in piece.loops)
+    alignments = assumed.input_alignment, assumed.output_alignment, piece.input_offset
+    unit = gcd(VECTOR, *alignments, piece.run_bytes, *strides)
+    if piece.run_bytes == unit and piece.loops:
+        return Nest(unit, piece.loops)
+    return Nest(unit, (*piece.loops, Loop(piece.run_bytes // unit, unit, unit)))
 
 
 def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
     """Choose how outputs with a nest are copied, so many of them together."""
     item = nest.unit
-    if nest.output_strides[-1] == nest.unit:
-        item = power_of_two(nest.row_alignment(assumed), nest.row_bytes)
+    if nest.loops[-1].output_stride == nest.unit:
+        item = gcd(nest.row_alignment(assumed), nest.row_bytes)
         if nest.row_units >= LEAST_EDGED_UNITS and nest.unit <= MOST_EDGED_UNIT:
             item = VECTOR
     is_window = item == VECTOR and _has_window(nest, channels)

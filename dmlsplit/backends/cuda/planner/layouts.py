@@ -5,27 +5,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from math import gcd
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, Assumptions, blocks, power_of_two
-from dmlsplit.backends.cuda.planner.banks import BANKS, WORD, Arrangement, vector_wavefronts
+from dmlsplit.backends.cuda.launch import (
+    LINE_BYTES,
+    THREADS,
+    VECTOR,
+    WORD,
+    Assumptions,
+    blocks,
+)
+from dmlsplit.backends.cuda.planner.banks import BANKS, Arrangement, vector_wavefronts
 from dmlsplit.backends.cuda.planner.chunks import used_lanes
 from dmlsplit.backends.cuda.planner.columns import Columns
 
 # Vectors that a thread loads: each number is a program. The bytes of the largest tile.
-LOADS = (4, 6, 8)
-MOST_VECTORS = LOADS[-1] * THREADS
-MOST_TILE_BYTES = MOST_VECTORS * VECTOR
+TILE_LOADS = (4, 6, 8)
+MOST_TILE_VECTORS = TILE_LOADS[-1] * THREADS
+MOST_TILE_BYTES = MOST_TILE_VECTORS * VECTOR
 # Shared memory of a block, at most, and its sizes as eighths of the tile: each is a program.
 MOST_SHARED_VECTORS = (48 << 10) // VECTOR
 SHARED_EIGHTHS = (9, 12, 16)
 # In a multiple of 32 rows, a tile's share of an output is a whole number of 32-byte sectors,
-# whatever the output's width. The share should also be at least as long as a cache line.
+# whatever the output's width. The share should also be at least LINE_BYTES.
 TILE_ROWS = 32
-LINE_BYTES = 128
 # Bytes that shared memory serves in one wavefront.
 BANKS_BYTES = BANKS * WORD
 # Share of its threads' loads at which a tile is as good as a larger one.
-FULL = 7 / 8
+FULL_TILE = 7 / 8
 # Instructions that a warp issues for a vector of each lane, about, and in the time of a wavefront.
 VECTOR_ISSUES, WAVEFRONT_ISSUES = 60, 2
 # Threads of a team: a warp, or part of one where outputs have few vectors in a tile.
@@ -64,7 +71,7 @@ class Layout:
 
 
 def _least_rows(columns: Columns) -> int:
-    """Return how many rows fill a line of an output of the mean width, and half of any."""
+    """How many rows fill a line of an output of the mean width, and half of any."""
     rows = max(
         blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes),
         blocks(LINE_BYTES, 2 * min(columns.widths)),
@@ -73,7 +80,7 @@ def _least_rows(columns: Columns) -> int:
 
 
 def _item(columns: Columns, assumed: Assumptions) -> int:
-    """Return what a thread moves at least of an output: 1, 2, 4 or 16 bytes.
+    """What a thread moves at least of an output: 1, 2, 4 or 16 bytes.
 
     Vectors need no shifts and go through shared memory as they are. Otherwise bytes are gathered in
     words or parts of words, as shared memory delivers words.
@@ -81,12 +88,12 @@ def _item(columns: Columns, assumed: Assumptions) -> int:
     # The pitch of a single row is never added to an address.
     pitch = columns.pitch if columns.rows > 1 else VECTOR
     sizes = (*columns.widths, *columns.offsets, pitch)
-    unit = power_of_two(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
+    unit = gcd(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
     return unit if unit == VECTOR else min(unit, WORD)
 
 
 def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
-    """Return the layout of narrow outputs. Above one row, it does not depend on their number."""
+    """The layout of narrow outputs. Above one row, it does not depend on their number."""
     item = _item(columns, assumed)
     if columns.rows == 1:
         return _one_row(columns, item)
@@ -105,13 +112,13 @@ def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
 
 
 def _one_row(columns: Columns, item: int) -> Layout:
-    """Return the layout of parts of a single row, of any width."""
+    """The layout of parts of a single row, of any width."""
     # Vectors at the ends of outputs are filled from a next row, whatever is there.
     pitch = max(columns.widths)
     slack = 2 * (VECTOR - item) + pitch
     groups = _groups(columns, MOST_TILE_BYTES - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
-    loads = next(n for n in LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
+    loads = next(n for n in TILE_LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
     vectors = loads * THREADS
     arrangement, shared = _best(widest, 1, item, loads, vectors, (pitch,), ())
     return Layout(item, False, loads, 1, 1, vectors, groups, arrangement, shared)
@@ -120,19 +127,21 @@ def _one_row(columns: Columns, item: int) -> Layout:
 def _whole(
     columns: Columns, assumed: Assumptions, item: int, least: int, more: int
 ) -> Layout | None:
-    """Return the layout of whole rows, `least` or more, and `more` behind them."""
+    """The layout of whole rows, `least` or more, and `more` behind them."""
     # Misaligned rows reach a vector more, and so do the words that hold one of any bytes.
     is_shifted = item < WORD and max(columns.widths) >= VECTOR
     slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
     rows = {
         loads: ((loads * THREADS * VECTOR - slack) // columns.pitch - more) // TILE_ROWS * TILE_ROWS
-        for loads in LOADS
+        for loads in TILE_LOADS
     }
-    fitting = [loads for loads in LOADS if rows[loads] >= least]
+    fitting = [loads for loads in TILE_LOADS if rows[loads] >= least]
     if not fitting:
         return None
     # The smallest tile that fills the loads of its threads.
-    loads = max(fitting, key=lambda n: min(FULL, rows[n] * columns.pitch / (n * THREADS * VECTOR)))
+    loads = max(
+        fitting, key=lambda n: min(FULL_TILE, rows[n] * columns.pitch / (n * THREADS * VECTOR))
+    )
     pads = [
         bits
         for bits in _pads(columns, assumed)
@@ -150,16 +159,16 @@ def _whole(
 def _runs(
     columns: Columns, assumed: Assumptions, item: int, least: int, more: int
 ) -> Layout | None:
-    """Return the layout of a run for each of `least` rows or more, and of `more` behind them."""
+    """The layout of a run for each of `least` rows or more, and of `more` behind them."""
     # The vectors that a run reaches if it begins at any multiple of `item`.
     slack = 2 * (VECTOR - item)
-    most_vectors = MOST_VECTORS // (least + more)
+    most_vectors = MOST_TILE_VECTORS // (least + more)
     if (max(columns.widths) + slack) // VECTOR > most_vectors:
         return None
     groups = _groups(columns, most_vectors * VECTOR - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
     run_vectors = (widest[-1] + slack) // VECTOR
-    loads = next(n for n in LOADS if n * THREADS >= (least + more) * run_vectors)
+    loads = next(n for n in TILE_LOADS if n * THREADS >= (least + more) * run_vectors)
     rows = max(least, (loads * THREADS // run_vectors - more) // TILE_ROWS * TILE_ROWS)
     # Rows in shared memory begin at the same phases as in the input.
     pitch = run_vectors * VECTOR + columns.pitch % VECTOR
@@ -174,25 +183,25 @@ def _runs(
 
 
 def _starts(columns: Columns, first: int, last: int) -> tuple[int, ...]:
-    """Return where outputs of a group begin in its run, and where the last one ends."""
+    """Where outputs of a group begin in its run, and where the last one ends."""
     begin = columns.offsets[first]
     ends = (*columns.offsets[first:last], columns.offsets[last - 1] + columns.widths[last - 1])
     return tuple(end - begin for end in ends)
 
 
 def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
-    """Return after how many rows there may be padding that no vector of an output crosses."""
+    """After how many rows there may be padding that no vector of an output crosses."""
     if assumed.output_alignment < VECTOR:
         return ()
     return tuple(
         bits
         for bits in PAD_BITS
-        if power_of_two(VECTOR, *(width << bits for width in columns.widths)) == VECTOR
+        if gcd(VECTOR, *(width << bits for width in columns.widths)) == VECTOR
     )
 
 
 def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> int:
-    """Return the shared memory of a tile, or 0 if it is too much.
+    """The shared memory of a tile, or 0 if it is too much.
 
     All vectors that threads load are stored there, also those behind the tile.
     """
@@ -243,7 +252,7 @@ def _best(
     pitches: tuple[int, ...],
     pads: tuple[int, ...],
 ) -> tuple[Arrangement, int]:
-    """Return the cheapest arrangement, by issue slots and wavefronts, and its shared memory."""
+    """The cheapest arrangement, by issue slots and wavefronts, and its shared memory."""
     spans = sorted(
         ((start, end - start) for start, end in pairwise(starts)), key=lambda span: -span[1]
     )

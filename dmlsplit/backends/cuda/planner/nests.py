@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from itertools import chain
 
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner.forms import form_of, nest_of
-from dmlsplit.backends.cuda.planner.groups import Group, parts
+from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.strided import strided_launches
-from dmlsplit.backends.cuda.planner.transposed import down_dimension, most_transposed, transpose
-from dmlsplit.geometry import SplitGeometry, StridedCopy
+from dmlsplit.backends.cuda.planner.transposed import down_loop, launch_parts, transpose
+from dmlsplit.geometry import SplitGeometry
 
 
 def are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
@@ -21,23 +18,19 @@ def are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
 
 
 def nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Yield launches for a geometry that is not packed, for each kernel and unit apart."""
-    by_unit: dict[int, dict[StridedCopy, list[int]]] = {}
-    others: list[tuple[int, StridedCopy]] = []
+    """Launches for a geometry that is not packed, for each kernel and unit apart."""
+    by_unit: dict[int, dict[Nest, list[int]]] = {}
+    others: dict[Nest, list[tuple[int, int]]] = {}
     for index, piece in enumerate(geometry.pieces):
         if not piece.run_bytes:
             continue
         nest = nest_of(piece, assumed)
         is_window = form_of(nest, 1, assumed).window_step is not None
-        if is_window or down_dimension(piece, nest.unit) is None:
-            others.append((index, piece))
+        if is_window or down_loop(nest) is None:
+            others.setdefault(nest, []).append((index, piece.input_offset))
         else:
-            alike = by_unit.setdefault(nest.unit, {})
-            alike.setdefault(replace(piece, input_offset=0), []).append(index)
-    for unit, alike in by_unit.items():
-        for part in parts(alike, *most_transposed(alike, assumed)):
-            outputs = tuple(chain.from_iterable(part.values()))
-            offsets = tuple(geometry.pieces[i].input_offset for i in outputs)
-            nests = tuple(number for number, same in enumerate(part.values()) for _ in same)
-            yield transpose(Group(unit, outputs, offsets, tuple(part), nests), assumed)
+            by_unit.setdefault(nest.unit, {}).setdefault(nest, []).append(index)
+    for alike in by_unit.values():
+        for part in launch_parts(alike, assumed):
+            yield transpose(part, geometry.pieces, assumed)
     yield from strided_launches(others, assumed)

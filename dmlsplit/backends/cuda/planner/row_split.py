@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
     THREADS,
@@ -11,7 +12,6 @@ from dmlsplit.backends.cuda.launch import (
     Constant,
     KernelLaunch,
     blocks,
-    power_of_two,
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.elements import transposed_elements
@@ -35,12 +35,12 @@ DEINTERLEAVE_BYTES = 128
 
 
 def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Yield launches for a packed split, by the first rule of the planner's table that fits."""
+    """Launches for a packed split, by the first rule of the planner's table that fits."""
     present = [i for i, width in enumerate(split.widths) if width]
     columns = Columns(
         split.rows, split.pitch, tuple(range(len(split.widths))), split.offsets, split.widths
     ).take(present)
-    unit = power_of_two(
+    unit = gcd(
         VECTOR, *columns.widths, columns.first_byte, split.pitch if split.rows > 1 else VECTOR
     )
     has_aligned_memory = min(assumed.input_alignment, assumed.output_alignment) == VECTOR
@@ -57,7 +57,7 @@ def row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch
 
 
 def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Yield launches for wide and narrow outputs apart."""
+    """Launches for wide and narrow outputs apart."""
     narrow = [i for i, width in enumerate(columns.widths) if width < WIDE_BYTES]
     if sum(columns.widths[i] for i in narrow) <= NARROW_SHARE * columns.row_bytes:
         least = 1 if columns.rows == 1 else LEAST_WIDTH
@@ -99,5 +99,6 @@ def _deinterleave(columns: Columns, assumed: Assumptions) -> KernelLaunch:
         max(1, blocks(groups, THREADS)),
         bytes_in_flight=len(columns.outputs) * VECTOR,
         reason=f"rows of {len(columns.outputs)} elements of {width} bytes fit in registers",
+        slots=len(columns.outputs),
         arguments=(columns.row_count,),
     )

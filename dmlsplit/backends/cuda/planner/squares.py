@@ -1,7 +1,7 @@
 """Squares of elements that `transpose` copies, one to a block, and its launches.
 
 No size is compiled: counts and strides are arguments. A kernel is compiled for an element, the
-shape of a square, the alignment of lines, and for how many outputs, nests and loops there are.
+shape of a square, the alignment of lines, and for how many outputs, planes and loops there are.
 """
 
 from __future__ import annotations
@@ -9,42 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from math import prod
+from math import gcd, prod
 
 from dmlsplit.backends.cuda.launch import (
     DIVISOR,
+    LINE_BYTES,
     LOADS,
     OFFSET_64,
     THREADS,
     VECTOR,
+    WORD,
     Assumptions,
     Constant,
     KernelLaunch,
     blocks,
     divisor,
-    power_of_two,
 )
+from dmlsplit.geometry import ONE_TURN, Loop
 
 SQUARE_BYTES = THREADS * LOADS * VECTOR
-# The kernel has 31 bits for the bytes of a side of a nest.
+# The kernel has 31 bits for the bytes of a side of a plane.
 MOST_SIDE_BYTES = 2**31 - 1
-# Lines of a square's output are at least as long as a cache line, 128 bytes: otherwise, a warp
-# writes to too many of them. Lines of the input are at most this many vectors.
-LINE_BYTES, MOST_VECTORS = 128, 32
-# Lines of the input at any multiple of a word are read as they are, others through funnel shifts.
-WORD = 4
+# Vectors of a line of the input, at most. Those of the output are at least as long as a line of the
+# caches: otherwise, a warp writes to too many of them.
+MOST_LINE_VECTORS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
-    """Elements to transpose; strides are in bytes."""
+class Plane:
+    """Elements to transpose, and the loops around them; strides are in bytes."""
 
     down: int  # elements that are contiguous in the input
     across: int  # elements that are contiguous in the output
     down_stride: int  # of the output
     across_stride: int  # of the input
-    # Around these, the innermost first: sizes, and strides of input and output.
-    loops: tuple[tuple[int, int, int], ...] = ()
+    loops: tuple[Loop, ...] = ()  # around these, the innermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,36 +68,37 @@ class Square:
         """How far it is from having equal sides, in bytes."""
         return abs(self.down - self.across) * self.unit
 
-    def counts(self, nest: Nest) -> list[int]:
-        """Return how many squares there are down, across, and along the loops around."""
-        sides = blocks(nest.down, self.down), blocks(nest.across, self.across)
-        return [*sides, *(size for size, _, _ in nest.loops)]
+    def counts(self, plane: Plane) -> list[int]:
+        """How many squares there are down, across, and along the loops around."""
+        sides = blocks(plane.down, self.down), blocks(plane.across, self.across)
+        return [*sides, *(loop.size for loop in plane.loops)]
 
-    def fill(self, nests: Iterable[Nest]) -> float:
-        """Return the share of their squares that the nests fill."""
-        counts = [(nest, self.counts(nest)) for nest in nests]
-        elements = sum(nest.down * nest.across * prod(count[2:]) for nest, count in counts)
+    def fill(self, planes: Iterable[Plane]) -> float:
+        """The share of their squares that the planes fill."""
+        counts = [(plane, self.counts(plane)) for plane in planes]
+        elements = sum(plane.down * plane.across * prod(count[2:]) for plane, count in counts)
         return elements / sum(prod(count) for _, count in counts) / self.down / self.across
 
 
 def squares(unit: int, write: int) -> list[Square]:
-    """Return the squares of elements of `unit` bytes, those with the longest output lines first.
+    """The squares of elements of `unit` bytes, those with the longest output lines first.
 
     A thread writes `write` bytes at once, and a block at least one line of the output.
     """
-    shapes = [Square(unit, 1 << power) for power in range(MOST_VECTORS.bit_length())]
+    shapes = [Square(unit, 1 << power) for power in range(MOST_LINE_VECTORS.bit_length())]
     return [s for s in shapes if LINE_BYTES <= s.across * unit <= THREADS * write]
 
 
-def write_bytes(nests: Iterable[Nest], assumed: Assumptions) -> int:
-    """Return how many bytes a thread may write at once: all lines of the output are aligned."""
-    strides = [s for nest in nests for s in (nest.down_stride, *(dst for *_, dst in nest.loops))]
-    return power_of_two(VECTOR, assumed.output_alignment, *strides)
+def write_bytes(planes: Iterable[Plane], assumed: Assumptions) -> int:
+    """How many bytes a thread may write at once: all lines of the output are aligned."""
+    strides = [plane.down_stride for plane in planes]
+    strides += [loop.output_stride for plane in planes for loop in plane.loops]
+    return gcd(VECTOR, assumed.output_alignment, *strides)
 
 
-def best(allowed: Iterable[Square], nests: Sequence[Nest]) -> Square:
-    """Return the square that is filled best, and of equally good ones that with equal sides."""
-    return max(allowed, key=lambda square: (round(8 * square.fill(nests)), -square.stretch))
+def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
+    """The square that is filled best, and of equally good ones that with equal sides."""
+    return max(allowed, key=lambda square: (round(8 * square.fill(planes)), -square.stretch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,25 +106,25 @@ class Transposition:
     """What one launch transposes."""
 
     square: Square
-    nests: tuple[Nest, ...]  # the distinct ones
+    planes: tuple[Plane, ...]  # the distinct ones
     offsets: tuple[int, ...]  # where each output begins in the input, in bytes
-    nest_of: tuple[int, ...]  # for each output, the index of its nest
-    # Whether each line of the only nest is an output of its own; its `down_stride` is then 0.
+    plane_of: tuple[int, ...]  # for each output, the index of its plane
+    # Whether each line of the only plane is an output of its own; its `down_stride` is then 0.
     has_pointers: bool = False
 
     @property
     def loops(self) -> int:
-        """Loops around the deepest nest."""
-        return max(len(nest.loops) for nest in self.nests)
+        """Loops around the deepest plane."""
+        return max(len(plane.loops) for plane in self.planes)
 
     def launch(
         self, outputs: tuple[int, ...], total_bytes: int, assumed: Assumptions, reason: str
     ) -> KernelLaunch:
-        """Return the launch that writes `outputs`."""
-        squares = [prod(self.square.counts(nest)) for nest in self.nests]
+        """The launch that writes `outputs`."""
+        squares = [prod(self.square.counts(plane)) for plane in self.planes]
         starts = [0]
-        for nest in self.nest_of:
-            starts.append(starts[-1] + squares[nest])
+        for plane in self.plane_of:
+            starts.append(starts[-1] + squares[plane])
         return KernelLaunch(
             "transpose",
             outputs,
@@ -135,41 +135,43 @@ class Transposition:
             shared_bytes=SQUARE_BYTES,
             bytes_in_flight=LOADS * VECTOR,
             reason=reason,
+            slots=len(outputs),
             arguments=self._arguments(starts),
         )
 
     def _constants(self, assumed: Assumptions) -> tuple[Constant, ...]:
-        loops = chain.from_iterable(nest.loops for nest in self.nests)
-        strides = *(nest.across_stride for nest in self.nests), *(src for _, src, _ in loops)
-        read = power_of_two(VECTOR, assumed.input_alignment, *self.offsets, *strides)
+        strides = [plane.across_stride for plane in self.planes]
+        strides += [loop.input_stride for plane in self.planes for loop in plane.loops]
+        read = gcd(VECTOR, assumed.input_alignment, *self.offsets, *strides)
         return (
             Constant("int", "kUnit", self.square.unit),
             Constant("int", "kDownVectors", self.square.down_vectors),
+            # At any multiple of a word, lines are read as they are, others through funnel shifts.
             Constant("int", "kRead", read if read >= WORD else 1),
-            Constant("int", "kWrite", write_bytes(self.nests, assumed)),
+            Constant("int", "kWrite", write_bytes(self.planes, assumed)),
             Constant("bool", "kPointers", int(self.has_pointers)),
             Constant("int", "kSegments", len(self.offsets)),
-            Constant("int", "kNests", len(self.nests)),
+            Constant("int", "kNests", len(self.planes)),
             Constant("int", "kLoops", self.loops),
         )
 
     def _arguments(self, starts: Sequence[int]) -> tuple[Constant, ...]:
-        # All nests get the loops of the deepest one; a table has at least one entry.
-        around = [[*nest.loops, *[(1, 0, 0)] * self.loops][: self.loops] for nest in self.nests]
-        loops = list(chain.from_iterable(around)) or [(1, 0, 0)]
+        # All planes get the loops of the deepest one; a table has at least one entry.
+        around = [[*plane.loops, *[ONE_TURN] * self.loops][: self.loops] for plane in self.planes]
+        loops = list(chain.from_iterable(around)) or [ONE_TURN]
         # What is left of a number is that of the outermost loop, which needs no divisor.
-        counts = [[*self.square.counts(nest), *[1] * self.loops] for nest in self.nests]
+        counts = [[*self.square.counts(plane), *[1] * self.loops] for plane in self.planes]
         divisors = list(chain.from_iterable(count[: self.loops + 1] for count in counts))
         return (
             Constant(OFFSET_64, "offsets", self.offsets),
-            Constant(OFFSET_64, "across_strides", tuple(n.across_stride for n in self.nests)),
-            Constant(OFFSET_64, "down_strides", tuple(nest.down_stride for nest in self.nests)),
-            Constant(OFFSET_64, "input_strides", tuple(src for _, src, _ in loops)),
-            Constant(OFFSET_64, "output_strides", tuple(dst for _, _, dst in loops)),
-            Constant("unsigned", "acrosses", tuple(nest.across for nest in self.nests)),
-            Constant("unsigned", "downs", tuple(nest.down for nest in self.nests)),
+            Constant(OFFSET_64, "across_strides", tuple(n.across_stride for n in self.planes)),
+            Constant(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in self.planes)),
+            Constant(OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops)),
+            Constant(OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops)),
+            Constant("unsigned", "acrosses", tuple(plane.across for plane in self.planes)),
+            Constant("unsigned", "downs", tuple(plane.down for plane in self.planes)),
             Constant("unsigned", "counts", tuple(divisors)),
             Constant(DIVISOR, "by_counts", tuple(map(divisor, divisors))),
             Constant("unsigned", "starts", tuple(starts)),
-            Constant("unsigned char", "nests", self.nest_of),
+            Constant("unsigned char", "nests", self.plane_of),
         )

@@ -9,10 +9,9 @@ nests, single units and broadcast elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from math import prod
+from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
@@ -25,13 +24,13 @@ from dmlsplit.backends.cuda.launch import (
     Constant,
     KernelLaunch,
     blocks,
-    power_of_two,
+    capacity,
+    divisor,
+    filled,
 )
-from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of, nest_of
-from dmlsplit.geometry import StridedCopy
+from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of
+from dmlsplit.geometry import ONE_TURN, Loop, turns
 
-# Entries that the tables of a kernel are made for. Few sizes: each is a program.
-ROOMS = (1, 4, 16, 64, 256, 1024, 4096)
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
 # Loops up to which a thread has registers for all items of a form.
@@ -42,51 +41,27 @@ NARROW_RESIDENT = 4
 EDGED_RESIDENT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
-    """The loops of a nest over items; the innermost one is over those of a row."""
-
-    sizes: tuple[int, ...]
-    input_strides: tuple[int, ...]
-    output_strides: tuple[int, ...]
-
-    @property
-    def count(self) -> int:
-        """Items."""
-        return prod(self.sizes)
-
-    def to_depth(self, depth: int) -> Walk:
-        """Return the same with loops of one turn in front, or without the innermost one."""
-        if depth < len(self.sizes):
-            return Walk(self.sizes[:-1], self.input_strides[:-1], self.output_strides[:-1])
-        more = depth - len(self.sizes)
-        return Walk(
-            (1,) * more + self.sizes,
-            (0,) * more + self.input_strides,
-            (0,) * more + self.output_strides,
-        )
+# The loops of a nest over items; the innermost one is over those of a row.
+Walk = tuple[Loop, ...]
 
 
 def strided_launches(
-    pieces: Iterable[tuple[int, StridedCopy]], assumed: Assumptions
+    alike: Mapping[Nest, Sequence[tuple[int, int]]], assumed: Assumptions
 ) -> Iterator[KernelLaunch]:
-    """Yield launches for outputs, each with its index, that are strided in any way."""
-    alike: dict[Nest, list[tuple[int, int]]] = {}
-    for index, piece in pieces:
-        alike.setdefault(nest_of(piece, assumed), []).append((index, piece.input_offset))
+    """Launches for outputs that are strided in any way, by nest: each an index and an offset."""
     by_form: dict[Form, list[Entry]] = {}
     for nest, outputs in alike.items():
         for entry in entries(nest, outputs, assumed):
             form = form_of(nest, len(entry.outputs), assumed)
             by_form.setdefault(form, []).append(entry)
     for form, found in by_form.items():
-        for part, room in _parts(found, assumed):
-            yield _strided(form, part, room, assumed)
+        for part, slots in _parts(found, assumed):
+            yield _strided(form, part, slots, assumed)
 
 
 def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entry], int]]:
-    """Cut entries into parts whose tables fit the parameters; yield each with its tables' room."""
-    depth = max(len(entry.nest.sizes) for entry in found)
+    """Cut entries into parts whose tables fit the parameters; yield each with its tables' slots."""
+    depth = max(len(entry.nest.loops) for entry in found)
     nest_bytes = (5 * depth + 3) * POINTER_BYTES
     entry_bytes = (len(found[0].outputs) + 2) * POINTER_BYTES
     space = (assumed.most_outputs - 1) * POINTER_BYTES
@@ -96,31 +71,31 @@ def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entr
         most = space // (entry_bytes + nest_bytes)
     for first in range(0, len(found), most):
         part = found[first : first + most]
-        yield part, min(most, next(room for room in ROOMS if room >= len(part)))
+        yield part, capacity(len(part), most)
 
 
 def _is_one_nest(found: list[Entry]) -> bool:
     return len({entry.nest for entry in found}) == 1
 
 
-def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) -> KernelLaunch:
+def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -> KernelLaunch:
     nests = [entry.nest for entry in found]
     walks = _walks(nests, form.item)
-    is_small = max(*(walk.count for walk in walks), *(nest.row_units for nest in nests)) < SMALL
-    depth = len(walks[0].sizes)
+    is_small = max(*map(turns, walks), *(nest.row_units for nest in nests)) < SMALL
+    depth = len(walks[0])
     # Numbers of 64 bits and the strides of many loops take registers.
     items = form.items if is_small and depth <= SHALLOW else blocks(form.items, 2)
-    *starts, grid = accumulate((blocks(walk.count, THREADS * items) for walk in walks), initial=0)
-    unused = room - len(found)
+    *starts, grid = accumulate((blocks(turns(walk), THREADS * items) for walk in walks), initial=0)
     if _is_one_nest(found):
         nests, walks = nests[:1], walks[:1]
     else:
-        nests, walks = nests + nests[:1] * unused, walks + walks[:1] * unused
+        nests = list(filled(nests, slots, nests[0]))
+        walks = list(filled(walks, slots, walks[0]))
     has_edges = any(_has_edges(nest, form, assumed) for nest in nests)
     return KernelLaunch(
         "strided",
         tuple(chain.from_iterable(entry.outputs for entry in found)),
-        sum(prod(entry.nest.sizes) * form.unit * form.channels for entry in found),
+        sum(turns(entry.nest.loops) * form.unit * form.channels for entry in found),
         assumed,
         (
             Constant("int", "kUnit", form.unit),
@@ -140,10 +115,10 @@ def _strided(form: Form, found: list[Entry], room: int, assumed: Assumptions) ->
         bytes_in_flight=items * form.channels * form.item,
         reason=f"strided, in units of {form.unit} bytes, {_HOW[form.window_step is not None]}",
         least_resident=_least_resident(form, items, not is_small and has_edges and len(nests) > 1),
-        capacity=room * form.channels,
+        slots=slots * form.channels,
         arguments=(
-            Constant(OFFSET_64, "offsets", tuple(e.offset for e in found) + (0,) * unused),
-            Constant("unsigned", "tile_starts", (*starts, *(UNUSED_TILE,) * unused)),
+            Constant(OFFSET_64, "offsets", filled((e.offset for e in found), slots, 0)),
+            Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE)),
             *_tables(nests, walks, 32 if is_small else 64),
         ),
     )
@@ -160,38 +135,35 @@ def _least_resident(form: Form, items: int, has_far_edges: bool) -> int:
 
 
 def _has_edges(nest: Nest, form: Form, assumed: Assumptions) -> bool:
-    return power_of_two(form.item, nest.row_alignment(assumed), nest.row_bytes) < form.item
+    return gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) < form.item
 
 
 def _walks(nests: Sequence[Nest], item: int) -> list[Walk]:
-    """Return the loops over items, equally deep."""
-    walks = []
+    """The loops over items, equally deep."""
+    walks: list[Walk] = []
     for nest in nests:
-        strides, units = (nest.input_strides, nest.output_strides), item // nest.unit
-        by_item = ((*of[:-1], of[-1] * units) for of in strides)
-        walks.append(Walk((*nest.sizes[:-1], nest.row_bytes // item), *by_item))
-    depth = max(len(walk.sizes) for walk in walks)
+        *outer, (_, src, dst) = nest.loops
+        units = item // nest.unit
+        walks.append((*outer, Loop(nest.row_bytes // item, src * units, dst * units)))
+    depth = max(map(len, walks))
     # Rows of one item need no loop.
-    if depth > 1 and all(len(walk.sizes) == depth and walk.sizes[-1] == 1 for walk in walks):
-        depth -= 1
-    return [walk.to_depth(depth) for walk in walks]
+    if depth > 1 and all(len(walk) == depth and walk[-1].size == 1 for walk in walks):
+        return [walk[:-1] for walk in walks]
+    return [(ONE_TURN,) * (depth - len(walk)) + walk for walk in walks]
 
 
 def _tables(nests: Sequence[Nest], walks: Sequence[Walk], bits: int) -> Iterator[Constant]:
-    """Yield sizes and strides, and how to divide by sizes; see `divisor`."""
+    """Sizes and strides, and how to divide by sizes."""
     index, signed = ("unsigned", "int") if bits == 32 else (COUNT_64, OFFSET_64)
-    sizes = tuple(chain.from_iterable(walk.sizes for walk in walks))
-    input_strides = tuple(chain.from_iterable(walk.input_strides for walk in walks))
-    output_strides = tuple(chain.from_iterable(walk.output_strides for walk in walks))
-    steps = tuple(nest.input_strides[-1] for nest in nests)
+    sizes, input_strides, output_strides = zip(*chain.from_iterable(walks), strict=True)
+    steps = tuple(nest.loops[-1].input_stride for nest in nests)
     strides = (*input_strides, *output_strides, *steps)
     stride = "int" if all(abs(known) < 2**31 for known in strides) else OFFSET_64
-    shifts = tuple((size - 1).bit_length() for size in sizes)
-    magics = (blocks(1 << bits - 1 + n, size) for size, n in zip(sizes, shifts, strict=True))
-    yield Constant(index, "counts", tuple(walk.count for walk in walks))
+    divisors = [divisor(size, bits) for size in sizes]
+    yield Constant(index, "counts", tuple(map(turns, walks)))
     yield Constant(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
-    yield Constant(index, "magics", tuple(magics))
-    yield Constant("unsigned", "shifts", shifts)
+    yield Constant(index, "magics", tuple(by.magic for by in divisors))
+    yield Constant("unsigned", "shifts", tuple(by.shift for by in divisors))
     yield Constant(stride, "input_strides", input_strides)
     yield Constant(stride, "output_strides", output_strides)
     yield Constant(stride, "steps", steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,26 +15,28 @@ from dmlsplit.backends.cuda.launch import (
     Constant,
     KernelLaunch,
     blocks,
+    capacity,
     divisor,
+    filled,
     index_type,
 )
 from dmlsplit.backends.cuda.planner.chunks import chunk_steps, dealt
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 
-# Entries of tables; beyond, any power of two.
-CAPACITIES = (4, 16, 64, 256)
+# Entries of tables, at least. Those of more than LONG are any power of two: they take room.
+LEAST_CAPACITY, LONG = 4, 256
 
 
 def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Yield the launches for narrow outputs, as many outputs each as parameters hold.
+    """The launches for narrow outputs, as many outputs each as parameters hold.
 
     What varies with the number of rows are arguments: columns have one program for a single row,
     and one for others.
     """
     launch = _launch(columns, assumed, layout_of(columns, assumed))
     count = len(columns.outputs)
-    if len(launch.parameters([0] * (1 + count))) <= assumed.limits.parameter_bytes:
+    if len(launch.parameters(())) <= assumed.limits.parameter_bytes:
         yield launch
     else:
         for half in (range(count // 2), range(count // 2, count)):
@@ -72,27 +74,26 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
             else f"outputs up to {max(columns.widths)} bytes wide, {at_once} at a time, "
             "through shared memory"
         ),
-        capacity=_capacity(len(columns.outputs)),
+        slots=_slots(len(columns.outputs)),
         arguments=tuple(arguments),
     )
     return replace(launch, siblings=lambda: [launch.with_other_stores])
 
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:
-    """Yield what the kernel knows of each output: its place in a run, its width, and a divisor."""
-    size = _capacity(len(columns.outputs))
+    """What the kernel knows of each output: its place in a run, its width, and a divisor."""
+    size = _slots(len(columns.outputs))
     places = [
         columns.widths[output] + (columns.offsets[output] - columns.offsets[first] << 32)
         for first, last in pairwise(layout.groups)
         for output in range(first, last)
     ]
-    unused = (divisor(1),) * (size - len(columns.outputs))
-    yield Constant(COUNT_64, "places", _filled(places, size))
-    yield Constant(DIVISOR, "by_width", (*map(divisor, columns.widths), *unused))
+    yield Constant(COUNT_64, "places", filled(places, size, 0))
+    yield Constant(DIVISOR, "by_width", filled(map(divisor, columns.widths), size, divisor(1)))
 
 
 def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
-    """Yield what the kernel knows of rows and runs."""
+    """What the kernel knows of rows and runs."""
     arranged, groups = layout.arrangement, len(layout.groups) - 1
     pad_bits = arranged.pad_bits or 0
     # The pitch of a single row is never added to an address.
@@ -124,7 +125,7 @@ def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
 
 
 def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
-    """Yield the groups of outputs, and how the shares of each are dealt out."""
+    """The groups of outputs, and how the shares of each are dealt out."""
     bits = layout.arrangement.team_bits
     sizes = [layout.rows * width for width in columns.widths]
     shares = [sizes[first:last] for first, last in pairwise(layout.groups)]
@@ -137,19 +138,15 @@ def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
         starts.append(len(chunks))
         begins.append(columns.offsets[first])
         runs.append(columns.offsets[last - 1] + columns.widths[last - 1] - columns.offsets[first])
-    size = 1 if layout.is_whole else _capacity(len(runs))
-    yield Constant(COUNT_64, "columns", _filled(begins, size))
-    yield Constant("unsigned", "run_bytes", _filled(runs, size))
-    yield Constant("unsigned", "chunk_starts", _filled(starts, size + 1))
-    yield Constant("unsigned", "chunks", _filled(chunks, _capacity(len(chunks))))
+    size = 1 if layout.is_whole else _slots(len(runs))
+    yield Constant(COUNT_64, "columns", filled(begins, size, 0))
+    yield Constant("unsigned", "run_bytes", filled(runs, size, 0))
+    yield Constant("unsigned", "chunk_starts", filled(starts, size + 1, 0))
+    yield Constant("unsigned", "chunks", filled(chunks, _slots(len(chunks)), 0))
     yield Constant("int", "chunk_bytes", chunk_bytes)
     yield Constant("int", "team_bytes", VECTOR << bits)
 
 
-def _capacity(count: int) -> int:
-    """Return the entries that a table has for `count`: few numbers, as each is a program."""
-    return next((size for size in CAPACITIES if size >= count), 1 << (count - 1).bit_length())
-
-
-def _filled(values: Sequence[int], size: int) -> tuple[int, ...]:
-    return (*values, *(0,) * (size - len(values)))
+def _slots(count: int) -> int:
+    most = max(LONG, 1 << (count - 1).bit_length())
+    return capacity(count, most, LEAST_CAPACITY)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 
 from dmlsplit.backends.cuda.launch import POINTER_BYTES, Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner.groups import Group
+from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.backends.cuda.planner.squares import (
     MOST_SIDE_BYTES,
-    Nest,
+    Plane,
     Transposition,
     best,
     squares,
     write_bytes,
 )
-from dmlsplit.geometry import StridedCopy
+from dmlsplit.geometry import Loop, StridedCopy
 
 # Both dimensions must be this long for squares to pay: 8 words are one 32-byte sector.
 LEAST_SIDE = 8
@@ -26,41 +27,71 @@ SPARE_BYTES = 16  # the last entry of a table, and the gap at the end
 NEST_PART, MOST_NESTS = 4, 256
 
 
-def down_dimension(nest: StridedCopy, unit: int) -> int | None:
-    """Return the dimension in which the input is contiguous, if the output is in another one."""
-    if nest.run_bytes != unit or not nest.shape or nest.output_strides[-1] != unit:
+def down_loop(nest: Nest) -> Loop | None:
+    """The loop along which the input is contiguous, if the output is along another one."""
+    *outer, row = nest.loops
+    if row.output_stride != nest.unit or row.input_stride == nest.unit:
         return None
-    outer = zip(nest.shape[:-1], nest.input_strides[:-1], strict=True)
-    for d, (size, stride) in enumerate(outer):
-        sides = size, nest.shape[-1]
-        if stride == unit and min(sides) >= LEAST_SIDE and max(sides) * unit <= MOST_SIDE_BYTES:
-            return d
+    for loop in outer:
+        least, most = sorted((loop.size, row.size))
+        is_side = least >= LEAST_SIDE and most * nest.unit <= MOST_SIDE_BYTES
+        if loop.input_stride == nest.unit and is_side:
+            return loop
     return None
 
 
-def most_transposed(nests: Collection[StridedCopy], assumed: Assumptions) -> tuple[int, int]:
-    """Return how many outputs, and how many nests, the parameters of a launch have room for."""
+def launch_parts(
+    alike: Mapping[Nest, Sequence[int]], assumed: Assumptions
+) -> Iterator[dict[Nest, list[int]]]:
+    """Cut outputs, by nest, into those that the parameters of a launch have room for."""
+    most, most_nests = _most_transposed(alike, assumed)
+    part: dict[Nest, list[int]] = {}
+    for nest, outputs in alike.items():
+        for index in outputs:
+            has_all_nests = len(part) == most_nests and nest not in part
+            if has_all_nests or sum(map(len, part.values())) == most:
+                yield part
+                part = {}
+            part.setdefault(nest, []).append(index)
+    yield part
+
+
+def _most_transposed(nests: Collection[Nest], assumed: Assumptions) -> tuple[int, int]:
     room = POINTER_BYTES * assumed.most_outputs - SPARE_BYTES
-    loops = max(len(nest.shape) for nest in nests) - 2
+    loops = max(len(nest.loops) for nest in nests) - 2
     nest_bytes = NEST_BYTES + LOOP_BYTES * max(loops, 1)
     most_nests = min(MOST_NESTS, room // NEST_PART // nest_bytes, len(nests))
     return (room - most_nests * nest_bytes) // OUTPUT_BYTES, most_nests
 
 
-def transpose(group: Group, assumed: Assumptions) -> KernelLaunch:
-    """Return the launch for nests that have a down dimension."""
-    nests = tuple(_nest(nest, group.unit) for nest in group.nests)
-    square = best(squares(group.unit, write_bytes(nests, assumed)), nests)
+def transpose(
+    alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
+) -> KernelLaunch:
+    """The launch for outputs, by nest, whose nests have a down loop and one unit."""
+    unit = next(iter(alike)).unit
+    planes = tuple(map(_plane, alike))
+    outputs = tuple(chain.from_iterable(alike.values()))
+    offsets = tuple(pieces[output].input_offset for output in outputs)
+    plane_of = tuple(number for number, same in enumerate(alike.values()) for _ in same)
+    square = best(squares(unit, write_bytes(planes, assumed)), planes)
     reason = "input and output are contiguous along different dimensions"
-    return Transposition(square, nests, group.offsets, group.nest_of).launch(
-        group.outputs, group.total_bytes, assumed, f"{reason}, {group.unit} bytes each"
+    return Transposition(square, planes, offsets, plane_of).launch(
+        outputs,
+        sum(pieces[output].total_bytes for output in outputs),
+        assumed,
+        f"{reason}, {unit} bytes each",
     )
 
 
-def _nest(copy: StridedCopy, unit: int) -> Nest:
-    down = down_dimension(copy, unit)
+def _plane(nest: Nest) -> Plane:
+    *outer, across = nest.loops
+    down = down_loop(nest)
     assert down is not None
-    loops = list(zip(copy.shape, copy.input_strides, copy.output_strides, strict=True))
-    across, across_stride, _ = loops.pop()
-    size, _, down_stride = loops.pop(down)
-    return Nest(size, across, down_stride, across_stride, tuple(reversed(loops)))
+    outer.remove(down)
+    return Plane(
+        down.size,
+        across.size,
+        down.output_stride,
+        across.input_stride,
+        tuple(reversed(outer)),
+    )

@@ -21,23 +21,24 @@ from dmlsplit.backends.cuda.launch import (
     DeviceLimits,
     KernelLaunch,
     blocks,
+    capacity,
     divisor,
+    filled,
     index_type,
 )
 from dmlsplit.backends.cuda.planner.columns import Columns
 
 # A vector may reach the next row of an output, but no further. A single row may be as narrow.
 LEAST_WIDTH = VECTOR
-# Outputs that the tables of a kernel are made for. Few sizes: each is a program.
-CAPACITIES = (4, 16, 64, 256, 1024, 4096)
+# Outputs that the tables of a kernel are made for, at least.
+LEAST_CAPACITY = 4
 # Longer tables of tiles come with one that says where to look; rows.cu has the same number.
 FEW_OUTPUTS = 16
 # Threads of a block.
 BLOCK_SIZES = (256, 128, 64)
 # Registers of a thread, for aligned memory and for any.
 REGISTERS, SHIFTING_REGISTERS = 40, 48
-# Share of a GPU's places for threads that are in use, and have something to copy, at which no other
-# block size is tried.
+# If at least this share of the GPU's thread slots does useful work, no smaller block size is tried.
 BUSY = 0.95
 # Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
 # outputs share is still in the L2 cache.
@@ -45,7 +46,7 @@ CHUNK_BYTES = 4 << 20
 # The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
 # Chunks of a single row are simpler, if they fill their tiles by this share.
-FULL = 0.97
+FULL_ROW = 0.97
 CHOICES = 16
 # Parameters that are not tables: the input's address, pitches, divisors, numbers of rows and tiles.
 NUMBERS_BYTES = 96
@@ -54,7 +55,7 @@ NUMBERS_BYTES = 96
 def wide_launches(
     columns: Columns, assumed: Assumptions, is_aligned: bool
 ) -> Iterator[KernelLaunch]:
-    """Yield launches of as many outputs each as parameters hold.
+    """Launches of as many outputs each as parameters hold.
 
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
@@ -114,9 +115,10 @@ def _launch(
     chunks: _Chunks,
 ) -> KernelLaunch:
     count = len(columns.outputs)
-    # Which outputs are empty changes with every call of experts; how many there are does not.
+    # In a mixture of experts the empty outputs differ from call to call; the number of outputs does
+    # not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
-    capacity = min(most, next((size for size in CAPACITIES if size >= wanted), most))
+    slots = capacity(wanted, most, LEAST_CAPACITY)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     tables = _equal if is_equal else _tables
     return KernelLaunch(
@@ -135,7 +137,7 @@ def _launch(
         bytes_in_flight=LOADS * VECTOR,
         least_resident=resident_blocks(assumed.limits, _registers(is_aligned), THREADS),
         reason=_REASONS[is_aligned],
-        capacity=capacity,
+        slots=slots,
         arguments=(
             Constant(place, "pitch", columns.pitch),
             Constant(place, "chunk_pitch", columns.pitch * chunks.rows),
@@ -144,7 +146,7 @@ def _launch(
             Constant("unsigned", "chunk_rows", chunks.rows),
             Constant("unsigned", "last_chunk", chunks.count - 1),
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
-            *tables(columns, chunks, capacity),
+            *tables(columns, chunks, slots),
         ),
     )
 
@@ -155,23 +157,22 @@ _REASONS = {
 }
 
 
-def _tables(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constant]:
-    """Yield what the kernel looks up for each output."""
-    unused = (0,) * (capacity - len(columns.outputs))
+def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
+    """What the kernel looks up for each output."""
     kind = _place(columns)
-    starts = tuple(accumulate(chunks.tiles[:-1], initial=0))
-    yield Constant(kind, "offsets", columns.offsets + unused)
-    yield Constant(kind, "widths", columns.widths + unused)
+    starts = accumulate(chunks.tiles[:-1], initial=0)
+    yield Constant(kind, "offsets", filled(columns.offsets, slots, 0))
+    yield Constant(kind, "widths", filled(columns.widths, slots, 0))
     if not chunks.is_one_row:
-        spare = (divisor(1),) * len(unused)
-        yield Constant(DIVISOR, "by_width", (*map(divisor, columns.widths), *spare))
-    yield Constant("unsigned", "tile_starts", starts + (UNUSED_TILE,) * len(unused))
-    if capacity > FEW_OUTPUTS:
-        yield from _nearby(chunks.tiles, capacity)
+        by_width = filled(map(divisor, columns.widths), slots, divisor(1))
+        yield Constant(DIVISOR, "by_width", by_width)
+    yield Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE))
+    if slots > FEW_OUTPUTS:
+        yield from _nearby(chunks.tiles, slots)
 
 
-def _equal(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constant]:
-    """Yield what stands for the tables where outputs are equal and follow each other."""
+def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
+    """What stands for the tables where outputs are equal and follow each other."""
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     yield Constant(place, "width", columns.equal_width)
     yield Constant(place, "first_byte", columns.first_byte)
@@ -181,13 +182,13 @@ def _equal(columns: Columns, chunks: _Chunks, capacity: int) -> Iterator[Constan
         yield Constant(DIVISOR, "by_width", divisor(columns.equal_width))
 
 
-def _nearby(output_tiles: tuple[int, ...], capacity: int) -> Iterator[Constant]:
-    """Yield the output of every 2^n-th tile, between two of which `find_near` looks for others."""
+def _nearby(output_tiles: tuple[int, ...], slots: int) -> Iterator[Constant]:
+    """The output of every 2^n-th tile, between two of which `find_near` looks for others."""
     *starts, tiles = accumulate(output_tiles, initial=0)
-    shift = max(0, (blocks(tiles, capacity) - 1).bit_length())
+    shift = max(0, (blocks(tiles, slots) - 1).bit_length())
     nearby = [bisect_right(starts, tile) - 1 for tile in range(0, tiles + (1 << shift), 1 << shift)]
     yield Constant("unsigned", "nearby_shift", shift)
-    yield Constant("unsigned short", "nearby", (*nearby, *(0,) * (capacity + 1 - len(nearby))))
+    yield Constant("unsigned short", "nearby", filled(nearby, slots + 1, 0))
 
 
 def _place(columns: Columns) -> str:
@@ -201,13 +202,13 @@ def _is_equal(columns: Columns) -> bool:
 
 
 def _output_bytes(columns: Columns) -> int:
-    """Return the bytes of parameters that an output takes in tables."""
+    """The bytes of parameters that an output takes in tables."""
     place = 4 if _place(columns) == "unsigned" else 8
     return POINTER_BYTES + 2 * place + 8 + 4 + 2
 
 
 def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
-    """Return the largest blocks that keep all multiprocessors busy to the end, or nearly."""
+    """The largest blocks that keep all multiprocessors busy to the end, or nearly."""
     best = 0.0
     for threads in BLOCK_SIZES:
         chunks = _chunks_of(columns, threads)
@@ -222,13 +223,13 @@ def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
 
 
 def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
-    """Return how many blocks of a kernel without shared memory a multiprocessor holds."""
+    """How many blocks of a kernel without shared memory a multiprocessor holds."""
     by_registers = limits.registers_per_sm // (registers * threads)
     return min(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers)
 
 
 def evenness(grid: int, at_once: int, sm_count: int) -> float:
-    """Return the mean share of multiprocessors, or of their places for blocks, that are in use."""
+    """The mean share of multiprocessors, or of their places for blocks, that are in use."""
     places = at_once if grid > at_once else sm_count
     return grid / (blocks(grid, places) * places)
 
@@ -238,14 +239,14 @@ def _chunks_of(columns: Columns, threads: int) -> _Chunks:
     widest = max(columns.widths)
 
     def full(rows: int) -> float:
-        """Return the share of all tiles that is filled."""
+        """The share of all tiles that is filled."""
         tiles = sum(blocks(rows * width, tile) for width in columns.widths)
         return columns.total_bytes / (blocks(columns.rows, rows) * tiles * tile)
 
     is_one_row = (
         columns.rows == 1
         or max(widest, columns.pitch) >= MOST_CHUNK_BYTES
-        or (widest >= tile and full(1) >= FULL)
+        or (widest >= tile and full(1) >= FULL_ROW)
     )
     if is_one_row:
         rows = 1

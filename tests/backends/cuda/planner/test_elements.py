@@ -3,6 +3,7 @@
 import pytest
 
 from dmlsplit.backends.cuda.codegen import source
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.descriptors import packed
@@ -13,7 +14,7 @@ def rows_of(count: int, width: int, rows: int = 1 << 16) -> SplitGeometry:
 
 
 def kernels(geometry: SplitGeometry, input_at: int = 16, outputs_at: int = 16) -> list[str]:
-    return [launch.kernel for launch in plan(geometry, input_at, outputs_at).launches]
+    return [launch.kernel for launch in plan(geometry, input_at, outputs_at, H200.limits)]
 
 
 @pytest.mark.parametrize(
@@ -46,15 +47,15 @@ def test_rows_and_pitch_are_not_compiled() -> None:
     sources = {
         source(launch)
         for geometry in (rows_of(32, 4, 1 << 20), rows_of(32, 4, 1_000_003), padded)
-        for launch in plan(geometry, 16, 16).launches
+        for launch in plan(geometry, 16, 16, H200.limits)
     }
     assert len(sources) == 1
 
 
 def test_pointers_and_arguments_fit_the_parameters() -> None:
-    limits = DeviceLimits(80, 1024, 64 << 10, 48 << 10, 6 << 20, 4096)
+    limits = DeviceLimits(80, 1024, 6 << 20, 4096)
     for count in range(480, 512, 2):
-        for launch in plan(rows_of(count, 8), 16, 16, limits).launches:
+        for launch in plan(rows_of(count, 8), 16, 16, limits):
             addresses = [0] * (1 + len(launch.outputs))
             assert len(launch.parameters(addresses)) <= limits.parameter_bytes
     assert set(kernels(rows_of(5000, 8))) == {"tile"}

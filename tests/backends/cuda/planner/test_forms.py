@@ -2,19 +2,19 @@
 
 import pytest
 
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
-from dmlsplit.backends.cuda.planner import H200
 from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of, nest_of
-from dmlsplit.geometry import StridedCopy
+from dmlsplit.geometry import Loop, StridedCopy
 
 
 def assumed(input_alignment: int = 16, output_alignment: int = 16) -> Assumptions:
-    return Assumptions(input_alignment, output_alignment, H200, 2, 4094, True)
+    return Assumptions(input_alignment, output_alignment, H200.limits, 2, 4094, True)
 
 
 def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
     """Nine packed rows of units, `step` units apart in the input."""
-    return Nest(unit, (9, units), (pitch, step * unit), (units * unit, unit))
+    return Nest(unit, (Loop(9, pitch, units * unit), Loop(units, step * unit, unit)))
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
         (rows(2, 101, 2), 1, Form(2, 2, 1, None)),
         (rows(8, 1001, 1), 1, Form(8, 8, 1, None)),
         # Units that are apart in the output as well.
-        (Nest(4, (9, 64), (4096, 4), (4096, 8)), 1, Form(4, 4, 1, None)),
+        (Nest(4, (Loop(9, 4096, 4096), Loop(64, 4, 8))), 1, Form(4, 4, 1, None)),
     ],
 )
 def test_the_form_follows_from_the_rows(nest: Nest, channels: int, form: Form) -> None:
@@ -48,11 +48,11 @@ def test_the_form_follows_from_the_rows(nest: Nest, channels: int, form: Form) -
 
 
 def test_units_are_as_wide_as_all_places_allow() -> None:
-    piece = StridedCopy((9, 64), (1000, 16), (1024, 16), 8, 16)
+    piece = StridedCopy((Loop(9, 1000, 1024), Loop(64, 16, 16)), 8, 16)
     assert nest_of(piece, assumed()).unit == 8
     assert nest_of(piece, assumed(4, 16)).unit == 4
     assert nest_of(piece, assumed(16, 2)).unit == 2
-    assert nest_of(piece, assumed()).sizes == (9, 64, 2)
+    assert [loop.size for loop in nest_of(piece, assumed()).loops] == [9, 64, 2]
 
 
 def test_channels_of_pixels_share_their_windows() -> None:

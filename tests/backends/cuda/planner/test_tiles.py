@@ -8,11 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda import codegen
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner import H200, plan
+from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from tests.support.descriptors import packed
+from tests.support.kernel_cases import SHARED_PER_BLOCK, SHARED_PER_SM
 
 ALIGNMENTS = st.sampled_from([1, 2, 4, 8, 16])
 
@@ -21,7 +23,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
     return Assumptions(
         input_alignment,
         output_alignment,
-        limits=replace(H200, parameter_bytes=bytes_),
+        limits=replace(H200.limits, parameter_bytes=bytes_),
         outputs=100,
         most_outputs=4000,
         bypasses_cache=True,
@@ -62,8 +64,8 @@ def test_tiles_hold_their_rows(columns: Columns, src: int, dst: int) -> None:
         loaded = found["kLoads"] * launch.block * 16
         assert loaded >= fill_rows * (columns.pitch if found["kWhole"] else reach)
         assert launch.shared_bytes >= (fill_rows - 1) * found["row_pitch"] + reach
-        assert launch.shared_bytes <= H200.shared_per_block
-        assert launch.resident * launch.shared_bytes <= H200.shared_per_sm
+        assert launch.shared_bytes <= SHARED_PER_BLOCK
+        assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
         # The vector at the end of an output is completed by the rows behind.
         if dst < 16:
             assert (fill_rows - rows) * min(columns.widths) >= 16 - found["kItem"]
@@ -105,7 +107,7 @@ def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
     texts = set()
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)
-        texts |= {codegen.source(launch) for launch in plan(geometry, 1, 16).launches}
+        texts |= {codegen.source(launch) for launch in plan(geometry, 1, 16, H200.limits)}
     assert len(texts) <= 2
 
 

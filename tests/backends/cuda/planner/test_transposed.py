@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.codegen import source
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import KernelLaunch
-from dmlsplit.backends.cuda.planner import H200, DeviceLimits, plan
+from dmlsplit.backends.cuda.planner import DeviceLimits, plan
 from dmlsplit.geometry import SplitGeometry, split_geometry
 
-SMALL = DeviceLimits(80, 1024, 64 << 10, 48 << 10, 6 << 20, 4096)
+SMALL = DeviceLimits(80, 1024, 6 << 20, 4096)
 
 
 def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4) -> SplitGeometry:
@@ -20,8 +21,10 @@ def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4)
     return split_geometry(shape, 1, channels, width, strides, [None] * len(channels))
 
 
-def launches(geometry: SplitGeometry, limits: DeviceLimits = H200) -> tuple[KernelLaunch, ...]:
-    found = plan(geometry, 16, 16, limits).launches
+def launches(
+    geometry: SplitGeometry, limits: DeviceLimits = H200.limits
+) -> tuple[KernelLaunch, ...]:
+    found = plan(geometry, 16, 16, limits)
     assert {launch.kernel for launch in found} == {"transpose"}
     return found
 
@@ -35,18 +38,18 @@ def test_other_sizes_need_no_other_kernel(other: SplitGeometry) -> None:
     (second,) = launches(other)
     assert first.argument_bytes != second.argument_bytes
     same = source(first) == source(second)
-    assert same == (other.pieces[0].input_strides[-1] % 16 == 0)  # lines are aligned
+    assert same == (other.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
 
 
 def test_a_side_above_two_gigabytes_is_not_transposed() -> None:
     geometry = permuted(1, (8,), 1 << 29)
-    assert {launch.kernel for launch in plan(geometry, 16, 16).launches} == {"strided"}
+    assert {launch.kernel for launch in plan(geometry, 16, 16, H200.limits)} == {"strided"}
 
 
 @given(
     st.lists(st.integers(8, 40), min_size=1, max_size=30),
     st.integers(1, 200),
-    st.sampled_from([H200, SMALL]),
+    st.sampled_from([H200.limits, SMALL]),
 )
 def test_pointers_and_tables_fit_the_parameters(
     pattern: list[int], repeats: int, limits: DeviceLimits

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda.codegen import source
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import KernelLaunch, divisor
-from dmlsplit.backends.cuda.planner import H200, plan
+from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.planner.wide import (
     REGISTERS,
     SHIFTING_REGISTERS,
@@ -50,7 +51,7 @@ widths = st.integers(512, 100_000)
 
 @given(st.lists(widths, min_size=2, max_size=300), st.integers(2, 100_000))
 def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
-    (launch,) = plan(packed((rows, sum(sizes)), 1, tuple(sizes), 1), 1, 1).launches
+    (launch,) = plan(packed((rows, sum(sizes)), 1, tuple(sizes), 1), 1, 1, H200.limits)
     assume(launch.kernel == "rows")
     known = arguments(launch)
     if "tile_starts" not in known:  # equal outputs
@@ -74,7 +75,7 @@ def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: li
     sources = {
         source(launch)
         for count in rows
-        for launch in plan(packed((count, sum(sizes)), 1, tuple(sizes), 1), 16, 16).launches
+        for launch in plan(packed((count, sum(sizes)), 1, tuple(sizes), 1), 16, 16, H200.limits)
     }
     assert len(sources) <= 4
 
@@ -87,13 +88,13 @@ def test_no_sizes_along_axis_0_need_a_program_of_their_own(drawn: list[list[int]
     sources = {
         source(launch)
         for sizes in drawn
-        for launch in plan(packed((sum(sizes), 16), 0, tuple(sizes), 1), 16, 16).launches
+        for launch in plan(packed((sum(sizes), 16), 0, tuple(sizes), 1), 16, 16, H200.limits)
     }
     assert len(sources) <= 2
 
 
 def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
-    launches = plan(packed((16384, 202_000), 1, (200_000, *(1,) * 2000), 1), 16, 16).launches
+    launches = plan(packed((16384, 202_000), 1, (200_000, *(1,) * 2000), 1), 16, 16, H200.limits)
     assert [launch.kernel for launch in launches] == ["rows", "tile", "tile"]
     assert sum(launch.grid for launch in launches) < 1_000_000
 
@@ -101,12 +102,12 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_last_waves_are_filled_where_another_block_size_fills_them(workload: Any) -> None:
     geometry: SplitGeometry = workload.case.geometry
-    for launch in plan(geometry, 16, 16).launches:
+    for launch in plan(geometry, 16, 16, H200.limits):
         if launch.kernel != "rows":
             continue
         is_aligned = next(c.value for c in launch.constants if c.name == "kAligned")
         registers = REGISTERS if is_aligned else SHIFTING_REGISTERS
-        at_once = H200.sm_count * resident_blocks(H200, registers, launch.block)
+        at_once = H200.limits.sm_count * resident_blocks(H200.limits, registers, launch.block)
         waves, last = divmod(launch.grid, at_once)
         assert waves == 0 or waves >= 10 or last == 0 or last / at_once >= THIRD
 
