@@ -115,6 +115,8 @@ ONE = dml.TensorDesc("FLOAT32", (4,))
             "UINT-RANGE"] * 2),
         (one_output(sizes=(2, 2), strides=(2**32, 1), total_tensor_size_in_bytes=0), [
             "UINT-RANGE"] * 2),
+        (one_output(data_type="UINT8", sizes=(U32,), total_tensor_size_in_bytes=4), [
+            "TENSOR-SIZE-SMALL"] * 2),
         (one_output(sizes=(2,), strides=(1, 1)), ["TENSOR-STRIDE-COUNT"] * 2),
         (one_output(sizes=(2,), strides=()), ["TENSOR-STRIDE-COUNT"] * 2),
         (one_output(sizes=(4,), total_tensor_size_in_bytes=-4), [
