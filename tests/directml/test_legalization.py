@@ -8,49 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit import BufferBinding, InvalidArgumentError, SplitOperatorDesc, TensorDesc
+from dmlsplit import InvalidArgumentError, SplitOperatorDesc, TensorDesc
 from dmlsplit.directml import legalization
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.errors import NoEquivalentError
+from tests.support.descriptors import Memory, expected_buffers
 
 TYPES = [kind for kind in dml.TensorDataType if kind.bits >= 8]
 LEVELS = list(FeatureLevel)
-GUARD = 16
-POISON = 0xA5
 
 
-def interpret(desc: SplitOperatorDesc, source: bytes) -> list[bytes]:
-    """Run a descriptor on bytes, by NumPy's own strides and nothing of the library's geometry."""
-    width = desc.input_tensor.element_bytes
-
-    def elements(tensor: TensorDesc, memory: np.ndarray) -> np.ndarray:
-        strides = [step * width for step in tensor.effective_strides]
-        return np.ndarray(tensor.sizes, f"u{width}", memory, 0, strides)
-
-    given_array = elements(desc.input_tensor, np.frombuffer(bytearray(source), np.uint8))
-    results = []
-    start = 0
-    for tensor in desc.output_tensors:
-        memory = np.full(tensor.total_tensor_size_in_bytes + GUARD, POISON, np.uint8)
-        size = tensor.sizes[desc.axis]
-        part = given_array.take(range(start, start + size), axis=desc.axis)
-        elements(tensor, memory)[...] = part
-        start += size
-        results.append(memory.tobytes())
-    return results
+def memory_of(desc: SplitOperatorDesc) -> Memory:
+    """Equal bytes for descriptors of equal sizes; no offset, which tensors may promise to align."""
+    memory = Memory.of(desc)
+    memory.offset = 0
+    return memory
 
 
-def dispatched(desc: SplitOperatorDesc, source: bytes, level: object) -> list[bytes]:
-    outputs = [
-        np.full(tensor.total_tensor_size_in_bytes + GUARD, POISON, np.uint8)
-        for tensor in desc.output_tensors
-    ]
-    operator = dml.Device("cpu", level).compile(desc)
-    bindings = [BufferBinding(o, 0, len(o) - GUARD) for o in outputs]
-    operator.bind(BufferBinding(np.frombuffer(source, np.uint8)), bindings).dispatch()
-    return [output.tobytes() for output in outputs]
+def all_bytes(buffers: list[np.ndarray]) -> list[bytes]:
+    return [buffer.tobytes() for buffer in buffers]
+
+
+def dispatched(desc: SplitOperatorDesc, level: object) -> list[bytes]:
+    memory = memory_of(desc)
+    dml.Device("cpu", level).compile(desc).dispatch(memory.input_binding, memory.output_bindings)
+    return all_bytes(memory.targets)
 
 
 def assert_equivalent(desc: SplitOperatorDesc, legal: SplitOperatorDesc, level: object) -> None:
@@ -66,13 +50,11 @@ def assert_equivalent(desc: SplitOperatorDesc, legal: SplitOperatorDesc, level: 
         assert bool(after.guaranteed_base_offset_alignment) == bool(
             before.guaranteed_base_offset_alignment
         )
-    size = desc.input_tensor.total_tensor_size_in_bytes
-    source = np.random.default_rng(7).bytes(size)
-    expected = interpret(desc, source)
-    assert interpret(legal, source) == expected
-    assert dispatched(legal, source, level) == expected
+    expected = all_bytes(expected_buffers(desc, memory_of(desc)))
+    assert all_bytes(expected_buffers(legal, memory_of(legal))) == expected
+    assert dispatched(legal, level) == expected
     if dml.validate(desc).ok:
-        assert dispatched(desc, source, "6_4") == expected
+        assert dispatched(desc, "6_4") == expected
     assert descriptor_geometry(legal).total_bytes == descriptor_geometry(desc).total_bytes
 
 
