@@ -213,14 +213,20 @@ def test_the_import_diagram_is_the_contract() -> None:
     assert [line.partition("  ")[0] for line in drawn.splitlines()] == layers
 
 
+@cache
+def names_of_tests() -> frozenset[str]:
+    sources = (path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py"))
+    return frozenset(name for source in sources for name in re.findall(r"def (test_\w+)", source))
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_files_and_tests_that_are_named_exist(name: str) -> None:
     # Not the texts of links: those are other projects' files.
-    for word in re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml)))`(?!\])", PAGES[name]):
+    files = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml|toml)))`(?!\])", PAGES[name])
+    for word in files:
         found = [*ROOT.glob(f"dmlsplit/**/{word}"), *ROOT.glob(f"*/{word}"), *ROOT.glob(word)]
         assert found or "NAME" in word, word
-    for word in re.findall(r"(?:python -m pytest |`)(tests/[\w./-]+)", PAGES[name]):
+    folders = r"(?:python -m pytest |`)((?:dmlsplit|tests|benchmarks|docs|cuda|\.ci)/[\w./-]*)"
+    for word in re.findall(folders, PAGES[name]):
         assert (ROOT / word).exists() or "NAME" in word, word
-    sources = "\n".join(path.read_text("utf-8") for path in ROOT.glob("tests/**/test_*.py"))
-    for word in re.findall(r"`(test_\w+)`", PAGES[name]):
-        assert f"def {word}(" in sources, word
+    assert set(re.findall(r"`(test_\w+)`", PAGES[name])) <= names_of_tests()

@@ -110,13 +110,31 @@ def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
     assert done.stdout == "[1, 2]\n", done.stderr
 
 
-def test_the_examples_name_this_version() -> None:
+def test_the_examples_and_the_changelog_name_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(rf"^## \[{re.escape(dml.__version__)}\]", text, re.MULTILINE)
     slug = HOME.removeprefix("https://github.com/")
     used = re.findall(rf"{slug}@v(\S+)", MANUAL) + re.findall(
         r"^    rev: v(.*)$", MANUAL, re.MULTILINE
     )
     assert len(used) == 3
     assert set(used) == {dml.__version__}
+
+
+def test_every_address_is_that_of_the_project() -> None:
+    owner, _, name = HOME.removeprefix("https://github.com/").partition("/")
+    allowed = (HOME, f"https://{owner}.github.io/{name}/", "https://pypi.org/project/dmlsplit/")
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "action.yml"]
+    texts = [
+        *(page.read_text("utf-8") for page in pages),
+        *FORMS.values(),
+        *PROJECT["urls"].values(),
+    ]
+    found = re.findall(
+        r"https?://[^\s)>\"'`]*dmlsplit[^\s)>\"'`]*", "\n".join(texts), re.IGNORECASE
+    )
+    assert len(found) > 4
+    assert not [address for address in found if not address.startswith(allowed)]
 
 
 def test_the_forms_ask_for_commands_that_exist() -> None:
