@@ -42,7 +42,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def statuses(system: str, *lines: str) -> list[int]:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.other_systems", system, *lines],
+        [sys.executable, str(ROOT / "tests" / "support" / "other_systems.py"), system, *lines],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
