@@ -51,6 +51,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.args = _core_tests(config.rootpath)  # no other file needs to be read
     if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
         return
+    if getattr(config.option, "cov_source", None):
+        return  # pytest-cov has asked for -n before, and measures one process
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if cores and cores > 1 and not config.option.usepdb and not config.option.collectonly:
         config.option.numprocesses = min(cores, MOST_PROCESSES)

@@ -183,10 +183,6 @@ def test_the_action_installs_itself_apart(workspace: Path, infer: str, extra: st
     assert calls == [f"-m venv {place}", f"-m pip install --quiet {ROOT}{extra}"]
 
 
-def test_no_input_is_part_of_a_script() -> None:
-    assert not [name for name, step in STEPS.items() if "${{" in step.get("run", "")]
-
-
 def test_every_input_is_used_and_every_option_exists() -> None:
     used = re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", json.dumps(ACTION["runs"]))
     assert set(used) == set(ACTION["inputs"])
@@ -216,8 +212,7 @@ def test_a_hook_takes_the_files_of_its_tool_only(hook: dict[str, Any]) -> None:
 
 
 def test_there_is_a_hook_for_every_kind_of_file() -> None:
-    endings = {Path(FILES[hook["id"]][0]).suffix for hook in HOOKS}
-    assert endings == set(ENDINGS)
+    assert {Path(FILES[hook["id"]][0]).suffix for hook in HOOKS} == set(ENDINGS)
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
@@ -255,7 +250,7 @@ PAGE = (ROOT / "docs" / "ci.md").read_text("utf-8")
 EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
-def test_the_workflows_of_the_page_give_inputs_and_use_outputs_that_exist() -> None:
+def test_the_page_gives_inputs_and_hooks_that_exist_and_lists_them_all() -> None:
     steps = [
         step
         for example in EXAMPLES
@@ -264,32 +259,13 @@ def test_the_workflows_of_the_page_give_inputs_and_use_outputs_that_exist() -> N
         if step["uses"].startswith("dmlsplit/dmlsplit@")
     ]
     assert len(steps) == 2
-    for step in steps:
-        assert set(step["with"]) <= set(ACTION["inputs"])
-    assert set(re.findall(r"outputs\.(\w+)", PAGE)) <= set(ACTION["outputs"])
-
-
-def test_the_hooks_of_the_page_exist_and_their_arguments_are_understood() -> None:
+    assert all(set(step["with"]) <= set(ACTION["inputs"]) for step in steps)
     (hooks,) = [repo["hooks"] for example in EXAMPLES for repo in example.get("repos", ())]
-    assert {hook["id"] for hook in hooks} <= {hook["id"] for hook in HOOKS}
     for hook in hooks:
         build_parser().parse_args(["validate", *hook.get("args", ()), "m.onnx"])
-
-
-@pytest.mark.parametrize("name", ["input", "output"])
-def test_the_tables_of_the_page_are_complete(name: str) -> None:
-    section = PAGE.partition(f"| {name} |")[2].partition("\n\n")[0]
-    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(ACTION[f"{name}s"])
-
-
-def test_the_table_of_hooks_is_complete() -> None:
-    rows = re.findall(r"^\| `([\w-]+)` \|", PAGE.partition("| hook |")[2], re.MULTILINE)
-    assert rows == [hook["id"] for hook in HOOKS]
-
-
-def test_the_commands_of_the_page_are_understood() -> None:
-    lines = re.findall(r"^(?:uvx|pipx run) dmlsplit (.*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 2
-    for line in lines:
-        build_parser().parse_args(shlex.split(line))
+    ids = {hook["id"] for hook in HOOKS}
+    assert {hook["id"] for hook in hooks} <= ids
+    for title, known in ("input", ACTION["inputs"]), ("output", ACTION["outputs"]), ("hook", ids):
+        section = PAGE.partition(f"| {title} |")[2].partition("\n\n")[0]
+        rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+        assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(known)

@@ -42,12 +42,6 @@ def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_is_as_readable_as_any_other(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_text("")
-    write_text(tmp_path / "ours", "")
-    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
-
-
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write_text(tmp_path / "link", "text")
@@ -67,13 +61,6 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     reader.join()
     assert received == ["text"]
     assert pipe.is_fifo()
-
-
-@pytest.mark.parametrize("name", ["", "no/such/file"])
-def test_where_nothing_can_be_written_is_said(tmp_path: Path, name: str) -> None:
-    with pytest.raises(OSError, match=r"no such folder|not a regular file"):
-        write_text(tmp_path / name, "text")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_several_files_appear_together(tmp_path: Path) -> None:

@@ -76,14 +76,6 @@ def test_errors_reach_another_process_whole() -> None:
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
-def test_no_equivalent_says_why_in_a_field() -> None:
-    report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
-    error = NoEquivalentError("SPLIT: no equivalent: odd runs", report, "odd runs")
-    assert str(error) == "SPLIT: no equivalent: odd runs"
-    assert error.reason == "odd runs"
-    assert error.report is report
-
-
 @pytest.mark.parametrize(
     ("error", "text"),
     [

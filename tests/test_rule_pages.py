@@ -46,19 +46,3 @@ def test_a_page_is_written_only_if_it_changes(extension: ModuleType, tmp_path: P
     assert kept.stat().st_mtime == 1
     assert stale.read_text("utf-8") == markdown_page(RULES["DML-BIND-SIZE"])
     assert not gone.exists()
-
-
-def test_pages_are_written_when_a_build_begins(extension: ModuleType, tmp_path: Path) -> None:
-    class App:
-        srcdir = tmp_path
-
-        def connect(self, event: str, callback: object) -> None:
-            assert event == "builder-inited"
-            callback(self)  # type: ignore[operator]
-
-    assert extension.setup(App()) == {"parallel_read_safe": True, "parallel_write_safe": True}
-    assert (tmp_path / "rules" / "index.md").exists()
-
-
-def test_the_pages_are_not_under_version_control() -> None:
-    assert "docs/rules/" in (FILE.parents[2] / ".gitignore").read_text().splitlines()

@@ -55,7 +55,7 @@ def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
     ------
     TableError
         With the path, inside the file, of the first value that is missing or wrong.
-        Unknown keys are not an error here; a test checks the file against a JSON schema.
+        Unknown keys are not an error here; a test knows the keys of the file.
     """
     import yaml  # here, so that `import dmlsplit` does not load it
 

@@ -106,13 +106,9 @@ def test_our_front_end_gives_what_is_expected_of_every_model(
 
 
 def test_every_small_case_has_a_model(kit: Path) -> None:
-    assert set(CASES) - {path.stem for path in (kit / "dxdispatch").iterdir()} == {
-        "rule-TENSOR-ELEMENT-COUNT",
-        "rule-TENSOR-SIZE-WRAP",
-        "limit-total-huge",
-        "limit-elements",
-        "limit-index",
-    }
+    """The huge ones are in test_kit.py."""
+    huge = {case["id"] for case in some(kit) if case["last_stage"] == "create"}
+    assert set(CASES) - {path.stem for path in (kit / "dxdispatch").iterdir()} == huge
 
 
 def test_a_program_is_run_on_each_model(kit: Path, program: Path) -> None:

@@ -91,15 +91,10 @@ def test_a_tensor_without_elements_reaches_none() -> None:
     assert dml.TensorDesc("FLOAT32", (2, 3), strides=(4, 1, 9)).last_element_index == 6
 
 
-@pytest.mark.parametrize("sizes", [(1.0,), ("1",), (True,), 3, "123", (None,)])
-def test_sizes_that_are_not_integers_are_refused(sizes: object) -> None:
-    with pytest.raises(TypeError, match="sizes"):
-        dml.TensorDesc("FLOAT32", sizes)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("field", "message"),
     [
+        ("sizes", r"^sizes\[0\] is 1\.5 \(float\); it must be an integer$"),
         ("strides", r"^strides\[0\] is 1\.5 \(float\); it must be an integer$"),
         ("total_tensor_size_in_bytes", r"^total_tensor_size_in_bytes is 1\.5 .* an integer$"),
         (
@@ -109,9 +104,9 @@ def test_sizes_that_are_not_integers_are_refused(sizes: object) -> None:
     ],
 )
 def test_every_number_is_an_integer(field: str, message: str) -> None:
-    value = [1.5] if field == "strides" else 1.5
+    value = [1.5] if field in ("sizes", "strides") else 1.5
     with pytest.raises(TypeError, match=message):
-        dml.TensorDesc("FLOAT32", (4,), **{field: value})  # type: ignore[arg-type]
+        dml.TensorDesc("FLOAT32", **{"sizes": (4,), field: value})  # type: ignore[arg-type]
 
 
 def test_fields_are_kept_and_counted() -> None:
@@ -171,8 +166,3 @@ def test_descriptors_are_values() -> None:
 def test_a_descriptor_prints_in_one_line() -> None:
     assert str(dml.TensorDesc("INT8", (2, 3), strides=(4, 1))) == "INT8[2,3] strides [4,1]"
     assert str(dml.TensorDesc("INT8", (2, 3))) == "INT8[2,3]"
-
-
-def test_a_size_that_is_not_an_integer_is_named() -> None:
-    with pytest.raises(TypeError, match=r"^sizes\[1\] is 2\.5"):
-        dml.TensorDesc("FLOAT32", (1, 2.5))  # type: ignore[arg-type]

@@ -56,25 +56,15 @@ def dispatches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[int, ...], t
 
 @given(case=chunked_splits())
 def test_random_chunkings_equal_numpy(case: Any) -> None:
+    """Together, and each by dask's own check of a graph, its blocks and their types."""
     lazy, values, sizes, axis = case
     pieces = dml.split(lazy, sizes, axis)
     expected = np.split(values, np.cumsum(sizes)[:-1], axis)
-    for piece, right, done in zip(
-        pieces, expected, dask.compute(*pieces, scheduler="sync"), strict=True
-    ):
-        assert piece.shape == right.shape
-        assert piece.dtype == right.dtype == done.dtype
+    together = dask.compute(*pieces, scheduler="sync")
+    for piece, right, done in zip(pieces, expected, together, strict=True):
+        assert_eq(piece, right, scheduler="sync")
         assert type(piece._meta) is type(lazy._meta)
         np.testing.assert_array_equal(done, right)
-
-
-@given(case=chunked_splits())
-def test_each_layer_declares_what_it_uses(case: Any) -> None:
-    """Dask's own check of a graph and of the blocks that it makes."""
-    lazy, values, sizes, axis = case
-    expected = np.split(values, np.cumsum(sizes)[:-1], axis)
-    for piece, right in zip(dml.split(lazy, sizes, axis), expected, strict=True):
-        assert_eq(piece, right, scheduler="sync")
 
 
 @given(case=chunked_splits())
@@ -145,12 +135,6 @@ def test_the_same_split_has_the_same_names() -> None:
     names = [[piece.name for piece in dml.split(lazy, cut, 1)] for cut in (2, (4, 4), (3, 5))]
     assert names[0] == names[1]
     assert not set(names[0]) & set(names[2])
-
-
-def test_a_count_gives_equal_pieces() -> None:
-    lazy = da.arange(12, chunks=5)
-    pieces = dask.compute(*dml.split(lazy, 3), scheduler="sync")
-    np.testing.assert_array_equal(pieces, np.arange(12).reshape(3, 4))
 
 
 def test_structured_elements_and_times_keep_every_bit() -> None:

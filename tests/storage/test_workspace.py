@@ -94,6 +94,12 @@ def test_zarr_pieces_are_replaced_only_when_asked(store: Path, tmp_path: Path) -
     with pytest.raises(dml.InvalidArgumentError, match=r"in_0.zarr exists; it is not replaced"):
         split_store(store, (1, 6), 2, tmp_path)
     assert_pieces(tmp_path, VALUES, 2, (3, 4))
+    # Nor is a folder that is no array, and nothing is written beside it.
+    (tmp_path / "out" / "in_1.zarr").mkdir(parents=True)
+    (tmp_path / "out" / "in_1.zarr" / "thesis.txt").write_text("precious")
+    with pytest.raises(dml.InvalidArgumentError, match="it is not replaced"):
+        split_store(store, (1, 6), 2, tmp_path / "out")
+    assert contents(tmp_path / "out") == {"in_1.zarr/thesis.txt": b"precious"}
 
 
 def test_a_link_in_the_place_of_a_piece_is_replaced_and_not_what_it_leads_to(

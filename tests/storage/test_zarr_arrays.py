@@ -81,34 +81,23 @@ def cut(path: Path, keep: float) -> None:
     path.write_bytes(content[: int(len(content) * keep)])
 
 
-DAMAGES: dict[str, Callable[[Path], Any]] = {
-    "no metadata": lambda store: (store / "zarr.json").unlink(),
-    "metadata cut": lambda store: cut(store / "zarr.json", 0.5),
-    "metadata empty": lambda store: cut(store / "zarr.json", 0),
-    "metadata a list": lambda store: (store / "zarr.json").write_text("[]"),
-    "metadata without type": lambda store: (store / "zarr.json").write_text(
-        '{"zarr_format": 3, "node_type": "array", "shape": [3]}'
-    ),
-    "chunk cut": lambda store: cut(store / "c/3/0/0", 0.5),
-    "chunk empty": lambda store: cut(store / "c/3/0/0", 0),
+METADATA, CHUNK = "damaged zarr metadata", "the chunks of [12:16, 0:33, 0:7] cannot be read"
+NO_TYPE = '{"zarr_format": 3, "node_type": "array", "shape": [3]}'
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no metadata": (lambda store: (store / "zarr.json").unlink(), "is not a zarr store"),
+    "metadata cut": (lambda store: cut(store / "zarr.json", 0.5), METADATA),
+    "metadata empty": (lambda store: cut(store / "zarr.json", 0), METADATA),
+    "metadata a list": (lambda store: (store / "zarr.json").write_text("[]"), METADATA),
+    "metadata without type": (lambda store: (store / "zarr.json").write_text(NO_TYPE), METADATA),
+    "chunk cut": (lambda store: cut(store / "c/3/0/0", 0.5), CHUNK),
+    "chunk empty": (lambda store: cut(store / "c/3/0/0", 0), CHUNK),
 }
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("no metadata", "is not a zarr store"),
-        ("metadata cut", "damaged zarr metadata"),
-        ("metadata empty", "damaged zarr metadata"),
-        ("metadata a list", "damaged zarr metadata"),
-        ("metadata without type", "damaged zarr metadata"),
-        ("chunk cut", "the chunks of [12:16, 0:33, 0:7] cannot be read"),
-        ("chunk empty", "the chunks of [12:16, 0:33, 0:7] cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("damage", "message"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("compressed", [True, False], ids=["compressed", "raw"])
 def test_a_damaged_store_is_one_line_and_touches_nothing(
-    damage: str,
+    damage: Callable[[Path], Any],
     message: str,
     compressed: bool,
     tmp_path: Path,
@@ -119,7 +108,7 @@ def test_a_damaged_store_is_one_line_and_touches_nothing(
     out = tmp_path / "out"
     split_store(store, (3, 4), 2, out)
     before = contents(out)
-    DAMAGES[damage](store)
+    damage(store)
     line = ["run", str(store), "--axis", "2", "--split", "1,6", "-o", str(out), "--overwrite"]
     assert main(line) == 2
     captured = capsys.readouterr()

@@ -25,7 +25,6 @@ class Sample(NamedTuple):
     name: str  # tells the samples of a rule apart
     about: str  # what matters in it, in a few words
     desc: Any  # a SplitOperatorDesc: errors carry rules, and descriptors raise errors
-    said: str = ""  # by a report, without the rule's id and fix; empty if nothing is broken
     level: str = "6_4"  # the feature level at which the rule is broken, or kept
 
 
