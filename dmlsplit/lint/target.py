@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from dmlsplit.directml.level_table import (
@@ -53,8 +54,9 @@ class Requirement:
         return f"level {self.level}, DirectML {self.directml}, {build}"
 
 
+@cache
 def requirement(level: FeatureLevel) -> Requirement:
-    """Return what a level requires, from the capability table."""
+    """What a level requires, from the capability table."""
     rows = [row for row in capability_table().values() if row.level >= level]
     # Advice names a build only where Microsoft's documents do.
     documented = (row.windows for row in rows if row.windows and row.windows.is_documented)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 import dmlsplit as dml
+from dmlsplit.directml import validation
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.judge import assess, judge
@@ -50,6 +51,20 @@ def test_ok_says_the_least_that_accepts_it(tmp_path: Path) -> None:
     assert str(verdict.minimum) == "level 1_0, DirectML 1.0.0, Windows build 18362"
     assert not verdict.fix
     assert not verdict.diagnostics
+
+
+def test_equal_splits_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = dml.TensorDesc("INT64", (1, 1, 1, 997))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(2, 995))
+    sites = [SplitSite("m.json", "", f"cut{i}", i, "DML_OPERATOR_SPLIT", (desc,)) for i in range(9)]
+    seen: list[dml.SplitOperatorDesc] = []
+    honest = validation._of_every_level
+    monkeypatch.setattr(validation, "_of_every_level", lambda d: seen.append(d) or honest(d))
+    found = assess(sites, resolve_target(feature_level="1_0")).verdicts
+    assert {verdict.outcome for verdict in found} == {Outcome.LEGALIZED}
+    # For the target, and for the minimum level; then the equivalent.
+    assert seen.count(desc) == 2
+    assert len(seen) == 3
 
 
 def test_legalizable_gives_the_descriptor_and_the_release(tmp_path: Path) -> None:

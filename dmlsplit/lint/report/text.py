@@ -55,9 +55,8 @@ def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
 def _said(diagnostic: Violation) -> str:
     if not diagnostic.field:
         return f"{diagnostic.rule.id} {diagnostic.severity}: {printable(diagnostic.message)}"
-    field = ".".join(filter(None, (diagnostic.tensor, diagnostic.field)))
     found = printable(diagnostic.found)
-    return f"{diagnostic.rule.id} {field}: is {found}, must be {diagnostic.allowed}"
+    return f"{diagnostic.rule.id} {diagnostic.place}: is {found}, must be {diagnostic.allowed}"
 
 
 def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
