@@ -97,9 +97,9 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "pieces": [
             {
                 "shape": piece.shape,
-                "source_strides": piece.input_strides,
-                "target_strides": piece.output_strides,
-                "source_offset": piece.input_offset,
+                "input_strides": piece.input_strides,
+                "output_strides": piece.output_strides,
+                "input_offset": piece.input_offset,
                 "run_bytes": piece.run_bytes,
             }
             for piece in geometry.pieces
@@ -120,7 +120,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         ],
         "bytes_read": geometry.total_bytes,
         "bytes_written": geometry.total_bytes,
-        "card": explanation.gpu.name,
+        "gpu": explanation.gpu.name,
         "bandwidth": explanation.gpu.bandwidth,
         "assumed": explanation.gpu.assumed,
         "seconds": explanation.seconds,
