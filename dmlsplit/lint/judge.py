@@ -47,17 +47,16 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     """Judge one site for a target."""
     if site.implied:
         return _remarked(site, target)
-    said, descriptors = [*_of_the_node(site)], site.descriptors
-    # Where the sizes are unknown, what is judged is what every size has.
-    judged = (site.smallest,) if site.unknown and site.smallest else descriptors
+    said = [*_of_the_node(site)]
+    # If sizes are unknown, judge the smallest possible descriptor: what it breaks, every size does.
+    judged = (site.smallest,) if site.unknown and site.smallest else site.descriptors
     if target.via == "ort":
         said += onnxruntime.violations(site, target)
         judged = tuple(map(onnxruntime.lowered, judged))
-        descriptors = tuple(map(onnxruntime.lowered, descriptors))
-    broken = [v for desc in judged for v in _report(desc, target.level).violations]
+    descriptors = () if site.unknown else judged
+    broken = [*_broken(judged, target.level)]
     if site.unknown:
-        of_input = (v for v in broken if v.tensor == "InputTensor")
-        broken = [v for v in of_input if v.rule.at_every_size]
+        broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
     errors = [diagnostic for diagnostic in said if diagnostic.severity == "error"]
     others = [diagnostic for diagnostic in said if diagnostic.severity != "error"]
     # The provider makes its own descriptors; nobody can hand it equivalent ones.
@@ -79,8 +78,7 @@ def judge(site: SplitSite, target: Target) -> Verdict:
 def _remarked(site: SplitSite, target: Target) -> Verdict:
     """Judge a node that becomes a split: what is wrong with that split is a warning."""
     descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
-    broken = [*onnxruntime.empty_pieces(site)]
-    broken += [v for desc in descriptors for v in _report(desc, target.level).violations]
+    broken = [*onnxruntime.empty_pieces(site), *_broken(descriptors, target.level)]
     diagnostics = [_about("SPLIT-IMPLIED", site.implied)]
     diagnostics += [replace(each, severity="warning") for each in broken]
     minimum = _minimum(descriptors, target)
@@ -123,6 +121,11 @@ def _report(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
     return report(desc, level, violations(desc, capability_table()[level]))
 
 
+def _broken(descriptors: _Descriptors, level: FeatureLevel) -> Iterator[Violation]:
+    for desc in descriptors:
+        yield from _report(desc, level).violations
+
+
 @_remembered
 def _legalized(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descriptors, str]:
     """Equivalents of all descriptors; or none, and why there are none."""
@@ -135,7 +138,7 @@ def _legalized(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descrip
 
 
 def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
-    """Return the lowest level that accepts all descriptors, if they are known and one does."""
+    """The lowest level that accepts all descriptors, if they are known and one does."""
     levels = [_minimum_level(desc) for desc in descriptors]
     if target.via == "ort":
         levels.append(onnxruntime.MINIMUM_LEVEL)
@@ -152,7 +155,7 @@ def _fixes(
     obstacle: str,
     undecided: bool,
 ) -> Iterator[str]:
-    """Yield what can be done, the most direct way first."""
+    """What can be done, the most direct way first."""
     if site.meets:
         yield RULES["SPLIT-DEFECT-MEET"].hint
     if outcome is Outcome.UNKNOWN:
