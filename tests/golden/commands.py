@@ -19,12 +19,12 @@ import onnx
 import zarr
 from onnx import TensorProto, helper
 
+from dmlsplit.cli.validate import FORMATS
 from tests.support.models import every_verdict, in_function, model, nested, sequence, single
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parent / "cli"
 ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1"}
-FORMATS = "text json github sarif junit".split()
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3"
 INT64 = "--data-type INT64 --sizes 6 --axis 0 --split 2,4"
 
