@@ -152,7 +152,7 @@ def _replacement(
         sized.name = name
         sized.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
         return [sized]
-    new = replace(find_replacement(node, verdict, assessment.target, opset), name=name)
+    new = find_replacement(node, name, verdict, assessment.target, opset)
     return list(replacement_nodes(node, new, new_name, opset))
 
 
