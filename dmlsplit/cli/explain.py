@@ -136,7 +136,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(sites: Sequence[SplitSite], name: str | None) -> Sequence[SplitSite]:
-    """Return the sites of a name or an address; all of them for None."""
+    """The sites of a name or an address; all of them for None."""
     from dmlsplit.lint.report.phrases import address
 
     if name is None:

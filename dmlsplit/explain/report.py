@@ -16,7 +16,7 @@ _SHOWN = 8
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Return an explanation as text of at most 80 columns."""
+    """An explanation as text of at most 80 columns."""
     head = wrapped(f"{printable(explanation.place)}: {explanation.desc}", "")
     lines = [*_geometry(explanation), *_launches(explanation), *_cost(explanation)]
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
@@ -83,12 +83,12 @@ def _duration(seconds: float) -> str:
 
 
 def explanation_json(explanations: Iterable[Explanation]) -> str:
-    """Return explanations as JSON."""
+    """Explanations as JSON."""
     return json.dumps({"schema": 1, "splits": list(map(_record, explanations))}, indent=2)
 
 
 def _record(explanation: Explanation) -> dict[str, Any]:
-    """Return one entry of the JSON document; its keys are fixed, whatever the fields are named."""
+    """One entry of the JSON document; its keys are fixed, whatever the fields are named."""
     geometry, rows = explanation.geometry, explanation.geometry.row_split
     return {
         "place": explanation.place,

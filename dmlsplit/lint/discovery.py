@@ -112,7 +112,7 @@ def scan_file(
 
 
 def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
-    """Return the site of a descriptor that was given by flags.
+    """The site of a descriptor that was given by flags.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def _size(file: str) -> int:
 
 
 def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files that a path stands for, and those that are left out."""
+    """The files that a path stands for, and those that are left out."""
     left_out: list[str] = []
     if Path(path).is_dir():
         files, left_out = _models_in(path, endings)
@@ -149,7 +149,7 @@ def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _models_in(folder: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the models of a folder, and those of its hidden folders and virtual environments."""
+    """The models of a folder, and those of its hidden folders and virtual environments."""
     wanted = set(_IN_FOLDERS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.rules.rule import Rule
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
 from dmlsplit.lint.report.example import example_of
 from dmlsplit.lint.report.phrases import numbered
@@ -121,12 +122,11 @@ def _needs(rule_id: str) -> Iterator[tuple[str, ...]]:
 
 
 def _data_types() -> Iterator[tuple[str, FeatureLevel]]:
-    before: frozenset[int] = frozenset()
+    known: set[TensorDataType] = set()
     for level, row in capability_table().items():
-        kinds = row.input_tensor.data_types
-        if added := kinds - before:
+        if added := row.input_tensor.data_types - known:
             yield ", ".join(kind.name for kind in sorted(added)), level
-        before = kinds
+        known |= added
 
 
 def _dimension_counts() -> Iterator[tuple[str, FeatureLevel]]:
