@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from functools import lru_cache
 
 # Columns of a terminal at its usual size.
 WIDTH = 80
@@ -12,7 +13,9 @@ MOST_SHOWN = 16
 
 
 def printable(text: str) -> str:
-    """Return text with everything a terminal or XML could trip over written as an escape."""
+    """Text with everything a terminal or XML could trip over written as an escape."""
+    if text.isprintable():
+        return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -30,8 +33,9 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+@lru_cache(maxsize=1024)  # the splits of a model repeat most of their lines
 def wrapped(text: str, indent: str) -> str:
-    """Return text in lines of at most `WIDTH` columns, the second and later ones indented."""
+    """Text in lines of at most `WIDTH` columns, the second and later ones indented."""
     lines = textwrap.wrap(
         text,
         WIDTH,

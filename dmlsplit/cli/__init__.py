@@ -7,6 +7,7 @@ they run when they run, so that help starts fast.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from signal import SIGINT
 
@@ -15,7 +16,7 @@ from dmlsplit.cli.terminal import (
     INTERRUPTED,
     UNUSABLE,
     Parser,
-    forget_stdout,
+    forget,
     interruptible,
     open_standard_streams,
     tell,
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
         tell(": ".join(("interrupted", *getattr(stop, "__notes__", ()))))
         return INTERRUPTED + (stop.args[0] if stop.args else SIGINT)
     except BrokenPipeError:
-        forget_stdout()
+        forget(sys.stdout)
         return ACCEPTED
     except (DmlError, OSError) as error:
         tell(f"error: {one_line(error)}")
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of every command."""
+    """The parser of every command."""
     from dmlsplit import __version__
     from dmlsplit.cli import completion, conformance, devices, explain, levels, run, validate
 

@@ -45,7 +45,7 @@ def devices(arguments: argparse.Namespace) -> int:
 
 
 def device_json(devices: Sequence[CudaDevice]) -> str:
-    """Return the devices as JSON."""
+    """The devices as JSON."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
     records = [
@@ -57,13 +57,13 @@ def device_json(devices: Sequence[CudaDevice]) -> str:
 
 
 def device_table(devices: Sequence[CudaDevice]) -> str:
-    """Return the devices as text that fits 80 columns."""
+    """The devices as text that fits 80 columns."""
     header = ("device", "name", "memory", "SM clock", "bandwidth", "driver")
     return "\n".join(_ROW.format(*cells) for cells in (header, *map(_cells, devices)))
 
 
 def assumptions(devices: Sequence[CudaDevice]) -> Iterator[str]:
-    """Yield what ``explain`` assumes of devices that are not known GPUs, in lines."""
+    """Lines about what ``explain`` assumes of devices that are not known GPUs."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
     for device in devices:

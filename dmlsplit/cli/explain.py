@@ -60,7 +60,6 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--gpu",
-        "--card",
         metavar="NAME",
         help="the GPU that the time is for: the name of a known one, such as H200 or RTX 4090; "
         "default: the first CUDA device, else H200",
@@ -104,16 +103,16 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.explain.report import explanation_json, explanation_text
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report.phrases import location
-    from dmlsplit.lint.verdict import Outcome
+    from dmlsplit.lint.verdict import FAILING, Outcome
 
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scanned(arguments)
-    failing = {Outcome.REFUSED, Outcome.NEVER}
+    failing = FAILING - {Outcome.LEGALIZED}
     assessment = assess(_wanted(scan.sites, arguments.node), target, scan.unreadable, failing)
     explained = []
     for verdict in assessment.verdicts:
         place = location(verdict.site)
-        if verdict.outcome in (*failing, Outcome.UNKNOWN):
+        if verdict.outcome in failing | {Outcome.UNKNOWN}:
             said = "; ".join(f"{each.rule.id} {each.message}" for each in verdict.diagnostics)
             tell(f"{place}: {verdict.outcome}: {said}")
         else:
@@ -137,7 +136,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(sites: Sequence[SplitSite], name: str | None) -> Sequence[SplitSite]:
-    """Return the sites of a name or an address; all of them for None."""
+    """The sites of a name or an address; all of them for None."""
     from dmlsplit.lint.report.phrases import address
 
     if name is None:

@@ -128,7 +128,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(arguments: argparse.Namespace) -> Target:
-    """Return the target that was asked for."""
+    """The target that was asked for."""
     from dmlsplit.lint.target import resolve_target
 
     target = resolve_target(
@@ -144,7 +144,7 @@ def target_of(arguments: argparse.Namespace) -> Target:
 
 
 def scanned(arguments: argparse.Namespace) -> Scan:
-    """Return the splits of the paths, or of the flags, and report what could not be read."""
+    """The splits of the paths, or of the flags; what could not be read is reported."""
     from dmlsplit.lint.discovery import ENDINGS, Scan, flag_site, scan_paths
 
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS

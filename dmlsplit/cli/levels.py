@@ -34,7 +34,7 @@ def levels(arguments: argparse.Namespace) -> int:
 
 
 def level_json() -> str:
-    """Return the table as JSON, lowest level first."""
+    """The table as JSON, lowest level first."""
     records = [_record(row) for row in capability_table().values()]
     return json.dumps({"schema": 1, "levels": records}, indent=2)
 
@@ -61,7 +61,7 @@ def _tensor_record(support: TensorSupport) -> dict[str, Any]:
 
 
 def level_table() -> str:
-    """Return the table as text that fits 80 columns."""
+    """The table as text that fits 80 columns."""
     lines = ["level  DirectML  Windows build               ranks  data types of Split"]
     before: TensorSupport | None = None
     for row in capability_table().values():
@@ -80,7 +80,7 @@ def _shown(windows: WindowsBuild) -> str:
 
 
 def _types(support: TensorSupport, before: TensorSupport | None) -> str:
-    """Return the data types that a row adds to the one before."""
+    """The data types that a row adds to the one before."""
     added = support.data_types - (before.data_types if before else frozenset())
     # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
     names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in sorted(added))

@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 
 def status_of(assessment: Assessment) -> int:
-    """Return the exit status of a command that has judged splits."""
+    """The exit status of a command that has judged splits."""
     if assessment.unreadable:
         return UNUSABLE
     return ACCEPTED if assessment.accepted else REFUSED
@@ -50,7 +50,7 @@ def show(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError as error:
-        forget_stdout()
+        forget(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             error.filename = "standard output"
             raise
@@ -67,22 +67,18 @@ def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
         write_text(Path(output), text + "\n", [Path(each) for each in inputs])
 
 
-def forget_stdout() -> None:
+def forget(stream: TextIO | None) -> None:
     """Keep Python from reporting a closed pipe or a full disk once more at exit."""
-    _forget(sys.stdout)
-
-
-def _forget(stream: TextIO | None) -> None:
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tell(message: str) -> None:
-    """Print something that is not the result; where it cannot be printed, only it is lost."""
+    """Print a message to standard error; ignore one that is closed or full."""
     try:
         print(f"dmlsplit: {printable(message)}", file=sys.stderr, flush=True)
     except OSError:
-        _forget(sys.stderr)
+        forget(sys.stderr)
 
 
 class Parser(argparse.ArgumentParser):
@@ -152,7 +148,7 @@ def wants_colour() -> bool:
 
 @contextmanager
 def progress_bar(name: str) -> Iterator[Progress]:
-    """Yield a function of (bytes done, bytes in all) that draws a bar on a terminal."""
+    """A function of (bytes done, bytes in all) that draws a bar on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -131,16 +131,16 @@ def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the paths."""
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report import REPORTS
-    from dmlsplit.lint.verdict import Outcome
+    from dmlsplit.lint.verdict import FAILING, Outcome
 
     _check_files(arguments)
     target = target_of(arguments)
     scan = scanned(arguments)
-    failing = {Outcome.REFUSED, Outcome.NEVER}
-    if "legalizing" not in arguments.allow:
-        failing.add(Outcome.LEGALIZED)
+    failing = FAILING
+    if "legalizing" in arguments.allow:
+        failing -= {Outcome.LEGALIZED}
     if "unknown" in arguments.fail_on:
-        failing.add(Outcome.UNKNOWN)
+        failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
     is_printed = arguments.output in (None, STDOUT)

@@ -14,6 +14,7 @@ from itertools import chain, permutations
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate, violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
@@ -62,7 +63,13 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     SPLIT axis 3: UINT32[1,1,1,12] -> UINT32[1,1,1,4], UINT32[1,1,1,8]
     """
     level = FeatureLevel.parse(feature_level)
-    refused = validate(desc, level)
+    return equivalent(desc, level, validate(desc, level))
+
+
+def equivalent(
+    desc: SplitOperatorDesc, level: FeatureLevel, refused: ValidationReport
+) -> SplitOperatorDesc:
+    """`legalize` for a descriptor that has been validated for the level."""
     if refused.ok:
         return desc
     for violation in refused.violations:

@@ -40,7 +40,7 @@ class _Run:
 
 
 def svg_picture(geometry: SplitGeometry, title: str) -> str:
-    """Return an SVG document that shows a split below a title of one line."""
+    """An SVG document that shows a split below a title of one line."""
     runs = list(_runs(geometry))
     line_bytes = _line_bytes(geometry)
     scale = (PAGE_WIDTH - 2 * _MARGIN) / line_bytes
@@ -62,7 +62,7 @@ def svg_picture(geometry: SplitGeometry, title: str) -> str:
 def _outputs(
     geometry: SplitGeometry, runs: list[_Run], most: int, scale: float, y: int
 ) -> tuple[list[str], int]:
-    """Return the outputs, side by side where they fit, and the y below them."""
+    """The outputs, side by side where they fit, and the y below them."""
     body: list[str] = []
     x, bottom = float(_MARGIN), y
     for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
@@ -107,7 +107,7 @@ def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
 def _page(
     runs: list[tuple[int, _Run]], line_bytes: int, scale: float, x: float, y: int
 ) -> tuple[list[str], int]:
-    """Return the rectangles of one tensor's runs, given with their starts, and the y below."""
+    """The rectangles of one tensor's runs, given with their starts, and the y below."""
     first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
     end = max((start + run.size for start, run in runs), default=line_bytes)
     lines = min(MOST_LINES, -(-(end - first) // line_bytes))
@@ -129,7 +129,7 @@ def _page(
 
 
 def _by_line(start: int, size: int, line_bytes: int, lines: int) -> Iterator[tuple[int, int, int]]:
-    """Yield line, column and size of each part of a run."""
+    """Line, column and size of each part of a run."""
     end = min(start + size, lines * line_bytes)
     while start < end:
         line, column = divmod(start, line_bytes)

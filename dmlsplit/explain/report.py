@@ -16,7 +16,7 @@ _SHOWN = 8
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Return an explanation as text of at most 80 columns."""
+    """An explanation as text of at most 80 columns."""
     head = wrapped(f"{printable(explanation.place)}: {explanation.desc}", "")
     lines = [*_geometry(explanation), *_launches(explanation), *_cost(explanation)]
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
@@ -82,12 +82,12 @@ def _duration(seconds: float) -> str:
 
 
 def explanation_json(explanations: Iterable[Explanation]) -> str:
-    """Return explanations as JSON."""
+    """Explanations as JSON."""
     return json.dumps({"schema": 1, "splits": list(map(_record, explanations))}, indent=2)
 
 
 def _record(explanation: Explanation) -> dict[str, Any]:
-    """Return one entry of the JSON document; its keys are fixed, whatever the fields are named."""
+    """One entry of the JSON document; its keys are fixed, whatever the fields are named."""
     geometry, rows = explanation.geometry, explanation.geometry.row_split
     return {
         "place": explanation.place,
@@ -96,9 +96,9 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "pieces": [
             {
                 "shape": [loop.size for loop in piece.loops],
-                "source_strides": [loop.input_stride for loop in piece.loops],
-                "target_strides": [loop.output_stride for loop in piece.loops],
-                "source_offset": piece.input_offset,
+                "input_strides": [loop.input_stride for loop in piece.loops],
+                "output_strides": [loop.output_stride for loop in piece.loops],
+                "input_offset": piece.input_offset,
                 "run_bytes": piece.run_bytes,
             }
             for piece in geometry.pieces
@@ -119,7 +119,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         ],
         "bytes_read": geometry.total_bytes,
         "bytes_written": geometry.total_bytes,
-        "card": explanation.gpu.name,
+        "gpu": explanation.gpu.name,
         "bandwidth": explanation.gpu.bandwidth,
         "assumed": explanation.gpu.assumed,
         "seconds": explanation.seconds,

@@ -7,25 +7,18 @@ import os
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, one_line
+from dmlsplit.errors import DmlError, InvalidArgumentError, one_line
 from dmlsplit.frontends import SplitSite
 
 if TYPE_CHECKING:
     from dmlsplit.frontends.onnx import FixedSizes
 
-# The module that scans a file, by the end of its name.
-SCANNERS = {
-    ".onnx": "dmlsplit.frontends.onnx",
-    ".xml": "dmlsplit.frontends.openvino",
-    ".json": "dmlsplit.frontends.dxdispatch",
-}
-ENDINGS = tuple(SCANNERS)
+ENDINGS = (".onnx", ".xml", ".json")
 # A folder is searched for models only: it may hold any .json, and most .xml files are not models.
 _IN_FOLDERS = (".onnx", ".xml")
 
@@ -95,8 +88,6 @@ def scan_file(
     ------
     InvalidArgumentError
         If the file is damaged, or its kind is not among `endings`.
-    UnsupportedError
-        If a package that its format needs is not installed.
     OSError
         If it cannot be read.
     """
@@ -107,19 +98,21 @@ def scan_file(
         )
     if Path(file).exists() and not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
-    try:
-        scanner = import_module(SCANNERS[ending])
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(
-            f"{ending} files need the package {error.name}; pip install 'dmlsplit[{error.name}]'"
-        ) from None
-    more = (dimensions, infer_shapes) if ending == ".onnx" else ()
-    sites: list[SplitSite] = scanner.scan(file, *more)
-    return sites
+    if ending == ".onnx":
+        from dmlsplit.frontends import onnx
+
+        return onnx.scan(file, dimensions, infer_shapes)
+    if ending == ".xml":
+        from dmlsplit.frontends import openvino
+
+        return openvino.scan(file)
+    from dmlsplit.frontends import dxdispatch
+
+    return dxdispatch.scan(file)
 
 
 def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
-    """Return the site of a descriptor that was given by flags.
+    """The site of a descriptor that was given by flags.
 
     Raises
     ------
@@ -138,7 +131,7 @@ def _size(file: str) -> int:
 
 
 def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the files that a path stands for, and those that are left out."""
+    """The files that a path stands for, and those that are left out."""
     left_out: list[str] = []
     if Path(path).is_dir():
         files, left_out = _models_in(path, endings)
@@ -156,7 +149,7 @@ def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _models_in(folder: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the models of a folder, and those of its hidden folders and virtual environments."""
+    """The models of a folder, and those of its hidden folders and virtual environments."""
     wanted = set(_IN_FOLDERS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []

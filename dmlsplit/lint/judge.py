@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from dmlsplit.directml.legalization import legalize
+from dmlsplit.directml.legalization import equivalent
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.directml.validation import minimum_feature_level, validate
+from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
+from dmlsplit.directml.validation import minimum_feature_level, violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
@@ -19,7 +21,9 @@ from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 
 _Descriptors = tuple[SplitOperatorDesc, ...]
-_minimum_level = lru_cache(maxsize=4096)(minimum_feature_level)
+# The splits of a model have few descriptors that differ.
+_remembered = lru_cache(maxsize=4096)
+_minimum_level = _remembered(minimum_feature_level)
 
 
 def assess(
@@ -43,23 +47,22 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     """Judge one site for a target."""
     if site.implied:
         return _remarked(site, target)
-    said, descriptors = [*_of_the_node(site)], site.descriptors
-    # Where the sizes are unknown, what is judged is what every size has.
-    judged = (site.smallest,) if site.unknown and site.smallest else descriptors
+    said = [*_of_the_node(site)]
+    # If sizes are unknown, judge the smallest possible descriptor: what it breaks, every size does.
+    judged = (site.smallest,) if site.unknown and site.smallest else site.descriptors
     if target.via == "ort":
         said += onnxruntime.violations(site, target)
         judged = tuple(map(onnxruntime.lowered, judged))
-        descriptors = tuple(map(onnxruntime.lowered, descriptors))
-    broken = [v for desc in judged for v in validate(desc, target.level).violations]
+    descriptors = () if site.unknown else judged
+    broken = [*_broken(judged, target.level)]
     if site.unknown:
-        of_input = (v for v in broken if v.tensor == "InputTensor")
-        broken = [v for v in of_input if v.rule.at_every_size]
+        broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
     errors = [diagnostic for diagnostic in said if diagnostic.severity == "error"]
     others = [diagnostic for diagnostic in said if diagnostic.severity != "error"]
     # The provider makes its own descriptors; nobody can hand it equivalent ones.
     legalizable = bool(broken) and not errors and target.via == "directml"
     known = legalizable and not site.unknown
-    legalized, obstacle = _legalized(descriptors, target) if known else ((), "")
+    legalized, obstacle = _legalized(descriptors, target.level) if known else ((), "")
     outcome = _outcome(site, bool(errors or broken), bool(legalized))
     # Of the errors of a node, a higher level cures only this one.
     curable = all(diagnostic.rule.id == "ORT-FEATURE-LEVEL" for diagnostic in errors)
@@ -75,8 +78,7 @@ def judge(site: SplitSite, target: Target) -> Verdict:
 def _remarked(site: SplitSite, target: Target) -> Verdict:
     """Judge a node that becomes a split: what is wrong with that split is a warning."""
     descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
-    broken = [*onnxruntime.empty_pieces(site)]
-    broken += [v for desc in descriptors for v in validate(desc, target.level).violations]
+    broken = [*onnxruntime.empty_pieces(site), *_broken(descriptors, target.level)]
     diagnostics = [_about("SPLIT-IMPLIED", site.implied)]
     diagnostics += [replace(each, severity="warning") for each in broken]
     minimum = _minimum(descriptors, target)
@@ -114,18 +116,29 @@ def _about(rule_id: str, text: str) -> Violation:
     return Violation(rule, text=text, severity=rule.severity)
 
 
-def _legalized(descriptors: _Descriptors, target: Target) -> tuple[_Descriptors, str]:
-    """Return equivalents of all descriptors; or none, and why there are none."""
+@_remembered
+def _report(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
+    return report(desc, level, violations(desc, capability_table()[level]))
+
+
+def _broken(descriptors: _Descriptors, level: FeatureLevel) -> Iterator[Violation]:
+    for desc in descriptors:
+        yield from _report(desc, level).violations
+
+
+@_remembered
+def _legalized(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descriptors, str]:
+    """Equivalents of all descriptors; or none, and why there are none."""
     try:
-        return tuple(legalize(desc, target.level) for desc in descriptors), ""
+        return tuple(equivalent(desc, level, _report(desc, level)) for desc in descriptors), ""
     except NoEquivalentError as error:
-        return (), f"no equivalent at feature level {target.level}: {error.reason}"
+        return (), f"no equivalent at feature level {level}: {error.reason}"
     except InvalidArgumentError:  # invalid at every level
         return (), ""
 
 
 def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
-    """Return the lowest level that accepts all descriptors, if they are known and one does."""
+    """The lowest level that accepts all descriptors, if they are known and one does."""
     levels = [_minimum_level(desc) for desc in descriptors]
     if target.via == "ort":
         levels.append(onnxruntime.MINIMUM_LEVEL)
@@ -142,7 +155,7 @@ def _fixes(
     obstacle: str,
     undecided: bool,
 ) -> Iterator[str]:
-    """Yield what can be done, the most direct way first."""
+    """What can be done, the most direct way first."""
     if site.meets:
         yield RULES["SPLIT-DEFECT-MEET"].hint
     if outcome is Outcome.UNKNOWN:

@@ -7,6 +7,7 @@ core/providers/dml: OperatorRegistration.cpp, DmlOperatorSplit.cpp, dml_provider
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
@@ -29,8 +30,9 @@ ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
 }
 
 
+@lru_cache(maxsize=4096)
 def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
-    """Return the descriptor that the provider makes: padded on the left to 4 dimensions."""
+    """The descriptor that the provider makes: padded on the left to 4 dimensions."""
     ones = (1,) * max(0, LEAST_DIMENSIONS - desc.input_tensor.dimension_count)
     if not ones:
         return desc
@@ -42,14 +44,14 @@ def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
 
 
 def target_violations(target: Target) -> Iterator[Violation]:
-    """Yield the rule of the provider that the target itself breaks, whatever the model is."""
+    """The rule of the provider that the target itself breaks, whatever the model is."""
     if target.via == "ort" and target.level < MINIMUM_LEVEL:
         allowed = f"at least {MINIMUM_LEVEL}"
         yield _broken("ORT-FEATURE-LEVEL", "", "FeatureLevel", target.level, allowed)
 
 
 def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
-    """Yield the rules of the provider that a split breaks, besides those of DirectML itself."""
+    """The rules of the provider that a split breaks, besides those of DirectML itself."""
     yield from target_violations(target)
     yield from _of_the_operator(site, target)
     if site.element_type and site.element_type not in ELEMENT_TYPES:
@@ -64,7 +66,7 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 
 def empty_pieces(site: SplitSite) -> Iterator[Violation]:
-    """Yield the pieces of a site that are empty."""
+    """The pieces of a site that are empty."""
     for index, size in enumerate(site.pieces):
         if size == 0:
             yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")

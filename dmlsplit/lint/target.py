@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from dmlsplit.directml.level_table import (
@@ -53,8 +53,9 @@ class Requirement:
         return f"level {self.level}, DirectML {self.directml}, {build}"
 
 
+@cache
 def requirement(level: FeatureLevel) -> Requirement:
-    """Return what a level requires, from the capability table."""
+    """What a level requires, from the capability table."""
     rows = [row for row in capability_table().values() if row.level >= level]
     # Advice names a build only where Microsoft's documents do.
     documented = (row.windows for row in rows if row.windows and row.windows.is_documented)
@@ -70,7 +71,7 @@ def resolve_target(
     via: Via = "directml",
     ort_version: str | None = None,
 ) -> Target:
-    """Return the target that was asked for; by default the newest feature level.
+    """The target that was asked for; by default the newest feature level.
 
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
 
@@ -88,27 +89,22 @@ def resolve_target(
             f"target is given {len(given)} times; "
             "give one of a feature level, a DirectML version and a Windows build"
         )
+    rows = capability_table().values()
     if directml is not None:
         level, asked = level_for_directml(directml), f"DirectML {directml.strip()}"
         # The third part of a version brings no level.
-        known = [directml_version(row.directml)[:2] for row in capability_table().values()]
-        note = _future(asked, directml_version(directml)[:2], known)
-        return Target(level, asked, via, runtime, note)
-    if windows is not None:
-        build = _windows_build(windows)
-        level, asked = level_for_windows(build), f"Windows build {build}"
-        rows = capability_table().values()
-        note = _future(asked, (build,), [(row.windows.build,) for row in rows if row.windows])
-        return Target(level, asked, via, runtime, note)
-    level = FeatureLevel.parse(max(FeatureLevel) if feature_level is None else feature_level)
-    return Target(level, f"feature level {level}", via, runtime)
-
-
-def _future(asked: str, given: tuple[int, ...], known: Sequence[tuple[int, ...]]) -> str:
-    """Note that a version is newer than the capability table; empty if it is not."""
-    newest = ".".join(map(str, max(known)))
-    why = f"{asked} is newer than the newest that is known here, {newest}; judged like that"
-    return why if given > max(known) else ""
+        version = directml_version(directml)[:2]
+        newest = max(directml_version(row.directml)[:2] for row in rows)
+    elif windows is not None:
+        version = (_windows_build(windows),)
+        level, asked = level_for_windows(*version), f"Windows build {version[0]}"
+        newest = max((row.windows.build,) for row in rows if row.windows)
+    else:
+        level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
+        return Target(level, f"feature level {level}", via, runtime)
+    known = ".".join(map(str, newest))
+    note = f"{asked} is newer than the newest that is known here, {known}; judged like that"
+    return Target(level, asked, via, runtime, note if version > newest else "")
 
 
 def _runtime_version(text: str) -> tuple[int, int]:

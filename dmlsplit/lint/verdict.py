@@ -78,6 +78,6 @@ class Assessment:
         """Whether a verdict counts as refused."""
         if self.defects_fail and any(each.severity == "defect" for each in verdict.diagnostics):
             return True
-        # Where equivalents are allowed, nobody knows yet whether there is one.
+        # With --allow legalizing, it is not yet known whether an equivalent exists.
         undecided = verdict.legalizable and Outcome.LEGALIZED not in self.failing
         return (Outcome.UNKNOWN if undecided else verdict.outcome) in self.failing

@@ -4,9 +4,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
-from dmlsplit.cli import main
 from tests.support.command import started
 
 
@@ -24,10 +21,3 @@ def test_bash_completes_commands_and_options(here: Path) -> None:
     assert completed("val", 1).split() == ["validate"]
     assert "--feature-level" in completed("validate --feat", 2)
     assert completed("validate --format s", 3).split() == ["sarif"]
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_knows_every_shell(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    out = capsys.readouterr().out
-    assert "write-fixed" in out

@@ -18,13 +18,6 @@ from tests.support.command import FLAGS, ROOT, save, sparse_model, started
 from tests.support.models import every_verdict
 
 
-@pytest.mark.parametrize("arguments", [[], ["unknown"], ["levels", "--format", "xml"]])
-def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(arguments)
-    assert exit_.value.code == 2
-
-
 def test_the_module_is_the_command() -> None:
     child = started("--version")
     out, err = child.communicate()

@@ -43,7 +43,7 @@ WRITES = {
 }
 NEITHER = {
     "validate": f"{TARGET} --ort-version --format --fail-on --allow",
-    "explain": f"{TARGET} --ort-version --format --node --card",
+    "explain": f"{TARGET} --ort-version --format --node --gpu",
     "levels": "--format",
     "run": "--axis --split --count --device --format --scheduler --block-bytes",
     "conformance probe": "--adapter --timeout",

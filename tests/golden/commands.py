@@ -19,12 +19,12 @@ import onnx
 import zarr
 from onnx import TensorProto, helper
 
+from dmlsplit.cli.validate import FORMATS
 from tests.support.models import every_verdict, in_function, model, nested, sequence, single
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parent / "cli"
 ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1"}
-FORMATS = "text json github sarif junit".split()
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3"
 INT64 = "--data-type INT64 --sizes 6 --axis 0 --split 2,4"
 
@@ -75,6 +75,9 @@ COMMANDS = {
         f"validate {FLAGS} -o report && cat report",
         "validate --data-type FLOAT32 --sizes 6 --axis -1 --split 2,4",
         "validate --data-type FLOAT32 --sizes 6 --axis 0 --split 2,5",
+        "validate --data-type FLOAT32 --sizes 6 --axis 0 --split 2,5 --allow legalizing",
+        "validate --data-type FLOAT32 --sizes 6 --axis 0 --split=-1,7",
+        "validate --data-type FLOAT32 --sizes 99999999999999999999 --axis 0 --split 1",
         "validate --data-type UINT8 --sizes 1,1,5,3 --axis 3 --split 1,2 --feature-level 2_0",
     ],
     "write-fixed": [
@@ -88,13 +91,13 @@ COMMANDS = {
     ],
     "explain": [
         f"explain {FLAGS}",
-        f"explain {FLAGS} --card 'RTX 4090' --format json",
-        f"explain {FLAGS} --card H100 --svg picture.svg && cat picture.svg",
-        "explain --data-type INT8 --sizes 640,480,3 --axis 2 --split 1,1,1 --card H200",
+        f"explain {FLAGS} --gpu 'RTX 4090' --format json",
+        f"explain {FLAGS} --gpu H100 --svg picture.svg && cat picture.svg",
+        "explain --data-type INT8 --sizes 640,480,3 --axis 2 --split 1,1,1 --gpu H200",
         "explain --data-type UINT8 --sizes 1000,85 --axis 1 --split 4,1,80 --gpu T4",
         "explain --data-type UINT8 --sizes 4,12 --axis 1 --split 1,1,1,1,1,1,1,1,1,1,1,1",
         "explain --data-type FLOAT32 --sizes 6 --axis 0 --split 2,5",
-        "explain verdicts.onnx --card L4",
+        "explain verdicts.onnx --gpu L4",
         "explain strided.json descriptor.json broken.json",
         "explain strided.json --format json",
         "explain cut.xml",
@@ -142,14 +145,14 @@ COMMANDS = {
         "validate cut.xml --via ort",
         "validate '*.model'",
         "validate nothing",
-        "validate pipe.onnx",
+        "validate pipe.onnx - /dev/null",
         "validate bad.onnx bad.xml bad.json deep.json",
         "validate bad.onnx bad.xml bad.json deep.json --format json",
         f"validate {FLAGS} -o no/such/report",
         f"validate {FLAGS} --write-fixed fixed.onnx",
         "validate nested.onnx function.onnx --write-fixed fixed.onnx",
-        f"explain {FLAGS} --card 'Voodoo 2'",
-        "explain models --card L4 --svg picture.svg",
+        f"explain {FLAGS} --gpu 'Voodoo 2'",
+        "explain models --gpu L4 --svg picture.svg",
         "explain bad.onnx",
         "explain DML-SPLIT-AXIS-RANG",
         "explain DML-SPLIT-AXIS-RANGE bad.onnx",
@@ -158,6 +161,7 @@ COMMANDS = {
         "run missing.npy --axis 0 --count 2",
         "run missing.json",
         "run nothing --axis 0 --count 2",
+        "run /dev/null --axis 0 --count 2",
         "run bad.json",
         "run picture.npy --axis 2",
         "run picture.npy --count 2",

@@ -7,19 +7,13 @@ from pathlib import Path
 from dmlsplit.cli import main
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.picture import svg_picture
-from dmlsplit.lint.report import REPORTS
 from tests.explain.test_picture import described
 from tests.golden import commands
 from tests.golden.broken_rules import said
-from tests.lint.test_report import assessment, unversioned
 
 
 def write() -> None:
     """Write every golden file."""
-    for name, report in REPORTS.items():
-        text = unversioned(report(assessment(), False))
-        Path(__file__).with_name(f"report.{name}").write_text(text + "\n", encoding="utf-8")
-
     desc = described("UINT8", (3, 6), 1, (1, 2, 3))
     picture = svg_picture(descriptor_geometry(desc), str(desc))
     Path(__file__).with_name("picture.svg").write_text(picture, encoding="utf-8")

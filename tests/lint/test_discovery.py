@@ -1,6 +1,5 @@
 """Paths of a command line: which files are read, and what happens if one cannot be."""
 
-import sys
 from pathlib import Path
 
 import onnx
@@ -10,7 +9,7 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.errors import about, one_line
-from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_file, scan_paths
+from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_paths
 from tests.support.command import save
 from tests.support.models import single
 
@@ -24,14 +23,6 @@ def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
     assert [Path(f.file).name for f in found.sites] == ["a.onnx", "b.onnx"]
     assert len(seen) == 2
     assert seen[-1][0] == seen[-1][1] > 0
-
-
-def test_a_package_that_is_missing_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "dmlsplit.frontends.onnx", None)
-    with pytest.raises(dml.UnsupportedError, match=r"\.onnx files need the package"):
-        scan_file(str(tmp_path / "a.onnx"))
 
 
 def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(

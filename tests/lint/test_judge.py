@@ -6,16 +6,17 @@ import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 import dmlsplit as dml
+from dmlsplit.directml import validation
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.judge import assess, judge
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome, Verdict
 from tests.support.descriptors import split_descriptors
-from tests.support.models import every_verdict, in_function, model, nested, sequence, single
+from tests.support.models import every_verdict, in_function, single
 
 
 def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str, Verdict]:
@@ -50,6 +51,20 @@ def test_ok_says_the_least_that_accepts_it(tmp_path: Path) -> None:
     assert str(verdict.minimum) == "level 1_0, DirectML 1.0.0, Windows build 18362"
     assert not verdict.fix
     assert not verdict.diagnostics
+
+
+def test_equal_splits_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = dml.TensorDesc("INT64", (1, 1, 1, 997))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(2, 995))
+    sites = [SplitSite("m.json", "", f"cut{i}", i, "DML_OPERATOR_SPLIT", (desc,)) for i in range(9)]
+    seen: list[dml.SplitOperatorDesc] = []
+    honest = validation._of_every_level
+    monkeypatch.setattr(validation, "_of_every_level", lambda d: seen.append(d) or honest(d))
+    found = assess(sites, resolve_target(feature_level="1_0")).verdicts
+    assert {verdict.outcome for verdict in found} == {Outcome.LEGALIZED}
+    # For the target, and for the minimum level; then the equivalent.
+    assert seen.count(desc) == 2
+    assert len(seen) == 3
 
 
 def test_legalizable_gives_the_descriptor_and_the_release(tmp_path: Path) -> None:
@@ -92,18 +107,7 @@ def test_a_function_is_judged_where_it_is_called(tmp_path: Path) -> None:
     assert verdict.outcome is Outcome.LEGALIZED
 
 
-def test_nested_bodies_are_judged(tmp_path: Path) -> None:
-    found = verdicts(nested(TensorProto.FLOAT), tmp_path)
-    assert [verdict.outcome for verdict in found.values()] == [Outcome.OK, Outcome.OK]
-
-
-def test_strings_are_refused(tmp_path: Path) -> None:
-    verdict = verdicts(single(TensorProto.STRING, (6,), (2, 4), 0), tmp_path)["cut"]
-    assert verdict.outcome is Outcome.REFUSED
-    assert "SPLIT-NODE-TEXT" in rules(verdict)
-
-
-# Through ONNX Runtime's DirectML provider.
+# Through ONNX Runtime's DirectML provider. Each rule alone is in test_examples.
 
 
 def through_ort(content: onnx.ModelProto, tmp_path: Path, level: str = "5_0") -> Verdict:
@@ -126,19 +130,6 @@ def test_ort_needs_level_5_0(tmp_path: Path) -> None:
     assert "DirectML 1.8.0 or later" in verdict.fix
 
 
-def test_ort_has_no_split_to_sequence(tmp_path: Path) -> None:
-    verdict = through_ort(sequence(TensorProto.FLOAT, (2, 3)), tmp_path)
-    assert verdict.outcome is Outcome.REFUSED
-    assert "ORT-SEQUENCE" in rules(verdict)
-    assert "use Split and SequenceConstruct" in verdict.fix
-
-
-def test_ort_has_no_split_1(tmp_path: Path) -> None:
-    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=0, split=[2, 4])
-    content = model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}, opset=1)
-    assert "ORT-OPERATOR" in rules(through_ort(content, tmp_path))
-
-
 @pytest.mark.parametrize("kind", [TensorProto.BFLOAT16, TensorProto.COMPLEX64, TensorProto.STRING])
 def test_ort_lacks_types(tmp_path: Path, kind: int) -> None:
     assert "ORT-DATA-TYPE" in rules(through_ort(single(kind, (6,), (2, 4), 0), tmp_path))
@@ -156,18 +147,6 @@ def test_ort_lacks_types(tmp_path: Path, kind: int) -> None:
 )
 def test_ort_takes_types(tmp_path: Path, kind: int) -> None:
     assert through_ort(single(kind, (6,), (2, 4), 0), tmp_path).outcome is Outcome.OK
-
-
-def test_ort_falls_into_the_trap_of_empty_pieces(tmp_path: Path) -> None:
-    verdict = through_ort(single(TensorProto.FLOAT, (6,), (2, 0, 4), 0), tmp_path)
-    assert verdict.outcome is Outcome.REFUSED
-    broken = next(r for r in verdict.diagnostics if r.rule.id == "ORT-EMPTY-PIECE")
-    assert broken.tensor == "OutputTensors[1]"
-
-
-def test_ort_refuses_nine_dimensions(tmp_path: Path) -> None:
-    verdict = through_ort(single(TensorProto.FLOAT, (2,) * 9, (1, 1), 4), tmp_path)
-    assert "ORT-DIMENSION-COUNT" in rules(verdict)
 
 
 # What counts as refused.

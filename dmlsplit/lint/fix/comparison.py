@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -115,18 +115,24 @@ def _compared(
     sizes: Mapping[str, int],
     feed: Path | None,
 ) -> tuple[str, Any]:
-    """Return ``equal``, on how many inputs and with how many nodes run; or what differs."""
+    """``equal``, on how many inputs and with how many nodes run; or what differs."""
     ran: set[str] = set()
     tries = feeds_of(first, sizes, feed)
     load = ENGINES[engine]
-    before, after = load(first, None), load(second, ran)
+    with load(first, None) as before, load(second, ran) as after:
+        different, done = _runs(before, after, tries)
+    return ("different", different) if different else ("equal", (done, len(ran & set(nodes))))
+
+
+def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> tuple[str, int]:
+    """In what two models differ, or an empty string; and on how many inputs they agree."""
     done, failure = 0, RuntimeError("no inputs were tried")
     start = time.monotonic()
     for feeds, must_run in tries:
         if done == _MOST_RUNS or (done and time.monotonic() - start > _LOOKING_SECONDS):
             break
         try:
-            expected = before.run(feeds)
+            expected = before(feeds)
         except Exception as error:
             if must_run:
                 raise
@@ -134,23 +140,22 @@ def _compared(
             continue
         different = _difference("outputs", expected, _run(after, feeds))
         if different:
-            return "different", different
+            return different, done
         done += 1
     if not done:
         raise failure
-    after.close()
-    return "equal", (done, len(ran.intersection(nodes)))
+    return "", done
 
 
 def _run(model: Run, feeds: Feeds) -> list[Any]:
     try:
-        return model.run(feeds)
+        return model(feeds)
     except Exception as error:
         raise RuntimeError(f"the rewritten model fails: {one_line(error)}") from error
 
 
 def _difference(where: str, expected: Any, found: Any) -> str:
-    """Return in what two outputs differ; an empty string if they are equal bit for bit."""
+    """In what two outputs differ; an empty string if they are equal bit for bit."""
     if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
         if len(expected) != len(found):
             return f"{where}: {len(expected)} values became {len(found)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,7 +99,7 @@ def _check(header: NpyHeader, wanted: ModelInput) -> None:
         )
     if sizes is None:
         return
-    expected = tuple(n if m is None else m for n, m in zip_longest(header.shape, sizes))
-    if len(header.shape) != len(sizes) or header.shape != expected:
+    pairs = zip(header.shape, sizes, strict=False)
+    if len(header.shape) != len(sizes) or any(m not in (None, n) for n, m in pairs):
         declared = str(tuple("any" if n is None else n for n in sizes)).replace("'", "")
         raise InvalidArgumentError(f"has shape {header.shape}; the model's input has {declared}")

@@ -20,7 +20,7 @@ _MOST_ELEMENTS = 1 << 26
 def feeds_of(
     path: str, sizes: Mapping[str, int], given: Path | None
 ) -> Iterator[tuple[Feeds, bool]]:
-    """Return inputs for a model, and whether they must run: those of the file must.
+    """Inputs for a model, and whether a failure on them is fatal: only for those of the file.
 
     Integers are of their whole range, or else 0 and 1: some are indices or sizes.
 
@@ -49,7 +49,7 @@ def _attempts(inputs: Sequence[ModelInput], arrays: Feeds) -> Iterator[tuple[Fee
 
 
 def _inputs(path: str, sizes: Mapping[str, int]) -> list[ModelInput]:
-    """Return the inputs that have no initializer."""
+    """The inputs that have no initializer."""
     import onnx
     from onnx import helper
 

@@ -68,8 +68,7 @@ def write_fixed(
             f"{source} keeps its weights in other files; write {output.name} to {source.parent}"
         )
     fix_dimensions(model, sizes or {})
-    probes: dict[str, str] = {}
-    replaced, left = _replace_splits(model, assessment, probes)
+    probes, replaced, left = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), left)
     inputs = [source, *(source.parent / name for name in weights), *([feed] if feed else [])]
@@ -105,15 +104,13 @@ def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessme
 
 
 def _replace_splits(
-    model: ModelProto, assessment: Assessment, probes: dict[str, str] | None = None
-) -> tuple[tuple[SplitSite, ...], tuple[tuple[SplitSite, str], ...]]:
-    """Edit a model in place.
-
-    With `probes`, each new split gets a name of its own, and that is mapped to its real one.
-    """
+    model: ModelProto, assessment: Assessment
+) -> tuple[dict[str, str], tuple[SplitSite, ...], tuple[tuple[SplitSite, str], ...]]:
+    """Edit a model in place: each new split gets a name of its own, mapped to its real one."""
     wanted = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     new_name = name_maker(_value_names(model.graph))
+    probes: dict[str, str] = {}
     replaced: list[SplitSite] = []
     left: list[tuple[SplitSite, str]] = []
     for path, graph in _graphs(model.graph):
@@ -123,23 +120,20 @@ def _replace_splits(
             if verdict is None:
                 nodes.append(node)
                 continue
-            name = node.name
-            if probes is not None:
-                name = f"{_PROBE}{len(probes)}"
-                probes[name] = node.name
+            name = f"{_PROBE}{len(probes)}"
             try:
                 nodes += _replacement(node, name, verdict, assessment, new_name, opset)
                 replaced.append(verdict.site)
+                probes[name] = node.name
             except UnsupportedError as error:
                 nodes.append(node)
                 left.append((verdict.site, error.message))
-                (probes or {}).pop(name, None)
         kept = GraphProto(node=nodes)  # a copy: clearing the field frees its nodes
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
     inside = "it is in the body of a function; inline the functions first (onnx.inliner)"
     left += [(verdict.site, inside) for verdict in wanted.values()]
-    return tuple(replaced), tuple(left)
+    return probes, tuple(replaced), tuple(left)
 
 
 def _replacement(
@@ -150,7 +144,7 @@ def _replacement(
     new_name: NewName,
     opset: int,
 ) -> list[NodeProto]:
-    """Return what replaces a node, its split under a name."""
+    """The nodes that replace one, its split under a name."""
     errors = {each.rule.id for each in verdict.diagnostics if each.severity == "error"}
     if errors == {"ORT-NUM-OUTPUTS"}:
         sized = NodeProto()
@@ -158,7 +152,7 @@ def _replacement(
         sized.name = name
         sized.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
         return [sized]
-    new = replace(find_replacement(node, verdict, assessment.target, opset), name=name)
+    new = find_replacement(node, name, verdict, assessment.target, opset)
     return list(replacement_nodes(node, new, new_name, opset))
 
 
@@ -172,7 +166,7 @@ _Path = tuple[int | str, ...]
 
 
 def _graphs(graph: GraphProto, path: _Path = ()) -> Iterator[tuple[_Path, GraphProto]]:
-    """Yield all bodies with their paths, as sites have them, innermost first."""
+    """All bodies with their paths, as sites have them, innermost first."""
     for index, node in enumerate(graph.node):
         for attribute in node.attribute:
             bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
@@ -182,7 +176,7 @@ def _graphs(graph: GraphProto, path: _Path = ()) -> Iterator[tuple[_Path, GraphP
 
 
 def _external_files(graph: GraphProto) -> set[str]:
-    """Return the names of the files in which a model keeps its weights."""
+    """The names of the files in which a model keeps its weights."""
     return {
         entry.value
         for _, body in _graphs(graph)

@@ -31,7 +31,7 @@ _LEAST_OPSET = 6
 
 
 def name_maker(used: set[str]) -> NewName:
-    """Return a function that makes a new name, ending in its argument, that `used` lacks."""
+    """A function that makes a new name, ending in its argument, that `used` lacks."""
     prefix = "dmlsplit_"
     while any(name.startswith(prefix) for name in used):
         prefix += "_"
@@ -55,8 +55,10 @@ class Replacement:
     sequence: bool  # whether the pieces become a sequence
 
 
-def find_replacement(node: NodeProto, verdict: Verdict, target: Target, opset: int) -> Replacement:
-    """Return what replaces a refused split.
+def find_replacement(
+    node: NodeProto, name: str, verdict: Verdict, target: Target, opset: int
+) -> Replacement:
+    """What replaces a refused split; the new one gets a name.
 
     Raises
     ------
@@ -77,7 +79,7 @@ def find_replacement(node: NodeProto, verdict: Verdict, target: Target, opset: i
         least, most = 1, MOST_DIMENSIONS
     reshaped = not least <= len(sizes) <= most
     return Replacement(
-        name=node.name,
+        name=name,
         shape=(1, prod(before), sizes[axis], prod(after)) if reshaped else sizes,
         axis=2 if reshaped else axis,
         reshaped=reshaped,
@@ -104,7 +106,7 @@ def _check_curable(verdict: Verdict, opset: int) -> None:
 
 
 def _cast(kind: TensorDataType, supported: frozenset[TensorDataType]) -> int:
-    """Return the type that carries every value of `kind`, or 0 if `kind` itself is supported."""
+    """The type that carries every value of `kind`, or 0 if `kind` itself is supported."""
     if kind in supported:
         return 0
     if kind.bits < 32 and TensorDataType.INT32 in supported:
@@ -118,7 +120,7 @@ def _cast(kind: TensorDataType, supported: frozenset[TensorDataType]) -> int:
 def replacement_nodes(
     node: NodeProto, new: Replacement, new_name: NewName, opset: int
 ) -> Iterator[NodeProto]:
-    """Yield the nodes that replace a split, in the order in which they run."""
+    """The nodes that replace a split, in the order in which they run."""
     value = node.input[0]
     if new.reshaped:
         rows = new_name("rows")
@@ -163,7 +165,7 @@ def _split(
 def _restored(
     part: str, piece: str, shape: tuple[int, ...], new: Replacement, new_name: NewName
 ) -> Iterator[NodeProto]:
-    """Yield the nodes that turn an output of Split into the piece that the model expects."""
+    """The nodes that turn an output of Split into the piece that the model expects."""
     if new.cast:
         narrow = new_name("narrow") if new.restores_shape else piece
         yield helper.make_node("Cast", [part], [narrow], to=new.element_type)

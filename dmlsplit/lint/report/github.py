@@ -8,7 +8,7 @@ from dmlsplit.messages import printable
 
 
 def github_report(assessment: Assessment, colour: bool = False) -> str:
-    """Return one workflow command per split that needs attention.
+    """One workflow command per split that needs attention.
 
     Format: GitHub, "Workflow commands for GitHub Actions", setting an error message.
     """

@@ -17,7 +17,7 @@ SCHEMA = 1
 
 
 def json_report(assessment: Assessment, colour: bool = False) -> str:
-    """Return the assessment as JSON; report.schema.json describes it."""
+    """The assessment as JSON; report.schema.json describes it."""
     from dmlsplit import __version__
 
     target = assessment.target

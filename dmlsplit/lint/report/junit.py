@@ -13,7 +13,7 @@ _COUNTS = {"testcase": "tests", "failure": "failures", "error": "errors", "skipp
 
 
 def junit_report(assessment: Assessment, colour: bool = False) -> str:
-    """Return JUnit XML: one suite per file, one case per split."""
+    """JUnit XML: one suite per file, one case per split."""
     root = ET.Element("testsuites", name="dmlsplit")
     suites: dict[str, ET.Element] = {}
 

@@ -18,18 +18,18 @@ _NAMES = {
 
 
 def address(site: SplitSite) -> str:
-    """Return where a split is in its file, in one line."""
+    """The place of a split in its file, in one line."""
     name = site.node or f"#{site.index}"
     return printable(f"{site.place}/{name}" if site.place else name)
 
 
 def location(site: SplitSite) -> str:
-    """Return file and address of a split."""
+    """File and address of a split."""
     return f"{printable(site.file)}:{address(site)}"
 
 
 def headline(verdict: Verdict, assessment: Assessment) -> str:
-    """Return the verdict in one line, without the place."""
+    """The verdict in one line, without the place."""
     operator, target = verdict.site.operator, assessment.target
     said, outcome = code(verdict), str(verdict.outcome)
     if verdict.outcome is Outcome.LEGALIZED and assessment.fails(verdict):
@@ -38,18 +38,18 @@ def headline(verdict: Verdict, assessment: Assessment) -> str:
 
 
 def code(verdict: Verdict) -> str:
-    """Return the HRESULT of a refusal as people search for it; empty if nothing fails."""
+    """The HRESULT of a refusal as people search for it; empty if nothing fails."""
     number = verdict.hresult
     return "" if number is None else numbered(number)
 
 
 def numbered(hresult: int) -> str:
-    """Return an HRESULT as people search for it: its number, and its name."""
+    """An HRESULT as people search for it: its number, and its name."""
     return f"{hresult:08X} ({_NAMES[hresult]})"
 
 
 def with_slashes(file: str) -> str:
-    """Return the name of a file as annotations and URIs want it, wherever it is from."""
+    """The name of a file as annotations and URIs want it, wherever it is from."""
     # Elsewhere a backslash is an ordinary letter of a name, if a rare one.
     theirs = is_windows() or PureWindowsPath(file).is_absolute()
     return (file.replace("\\", "/") if theirs else file).removeprefix("./")
@@ -61,7 +61,7 @@ def is_windows() -> bool:
 
 
 def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
-    """Return each diagnostic once, with ``(and 2 more)`` if it is the same for three tensors."""
+    """Each diagnostic once, with ``(and 2 more)`` if it is the same for three tensors."""
     alike: dict[tuple[str, ...], list[Violation]] = {}
     for each in verdict.diagnostics:
         said = (each.field, each.found, each.allowed) if each.field else (each.message,)
@@ -72,7 +72,7 @@ def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
 
 
 def details(verdict: Verdict) -> list[str]:
-    """Return the diagnostics and the fix of a verdict, a line each."""
+    """The diagnostics and the fix of a verdict, a line each."""
     lines = [
         f"{each.rule.id}: {printable(each.message)}{others}" for each, others in grouped(verdict)
     ]

@@ -1,6 +1,6 @@
 """The page of a rule: what it says, how that is known, examples, the fix. Markdown or plain text.
 
-Both forms are made of the same sections. They are what SARIF carries as `help`, what
+Both forms are made of the same blocks. They are what SARIF carries as `help`, what
 ``dmlsplit explain RULE-ID`` prints, and the pages of the manual.
 """
 
@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.rules.rule import Rule
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
 from dmlsplit.lint.report.example import example_of
 from dmlsplit.lint.report.phrases import numbered
 from dmlsplit.lint.target import requirement
 from dmlsplit.messages import WIDTH
+
+
+class Title(NamedTuple):
+    """A heading, of level 1 or 2."""
+
+    text: str
+    level: int
 
 
 class Code(NamedTuple):
@@ -40,15 +48,7 @@ class Table(NamedTuple):
     rows: Sequence[tuple[str, ...]]
 
 
-Block: TypeAlias = str | Code | Fields | Table  # a string is a paragraph
-
-
-class Section(NamedTuple):
-    """A heading and what is under it."""
-
-    title: str
-    blocks: Sequence[Block]
-
+Block: TypeAlias = str | Title | Code | Fields | Table  # a string is a paragraph
 
 _INDENT = "    "
 _MEANINGS = {
@@ -70,25 +70,38 @@ _RELEASES = (
 )
 
 
-def sections(rule: Rule) -> Iterator[Section]:
-    """Yield the sections of a rule's page; the title of the first is the rule's id."""
-    fields = [
-        ("At run time", _at_run_time(rule)),
-        ("Basis", _BASES[rule.basis]),
-        ("Source", rule.source),
-        ("Fix", rule.hint),
-    ]
-    yield Section(rule.id, [rule.sentence, Fields(fields)])
+def markdown_page(rule: Rule) -> str:
+    """The page of a rule in Markdown, with one heading of the first level."""
+    return "\n\n".join(map(_markdown, _blocks(rule))) + "\n"
+
+
+def text_page(rule: Rule) -> str:
+    """The page of a rule as text of at most 80 columns, links aside."""
+    return "\n\n".join(map(_text, _blocks(rule))) + "\n"
+
+
+def _blocks(rule: Rule) -> Iterator[Block]:
+    yield Title(rule.id, 1)
+    yield rule.sentence
+    at_run_time, basis = _at_run_time(rule), _BASES[rule.basis]
+    pairs = ("At run time", at_run_time), ("Basis", basis), ("Source", rule.source)
+    yield Fields([*pairs, ("Fix", rule.hint)])
     example = example_of(rule)
     # Only an error changes the verdict.
     names = ("Refused", "Accepted") if rule.severity == "error" else ("Reported", "Not reported")
-    language, form = ("text", [_TEXT_FORM]) if example.kind == "onnx" else ("python", [])
-    said = Code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
-    yield Section(names[0], [*form, Code(language, example.broken), "dmlsplit says:", said])
-    yield Section(names[1], [Code(language, example.kept)])
+    language = "text" if example.kind == "onnx" else "python"
+    yield Title(names[0], 2)
+    if example.kind == "onnx":
+        yield _TEXT_FORM
+    yield Code(language, example.broken)
+    yield "dmlsplit says:"
+    yield Code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
+    yield Title(names[1], 2)
+    yield Code(language, example.kept)
     if rule.id in _NEEDS:
-        table = Table([("", "level", "DirectML", "Windows"), *_needs(rule.id)])
-        yield Section("Levels, DirectML and Windows", [_RELEASES, table])
+        yield Title("Levels, DirectML and Windows", 2)
+        yield _RELEASES
+        yield Table([("", "level", "DirectML", "Windows"), *_needs(rule.id)])
 
 
 def _at_run_time(rule: Rule) -> str:
@@ -101,7 +114,7 @@ def _at_run_time(rule: Rule) -> str:
 
 
 def _needs(rule_id: str) -> Iterator[tuple[str, ...]]:
-    """Yield what a rule demands, the level from which that is met, and the releases with it."""
+    """What a rule demands, the level from which that is met, and the releases with it."""
     for what, level in _NEEDS[rule_id]():
         needed = requirement(level)
         build = str(needed.windows.build) if needed.windows else "-"
@@ -109,12 +122,11 @@ def _needs(rule_id: str) -> Iterator[tuple[str, ...]]:
 
 
 def _data_types() -> Iterator[tuple[str, FeatureLevel]]:
-    before: frozenset[int] = frozenset()
+    known: set[TensorDataType] = set()
     for level, row in capability_table().items():
-        kinds = row.input_tensor.data_types
-        if added := kinds - before:
+        if added := row.input_tensor.data_types - known:
             yield ", ".join(kind.name for kind in sorted(added)), level
-        before = kinds
+        known |= added
 
 
 def _dimension_counts() -> Iterator[tuple[str, FeatureLevel]]:
@@ -138,25 +150,10 @@ _NEEDS = {
 }
 
 
-def markdown_page(rule: Rule) -> str:
-    """Return the page of a rule in Markdown, with one heading of the first level."""
-    return _page(rule, lambda title, is_first: f"{'#' if is_first else '##'} {title}", _markdown)
-
-
-def text_page(rule: Rule) -> str:
-    """Return the page of a rule as text of at most 80 columns, links aside."""
-    return _page(rule, lambda title, is_first: f"{title}\n{'-='[is_first] * len(title)}", _text)
-
-
-def _page(rule: Rule, heading: Callable[[str, bool], str], form: Callable[[Block], str]) -> str:
-    parts = []
-    for number, (title, blocks) in enumerate(sections(rule)):
-        parts += [heading(title, number == 0), *map(form, blocks)]
-    return "\n\n".join(parts) + "\n"
-
-
 def _markdown(block: Block) -> str:
     match block:
+        case Title(text, level):
+            return f"{'#' * level} {text}"
         case Code(language, text):
             return f"```{language}\n{text}\n```"
         case Fields(pairs):
@@ -177,6 +174,8 @@ def _marked(text: str) -> str:
 
 def _text(block: Block) -> str:
     match block:
+        case Title(text, level):
+            return f"{text}\n{'=-'[level - 1] * len(text)}"
         case Code(_, text):
             return textwrap.indent(text, _INDENT)
         case Fields(pairs):

@@ -31,7 +31,7 @@ _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 
 def sarif_report(assessment: Assessment, colour: bool = False) -> str:
-    """Return a SARIF 2.1.0 log, as code-scanning pages take it.
+    """A SARIF 2.1.0 log, as code-scanning pages take it.
 
     Models have no lines, so a result points at line 1 of its file, and names the node as a
     logical location.

@@ -26,7 +26,7 @@ _Paint = Callable[[str, Outcome], str]
 
 
 def text_report(assessment: Assessment, colour: bool = False) -> str:
-    """Return the assessment as text, with the verdicts in colour if asked."""
+    """The assessment as text, with the verdicts in colour if asked."""
     paint: _Paint = _coloured if colour else lambda text, outcome: text
     paragraphs = ["\n".join(_paragraph(verdict, paint)) for verdict in assessment.verdicts]
     return "\n\n".join([*paragraphs, "\n".join(_summary(assessment, paint))])
@@ -55,9 +55,8 @@ def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
 def _said(diagnostic: Violation) -> str:
     if not diagnostic.field:
         return f"{diagnostic.rule.id} {diagnostic.severity}: {printable(diagnostic.message)}"
-    field = ".".join(filter(None, (diagnostic.tensor, diagnostic.field)))
     found = printable(diagnostic.found)
-    return f"{diagnostic.rule.id} {field}: is {found}, must be {diagnostic.allowed}"
+    return f"{diagnostic.rule.id} {diagnostic.place}: is {found}, must be {diagnostic.allowed}"
 
 
 def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
@@ -80,7 +79,7 @@ def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
 
 
 def _names(assessment: Assessment) -> list[str]:
-    """Return a name for each row: cut to the column, unless it would be that of another row."""
+    """A name for each row: cut to the column, unless it would be that of another row."""
     full = [location(verdict.site) for verdict in assessment.verdicts]
     # Places differ at their ends.
     cut = [name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :] for name in full]
