@@ -17,6 +17,9 @@ from functools import cached_property
 from itertools import accumulate
 from math import prod
 from operator import mul
+from typing import TypeVar
+
+_Size = TypeVar("_Size")  # an integer; in a scanned model a dynamic size may have a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +132,9 @@ def split_geometry(
 
 
 def piece_shapes(
-    shape: Sequence[int], axis: int, sizes: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the pieces along an axis, counted from the front."""
+    shape: Sequence[_Size], axis: int, sizes: Sequence[_Size]
+) -> tuple[tuple[_Size, ...], ...]:
+    """The shapes of the pieces along an axis, counted from the front."""
     before, after = shape[:axis], shape[axis + 1 :]
     return tuple((*before, size, *after) for size in sizes)
 

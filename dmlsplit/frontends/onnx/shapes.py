@@ -256,16 +256,9 @@ def _reduce(call: Call) -> Shape:
 
 def _slice(call: Call) -> Shape:
     sizes = list(call.shape(0))
-    starts, ends = call.integers("starts"), call.integers("ends", 2)
-    given = len(call.inputs) > 3 or "axes" in call.node.attributes
-    axes = call.integers("axes", 3) if given else range(len(starts))
-    steps = call.integers("steps", 4) if len(call.inputs) > 4 else [1] * len(starts)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        at = axis_from_front(axis, len(sizes))
+    for at, part in call.slices():
         size = sizes[at]
-        sizes[at] = (
-            len(range(*slice(start, end, step).indices(size))) if isinstance(size, int) else "?"
-        )
+        sizes[at] = len(range(*part.indices(size))) if isinstance(size, int) else "?"
     return tuple(sizes)
 
 
@@ -329,8 +322,8 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
 
 
 def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
-    starts, ends, _, steps = (*rest, *[np.array([0]), np.array([1])][len(rest) - 2 :])
-    return data[slice(int(starts[0]), int(ends[0]), int(steps[0]))]
+    ((_, part),) = call.slices()
+    return data[part]
 
 
 def _same_elements(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
