@@ -377,3 +377,9 @@ def test_tensors_of_torch_come_back_as_they_are(kind: str) -> None:
             assert found.contiguous().view(torch.uint8).tolist() == (
                 wanted.contiguous().view(torch.uint8).tolist()
             )
+
+
+@pytest.mark.parametrize("data", [np.array(["a", "b"]), np.zeros((2, 0), np.float32)])
+def test_a_wrong_device_is_refused_where_nothing_is_dispatched(data: np.ndarray) -> None:
+    with pytest.raises(InvalidArgumentError, match="tpu"):
+        variadic_split(data, 0, [1, 1], device="tpu")
