@@ -36,18 +36,6 @@ def test_a_byte_order_mark_is_fine(tmp_path: Path) -> None:
     assert len(load(path).resources) == 4
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"), [("NaN", "nan"), ("Infinity", "inf"), ("-Infinity", "-inf")]
-)
-def test_numbers_that_json_lacks_are_told_how_to_be_written(
-    tmp_path: Path, written: str, meant: str
-) -> None:
-    path = tmp_path / "model.json"
-    path.write_text(EXAMPLE.replace("{", f'{{"more": {written}, ', 1))
-    with pytest.raises(InvalidArgumentError, match=f"contains {written}, .* a string, '{meant}'"):
-        load(path)
-
-
 @pytest.mark.parametrize(("text", "message"), NOT_MODELS)
 def test_a_file_that_is_none_is_one_clear_error(
     refused: Callable[[Any], str], text: str, message: str
