@@ -244,11 +244,7 @@ def _pooled_whole(call: Call) -> Shape:
 
 def _reduce(call: Call) -> Shape:
     shape = call.shape(0)
-    axes = set(range(len(shape)))
-    if "axes" in call.node.attributes or len(call.inputs) > 1:
-        axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
-    elif call.number("noop_with_empty_axes", 0):
-        axes = set()
+    axes = call.axes(1, () if call.number("noop_with_empty_axes", 0) else range(len(shape)))
     if call.number("keepdims", 1):
         return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
@@ -264,10 +260,9 @@ def _slice(call: Call) -> Shape:
 
 def _pad(call: Call) -> Shape:
     shape, pads = call.shape(0), call.integers("pads")
-    axes = call.integers("axes", 3) if len(call.inputs) > 3 else range(len(shape))
+    axes = call.axes(3, range(len(shape)))
     sizes = list(shape)
-    for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
-        at = axis_from_front(axis, len(shape))
+    for at, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         sizes[at] = _total(sum, [sizes[at], low, high])
     return tuple(sizes)
 

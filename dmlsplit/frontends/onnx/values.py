@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -126,12 +126,16 @@ class Call(NamedTuple):
             raise ValueError(name)
         return [int(value) for value in values.reshape(-1)]
 
+    def axes(self, at: int, default: Iterable[int]) -> list[int]:
+        """The axes that a node names, counted from the front; those of a default if it does not."""
+        given = len(self.inputs) > at or "axes" in self.node.attributes
+        rank = len(self.shape(0))
+        return [axis_from_front(n, rank) for n in (self.integers("axes", at) if given else default)]
+
     def slices(self) -> Iterator[tuple[int, slice]]:
         """The axes that a Slice cuts, counted from the front, and where."""
         starts, ends = self.integers("starts"), self.integers("ends", 2)
-        given = len(self.inputs) > 3 or "axes" in self.node.attributes
-        axes = self.integers("axes", 3) if given else range(len(starts))
+        axes = self.axes(3, range(len(starts)))
         steps = self.integers("steps", 4) if len(self.inputs) > 4 else [1] * len(starts)
-        rank = len(self.shape(0))
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            yield axis_from_front(axis, rank), slice(start, end, step)
+            yield axis, slice(start, end, step)

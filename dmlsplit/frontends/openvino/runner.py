@@ -14,10 +14,10 @@ from dmlsplit.device import Device
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.execution import run_split
+from dmlsplit.frontends.lowering import Lowering
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
-    Lowering,
     check_axis_shape,
     lower_split,
     lower_variadic_split,
