@@ -120,7 +120,7 @@ WRITE = {"type": "writeFile", "resource": "A"}
         ({"type": "dispatch", "dispatchable": "cut", "bindings": []}, "bindings: is an array"),
         ({**WRITE}, "lacks 'targetPath'"),
         ({**WRITE, "targetPath": "a.png"}, "images are not written"),
-        ({**WRITE, "targetPath": "model.json"}, "write over the model itself"),
+        ({**WRITE, "targetPath": "model.json"}, "model.json is the input"),
         (
             {**WRITE, "targetPath": "a.npy", "dimensions": [7]},
             "[7] have 7 elements; the resource has 6",
