@@ -18,12 +18,7 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.lowering import (
-    described,
-    lower_sizes,
-    output_count,
-    output_sizes,
-)
+from dmlsplit.frontends.onnx.lowering import described, lower_sizes, output_count, output_sizes
 from dmlsplit.frontends.onnx.messages import (
     MAXIMUM_VALUES,
     Attribute,

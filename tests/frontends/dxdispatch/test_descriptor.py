@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import read_descriptor
-from tests.support.dxdispatch_models import (
-    F32,
-    split_desc,
-    tensor,
-)
+from tests.support.dxdispatch_models import F32, split_desc, tensor
 
 # Dispatchables.
 

@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.frontends.dxdispatch import load, read_descriptor
-from tests.support.dxdispatch_models import (
-    EXAMPLE,
-    F32,
-    model,
-    split_desc,
-    values,
-    zeros,
-)
+from tests.support.dxdispatch_models import EXAMPLE, F32, model, split_desc, values, zeros
 
 
 def test_a_model_is_a_value(tmp_path: Path) -> None:

@@ -12,12 +12,7 @@ import pytest
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import load, run, scan
-from tests.support.dxdispatch_models import (
-    EXAMPLE,
-    NOT_MODELS,
-    Run,
-    model,
-)
+from tests.support.dxdispatch_models import EXAMPLE, NOT_MODELS, Run, model
 
 # The file.
 

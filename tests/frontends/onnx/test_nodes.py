@@ -10,15 +10,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from tests.support.onnx_graphs import (  # noqa: E402
-    FLOAT,
-    INT64,
-    Scanned,
-    model,
-    node,
-    sizes,
-    value,
-)
+from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, value  # noqa: E402
 
 
 def test_what_is_dynamic_is_said(scanned: Scanned) -> None:

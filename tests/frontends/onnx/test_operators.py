@@ -7,10 +7,7 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import (
-    ElementType,
-    operator_version,
-)
+from dmlsplit.frontends.onnx import ElementType, operator_version
 from dmlsplit.frontends.onnx.operators import CARRIERS
 
 # --- versions ---------------------------------------------------------------------------------
