@@ -30,9 +30,11 @@ class Implied(NamedTuple):
 def implied_splits(node: Node, inputs: Sequence[Value], read: Read) -> list[Implied]:
     """The splits that a node of the default domain becomes, where its sizes are known."""
     find = _FINDERS.get(node.op_type)
-    kind = inputs[0].element_type if find and inputs and inputs[0].is_static else None
-    carrier, lanes = CARRIERS.get(kind or ElementType.UNDEFINED, (None, 1))
-    if find is None or carrier is None or lanes > 1:
+    if find is None or not inputs or not inputs[0].is_static:
+        return []
+    kind = inputs[0].element_type or ElementType.UNDEFINED
+    carrier, lanes = CARRIERS.get(kind, (None, 1))
+    if carrier is None or lanes > 1:
         return []
     try:
         return list(find(Call(node, inputs, read), carrier.name))

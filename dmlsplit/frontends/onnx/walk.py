@@ -129,12 +129,12 @@ class Walk:
             found = chain(self._node(node, index, inputs, scope), repeat(UNKNOWN))
             given = [value for name, value in zip(node.input, inputs, strict=True) if name]
             pieces = self._pieces(node, index, given, scope)
-            here = partial(_gap_after, node, index, scope)
             for name, value in zip(node.output, found, strict=False):
                 if name:
                     if contradict(value, declared.get(name)):
                         # Those after it are as wrong: of other sizes, or onnx inferred them so.
                         declared = {}
+                    here = partial(_gap_after, node, index, scope)
                     value = traced(merged(value, declared.get(name)), given, here)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
@@ -149,7 +149,7 @@ class Walk:
         return frozenset() if splits else passed_on(pieces)
 
     def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
-        bodies = {name: each.bodies for name, each in node.attributes.items() if each.bodies}
+        bodies = {each.name: each.bodies for each in node.attribute if each.bodies}
         label = _own_label(node, index, scope) if bodies else ""
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
