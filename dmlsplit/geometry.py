@@ -17,7 +17,9 @@ from functools import cached_property
 from itertools import accumulate
 from math import prod
 from operator import mul
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+_Size = TypeVar("_Size")  # an integer; in a scanned model a dynamic size may have a name
 
 
 class Loop(NamedTuple):
@@ -145,8 +147,8 @@ def split_geometry(
 
 
 def piece_shapes(
-    shape: Sequence[int], axis: int, sizes: Sequence[int]
-) -> tuple[tuple[int, ...], ...]:
+    shape: Sequence[_Size], axis: int, sizes: Sequence[_Size]
+) -> tuple[tuple[_Size, ...], ...]:
     """The shapes of the pieces along an axis, counted from the front."""
     before, after = shape[:axis], shape[axis + 1 :]
     return tuple((*before, size, *after) for size in sizes)

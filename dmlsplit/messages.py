@@ -29,8 +29,21 @@ def shown(values: Sequence[object]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things: ``1 split``, ``2 splits``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """A number of things: ``1 split``, ``2 splits``, ``2 launches``."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"
+
+
+def more(count: int, most: int, noun: str = "") -> list[str]:
+    """The line after the first `most` of `count` entries, ``... and 2 more``; none if it is all."""
+    left = count - most
+    return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names of a list, in a sentence: ``a, b and 2 more``."""
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 @lru_cache(maxsize=1024)  # the splits of a model repeat most of their lines

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from dmlsplit.conformance.cases import QUESTIONS, Question
 from dmlsplit.conformance.check import APART, KINDS, Comparison, Difference
 from dmlsplit.conformance.observation import Observation
-from dmlsplit.messages import counted, printable, wrapped
+from dmlsplit.messages import counted, listed, more, printable, wrapped
 
 # Differences, and cases of an answer, that a text spells out; JSON has all of them.
 MOST_SHOWN = 50
@@ -23,7 +23,7 @@ def text_report(comparison: Comparison) -> str:
     for title, found in _groups(comparison):
         lines += ["", wrapped(title, "")]
         lines += [wrapped(f"{each.case}: {_said(each)}", "  ") for each in found[:MOST_SHOWN]]
-        lines += [f"  ... and {len(found) - MOST_SHOWN} more"] * (len(found) > MOST_SHOWN)
+        lines += [f"  {rest}" for rest in more(len(found), MOST_SHOWN)]
     lines += ["", "what it says to the open questions:"]
     for number, (question, answer) in enumerate(_answers(comparison.observation), 1):
         lines += [wrapped(f"{number}. {question.text}", "  "), wrapped(answer, "     ")]
@@ -40,8 +40,7 @@ def markdown_report(comparison: Comparison) -> str:
         for each in found[:MOST_SHOWN]:
             cells = (each.case, each.expected, each.observed, ", ".join(each.rules))
             lines.append(f"| {' | '.join(map(_escaped, cells))} |")
-        if len(found) > MOST_SHOWN:
-            lines.append(f"\n... and {len(found) - MOST_SHOWN} more")
+        lines += [f"\n{rest}" for rest in more(len(found), MOST_SHOWN)]
     lines += ["", "| open question | answer |", "|---|---|"]
     for question, answer in _answers(comparison.observation):
         lines.append(f"| {_escaped(question.text)} | {_escaped(answer)} |")
@@ -139,13 +138,8 @@ def _answers(seen: Observation) -> Iterator[tuple[Question, str]]:
         names = defaultdict(list)
         for case in question.cases:
             names[outcomes.get(case, "not asked")].append(case)
-        found = [f"{outcome}: {_listed(cases)}" for outcome, cases in names.items()]
+        found = [f"{outcome}: {listed(cases, _MOST_NAMED)}" for outcome, cases in names.items()]
         yield question, "; ".join(found) if question.patterns else _level_answer(seen)
-
-
-def _listed(cases: list[str]) -> str:
-    more = len(cases) - _MOST_NAMED
-    return ", ".join(cases[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _level_answer(seen: Observation) -> str:

@@ -14,6 +14,7 @@ from operator import mul
 from xml.sax.saxutils import escape
 
 from dmlsplit.geometry import SplitGeometry, StridedCopy
+from dmlsplit.messages import more
 
 PAGE_WIDTH = 760  # pixels
 _MARGIN = 20
@@ -139,9 +140,7 @@ def _by_line(start: int, size: int, line_bytes: int, lines: int) -> Iterator[tup
 
 
 def _notes(geometry: SplitGeometry, runs: list[_Run]) -> Iterator[str]:
-    hidden = len(geometry.pieces) - MOST_OUTPUTS
-    if hidden > 0:
-        yield f"... and {hidden} more outputs"
+    yield from more(len(geometry.pieces), MOST_OUTPUTS, "output")
     shown = sum(run.size for run in runs)
     if shown < geometry.total_bytes:
         yield f"the picture shows the first {shown} of {geometry.total_bytes} bytes at most"

@@ -9,7 +9,7 @@ from typing import Any
 
 from dmlsplit.explain.explanation import Explanation
 from dmlsplit.geometry import StridedCopy
-from dmlsplit.messages import counted, printable, wrapped
+from dmlsplit.messages import counted, more, printable, wrapped
 
 # Longer lists of outputs or launches are cut.
 _SHOWN = 8
@@ -34,8 +34,7 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
         for index, start in enumerate(rows.offsets[:_SHOWN]):
             last = start + rows.widths[index] - 1
             yield f"output {index}: bytes {start} to {last} of every row"
-    if len(geometry.pieces) > _SHOWN:
-        yield f"... and {counted(len(geometry.pieces) - _SHOWN, 'more output')}"
+    yield from more(len(geometry.pieces), _SHOWN, "output")
 
 
 def _loops(piece: StridedCopy) -> str:
@@ -54,9 +53,7 @@ def _launches(explanation: Explanation) -> Iterator[str]:
             f"{counted(launch.resident, 'block')} to an SM, "
             f"{launch.bytes_in_flight} bytes in flight per thread"
         )
-    if len(launches) > _SHOWN:
-        left = len(launches) - _SHOWN
-        yield f"... and {left} more launch{'' if left == 1 else 'es'}"
+    yield from more(len(launches), _SHOWN, "launch")
 
 
 def _cost(explanation: Explanation) -> Iterator[str]:

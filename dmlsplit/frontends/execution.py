@@ -2,51 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Hashable
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
 from dmlsplit.device import CompiledOperator, Device
-
-Shape = tuple[int, ...]
-
-
-def device_for(given: Device | str | None, home: str) -> Device:
-    """Return the device that a caller names; for None, the one that holds the array."""
-    return given if isinstance(given, Device) else Device(home if given is None else given)
+from dmlsplit.directml.legalization import legalize
+from dmlsplit.frontends.lowering import Lowering
 
 
-def run_on_bytes(
-    operator: CompiledOperator | None, source: ArrayView, name: str, shapes: Sequence[Shape]
+def run_split(
+    lower: Callable[..., Lowering],
+    arguments: tuple[Hashable, ...],
+    array: Any,
+    source: ArrayView | None,
+    name: str,
+    device: Device | str | None,
 ) -> list[Any]:
-    """Split the bytes of an array into new arrays of its owner's library and type.
+    """The pieces of an array: new arrays of its owner's library and type.
 
-    `operator` splits the packed array into those outputs that have elements, and is None if
-    none has; `shapes` has them all. The array may have any strides; errors call it `name`.
+    ``lower(*arguments)`` is called, and its result compiled, once for equal arguments. A choice
+    that the operator's specification leaves open is announced as a `UserWarning`.
+
+    `source` is a view of the array, with any strides; errors call it `name`. It is None for
+    strings, which are split on the host: they are not bytes that a GPU could move. A `device` of
+    None is the one that holds the array.
     """
-    array, library = source.owner, adapter_of(source.owner)
-    filled: list[Any] = []
+    if not isinstance(device, Device):
+        home = "cpu" if source is None else source.device
+        device = Device(home if device is None else device)
+    lowering, operator = _compiled(device, lower, arguments)
+    for message in lowering.assumed:
+        warnings.warn(message, stacklevel=4)
+    if source is None:
+        return _host_pieces(lowering, array)
+    library, shapes = adapter_of(source.owner), lowering.output_shapes
+    outputs = iter(())
     if operator is not None:
-        packed, tensor = library.packed(array, name), operator.desc.input_tensor
+        packed, tensor = library.packed(source.owner, name), operator.desc.input_tensor
         carrier = library.reinterpreted(packed, tensor.data_type.numpy_name, tensor.sizes)
-        filled = operator(carrier)
-    outputs = iter(filled)
+        outputs = iter(operator(carrier))
     without = tuple(shape for shape in shapes if 0 in shape)
     empty = iter(library.empty(source, packing(without, source.item_bytes))[0] if without else ())
+    dtype = source.owner.dtype
     return [
-        next(empty) if 0 in shape else library.reinterpreted(next(outputs), array.dtype, shape)
+        next(empty) if 0 in shape else library.reinterpreted(next(outputs), dtype, shape)
         for shape in shapes
     ]
 
 
-def split_strings(
-    array: Any, axis: int, sizes: Sequence[int], shapes: Sequence[Shape]
-) -> list[Any]:
-    """Split an array of strings on the host: they are not bytes that a GPU could move."""
-    before = (slice(None),) * axis
-    rows = zip(accumulate(sizes), sizes, shapes, strict=True)
+def _host_pieces(lowering: Lowering, array: Any) -> list[Any]:
+    before, sizes = (slice(None),) * lowering.axis, lowering.sizes
+    rows = zip(accumulate(sizes), sizes, lowering.output_shapes, strict=True)
     return [
         array[(*before, slice(end - size, end))].copy().reshape(shape) for end, size, shape in rows
     ]
+
+
+@lru_cache(maxsize=128)
+def _compiled(
+    device: Device, lower: Callable[..., Lowering], arguments: tuple[Hashable, ...]
+) -> tuple[Lowering, CompiledOperator | None]:
+    """The operator is None if there is nothing to dispatch."""
+    lowering = lower(*arguments)
+    if lowering.descriptor is None:
+        return lowering, None
+    return lowering, device.compile(legalize(lowering.descriptor, device.feature_level))

@@ -9,6 +9,7 @@ from enum import IntEnum
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.frontends.site import SplitSite
+from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import shown
 
 # A split into more outputs is a mistake in the model; each output costs memory of its own.
@@ -58,10 +59,9 @@ class Lowering:
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shape of each output."""
-        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
         if self.squeeze:
-            return ((*before, *after),) * len(self.sizes)
-        return tuple((*before, size, *after) for size in self.sizes)
+            return ((*self.shape[: self.axis], *self.shape[self.axis + 1 :]),) * len(self.sizes)
+        return piece_shapes(self.shape, self.axis, self.sizes)
 
     @property
     def empty(self) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ class Lowering:
 def split_descriptor(
     carrier: TensorDataType, shape: Sequence[int], axis: int, sizes: Sequence[int]
 ) -> SplitOperatorDesc | None:
-    """Return the split of a packed tensor without its empty outputs; None if all are empty."""
+    """The split of a packed tensor without its empty outputs; None if all are empty."""
     filled = [size for size in sizes if size]
     if not filled or 0 in shape:
         return None
@@ -92,7 +92,7 @@ def split_descriptor(
 
 
 def lowered_site(blank: SplitSite, lowering: Lowering, warnings: Sequence[str]) -> SplitSite:
-    """Return a site with what its split becomes."""
+    """A site with what its split becomes."""
     return replace(
         blank,
         descriptors=() if lowering.descriptor is None else (lowering.descriptor,),

@@ -28,6 +28,8 @@ from math import prod
 from operator import mul
 from typing import Any
 
+from dmlsplit.geometry import piece_shapes
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -87,8 +89,8 @@ class BlockGrid:
         return prod(self[index].shape) * self.item_bytes
 
     def piece_shape(self, piece: int) -> tuple[int, ...]:
-        """Return the elements per dimension of a piece."""
-        return (*self.shape[: self.axis], self.sizes[piece], *self.shape[self.axis + 1 :])
+        """Elements per dimension of a piece."""
+        return piece_shapes(self.shape, self.axis, (self.sizes[piece],))[0]
 
     def piece_chunk(self, piece: int) -> tuple[int, ...]:
         """Return the chunk, or shard, of a piece.

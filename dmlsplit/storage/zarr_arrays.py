@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.messages import listed
 from dmlsplit.storage.blocks import BlockGrid, packed_chunk
 from dmlsplit.storage.marks import METADATA_FILES
 from dmlsplit.storage.npy_file import NpyFile, open_npy
@@ -83,7 +84,7 @@ def _fix_for_group(path: Path, group: Any) -> str:
         return f"its members cannot be read: {describe(error)}"
     if not names:
         return "it holds no array"
-    shown = ", ".join(sorted(names)[:16]) + (f" and {len(names) - 16} more" * (len(names) > 16))
+    shown = listed(sorted(names), 16)
     return f"it must be one array. It holds {shown}. Fix: give {path / min(names)}"
 
 

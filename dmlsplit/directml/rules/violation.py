@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dmlsplit.directml.rules.rule import Rule, Severity
-from dmlsplit.messages import counted
+from dmlsplit.messages import counted, more
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +101,8 @@ class ValidationReport:
             return f"{self.subject}{at}: ok"
         count = len(self.violations)
         lines = [f"{self.subject}{at}: {counted(count, 'rule')} broken"]
-        lines += [f"  {violation}" for violation in self.violations[: self.SHOWN]]
-        if count > self.SHOWN:
-            lines.append(f"  ... and {count - self.SHOWN} more")
+        shown = *self.violations[: self.SHOWN], *more(count, self.SHOWN)
+        lines += [f"  {each}" for each in shown]
         return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from math import prod
 from os import PathLike
 from pathlib import Path
 
@@ -22,10 +23,14 @@ from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
 from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, read_values
+from dmlsplit.messages import shown
 
 # A D3D12 buffer has at most 4 GiB; all resources together must fit in an ordinary machine.
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
+MAX_NUMPY_DIMENSIONS = 64
+# Binary data that all print commands may print together; its text is several times as long.
+MAX_PRINTED_BYTES = 64 << 20
 
 _EXECUTION_FLAGS = dict.fromkeys(
     "NONE ALLOW_HALF_PRECISION_COMPUTATION DISABLE_META_COMMANDS DESCRIPTORS_VOLATILE".split()
@@ -141,11 +146,7 @@ def load(path: str | PathLike[str]) -> Model:
     """
     file = Path(file_name(path))
     with about(path):
-        model = read_model(read_json(file), file.parent)
-        for command in model.commands:
-            if isinstance(command, WriteFile) and command.path.resolve() == file.resolve():
-                raise InvalidArgumentError(f"{command.place}: would write over the model itself")
-    return model
+        return read_model(read_json(file), file.parent)
 
 
 def read_model(root: Field, folder: Path) -> Model:
@@ -162,7 +163,8 @@ def read_model(root: Field, folder: Path) -> Model:
     dispatchables = tuple(read_dispatchable(name, field) for name, field in fields)
     commands = tuple(_command(field, folder) for field in root.get("commands").items())
     model = Model(resources, dispatchables, commands)
-    _check_references(model)
+    _check_dispatchables(model)
+    _check_commands(model)
     return model
 
 
@@ -179,7 +181,7 @@ def read_dispatchable(name: str, field: Field) -> Dispatchable:
 
 
 def read_type(field: Field) -> str:
-    """Return the type of a dispatchable, such as ``DML_OPERATOR_SPLIT`` or ``hlsl``."""
+    """The type of a dispatchable, such as ``DML_OPERATOR_SPLIT`` or ``hlsl``."""
     return field.get("type", "Type").text()
 
 
@@ -242,12 +244,17 @@ def _write_file(field: Field, folder: Path) -> WriteFile:
     return WriteFile(field.path, field.get("resource").text(), path, shape)
 
 
-def _check_references(model: Model) -> None:
-    resources = {resource.name: resource for resource in model.resources}
-    dispatchables = {dispatchable.name for dispatchable in model.dispatchables}
+def _check_dispatchables(model: Model) -> None:
+    resources = {resource.name for resource in model.resources}
     for dispatchable in model.dispatchables:
         with within(f"dispatchables.{dispatchable.name}"):
             _check_known("resource", _bound(dispatchable.bindings), resources)
+
+
+def _check_commands(model: Model) -> None:
+    resources = {resource.name: resource for resource in model.resources}
+    dispatchables = {dispatchable.name for dispatchable in model.dispatchables}
+    to_print = 0
     for command in model.commands:
         with within(command.place):
             if isinstance(command, Dispatch):
@@ -255,12 +262,34 @@ def _check_references(model: Model) -> None:
                 _check_known("resource", _bound(command.bindings), resources)
                 continue
             _check_known("resource", [command.resource], resources)
-            typed = resources[command.resource].data_type in LITTLE_ENDIAN
-            if not typed and (isinstance(command, Print) or command.is_npy):
+            resource = resources[command.resource]
+            is_typed = resource.data_type in LITTLE_ENDIAN
+            if not is_typed and (isinstance(command, Print) or command.is_npy):
                 raise InvalidArgumentError(
                     f"resource {command.resource[:80]!r} has no data type; "
                     "it can only be written as raw bytes"
                 )
+            if isinstance(command, WriteFile):
+                _check_dimensions(command.dimensions, resource)
+                continue
+            to_print += resource.values.size_in_bytes
+            if to_print > MAX_PRINTED_BYTES:
+                raise InvalidArgumentError(
+                    f"more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. Fix: use writeFile"
+                )
+
+
+def _check_dimensions(dimensions: tuple[int, ...], resource: Resource) -> None:
+    most = resource.size_in_bytes // resource.dtype.itemsize
+    if dimensions and prod(dimensions) > most:
+        raise InvalidArgumentError(
+            f"dimensions {shown(dimensions)} have {prod(dimensions)} elements; "
+            f"the resource has {most}"
+        )
+    if len(dimensions) > MAX_NUMPY_DIMENSIONS:
+        raise InvalidArgumentError(
+            f"dimensions are {len(dimensions)}; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
+        )
 
 
 def _bound(bindings: Bindings) -> list[str]:

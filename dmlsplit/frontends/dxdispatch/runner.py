@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import prod
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,7 @@ from dmlsplit.frontends.dxdispatch.model import (
 )
 from dmlsplit.frontends.dxdispatch.output_files import check_targets, write_file
 from dmlsplit.frontends.dxdispatch.text import printed
-from dmlsplit.messages import printable, shown
-
-MAX_NUMPY_DIMENSIONS = 64
-# Binary data that all print commands may print together; its text is several times as long.
-MAX_PRINTED_BYTES = 64 << 20
+from dmlsplit.messages import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +58,7 @@ class _Buffer:
     memory: Any
 
     def elements(self, size_in_bytes: int) -> np.ndarray:
-        """Return the first bytes as elements of the resource's data type."""
+        """The first bytes as elements of the resource's data type."""
         dtype = self.resource.dtype
         return to_host(self.memory)[: size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
@@ -117,7 +112,6 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     splits = [entry for entry in model.dispatchables if entry.name in dispatched or entry.desc]
     # Everything that can be refused is refused before anything is allocated or written.
     compiled = {entry.name: _compiled(entry, device) for entry in splits}
-    _check_commands(model)
     _check_memory(model)
     buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
     owned = {entry.name: _owned_input(entry, compiled[entry.name], buffers) for entry in splits}
@@ -154,34 +148,6 @@ def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
         return device.compile(entry.desc)
 
 
-def _check_commands(model: Model) -> None:
-    resources = {resource.name: resource for resource in model.resources}
-    to_print = 0
-    for command in model.commands:
-        if isinstance(command, WriteFile):
-            with within(f"{command.place}.dimensions"):
-                _check_dimensions(command.dimensions, resources[command.resource])
-        elif isinstance(command, Print):
-            to_print += resources[command.resource].values.size_in_bytes
-            if to_print > MAX_PRINTED_BYTES:
-                raise InvalidArgumentError(
-                    f"{command.place}: more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. "
-                    "Fix: use writeFile"
-                )
-
-
-def _check_dimensions(dimensions: tuple[int, ...], resource: Resource) -> None:
-    most = resource.size_in_bytes // resource.dtype.itemsize
-    if dimensions and prod(dimensions) > most:
-        raise InvalidArgumentError(
-            f"{shown(dimensions)} have {prod(dimensions)} elements; the resource has {most}"
-        )
-    if len(dimensions) > MAX_NUMPY_DIMENSIONS:
-        raise InvalidArgumentError(
-            f"are {len(dimensions)}; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
-        )
-
-
 def _check_memory(model: Model) -> None:
     # Linux allocates more memory than there is, and kills the process that uses it. Windows does
     # not, and does not say how much there is either.
@@ -194,7 +160,7 @@ def _check_memory(model: Model) -> None:
 
 
 def _free_memory() -> int:
-    """Return how many bytes can be used before other programs have to give up theirs."""
+    """How many bytes can be used before other programs have to give up theirs."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
     limit = _text("/sys/fs/cgroup/memory.max").strip()  # of the container
@@ -227,7 +193,7 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
 def _owned_input(
     entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
 ) -> BufferBinding | None:
-    """Return a copy of an input that DirectML is to own; None if the caller binds the input."""
+    """A copy of an input that DirectML is to own; None if the caller binds the input."""
     place = f"dispatchables.{entry.name}.bindings"
     if compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         (source,) = _bound(place, entry.bindings, ["InputTensor"], buffers)["InputTensor"]
@@ -257,7 +223,7 @@ def _dispatch(
 def _bound(
     place: str, bindings: Bindings, points: list[str], buffers: Mapping[str, _Buffer]
 ) -> dict[str, list[BufferBinding]]:
-    """Return what is bound to each of the points, which must be all that are bound."""
+    """What is bound to each of the points, which must be all that are bound."""
     given = dict(bindings)
     unknown = [point for point in given if point not in points]
     missing = [point for point in points if point not in given]
@@ -288,6 +254,6 @@ def _buffer_binding(binding: Binding, buffer: _Buffer) -> BufferBinding:
 
 
 def _used(resource: Resource) -> int:
-    """Return the size without the bytes that only round it up to a multiple of 4."""
+    """The size without the bytes that only round it up to a multiple of 4."""
     padding = resource.size_in_bytes - resource.values.size_in_bytes - resource.offset_in_bytes
     return resource.size_in_bytes - (padding if padding < 4 else 0)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from dmlsplit.errors import UnsupportedError
+from dmlsplit.frontends.lowering import Lowering
 from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments, read_arguments
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.lowering import Lowering, lower
+from dmlsplit.frontends.onnx.lowering import lower
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx.runner import run, split, split_to_sequence
 from dmlsplit.frontends.onnx.scanner import scan

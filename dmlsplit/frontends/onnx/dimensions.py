@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
@@ -27,7 +27,7 @@ class FixedSizes:
         self._by_name = dict(given)
 
     def meet(self, inputs: Iterable[ValueInfo]) -> None:
-        """Learn the names of the dimensions of a model's inputs; each model is met first.
+        """Register the dimension names of a model's inputs, before `applied`, once per model.
 
         Raises
         ------
@@ -35,16 +35,24 @@ class FixedSizes:
             If one dimension is given two sizes, or a size other than its own.
         """
         self._by_name = dict(self.given)
-        for key, name, own in self._named(inputs):
-            self.used.add(key)
-            size = self.given[key]
-            if self._by_name.setdefault(name, size) != size:
-                raise InvalidArgumentError(
-                    f"dimension {name} is {self._by_name[name]}, and as {key} it is {size}; "
-                    "both must be equal"
-                )
-            if isinstance(own, int) and own != size:
-                raise InvalidArgumentError(f"{key} is {size}; the model fixes it to {own}")
+        for entry in inputs:
+            for axis, own in enumerate(entry.shape or ()):
+                key = f"{entry.name}.{axis}"
+                if key in self.given:
+                    self._fix(key, own)
+
+    def _fix(self, key: str, own: int | str) -> None:
+        """Give a dimension of an input, whose own size or name is known, its size."""
+        self.used.add(key)
+        size = self.given[key]
+        if isinstance(own, int) and own != size:
+            raise InvalidArgumentError(f"{key} is {size}; the model fixes it to {own}")
+        name = key if own == "?" or isinstance(own, int) else own
+        if self._by_name.setdefault(name, size) != size:
+            raise InvalidArgumentError(
+                f"dimension {name} is {self._by_name[name]}, and as {key} it is {size}; "
+                "both must be equal"
+            )
 
     def check_all_used(self) -> None:
         """Refuse a name that no model has had so far."""
@@ -55,16 +63,8 @@ class FixedSizes:
                     "dimension of that name. Fix: give its name, or INPUT.AXIS"
                 )
 
-    def _named(self, inputs: Iterable[ValueInfo]) -> Iterator[tuple[str, str, int | str]]:
-        """Yield each ``input.axis`` that is given, the dimension's own name, and its size."""
-        for entry in inputs:
-            for axis, size in enumerate(entry.shape or ()):
-                key = f"{entry.name}.{axis}"
-                if key in self.given:
-                    yield key, key if size == "?" or isinstance(size, int) else size, size
-
     def applied(self, entry: ValueInfo, is_input: bool = False) -> Shape | None:
-        """Return the declared shape of a value with the given sizes in it."""
+        """The declared shape of a value with the given sizes in it."""
         shape = entry.shape
         if shape is None or not self._by_name:
             return shape

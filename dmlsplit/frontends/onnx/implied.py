@@ -11,29 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends.onnx.messages import Node
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.onnx.reader import WireError
-from dmlsplit.frontends.onnx.values import INT64_MAX, Call, Read, Value
+from dmlsplit.frontends.onnx.values import Call, Read, Value
 
 
 class Implied(NamedTuple):
-    """A split that a node of another operator becomes."""
+    """The fields that the site of such a split has."""
 
-    descriptor: SplitOperatorDesc
-    why: str
-    pieces: tuple[int, ...]  # along the axis, the empty ones included
+    descriptors: tuple[SplitOperatorDesc]
+    implied: str
+    pieces: tuple[int, ...]
 
 
 def implied_splits(node: Node, inputs: Sequence[Value], read: Read) -> list[Implied]:
-    """Return the splits that a node of the default domain becomes, where its sizes are known."""
+    """The splits that a node of the default domain becomes, where its sizes are known."""
     find = _FINDERS.get(node.op_type)
     if find is None or not inputs or not inputs[0].is_static:
         return []
-    carrier, lanes = CARRIERS.get(_element_type(inputs[0]), (None, 1))
+    kind = inputs[0].element_type or ElementType.UNDEFINED
+    carrier, lanes = CARRIERS.get(kind, (None, 1))
     if carrier is None or lanes > 1:
         return []
     try:
@@ -42,24 +42,14 @@ def implied_splits(node: Node, inputs: Sequence[Value], read: Read) -> list[Impl
         return []
 
 
-def _element_type(value: Value) -> ElementType:
-    known = value.data_type in ElementType._value2member_map_
-    return ElementType(value.data_type) if known else ElementType.UNDEFINED
-
-
 def _slice(call: Call, kind: str) -> Iterator[Implied]:
     shape = [int(size) for size in call.shape(0)]
-    starts, ends = call.integers("starts", 1), call.integers("ends", 2)
-    given = len(call.inputs) > 3 or "axes" in call.node.attributes
-    axes = call.integers("axes", 3) if given else range(len(starts))
-    steps = call.integers("steps", 4) if len(call.inputs) > 4 else [1] * len(starts)
-    if any(step != 1 for step in steps):
-        return
     offsets, sizes = [0] * len(shape), list(shape)
-    for start, end, axis in zip(starts, ends, axes, strict=True):
-        at = axis_from_front(axis, len(shape))
-        offsets[at] = _clamped(start, shape[at])
-        sizes[at] = _clamped(min(end, INT64_MAX), shape[at]) - offsets[at]
+    for at, part in call.slices():
+        if part.step != 1:
+            return
+        offsets[at], end, _ = part.indices(shape[at])
+        sizes[at] = end - offsets[at]
     moved = [at for at, offset in enumerate(offsets) if offset]
     if len(moved) != 1 or min(sizes) <= 0 or sizes[moved[0]] < shape[moved[0]] - offsets[moved[0]]:
         return
@@ -68,11 +58,7 @@ def _slice(call: Call, kind: str) -> Iterator[Implied]:
     outputs = [TensorDesc(kind, front), TensorDesc(kind, sizes)]
     why = "ONNX Runtime makes a DirectML Split of this Slice (onnxruntime pull request 18289)"
     desc = SplitOperatorDesc(TensorDesc(kind, shape), outputs, at)
-    yield Implied(desc, why, (offsets[at], sizes[at]))
-
-
-def _clamped(index: int, size: int) -> int:
-    return min(max(index + size if index < 0 else index, 0), size)
+    yield Implied((desc,), why, (offsets[at], sizes[at]))
 
 
 def _rotary_embedding(call: Call, kind: str) -> Iterator[Implied]:
@@ -98,7 +84,7 @@ def _along_last(shape: tuple[int, ...], pieces: tuple[int, ...], kind: str, why:
     filled = [size for size in pieces if size]
     last = len(shape) - 1
     desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, shape), axis=last, sizes=filled)
-    return Implied(desc, why, pieces)
+    return Implied((desc,), why, pieces)
 
 
 _FINDERS = {"Slice": _slice, "RotaryEmbedding": _rotary_embedding}

@@ -15,13 +15,16 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+
+# Index, attribute and position of each body around a node.
+BodyPath = tuple[int | str, ...]
 
 SECONDS = 60
 MEMORY_BYTES = 4 << 30
@@ -38,7 +41,7 @@ def is_installed() -> bool:
 
 
 def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
-    """Return a model without its weights, and with the shapes of its values.
+    """A model without its weights, and with the shapes of its values.
 
     Parameters
     ----------
@@ -116,7 +119,7 @@ def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
                 if dim.dim_param:
                     by_name[dim.dim_param] = size
                 dim.dim_value = size
-    for graph in _graphs(model.graph):
+    for _, graph in graphs(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param in by_name:
@@ -124,7 +127,7 @@ def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
 
 
 def _drop_weights(graph: GraphProto) -> None:
-    for body in _graphs(graph):
+    for _, body in graphs(graph):
         for tensor in (*getattr(body, "initializer", ()), *_constants(body.node)):
             if len(tensor.raw_data) > _LARGEST_BYTES:
                 tensor.ClearField("raw_data")
@@ -139,15 +142,15 @@ def _constants(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
 
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:
     for top in (model.graph, *model.functions):
-        for body in _graphs(top):
+        for _, body in graphs(top):
             yield from body.node
 
 
 def _doubtful(model: ModelProto) -> list[NodeProto]:
-    """Return the nodes for which onnx 1.23 may infer other shapes than ONNX Runtime computes."""
+    """The nodes for which onnx 1.23 may infer other shapes than ONNX Runtime computes."""
     scales = {
         t.name: (t.raw_data, t.float_data)
-        for body in _graphs(model.graph)
+        for _, body in graphs(model.graph)
         for t in getattr(body, "initializer", ())
         if len(t.dims) == 1
     }
@@ -178,12 +181,17 @@ def _is_doubtful(node: NodeProto, scales: Mapping[str, tuple[bytes, Sequence[flo
     return node.op_type == "STFT"
 
 
-def _graphs(graph: GraphProto | FunctionProto) -> Iterator[GraphProto | FunctionProto]:
-    yield graph
-    for node in graph.node:
+def graphs(top: GraphProto | FunctionProto, path: BodyPath = ()) -> Iterator[tuple[BodyPath, Any]]:
+    """A graph or function and all bodies in it with their paths, as sites have them.
+
+    The innermost come first.
+    """
+    for index, node in enumerate(top.node):
         for attribute in node.attribute:
-            for body in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-                yield from _graphs(body)
+            bodies = [*([attribute.g] * attribute.HasField("g")), *attribute.graphs]
+            for position, body in enumerate(bodies):
+                yield from graphs(body, (*path, index, attribute.name, position))
+    yield path, top
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from dmlsplit.frontends.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
 from dmlsplit.messages import shown
 
-__all__ = ["Lowering", "lower", "lower_sizes", "output_count", "output_sizes"]
-
 
 def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) -> Lowering:
     """Lower a split of a tensor to the descriptor that DirectML runs.

@@ -18,12 +18,7 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.lowering import (
-    described,
-    lower_sizes,
-    output_count,
-    output_sizes,
-)
+from dmlsplit.frontends.onnx.lowering import described, lower_sizes, output_count, output_sizes
 from dmlsplit.frontends.onnx.messages import (
     MAXIMUM_VALUES,
     Attribute,
@@ -41,6 +36,7 @@ from dmlsplit.frontends.onnx.operators import (
 from dmlsplit.frontends.onnx.reader import WireError
 from dmlsplit.frontends.onnx.values import UNKNOWN, Read, Value
 from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
+from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
 
 
@@ -58,15 +54,15 @@ def describe(
     An attribute is None if the caller of a function gives it; `opset` is None if the model
     imports none of the default domain. A sequence of more than `most_outputs` is not described.
     """
-    both = data, _ = (*inputs, UNKNOWN, UNKNOWN)[:2]
+    data, lengths = (*inputs, UNKNOWN, UNKNOWN)[:2]
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
         operator = operator_version(node.op_type, opset)
         site = replace(site, operator=str(operator), shape=data.shape or ())
-        check_types(operator, *(_element_type(each) if each.data_type else None for each in both))
-        if data.data_type:
-            site = replace(site, element_type=_element_type(data).name)
+        check_types(operator, data.element_type, lengths.element_type)
+        if data.element_type:
+            site = replace(site, element_type=data.element_type.name)
         arguments = _arguments(operator, node, inputs, attributes, read)
         warnings = (*arguments.assumed, *_portability(node, arguments))
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
@@ -97,12 +93,12 @@ def _lowered(
         return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
     values = _output_values(arguments, data, shape, axis, sizes)
     numbers = tuple(size for size in shape if isinstance(size, int))
-    if len(numbers) < len(shape) or not data.data_type:
+    if len(numbers) < len(shape) or data.element_type is None:
         gap = NotKnownError("the input's data type is not known", Cause.UNTRACKED)
         if len(numbers) < len(shape):
             gap = data.gap_error(_dynamic(shape))
         return _unknown(replace(site, pieces=sizes), gap, data), values
-    lowering = lower_sizes(arguments, _element_type(data), numbers, axis, sizes)
+    lowering = lower_sizes(arguments, data.element_type, numbers, axis, sizes)
     found = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
         found.append("DirectML has no strings; they are split on the host")
@@ -111,7 +107,7 @@ def _lowered(
 
 def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
     """Complete a site that has no descriptor with why, and with the smallest that it can have."""
-    kind = _element_type(data) if data.data_type else ElementType.FLOAT
+    kind = data.element_type or ElementType.FLOAT
     # The lanes of an element are a dimension more.
     unknown_rank = (1,) * (5 - CARRIERS.get(kind, (None, 1))[1])
     shape = [max(0, size) if isinstance(size, int) else 1 for size in data.shape or unknown_rank]
@@ -181,13 +177,6 @@ def _lengths(
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
 
 
-def _element_type(value: Value) -> ElementType:
-    try:
-        return ElementType(value.data_type)
-    except ValueError:
-        return ElementType.UNDEFINED
-
-
 def _dynamic(shape: Shape, *only: int) -> str:
     """Say which dimensions are dynamic, and under what names."""
     found = [
@@ -203,7 +192,7 @@ def _output_values(
 ) -> tuple[Value, ...]:
     if arguments.output_count is None:
         return ()  # A sequence.
-    return tuple(Value(data.data_type, (*shape[:axis], size, *shape[axis + 1 :])) for size in sizes)
+    return tuple(Value(data.data_type, piece) for piece in piece_shapes(shape, axis, sizes))
 
 
 def _portability(node: Node, arguments: Arguments) -> Iterator[str]:

@@ -50,8 +50,13 @@ class ElementType(IntEnum):
     FLOAT6E3M2 = 28
 
     @classmethod
+    def _missing_(cls, value: object) -> ElementType | None:
+        # A number that a later version of ONNX has given to a type.
+        return cls.UNDEFINED if isinstance(value, int) else None
+
+    @classmethod
     def of_dtype(cls, dtype: object) -> ElementType:
-        """Return the element type of an array's `dtype`; UNDEFINED if ONNX has none.
+        """The element type of an array's `dtype`; UNDEFINED if ONNX has none.
 
         NumPy's string and object types are STRING.
         """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +9,10 @@ import numpy as np
 from dmlsplit.arrays import adapter_of, is_native, view
 from dmlsplit.arrays.types import A
 from dmlsplit.checks import instance
-from dmlsplit.device import CompiledOperator, Device
-from dmlsplit.directml.legalization import legalize
-from dmlsplit.frontends.execution import device_for, run_on_bytes, split_strings
+from dmlsplit.device import Device
+from dmlsplit.frontends.execution import run_split
 from dmlsplit.frontends.onnx.arguments import Arguments, read_arguments, refuse
-from dmlsplit.frontends.onnx.lowering import Lowering, lower
+from dmlsplit.frontends.onnx.lowering import lower
 from dmlsplit.frontends.onnx.operators import ElementType, operator_version
 
 if TYPE_CHECKING:
@@ -151,21 +148,4 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     # Packed before it is viewed: a lazily conjugated tensor of torch has no bytes of its own.
     is_text = kind is ElementType.STRING
     source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)
-    target = device_for(device, "cpu" if source is None else source.device)
-    lowering, operator = _compiled(target, arguments, kind, tuple(array.shape))
-    for message in lowering.assumed:
-        warnings.warn(message, stacklevel=3)
-    if source is None:
-        return split_strings(array, lowering.axis, lowering.sizes, lowering.output_shapes)
-    return run_on_bytes(operator, source, NAME, lowering.output_shapes)
-
-
-@lru_cache(maxsize=128)
-def _compiled(
-    device: Device, arguments: Arguments, kind: ElementType, shape: tuple[int, ...]
-) -> tuple[Lowering, CompiledOperator | None]:
-    """Lower and compile once for all arrays of a shape; None if there is nothing to dispatch."""
-    lowering = lower(arguments, kind, shape)
-    if lowering.descriptor is None:
-        return lowering, None
-    return lowering, device.compile(legalize(lowering.descriptor, device.feature_level))
+    return run_split(lower, (arguments, kind, tuple(array.shape)), array, source, NAME, device)

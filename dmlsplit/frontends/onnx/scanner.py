@@ -18,9 +18,7 @@ from dmlsplit.checks import file_name, instance
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.messages import (
-    Model,
-)
+from dmlsplit.frontends.onnx.messages import Model
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.walk import Walk
 from dmlsplit.frontends.site import Cause, SplitSite

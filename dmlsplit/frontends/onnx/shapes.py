@@ -244,11 +244,7 @@ def _pooled_whole(call: Call) -> Shape:
 
 def _reduce(call: Call) -> Shape:
     shape = call.shape(0)
-    axes = set(range(len(shape)))
-    if "axes" in call.node.attributes or len(call.inputs) > 1:
-        axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
-    elif call.number("noop_with_empty_axes", 0):
-        axes = set()
+    axes = call.axes(1, () if call.number("noop_with_empty_axes", 0) else range(len(shape)))
     if call.number("keepdims", 1):
         return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
@@ -256,25 +252,17 @@ def _reduce(call: Call) -> Shape:
 
 def _slice(call: Call) -> Shape:
     sizes = list(call.shape(0))
-    starts, ends = call.integers("starts"), call.integers("ends", 2)
-    given = len(call.inputs) > 3 or "axes" in call.node.attributes
-    axes = call.integers("axes", 3) if given else range(len(starts))
-    steps = call.integers("steps", 4) if len(call.inputs) > 4 else [1] * len(starts)
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        at = axis_from_front(axis, len(sizes))
+    for at, part in call.slices():
         size = sizes[at]
-        sizes[at] = (
-            len(range(*slice(start, end, step).indices(size))) if isinstance(size, int) else "?"
-        )
+        sizes[at] = len(range(*part.indices(size))) if isinstance(size, int) else "?"
     return tuple(sizes)
 
 
 def _pad(call: Call) -> Shape:
     shape, pads = call.shape(0), call.integers("pads")
-    axes = call.integers("axes", 3) if len(call.inputs) > 3 else range(len(shape))
+    axes = call.axes(3, range(len(shape)))
     sizes = list(shape)
-    for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
-        at = axis_from_front(axis, len(shape))
+    for at, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         sizes[at] = _total(sum, [sizes[at], low, high])
     return tuple(sizes)
 
@@ -329,8 +317,8 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
 
 
 def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
-    starts, ends, _, steps = (*rest, *[np.array([0]), np.array([1])][len(rest) - 2 :])
-    return data[slice(int(starts[0]), int(ends[0]), int(steps[0]))]
+    ((_, part),) = call.slices()
+    return data[part]
 
 
 def _same_elements(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:

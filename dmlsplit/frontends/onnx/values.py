@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.constants import Constant
 from dmlsplit.frontends.onnx.meetings import Pieces
 from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape
+from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.site import Cause, NotKnownError
 
 INT64_MAX = 2**63 - 1
@@ -38,12 +40,17 @@ class Value:
     source: str = ""  # name of the input of the model that it is, or is made from
 
     @property
+    def element_type(self) -> ElementType | None:
+        """The element type; None if it is unknown."""
+        return ElementType(self.data_type) if self.data_type else None
+
+    @property
     def is_static(self) -> bool:
         """Whether every size is known."""
         return self.shape is not None and all(isinstance(size, int) for size in self.shape)
 
     def gap_error(self, dynamic: str) -> NotKnownError:
-        """Return an error that says what made the shape unknown; else what is dynamic."""
+        """An error that says what made the shape unknown; else what is dynamic."""
         if self.gap is None:
             return NotKnownError(dynamic, Cause.DYNAMIC)
         return NotKnownError(self.gap.text, self.gap.cause)
@@ -96,19 +103,19 @@ class Call(NamedTuple):
     read: Read
 
     def shape(self, at: int) -> Shape:
-        """Return the shape of an input."""
+        """The shape of an input."""
         shape = self.inputs[at].shape
         if shape is None:
             raise ValueError("unknown rank")
         return shape
 
     def number(self, name: str, default: _Number) -> _Number:
-        """Return an attribute that is an integer or a tuple of integers, as its default is."""
+        """An attribute that is an integer or a tuple of integers, as its default is."""
         value = self.node.attributes.get(name, Attribute()).value
         return value if isinstance(value, type(default)) else default
 
     def integers(self, name: str, at: int = 1) -> Sequence[int]:
-        """Return integers that are an attribute in old opsets and an input in new ones."""
+        """Integers that are an attribute in old opsets and an input in new ones."""
         if name in self.node.attributes:
             return self.number(name, ())
         constant = self.inputs[at].constant
@@ -118,3 +125,17 @@ class Call(NamedTuple):
         if values.dtype.kind != "i":
             raise ValueError(name)
         return [int(value) for value in values.reshape(-1)]
+
+    def axes(self, at: int, default: Iterable[int]) -> list[int]:
+        """The axes that a node names, counted from the front; those of a default if it does not."""
+        given = len(self.inputs) > at or "axes" in self.node.attributes
+        rank = len(self.shape(0))
+        return [axis_from_front(n, rank) for n in (self.integers("axes", at) if given else default)]
+
+    def slices(self) -> Iterator[tuple[int, slice]]:
+        """The axes that a Slice cuts, counted from the front, and where."""
+        starts, ends = self.integers("starts"), self.integers("ends", 2)
+        axes = self.axes(3, range(len(starts)))
+        steps = self.integers("steps", 4) if len(self.inputs) > 4 else [1] * len(starts)
+        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+            yield axis, slice(start, end, step)

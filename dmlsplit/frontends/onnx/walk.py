@@ -129,17 +129,17 @@ class Walk:
             found = chain(self._node(node, index, inputs, scope), repeat(UNKNOWN))
             given = [value for name, value in zip(node.input, inputs, strict=True) if name]
             pieces = self._pieces(node, index, given, scope)
-            here = partial(_gap_after, node, index, scope)
             for name, value in zip(node.output, found, strict=False):
                 if name:
                     if contradict(value, declared.get(name)):
                         # Those after it are as wrong: of other sizes, or onnx inferred them so.
                         declared = {}
+                    here = partial(_gap_after, node, index, scope)
                     value = traced(merged(value, declared.get(name)), given, here)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
     def _pieces(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Pieces:
-        """Return the pieces that a node's outputs derive from; note where pieces of one meet."""
+        """The pieces that a node's outputs derive from; note where pieces of one meet."""
         pieces = [value.pieces for value in inputs if value.pieces]
         if not pieces or node.domain or node.op_type not in ELEMENT_WISE:
             return frozenset()
@@ -149,7 +149,7 @@ class Walk:
         return frozenset() if splits else passed_on(pieces)
 
     def _node(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
-        bodies = {name: each.bodies for name, each in node.attributes.items() if each.bodies}
+        bodies = {each.name: each.bodies for each in node.attribute if each.bodies}
         label = _own_label(node, index, scope) if bodies else ""
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
@@ -166,24 +166,14 @@ class Walk:
             return self._call(node, index, self._functions[key], inputs, scope)
         if node.domain:
             return ()
-        self._implied(node, index, inputs, scope)
+        for found in implied_splits(node, inputs, self._elements):
+            self._found.append(replace(self._blank(node, index, scope), **found._asdict()))
         return outputs(node, inputs, self._elements)
 
     def _blank(self, node: Node, index: int, scope: _Scope) -> SplitSite:
-        """Return the site of a node, of which nothing else is known yet."""
+        """The site of a node of which nothing else is known yet."""
         name, path = shown_name(node.name), (*scope.path, index)
         return SplitSite(self._file, scope.place, name, index, node.op_type, path=path)
-
-    def _implied(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> None:
-        for found in implied_splits(node, inputs, self._elements):
-            self._found.append(
-                replace(
-                    self._blank(node, index, scope),
-                    descriptors=(found.descriptor,),
-                    implied=found.why,
-                    pieces=found.pieces,
-                )
-            )
 
     def _split(self, node: Node, index: int, inputs: list[Value], scope: _Scope) -> Sequence[Value]:
         site, values = describe(
@@ -280,7 +270,7 @@ def _check_depth(scope: _Scope) -> None:
 
 
 def _attributes(node: Node, scope: _Scope) -> dict[str, Attribute | None]:
-    """Return a node's attributes; one that refers to a function's is looked up there."""
+    """A node's attributes; one that refers to a function's is looked up there."""
     found: dict[str, Attribute | None] = {}
     for name, attribute in node.attributes.items():
         if not attribute.ref_attr_name:
@@ -293,7 +283,7 @@ def _attributes(node: Node, scope: _Scope) -> dict[str, Attribute | None]:
 
 
 def _own_label(node: Node, index: int, scope: _Scope) -> str:
-    """Return a label that no node with bodies, and no call, has had in this graph before."""
+    """A label that no node with bodies, and no call, has had in this graph before."""
     label = _label(node, index)
     if label in scope.labels:
         label += f"[{index}]"

@@ -3,7 +3,8 @@
 Neither needs OpenVINO installed.
 """
 
-from dmlsplit.frontends.openvino.lowering import Lowering, lower_split, lower_variadic_split
+from dmlsplit.frontends.lowering import Lowering
+from dmlsplit.frontends.openvino.lowering import lower_split, lower_variadic_split
 from dmlsplit.frontends.openvino.runner import split, variadic_split
 from dmlsplit.frontends.openvino.scanner import scan
 

@@ -15,8 +15,6 @@ from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.lowering import Lowering, split_descriptor
 from dmlsplit.messages import shown
 
-__all__ = ["Lowering", "lower_sizes", "lower_split", "lower_variadic_split"]
-
 VARIADIC_SPLIT = "VariadicSplit-1"
 SPLIT = "Split-1"
 _AXIS_SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {VARIADIC_SPLIT: ((), (1,)), SPLIT: ((),)}

@@ -11,14 +11,13 @@ from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.types import A
 from dmlsplit.device import Device
-from dmlsplit.directml.legalization import legalize
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
-from dmlsplit.frontends.execution import device_for, run_on_bytes, split_strings
+from dmlsplit.frontends.execution import run_split
+from dmlsplit.frontends.lowering import Lowering
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
-    Lowering,
     check_axis_shape,
     lower_split,
     lower_variadic_split,
@@ -70,7 +69,7 @@ def variadic_split(
             raise InvalidArgumentError(
                 f"split_lengths has shape {list(lengths.shape)}; it must be 1-D"
             )
-    return _run(lower_variadic_split, data, at, lengths.tolist(), device)
+    return _run(lower_variadic_split, data, at, tuple(lengths.tolist()), device)
 
 
 def split(
@@ -132,20 +131,15 @@ def _run(
     lower: Callable[..., Lowering], data: Any, axis: int, cut: Any, device: Device | str | None
 ) -> list[Any]:
     if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
-        lowering = lower(data.shape, axis, cut, TensorDataType.UNKNOWN)
-        return split_strings(data, lowering.axis, lowering.sizes, lowering.output_shapes)
+        strings = data.shape, axis, cut, TensorDataType.UNKNOWN
+        return run_split(lower, strings, data, None, "data", device)
     source = view(data, "data")
-    lowering = lower(source.shape, axis, cut, *_travels_as(source))
-    desc, operator = lowering.descriptor, None
-    if desc is not None:
-        target = device_for(device, source.device)
-        operator = target.compile(legalize(desc, target.feature_level))
-    outputs = run_on_bytes(operator, source, "data", lowering.output_shapes)
-    return give_back(outputs, data)
+    arguments = source.shape, axis, cut, *_travels_as(source)
+    return give_back(run_split(lower, arguments, data, source, "data", device), data)
 
 
 def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
-    """Return the DirectML type that carries an array's elements, and how many make up one."""
+    """The DirectML type that carries an array's elements, and how many make up one."""
     kind, width = _NAMED.get(source.type[1:]), source.item_bytes
     if kind is not None:
         return kind, 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from dmlsplit.atomic import atomic_write
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import scan
-from dmlsplit.frontends.onnx.inference import fix_dimensions
+from dmlsplit.frontends.onnx.inference import fix_dimensions, graphs
 from dmlsplit.lint.fix.comparison import Comparison, compare_models
 from dmlsplit.lint.fix.subgraph import NewName, find_replacement, name_maker, replacement_nodes
 from dmlsplit.lint.judge import assess
@@ -113,7 +113,7 @@ def _replace_splits(
     probes: dict[str, str] = {}
     replaced: list[SplitSite] = []
     left: list[tuple[SplitSite, str]] = []
-    for path, graph in _graphs(model.graph):
+    for path, graph in graphs(model.graph):
         nodes: list[NodeProto] = []
         for index, node in enumerate(graph.node):
             verdict = wanted.pop((*path, index), None)
@@ -157,29 +157,16 @@ def _replacement(
 
 
 def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
-    for _, body in _graphs(graph):
+    for _, body in graphs(graph):
         for node in body.node:
             node.name = names.get(node.name, node.name)
-
-
-_Path = tuple[int | str, ...]
-
-
-def _graphs(graph: GraphProto, path: _Path = ()) -> Iterator[tuple[_Path, GraphProto]]:
-    """All bodies with their paths, as sites have them, innermost first."""
-    for index, node in enumerate(graph.node):
-        for attribute in node.attribute:
-            bodies = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-            for position, body in enumerate(bodies):
-                yield from _graphs(body, (*path, index, attribute.name, position))
-    yield path, graph
 
 
 def _external_files(graph: GraphProto) -> set[str]:
     """The names of the files in which a model keeps its weights."""
     return {
         entry.value
-        for _, body in _graphs(graph)
+        for _, body in graphs(graph)
         for tensor in body.initializer
         for entry in tensor.external_data
         if tensor.data_location == onnx.TensorProto.EXTERNAL and entry.key == "location"
@@ -190,7 +177,7 @@ def _external_files(graph: GraphProto) -> set[str]:
 def _value_names(graph: GraphProto) -> set[str]:
     return {
         name
-        for _, body in _graphs(graph)
+        for _, body in graphs(graph)
         for node in body.node
         for name in (*node.input, *node.output)
     }

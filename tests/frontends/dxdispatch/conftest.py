@@ -12,9 +12,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch_models import (
-    Run,
-)
+from tests.support.dxdispatch_models import Run
 
 
 @pytest.fixture

@@ -13,13 +13,7 @@ import pytest
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch_models import (
-    F32,
-    Run,
-    model,
-    printed_values,
-    values,
-)
+from tests.support.dxdispatch_models import F32, Run, model, printed_values, values
 
 
 @pytest.mark.parametrize(

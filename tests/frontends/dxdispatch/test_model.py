@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.frontends.dxdispatch import load, read_descriptor
-from tests.support.dxdispatch_models import (
-    EXAMPLE,
-    F32,
-    model,
-    split_desc,
-    values,
-    zeros,
-)
+from tests.support.dxdispatch_models import EXAMPLE, F32, model, split_desc, values, zeros
 
 
 def test_a_model_is_a_value(tmp_path: Path) -> None:
@@ -120,7 +113,7 @@ WRITE = {"type": "writeFile", "resource": "A"}
         ({"type": "dispatch", "dispatchable": "cut", "bindings": []}, "bindings: is an array"),
         ({**WRITE}, "lacks 'targetPath'"),
         ({**WRITE, "targetPath": "a.png"}, "images are not written"),
-        ({**WRITE, "targetPath": "model.json"}, "write over the model itself"),
+        ({**WRITE, "targetPath": "model.json"}, "model.json is the input"),
         (
             {**WRITE, "targetPath": "a.npy", "dimensions": [7]},
             "[7] have 7 elements; the resource has 6",

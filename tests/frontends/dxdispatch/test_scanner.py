@@ -9,11 +9,7 @@ import pytest
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import read_descriptor, scan
-from tests.support.dxdispatch_models import (
-    model,
-    split_desc,
-    tensor,
-)
+from tests.support.dxdispatch_models import model, split_desc, tensor
 
 # Scan.
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.dxdispatch_models import (
-    F32,
-    Run,
-    printed_values,
-    values,
-)
+from tests.support.dxdispatch_models import F32, Run, printed_values, values
 
 
 def test_verbose_print_shows_bits(ran: Run) -> None:

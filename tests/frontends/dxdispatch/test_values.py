@@ -10,15 +10,7 @@ import numpy as np
 import pytest
 
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch_models import (
-    F32,
-    Run,
-    model,
-    printed_values,
-    ramp,
-    values,
-    zeros,
-)
+from tests.support.dxdispatch_models import F32, Run, model, printed_values, ramp, values, zeros
 
 # Resources.
 

@@ -324,8 +324,6 @@ def test_sequences_of_the_right_length_even_without_pieces() -> None:
     ("attributes", "inputs", "message"),
     [
         ({"split": [1, 5]}, ["x"], "Split-13: attribute 'split' is set; its attributes are axis"),
-        ({"num_outputs": 2}, ["x"], "Split-13: attribute 'num_outputs' is set"),
-        ({"axis": 1.5}, ["x"], "Split-13: axis is .*1.5"),
         ({}, ["x", "x"], "Split-13: split has data type FLOAT; it must be INT64"),
         ({}, [""], "Split-13: the node has no input"),
         ({}, [], "Split-13: the node has no input"),

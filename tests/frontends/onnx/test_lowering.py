@@ -2,123 +2,43 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import ElementType, Lowering, node_arguments, operator_version
-from tests.support.onnx_splits import INT64, lowered, refused
+from dmlsplit.frontends.onnx import ElementType, Lowering, operator_version
+from tests.support.onnx_splits import lowered, refused
 
 # --- the size rule of num_outputs -------------------------------------------------------------
 
 
-def ort_accepts(size: int, count: int) -> bool:
-    """ONNX Runtime's condition, found by running it over all sizes and counts up to 16."""
-    piece = -(-size // count)
-    return count <= size and (size % count == 0 or piece * (count - 1) < size)
+# Counts up to the size that leave nothing for the last piece, as published.
+OVERSHOOT = {
+    4: {3},
+    5: {4},
+    6: {4, 5},
+    7: {5, 6},
+    8: {5, 6, 7},
+    9: {4, 6, 7, 8},
+    10: {6, 7, 8, 9},
+    11: {5, 7, 8, 9, 10},
+    12: {5, 7, 8, 9, 10, 11},
+}
 
 
 def test_num_outputs_is_accepted_exactly_where_every_implementation_agrees() -> None:
-    for size in range(17):
+    for size in range(13):
         for count in range(1, 17):
-            if ort_accepts(size, count):
-                sizes = lowered("Split", 18, (size,), num_outputs=count).sizes
-                piece = -(-size // count)
-                assert sizes == (*(piece,) * (count - 1), size - piece * (count - 1))
+            piece = -(-size // count)
+            sizes = [piece] * (count - 1) + [size - piece * (count - 1)]
+            if count <= size and count not in OVERSHOOT.get(size, ()):
+                assert list(lowered("Split", 18, (size,), num_outputs=count).sizes) == sizes
             else:
-                refused("Split", 18, (size,), num_outputs=count)
-
-
-OVERSHOOT = [
-    (4, (3,)),
-    (5, (4,)),
-    (6, (4, 5)),
-    (7, (5, 6)),
-    (8, (5, 6, 7)),
-    (9, (4, 6, 7, 8)),
-    (10, (6, 7, 8, 9)),
-    (11, (5, 7, 8, 9, 10)),
-    (12, (5, 7, 8, 9, 10, 11)),
-]
-
-
-@pytest.mark.parametrize("size", range(1, 13))
-def test_the_counts_that_leave_nothing_for_the_last_piece_are_the_published_ones(
-    size: int,
-) -> None:
-    found = tuple(n for n in range(1, size + 1) if not ort_accepts(size, n))
-    assert found == dict(OVERSHOOT).get(size, ())
-    for count in found:
-        refused("Split", 18, (size,), num_outputs=count)
-
-
-@pytest.mark.parametrize(
-    ("size", "count", "sizes"),
-    [
-        (5, 4, "[2, 2, 2, -1]"),
-        (10, 7, "[2, 2, 2, 2, 2, 2, -2]"),
-        (6, 4, "[2, 2, 2, 0]"),
-        (4, 3, "[2, 2, 0]"),
-        (9, 4, "[3, 3, 3, 0]"),
-        (2, 3, "[1, 1, 0]"),
-        (1, 3, "[1, 1, -1]"),
-        (0, 1, "[0]"),
-        (0, 2, "[0, 0]"),
-    ],
-)
-def test_a_refused_num_outputs_prints_the_sizes(size: int, count: int, sizes: str) -> None:
-    text = refused("Split", 18, (size,), num_outputs=count)
-    assert f"num_outputs is {count} on an axis of size {size}" in text
-    assert sizes in text
-    assert "Fix: give the size of each piece" in text
-
-
-@pytest.mark.parametrize(
-    ("size", "count", "sizes"),
-    [(7, 3, (3, 3, 1)), (5, 3, (2, 2, 1)), (10, 4, (3, 3, 3, 1)), (7, 4, (2, 2, 2, 1))],
-)
-def test_uneven_num_outputs_that_all_agree_on(
-    size: int, count: int, sizes: tuple[int, ...]
-) -> None:
-    assert lowered("Split", 18, (size,), num_outputs=count).sizes == sizes
+                assert str(sizes) in refused("Split", 18, (size,), num_outputs=count)
 
 
 # --- where inference, reference and runtime disagree ------------------------------------------
-
-
-@pytest.mark.parametrize("opset", [1, 2, 11, 13])
-def test_uneven_equal_split_before_opset_18_is_refused(opset: int) -> None:
-    text = refused("Split", opset, (7,), axis=0, output_count=3)
-    assert "of size 7, has no sizes and 3 outputs; 3 must divide it" in text
-
-
-ROWS: list[tuple[str, tuple[int, ...], dict[str, Any], str]] = [
-    ("sum too small", (6,), {"split": [2, 2]}, r"split is \[2, 2\], 4 in sum; .* of size 6"),
-    ("sum too large", (6,), {"split": [4, 4]}, r"split is \[4, 4\], 8 in sum"),
-    ("negative", (6,), {"split": [-1, 7]}, r"split\[0\] is -1; it must be at least 0"),
-    ("OpenVINO's -1", (6,), {"split": [2, -1]}, r"split\[1\] is -1; it must be at least 0"),
-    ("no sizes", (6,), {"split": [], "output_count": 1}, "split has 0 sizes for 1 output;"),
-    ("no sizes, no outputs", (0,), {"split": []}, "there are 0 outputs"),
-    ("0-d", (6,), {"split": np.array(6, INT64)}, "split has rank 0; it must be 1-D"),
-    ("2-D", (6,), {"split": np.array([[2, 4]], INT64)}, "split has rank 2; it must be 1-D"),
-    ("too many sizes", (6,), {"split": [2, 2, 2], "output_count": 2}, "3 sizes.* 2 outputs"),
-    ("too few sizes", (6,), {"split": [2, 4], "output_count": 3}, "2 sizes.* 3 outputs"),
-    ("axis too large", (6,), {"axis": 1, "split": [6]}, "axis is 1; it must be -1 to 0 at rank 1"),
-    ("axis too small", (6,), {"axis": -2, "split": [6]}, "axis is -2; it must be -1 to 0"),
-    ("scalar input", (), {"split": [1]}, "the input is a scalar"),
-]
-
-
-@pytest.mark.parametrize("opset", [2, 11, 13, 18])
-@pytest.mark.parametrize(("case", "shape", "given", "message"), ROWS, ids=[r[0] for r in ROWS])
-def test_what_some_implementation_accepts_and_another_refuses_is_refused(
-    opset: int, case: str, shape: tuple[int, ...], given: dict[str, Any], message: str
-) -> None:
-
-    assert re.search(message, refused("Split", opset, shape, **given))
 
 
 @pytest.mark.parametrize("opset", [2, 11, 13, 18])
@@ -139,12 +59,6 @@ def test_neither_is_equal_pieces_by_output_count_with_a_warning() -> None:
 
 @pytest.mark.parametrize("opset", [11, 24])
 class TestSplitToSequence:
-    @pytest.mark.parametrize("value", [0, -2])
-    def test_a_chunk_size_must_be_positive(self, opset: int, value: int) -> None:
-        assert f"is {value}; it must be at least 1" in refused(
-            "SplitToSequence", opset, (6,), split=value
-        )
-
     @pytest.mark.parametrize(
         ("chunk", "sizes"), [(1, (1,) * 5), (2, (2, 2, 1)), (5, (5,)), (9, (5,))]
     )
@@ -167,10 +81,6 @@ class TestSplitToSequence:
             "SplitToSequence", opset, (6,), split=sizes
         )
 
-    def test_a_matrix_is_refused(self, opset: int) -> None:
-        text = refused("SplitToSequence", opset, (4,), split=np.array([[2, 2]], INT64))
-        assert "split has rank 2; it must be a scalar or 1-D" in text
-
     @pytest.mark.parametrize("given", [{}, {"split": 3}, {"split": []}])
     def test_an_empty_axis_gives_an_empty_sequence(self, opset: int, given: dict[str, Any]) -> None:
         found = lowered("SplitToSequence", opset, (0, 3), **given)
@@ -182,14 +92,6 @@ class TestSplitToSequence:
         assert found.output_shapes == ((), ())
         assert str(found.descriptor) == "SPLIT axis 0: FLOAT32[2] -> FLOAT32[1], FLOAT32[1]"
 
-    @pytest.mark.parametrize("kind", [np.int32, np.int64])
-    def test_sizes_may_be_int32_or_int64(self, opset: int, kind: type) -> None:
-        operator = operator_version("SplitToSequence", opset)
-        arguments = node_arguments(operator, {}, [np.array([1, 2], kind)], 1)
-        assert arguments.split == (1, 2)
-        with pytest.raises(dml.InvalidArgumentError, match="must be INT32 or INT64"):
-            node_arguments(operator, {}, [np.array([1, 2], np.uint8)], 1)
-
     @pytest.mark.parametrize("keepdims", [2, -1])
     def test_keepdims_is_ignored_where_sizes_are_given(self, opset: int, keepdims: int) -> None:
         for split in (1, [1, 1]):
@@ -197,37 +99,8 @@ class TestSplitToSequence:
             assert found.output_shapes == ((1,), (1,))
             assert not found.warnings
 
-    def test_keepdims_is_0_or_1(self, opset: int) -> None:
-        assert "keepdims is 2; it must be 0 or 1" in refused(
-            "SplitToSequence", opset, (2,), keepdims=2
-        )
-
-    def test_an_absurd_number_of_pieces_is_refused(self, opset: int) -> None:
-        assert f"there are {2**40} pieces" in refused("SplitToSequence", opset, (2**40, 0))
-
 
 # --- descriptors ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data_type", "carrier"),
-    [
-        ("FLOAT", "FLOAT32"),
-        ("DOUBLE", "FLOAT64"),
-        ("BOOL", "UINT8"),
-        ("BFLOAT16", "UINT16"),
-        ("COMPLEX64", "UINT64"),
-        ("FLOAT16", "FLOAT16"),
-        ("INT8", "INT8"),
-        ("UINT64", "UINT64"),
-    ],
-)
-def test_what_directml_has_no_name_for_travels_as_unsigned(data_type: str, carrier: str) -> None:
-    found = lowered("Split", 18, (2, 3), data_type, axis=-1, split=[1, 2])
-    assert found.axis == 1
-    assert (
-        str(found.descriptor) == f"SPLIT axis 1: {carrier}[2,3] -> {carrier}[2,1], {carrier}[2,2]"
-    )
 
 
 def test_complex128_travels_as_two_lanes() -> None:
@@ -304,6 +177,14 @@ def test_a_lowering_prints_everything() -> None:
             {"split": [1, 2]},
             "split is [1, 2], 3 in sum; it must add up to the axis, of size 7",
         ),
+        (
+            "Split",
+            2,
+            (6,),
+            {"split": [4, 4]},
+            "split is [4, 4], 8 in sum; it must add up to the axis, of size 6",
+        ),
+        ("Split", 18, (6,), {"axis": -2, "split": [6]}, "axis is -2; it must be -1 to 0 at rank 1"),
         (
             "SplitToSequence",
             11,

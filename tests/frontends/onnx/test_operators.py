@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import (
-    ElementType,
-    operator_version,
-)
+from dmlsplit.frontends.onnx import ElementType, operator_version
 from dmlsplit.frontends.onnx.operators import CARRIERS
-from tests.support.onnx_splits import lowered
 
 # --- versions ---------------------------------------------------------------------------------
 
@@ -32,7 +27,7 @@ def test_an_opset_means_the_newest_version_up_to_it(name: str, opset: int, since
 def test_an_opset_before_the_first_version_is_refused(name: str, opset: int, first: int) -> None:
     with pytest.raises(
         dml.InvalidArgumentError,
-        match=f"{name}: opset is {opset}; the operator exists since opset {first}",
+        match=f"^{name}: opset is {opset}; the operator exists since opset {first}$",
     ):
         operator_version(name, opset)
 
@@ -51,30 +46,6 @@ def test_an_opset_is_an_integer(opset: Any) -> None:
         operator_version("Split", opset)
 
 
-def accepted_types() -> Iterator[tuple[str, int, set[str]]]:
-    floats = {"FLOAT", "DOUBLE", "FLOAT16"}
-    every = {kind.name for kind in CARRIERS} | {"STRING"}
-    assert len(every) == 16
-    yield "Split", 1, floats
-    for opset in (2, 11):
-        yield "Split", opset, every - {"BFLOAT16"}
-    for opset in (13, 18):
-        yield "Split", opset, every
-    yield "SplitToSequence", 11, every - {"BFLOAT16"}
-    yield "SplitToSequence", 24, every
-
-
-@pytest.mark.parametrize(("name", "opset", "types"), list(accepted_types()))
-def test_data_types_by_version(name: str, opset: int, types: set[str]) -> None:
-    given = {} if name == "SplitToSequence" else {"split": [1, 1], "axis": 0}
-    for kind in ElementType:
-        if kind.name in types:
-            assert lowered(name, opset, (2,), kind.name, **given).data_type is kind
-        else:
-            with pytest.raises(dml.InvalidArgumentError, match=f"data type is {kind.name};"):
-                lowered(name, opset, (2,), kind.name, **given)
-
-
 def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
     onnx = pytest.importorskip("onnx", reason="compares with the schemas of the package onnx")
     assert {k.name: int(k) for k in ElementType} == dict(onnx.TensorProto.DataType.items())
@@ -84,8 +55,6 @@ def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
         ours = operator_version(schema.name, schema.since_version)
         assert ours.since == schema.since_version
         assert set(schema.attributes) == set(ours.attributes)
-        types = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
-        assert len(types[schema.inputs[0].type_str]) == len(ours.data_types)
         assert schema.max_input == (2 if ours.split_types else 1)
 
 
@@ -124,9 +93,3 @@ def test_carriers_are_the_type_itself_or_an_unsigned_one() -> None:
     lanes = {kind.name: lanes for kind, (_, lanes) in CARRIERS.items()}
     assert lanes.pop("COMPLEX128") == 2
     assert set(lanes.values()) == {1}
-
-
-def test_a_version_that_does_not_exist_yet_is_named_in_full() -> None:
-    with pytest.raises(dml.InvalidArgumentError) as error:
-        operator_version("SplitToSequence", 7)
-    assert str(error.value) == ("SplitToSequence: opset is 7; the operator exists since opset 11")

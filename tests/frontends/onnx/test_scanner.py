@@ -48,17 +48,7 @@ def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) ->
 
 @pytest.mark.parametrize(
     ("opset", "name"),
-    [
-        (1, "Split-1"),
-        (2, "Split-2"),
-        (10, "Split-2"),
-        (11, "Split-11"),
-        (12, "Split-11"),
-        (13, "Split-13"),
-        (17, "Split-13"),
-        (18, "Split-18"),
-        (28, "Split-18"),
-    ],
+    [(1, "Split-1"), (12, "Split-11"), (28, "Split-18")],
 )
 def test_the_opset_says_the_version(scanned: Scanned, opset: int, name: str) -> None:
     given = {"num_outputs": 2} if opset >= 18 else {}
@@ -69,14 +59,11 @@ def test_the_opset_says_the_version(scanned: Scanned, opset: int, name: str) -> 
         assert [d.split_sizes for d in found.descriptors] == [(2, 2)]
 
 
-@pytest.mark.parametrize(("opset", "name"), [(11, "-11"), (23, "-11"), (24, "-24"), (28, "-24")])
-def test_split_to_sequence_is_found(scanned: Scanned, opset: int, name: str) -> None:
+def test_split_to_sequence_is_found(scanned: Scanned) -> None:
     cut = node("SplitToSequence", "x s", "y")
     chunk = numpy_helper.from_array(np.array(2, np.int64), "s")
-    (found,) = scanned(
-        model([cut], [value("x", [5, 3])], initializers=(chunk,), opsets={"": opset})
-    )
-    assert found.operator == f"SplitToSequence{name}"
+    (found,) = scanned(model([cut], [value("x", [5, 3])], initializers=(chunk,)))
+    assert found.operator == "SplitToSequence-11"
     assert [d.split_sizes for d in found.descriptors] == [(2, 2, 1)]
     assert "no SplitToSequence; the node runs on the CPU" in found.warnings[0]
 

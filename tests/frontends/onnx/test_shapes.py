@@ -11,16 +11,7 @@ onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import TensorProto, numpy_helper  # noqa: E402
 
 from dmlsplit.frontends.site import Cause  # noqa: E402
-from tests.support.onnx_graphs import (  # noqa: E402
-    FLOAT,
-    INT64,
-    Scanned,
-    model,
-    node,
-    sizes,
-    typed,
-    value,
-)
+from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
 
 # --- shapes -------------------------------------------------------------------------------------
 

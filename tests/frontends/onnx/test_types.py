@@ -14,13 +14,7 @@ onnx = pytest.importorskip("onnx", reason="compares with the schemas of the pack
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from dmlsplit import InvalidArgumentError  # noqa: E402
-from dmlsplit.frontends.onnx import (  # noqa: E402
-    DmlSplitBackend,
-    ElementType,
-    scan,
-    split,
-    split_to_sequence,
-)
+from dmlsplit.frontends.onnx import DmlSplitBackend, ElementType, scan, split, split_to_sequence  # noqa: E402
 from tests.support.onnx_graphs import model, node, value  # noqa: E402
 
 KINDS = {name: kind for name, kind in TensorProto.DataType.items() if kind}

@@ -8,9 +8,7 @@ import pytest
 
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.openvino import scan
-from tests.support.openvino_files import (
-    Scan,
-)
+from tests.support.openvino_files import Scan
 
 
 @pytest.fixture

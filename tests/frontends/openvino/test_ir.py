@@ -10,12 +10,7 @@ import pytest
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import scan
-from tests.support.openvino_files import (
-    HOSTILE,
-    Scan,
-    variadic,
-    weights,
-)
+from tests.support.openvino_files import HOSTILE, Scan, variadic, weights
 
 
 def test_version_10_names_precisions_at_outputs_only(scanned: Scan) -> None:

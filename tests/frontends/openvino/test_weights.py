@@ -10,15 +10,7 @@ import pytest
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import scan
-from tests.support.openvino_files import (
-    INT64,
-    Scan,
-    const,
-    layer,
-    port,
-    variadic,
-    weights,
-)
+from tests.support.openvino_files import INT64, Scan, const, layer, port, variadic, weights
 
 
 def test_a_constant_may_be_described_by_its_output_alone(scanned: Scan) -> None:
