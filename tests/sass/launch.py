@@ -139,13 +139,13 @@ def _counts(listing: Listing, issued: np.ndarray, totals: Counter[str]) -> Count
     by_pipe: Counter[Pipe] = Counter()
     for instruction, times in zip(listing.instructions, issued, strict=True):
         by_pipe[opcodes.pipe(instruction.opcode)] += int(times)
-    unit = totals["global_store_bytes"] / 512
+    unit = max(totals["global_store_bytes"], 1) / 512  # a sampled block may store nothing
     return Counts(
         issue=by_pipe.total() / unit,
         **{pipe.value: by_pipe[pipe] / unit for pipe in Pipe},
         loads=totals["global_loads"] / unit,
         stores=totals["global_stores"] / unit,
-        load_bytes=totals["global_load_bytes"] / totals["global_store_bytes"],
+        load_bytes=totals["global_load_bytes"] / (512 * unit),
         global_wavefronts=(totals["global_load_wavefronts"] + totals["global_store_wavefronts"])
         / unit,
         shared_wavefronts=(totals["shared_load_wavefronts"] + totals["shared_store_wavefronts"])

@@ -84,7 +84,8 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
     is_small = max(*map(turns, walks), *(nest.row_units for nest in nests)) < SMALL
     depth = len(walks[0])
     # Numbers of 64 bits and the strides of many loops take registers.
-    items = form.items if is_small and depth <= SHALLOW else blocks(form.items, 2)
+    is_light = depth <= SHALLOW and (_is_one_nest(found) or not _is_far(nests, walks))
+    items = form.items if is_small and is_light else blocks(form.items, 2)
     *starts, grid = accumulate((blocks(turns(walk), THREADS * items) for walk in walks), initial=0)
     if _is_one_nest(found):
         nests, walks = nests[:1], walks[:1]
@@ -152,13 +153,19 @@ def _walks(nests: Sequence[Nest], item: int) -> list[Walk]:
     return [(ONE_TURN,) * (depth - len(walk)) + walk for walk in walks]
 
 
+def _is_far(nests: Sequence[Nest], walks: Sequence[Walk]) -> bool:
+    """Whether a stride needs 64 bits."""
+    strides = [stride for loop in chain.from_iterable(walks) for stride in loop[1:]]
+    strides += [nest.loops[-1].input_stride for nest in nests]
+    return max(map(abs, strides)) >= 2**31
+
+
 def _tables(nests: Sequence[Nest], walks: Sequence[Walk], bits: int) -> Iterator[Constant]:
     """Sizes and strides, and how to divide by sizes."""
     index, signed = ("unsigned", "int") if bits == 32 else (COUNT_64, OFFSET_64)
     sizes, input_strides, output_strides = zip(*chain.from_iterable(walks), strict=True)
     steps = tuple(nest.loops[-1].input_stride for nest in nests)
-    strides = (*input_strides, *output_strides, *steps)
-    stride = "int" if all(abs(known) < 2**31 for known in strides) else OFFSET_64
+    stride = OFFSET_64 if _is_far(nests, walks) else "int"
     divisors = [divisor(size, bits) for size in sizes]
     yield Constant(index, "counts", tuple(map(turns, walks)))
     yield Constant(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
