@@ -214,7 +214,8 @@ def _is_apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def _refuse_overlap(views: list[ArrayView]) -> None:
     """Refuse outputs (all views but the first) that share memory with another array."""
     spans = [view.span for view in views]
-    meeting = sorted({index for pair in overlaps(spans) for index in pair}, key=spans.__getitem__)
+    pairs = overlaps(spans)
+    meeting = sorted({index for pair in pairs for index in pair}, key=lambda i: (spans[i], i))
     for position, index in enumerate(meeting):
         for other in meeting[position + 1 :]:
             if spans[other][0] >= spans[index][1]:
