@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
@@ -13,8 +12,6 @@ from dmlsplit.geometry import SplitGeometry
 # as wide items: from this many runs on it wins, and later from threads.
 MOST_RUNS, MOST_BYTES = 256, 1 << 20
 
-Slices = tuple[tuple[slice, ...], ...]
-
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -22,7 +19,7 @@ class Cut:
 
     axis: int  # from the front
     sizes: tuple[int, ...]
-    slices: Slices
+    slices: tuple[tuple[slice, ...], ...]
 
 
 def small_cut(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Cut | None:
@@ -30,11 +27,6 @@ def small_cut(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Cut
     runs = max((prod(piece.shape) for piece in geometry.pieces), default=0)
     if runs > MOST_RUNS or geometry.total_bytes > MOST_BYTES:
         return None
-    return Cut(axis, sizes, piece_slices(axis, sizes))
-
-
-def piece_slices(axis: int, sizes: Sequence[int]) -> Slices:
-    """The index of each piece of an array that is split along an axis."""
     before = (slice(None),) * axis
     ends = zip(accumulate(sizes), sizes, strict=True)
-    return tuple((*before, slice(end - size, end)) for end, size in ends)
+    return Cut(axis, sizes, tuple((*before, slice(end - size, end)) for end, size in ends))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
-from dmlsplit.arrays.slices import piece_slices
 from dmlsplit.device import CompiledOperator, Device
 
 Shape = tuple[int, ...]
@@ -45,5 +45,8 @@ def split_strings(
     array: Any, axis: int, sizes: Sequence[int], shapes: Sequence[Shape]
 ) -> list[Any]:
     """Split an array of strings on the host: they are not bytes that a GPU could move."""
-    pairs = zip(piece_slices(axis, sizes), shapes, strict=True)
-    return [array[one].copy().reshape(shape) for one, shape in pairs]
+    before = (slice(None),) * axis
+    rows = zip(accumulate(sizes), sizes, shapes, strict=True)
+    return [
+        array[(*before, slice(end - size, end))].copy().reshape(shape) for end, size, shape in rows
+    ]

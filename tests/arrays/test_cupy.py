@@ -49,5 +49,5 @@ def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
 
 def test_only_cupy_s_own_arrays_can_be_viewed_as_another_type(fake: FakeDriver) -> None:
     foreign = fake.array(np.zeros(3, "f4"))
-    with pytest.raises(dml.InvalidArgumentError, match=r"data is a tests.FakeArray on a CUDA"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"data is a tests\.FakeArray on a CUDA"):
         variadic_split(foreign, 0, [1, 2])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dmlsplit.arrays import NUMPY
-from dmlsplit.arrays.slices import MOST_BYTES, MOST_RUNS, Cut, piece_slices, small_cut
+from dmlsplit.arrays.slices import MOST_BYTES, MOST_RUNS, Cut, small_cut
 from dmlsplit.geometry import packed_byte_strides, split_geometry
 
 
@@ -19,7 +20,9 @@ def chosen(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> Any:
 
 
 def copies(array: Any, *sizes: int) -> Any:
-    return NUMPY.copies(array, Cut(0, sizes, piece_slices(0, sizes)))
+    ends = zip(accumulate(sizes), sizes, strict=True)
+    cut = Cut(0, sizes, tuple((slice(end - size, end),) for end, size in ends))
+    return NUMPY.copies(array, cut)
 
 
 def test_slices_select_the_pieces() -> None:
