@@ -68,12 +68,19 @@ class _Expected:
         layout = (tensor.sizes, strides, kind, width, device, False)
         return cls(name, tensor, layout, is_output)
 
-    def bound(self, given: Any, device: str, found: list[Violation]) -> ArrayView | None:
-        """The memory that is bound, None if there is none; what it breaks is added to `found`."""
+    def bound(
+        self, given: Any, device: str, found: list[Violation], is_alone: bool = False
+    ) -> ArrayView | None:
+        """The memory that is bound; what it breaks is added to `found`.
+
+        What is not an array has none: a report says so, unless it `is_alone`.
+        """
         is_buffer = isinstance(given, BufferBinding)
         try:
             array = view(given.buffer if is_buffer else given, self.name)
         except InvalidArgumentError as error:
+            if is_alone:
+                raise
             unseen = ("DML-BIND-KIND", "", str(error), f"an array on {device}")
             found += violations_of(self.name, [unseen])
             return None
@@ -115,7 +122,7 @@ class BindingTable:
     def bind_input(self, given: Any) -> ArrayView:
         """Check what is bound as the input; its outputs are made for it."""
         found: list[Violation] = []
-        entry = self._input.bound(given, self.device, found)
+        entry = self._input.bound(given, self.device, found, is_alone=True)
         if entry is None or found:
             raise self._refused(found)
         return entry
