@@ -10,9 +10,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import add, le
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.array_view import overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc
@@ -21,9 +22,8 @@ from dmlsplit.directml.rules.violation import Violation, report
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
-# The first fields of a view that an array of other memory shares, and those two of them that
-# matter to an output more than to the input.
-_SHAPE, _READ_ONLY = ArrayView._fields.index("shape"), ArrayView._fields.index("read_only")
+# The fields of an ArrayView that describe neither its owner nor its address.
+_LAYOUT = slice(ArrayView._fields.index("shape"), None)
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
@@ -51,41 +51,58 @@ class BufferBinding:
             integer("size_in_bytes", self.size_in_bytes)
 
 
-class BoundTensor(NamedTuple):
-    """One checked entry of the table."""
-
-    owner: Any  # keeps the memory alive
-    address: int  # of the tensor's first element
-    span: tuple[int, int]  # first byte of the tensor's memory, and the one after its last
-
-
-# What the table returns: an array that is bound as it is may stand for itself.
-Entry: TypeAlias = ArrayView | BoundTensor
-
-
 @dataclass(frozen=True, slots=True)
 class _Expected:
     """What an array must be to be bound as a tensor."""
 
     name: str
     tensor: TensorDesc
-    # The fields of a view from its shape on. The usual array is exactly this, which one comparison
-    # tells; of any other it is asked what differs and whether that matters.
-    usual: tuple[Any, ...]
-    reach: int  # bytes from the first element to the end of the last
+    layout: tuple[Any, ...]  # of the usual ArrayView, from its shape on
+    is_output: bool
 
     @classmethod
-    def of(cls, name: str, tensor: TensorDesc, device: str) -> _Expected:
+    def of(cls, name: str, tensor: TensorDesc, device: str, is_output: bool) -> _Expected:
         width = tensor.element_bytes
         kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = tuple(step * width for step in tensor.effective_strides)
-        usual = ArrayView(None, 0, tensor.sizes, strides, kind, width, False, device)
-        return cls(name, tensor, usual[_SHAPE:], (tensor.last_element_index + 1) * width)
+        layout = (tensor.sizes, strides, kind, width, device, False)
+        return cls(name, tensor, layout, is_output)
 
-    @property
-    def layout(self) -> tuple[tuple[int, ...], tuple[int, ...], str]:
-        """Sizes, strides in bytes, and NumPy's type string."""
-        return self.usual[:3]
+    def bound(
+        self, given: Any, device: str, found: list[Violation], is_alone: bool = False
+    ) -> ArrayView | None:
+        """The memory that is bound; what it breaks is added to `found`.
+
+        What is not an array has none: a report says so, unless it `is_alone`.
+        """
+        is_buffer = isinstance(given, BufferBinding)
+        try:
+            array = view(given.buffer if is_buffer else given, self.name)
+        except InvalidArgumentError as error:
+            if is_alone:
+                raise
+            unseen = ("DML-BIND-KIND", "", str(error), f"an array on {device}")
+            found += violations_of(self.name, [unseen])
+            return None
+        # Fast path: one comparison accepts an exact match. Anything else is checked rule by rule.
+        if array[_LAYOUT] == self.layout and not is_buffer:
+            return array
+        found += violations_of(self.name, list(self._broken(given, array, device)))
+        if not is_buffer:
+            return array
+        size = self.tensor.total_tensor_size_in_bytes
+        at = array.address + given.offset
+        return ArrayView(array.owner, at, (size,), (1,), "|u1", 1, device, array.read_only)
+
+    def _broken(self, given: Any, array: ArrayView, device: str) -> Iterator[Broken]:
+        if array.device != device:
+            yield "DML-BIND-KIND", "", f"an array on {array.device}", f"on {device}"
+        if self.is_output and array.read_only:
+            yield "DML-BIND-READ-ONLY", "", "read-only", "writable"
+        if isinstance(given, BufferBinding):
+            yield from _buffer(self.tensor, given, array)
+        else:
+            yield from _array(self, array)
 
 
 class BindingTable:
@@ -94,21 +111,24 @@ class BindingTable:
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
         self.desc = desc
         self.device = device
-        self._input = _Expected.of("InputTensor", desc.input_tensor, device)
+        self._input = _Expected.of("InputTensor", desc.input_tensor, device, False)
         self._outputs = [
-            _Expected.of(f"OutputTensors[{index}]", tensor, device)
+            _Expected.of(f"OutputTensors[{index}]", tensor, device, True)
             for index, tensor in enumerate(desc.output_tensors)
         ]
-        self._layout = self._input.usual[: _READ_ONLY - _SHAPE]
-        self._usual = [expected.usual for expected in self._outputs]
-        self._reaches = [expected.reach for expected in (self._input, *self._outputs)]
+        tensors = (desc.input_tensor, *desc.output_tensors)
+        self._sizes = [tensor.total_tensor_size_in_bytes for tensor in tensors]
 
-    def is_input(self, array: ArrayView) -> bool:
-        """Whether an array is exactly what the input usually is, which breaks no rule."""
-        return array[_SHAPE:_READ_ONLY] == self._layout and array.device == self.device
+    def bind_input(self, given: Any) -> ArrayView:
+        """Check what is bound as the input; its outputs are made for it."""
+        found: list[Violation] = []
+        entry = self._input.bound(given, self.device, found, is_alone=True)
+        if entry is None or found:
+            raise self._refused(found)
+        return entry
 
-    def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[Entry, Sequence[Entry]]:
-        """Check what is bound and return the entries: input, outputs.
+    def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[ArrayView, list[ArrayView]]:
+        """Check what is bound and return the memory: of the input, of the outputs.
 
         Raises
         ------
@@ -120,78 +140,31 @@ class BindingTable:
                 f"outputs is a {type(outputs).__name__}; it must be a list with one array per "
                 "output"
             )
-        # Each array is described once: that may wait for what its library has under way.
-        source = _seen(source, "InputTensor")
-        outputs = [_seen(output, "an output") for output in outputs]
-        if self._are_usual(source, outputs):
-            return source, outputs
-        return self._checked(source, outputs)
-
-    def _are_usual(self, source: Any, outputs: Sequence[Any]) -> bool:
-        """Whether these are arrays that break no rule: the sooner answer, and mostly the last."""
-        seen = [source, *outputs]
-        is_usual = set(map(type, seen)) == {ArrayView} and self.is_input(source)
-        if not is_usual or [output[_SHAPE:] for output in outputs] != self._usual:
-            return False
-        # By rising address, no tensor ends after the next one begins.
-        starts = [array.address for array in seen]
-        ends = sorted(map(add, starts, self._reaches))
-        return all(map(le, ends, sorted(starts)[1:]))
-
-    def _checked(self, source: Any, outputs: Sequence[Any]) -> tuple[Entry, Sequence[Entry]]:
-        """Check rule by rule what is bound, and return the entries."""
         found: list[Violation] = []
-        given, count = len(outputs), len(self._outputs)
+        device, given, count = self.device, len(outputs), len(self._outputs)
         if given != count:
             found += violations_of("Outputs", [("DML-BIND-COUNT", "BindingCount", given, count)])
-        bound_input = _bind(self._input, source, self.device, found)
+        entry = self._input.bound(source, device, found)
         pairs = zip(self._outputs, outputs, strict=False)
-        bound = [_bind(expected, array, self.device, found, True) for expected, array in pairs]
-        for index, broken in _overlaps(bound_input, bound):
-            found += violations_of(f"OutputTensors[{index}]", [broken])
+        # Each array is viewed once: that may wait for what its library has under way.
+        bound = [expected.bound(output, device, found) for expected, output in pairs]
+        if found or not self._are_apart([entry, *bound]):
+            for index, broken in _overlaps(entry, bound):
+                found += violations_of(f"OutputTensors[{index}]", [broken])
         if found:
-            refused = report(f"binding of {self.desc}", None, found)
-            raise InvalidArgumentError(str(refused), refused)
-        assert bound_input is not None
-        return bound_input, [entry for entry in bound if entry is not None]
+            raise self._refused(found)
+        return entry, bound  # type: ignore[return-value]
 
+    def _are_apart(self, bound: Sequence[Any]) -> bool:
+        """Fast path: whether memory that breaks no other rule is apart, padding included."""
+        starts = [entry.address for entry in bound]
+        ends = sorted(map(add, starts, self._sizes))
+        # By rising address, no tensor ends after the next one begins.
+        return all(map(le, ends, sorted(starts)[1:]))
 
-def _bind(
-    expected: _Expected, given: Any, device: str, found: list[Violation], is_output: bool = False
-) -> BoundTensor | None:
-    """Return the entry of one tensor, None if it has no memory, and add to what was found."""
-    is_buffer = isinstance(given, BufferBinding)
-    try:
-        array = view(given.buffer if is_buffer else given, expected.name)
-    except InvalidArgumentError as error:
-        unseen = ("DML-BIND-KIND", "", str(error), f"an array on {device}")
-        found += violations_of(expected.name, [unseen])
-        return None
-    broken: list[Broken] = []
-    if array.device != device:
-        broken.append(("DML-BIND-KIND", "", f"an array on {array.device}", f"on {device}"))
-    if is_output and array.read_only:
-        broken.append(("DML-BIND-READ-ONLY", "", "read-only", "writable"))
-    if is_buffer:
-        broken += _buffer(expected.tensor, given, array)
-        address = array.address + given.offset
-        span = (address, address + expected.tensor.total_tensor_size_in_bytes)
-    else:
-        broken += _array(expected, array)
-        address, span = array.address, array.span
-    if broken:
-        found += violations_of(expected.name, broken)
-    return BoundTensor(array.owner, address, span)
-
-
-def _seen(given: Any, name: str) -> Any:
-    """Return the view of an array; a binding, or what is no array, as it is."""
-    if isinstance(given, BufferBinding):
-        return given
-    try:
-        return view(given, name)
-    except InvalidArgumentError:
-        return given
+    def _refused(self, found: Sequence[Violation]) -> InvalidArgumentError:
+        refused = report(f"binding of {self.desc}", None, found)
+        return InvalidArgumentError(str(refused), refused)
 
 
 def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[Broken]:
@@ -215,7 +188,7 @@ def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Ite
 
 
 def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
-    sizes, strides, kind = expected.layout
+    sizes, strides, kind = expected.layout[:3]
     if array.type != kind:
         allowed = f"{kind} ({expected.tensor.data_type.name})"
         yield "DML-ARRAY-DATA-TYPE", "DataType", array.type, allowed
@@ -230,18 +203,15 @@ def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
 
 
 def _overlaps(
-    bound_input: BoundTensor | None, outputs: Sequence[BoundTensor | None]
+    source: ArrayView | None, outputs: Sequence[ArrayView | None]
 ) -> Iterator[tuple[int, Broken]]:
     """Find outputs, by index, whose memory is also that of another output or of the input."""
-    # By rising address, an output overlaps an earlier one if it begins before the furthest end.
-    areas = sorted((entry.span, index) for index, entry in enumerate(outputs) if entry)
-    furthest, owner = 0, 0
-    for (low, high), index in areas:
-        if low < furthest:
-            other = f"OutputTensors[{owner}]"
-            found, allowed = f"overlapping {other}", f"apart from {other}"
-            yield index, ("DML-BIND-OUTPUT-OVERLAP", "", found, allowed)
-        if high > furthest:
-            furthest, owner = high, index
-        if bound_input and low < bound_input.span[1] and bound_input.span[0] < high:
+    spans = [entry.span if entry else (0, 0) for entry in outputs]
+    for index, owner in overlaps(spans):
+        other = f"OutputTensors[{owner}]"
+        found, allowed = f"overlapping {other}", f"apart from {other}"
+        yield index, ("DML-BIND-OUTPUT-OVERLAP", "", found, allowed)
+    start, end = source.span if source else (0, 0)
+    for index, (low, high) in enumerate(spans):
+        if low < end and start < high:
             yield index, ("DML-BIND-IN-PLACE", "", "overlapping the input", "apart from the input")

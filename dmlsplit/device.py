@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, overload
 
-from dmlsplit.arrays import ArrayView, adapter_of, is_native, view
-from dmlsplit.arrays.adapter import Adapter, Context, allocated, package_of
+from dmlsplit.arrays import ArrayView, is_native
+from dmlsplit.arrays.adapter import Context, package_of
 from dmlsplit.arrays.array_view import device_number
-from dmlsplit.arrays.dlpack import give_back
-from dmlsplit.arrays.packing import packing
-from dmlsplit.arrays.torch import KINDS, writes
+from dmlsplit.arrays.packing import Packing, packing
+from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.types import A, Array, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
@@ -119,14 +118,8 @@ class CompiledOperator:
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
         self.device = device
         self.desc = desc
-        self._program = program
         self._table = BindingTable(desc, device.name)
-        tensors = desc.output_tensors
-        self._type = tensors[0].data_type.numpy_name
-        self._packing = None
-        if all(tensor.strides is None for tensor in tensors):
-            sizes = tuple(tensor.sizes for tensor in tensors)
-            self._packing = packing(sizes, tensors[0].element_bytes)
+        self._plan = Plan(program, _outputs(desc))
 
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
@@ -146,62 +139,24 @@ class CompiledOperator:
         with _on_stream(self.device.name, stream):
             return self._split(array, stream)
 
+    def _split(self, given: Any, stream: Stream | None) -> list[Any]:
+        source = self._table.bind_input(given)
+        if isinstance(given, BufferBinding):
+            # Of a class of NumPy's arrays is the buffer, not the tensor in it.
+            given = None if is_native(given.buffer) else given.buffer
+        # Still on the stream: DLPack makes the receiving library wait for the current one.
+        return self._plan.split(source, given, stream)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _compile, (self.device, self.desc)  # The copy is the cached one.
-
-    def _split(self, given: Any, stream: Stream | None) -> list[Any]:
-        is_binding = isinstance(given, BufferBinding)
-        buffer = given.buffer if is_binding else given
-        source = view(buffer, "InputTensor")
-        library = adapter_of(source.owner)
-        if stream is None:
-            made, addresses = self._outputs(library, source)
-        else:
-            with library.allocating_on(source, stream):
-                made, addresses = self._outputs(library, source)
-        if is_binding or not self._table.is_input(source):
-            # The input is bound as this view: another would wait for its stream again.
-            seen: Any = replace(given, buffer=source) if is_binding else source
-            entry, _ = self._table.bind(seen, made)
-            source = source._replace(address=entry.address)
-        self._copy(library, source.owner, source.address, addresses, stream)
-        _used_on(stream, source.owner)
-        # Here, because another library is told to wait for the stream that is current.
-        return made if is_binding and is_native(buffer) else give_back(made, buffer)
-
-    def _outputs(self, library: Adapter, like: ArrayView) -> tuple[list[Any], list[int]]:
-        """Make the outputs, which need no check, and return their addresses, too."""
-        if self._packing is not None:
-            return allocated(library, like, self._packing, self._type)
-        made = [
-            library.strided(
-                like,
-                tensor.sizes,
-                [step * tensor.element_bytes for step in tensor.effective_strides],
-                self._type,
-                tensor.total_tensor_size_in_bytes,
-            )
-            for tensor in self.desc.output_tensors
-        ]
-        return made, [view(array, "output").address for array in made]
-
-    def _copy(
-        self, library: Adapter, owner: Any, src: int, dsts: Sequence[int], stream: Stream | None
-    ) -> None:
-        current = library.current_stream(owner) if stream is None else None
-        self._program.copy(src, dsts, current() if current else stream)
 
     def dispatch(
         self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
     ) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
-            src, dst = self._table.bind(array, outputs)
-            if KINDS and (written := writes([entry.owner for entry in dst])):
-                written()
-            addresses = [entry.address for entry in dst]
-            self._copy(adapter_of(src.owner), src.owner, src.address, addresses, stream)
-            _used_on(stream, src.owner, *(entry.owner for entry in dst))
+            source, entries = self._table.bind(array, outputs)
+            self._plan.split_into(source, entries, stream)
 
     def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
         """Check the binding table once, for many dispatches.
@@ -218,14 +173,8 @@ class CompiledOperator:
         InvalidArgumentError
             If a binding breaks a rule; its `report` lists every violation.
         """
-        src, dst = self._table.bind(array, outputs)
-        copy = self._program.bind(src.address, [output.address for output in dst])
-        dispatch = _on_current_stream(copy, src.owner)
-        if KINDS and (written := writes([output.owner for output in dst])):
-            dispatch = _counted(dispatch, written)
-        # The call itself keeps the buffers: `op.bind(...).dispatch()` drops the operator before it.
-        dispatch.__dict__["buffers"] = (src, *dst)
-        return BoundOperator(dispatch)
+        source, entries = self._table.bind(array, outputs)
+        return BoundOperator(self._plan.bind(source, entries), (source, *entries))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -233,15 +182,17 @@ class BoundOperator:
     """A compiled operator with its buffers (IDMLBindingTable). It keeps them and its kernels alive.
 
     A CUDA graph that captured its dispatch needs it for as long as the graph is replayed.
-
-    Attributes
-    ----------
-    dispatch : callable
-        ``dispatch(stream=None)`` does the split and nothing else: no check but of the stream, no
-        allocation, no copy between host and device. The CPU has no streams, and refuses one.
     """
 
-    dispatch: BoundCopy
+    _copy: BoundCopy
+    _buffers: tuple[ArrayView, ...]
+
+    def dispatch(self, stream: Stream | None = None) -> None:
+        """Do the split and nothing else: no check but of the stream, no allocation.
+
+        Nothing is copied between host and device. The CPU has no streams, and refuses one.
+        """
+        self._copy(stream)
 
     def __reduce__(self) -> NoReturn:
         raise UnsupportedError(
@@ -251,11 +202,10 @@ class BoundOperator:
 
 
 def _on_stream(device: str, stream: Stream | None) -> Context:
-    """Return a context in which views and CuPy's new arrays are for work on a stream.
+    """A context in which views and CuPy's new arrays are for work on a stream.
 
-    What a foreign array has under way is waited for on that stream. Memory pools reuse memory as
-    soon as its last use is queued, so new memory is ready on the stream that was current and on
-    no other.
+    Pending work on a foreign array is awaited on that stream. Memory pools reuse memory as soon as
+    its last use is queued, so new memory is ready on the stream that was current and on no other.
     """
     if stream is None or device == "cpu":
         return nullcontext()
@@ -264,33 +214,16 @@ def _on_stream(device: str, stream: Stream | None) -> Context:
     return driver.load().on_stream(number, stream_handle(stream, number), own)
 
 
-def _used_on(stream: Stream | None, *arrays: Any) -> None:
-    """Tell the libraries of arrays that a stream of the caller's choice uses their memory."""
-    if stream is not None:
-        for array in arrays:
-            adapter_of(array).used_on(array, stream)
-
-
-def _on_current_stream(copy: BoundCopy, array: Any) -> BoundCopy:
-    """Make a copy without a stream use the one that the input's library would use."""
-    current = adapter_of(array).current_stream(array)
-    if current is None:
-        return copy
-
-    def dispatch(stream: Any = None) -> None:
-        copy(current() if stream is None else stream)
-
-    return dispatch
-
-
-def _counted(copy: BoundCopy, count: Callable[[], None]) -> BoundCopy:
-    """Make each copy into tensors count as a write to them."""
-
-    def dispatch(stream: Any = None) -> None:
-        count()
-        copy(stream)
-
-    return dispatch
+def _outputs(desc: SplitOperatorDesc) -> Packing:
+    """The outputs to make for a call."""
+    tensors = desc.output_tensors
+    width, dtype = tensors[0].element_bytes, tensors[0].data_type.numpy_name
+    if all(tensor.strides is None for tensor in tensors):
+        return packing(tuple(tensor.sizes for tensor in tensors), width, dtype)
+    stores = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
+    steps = (tuple(step * width for step in tensor.effective_strides) for tensor in tensors)
+    layouts = tuple((tensor.sizes, each) for tensor, each in zip(tensors, steps, strict=True))
+    return packing(stores, width, dtype, layouts)
 
 
 @lru_cache(maxsize=1024)

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 
-from dmlsplit.arrays import ArrayView, adapter_of, view
-from dmlsplit.arrays.adapter import Adapter, allocated
-from dmlsplit.arrays.dlpack import give_back
-from dmlsplit.arrays.packing import Packing, packing
-from dmlsplit.arrays.slices import Slices, copies, slices
-from dmlsplit.arrays.torch import HOMES, KINDS, TORCH, TrackedError, copied, writes
+from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.array_view import overlaps
+from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.plan import Plan
+from dmlsplit.arrays.slices import small_cut
+from dmlsplit.arrays.torch import HOMES, TrackedError
 from dmlsplit.arrays.types import Array, DaskArray
-from dmlsplit.backends import Program
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.directml.overlap import may_overlap_itself
@@ -30,7 +28,7 @@ from dmlsplit.geometry import piece_shapes, split_geometry
 
 Sizes: TypeAlias = SupportsIndex | Integers
 T = TypeVar("T", bound=Array | DaskArray)
-_FEW_PIECES, _MANY_PIECES = 64, 1024
+_FEW_PIECES = 64
 _AT_ONCE = frozenset(("numpy", "cupy"))  # modules whose arrays have memory
 
 
@@ -78,7 +76,8 @@ def split(
         source = view(array, "array")
     except TrackedError:
         source = None
-    if source is None:  # Not above: an error would be shown as one that handling another led to.
+    # Outside the `except`, so that errors do not print "During handling of the above exception".
+    if source is None:
         return _split_tracked(array, sizes_or_count, axis, out)
     along: Any = axis, sizes_or_count
     if not _is_plain(axis, sizes_or_count):
@@ -88,44 +87,16 @@ def split(
     plan = plan_for(along[1])(
         source.device, source.shape, source.strides, source.item_bytes, *along
     )
-    library = adapter_of(source.owner)
-    if plan.slices is not None:
-        of_torch, owner = library is TORCH, source.owner
-        cut = plan.axis, plan.sizes
-        pieces = copied(owner, *cut) if of_torch else copies(owner, plan.slices)
-        if pieces:
-            return give_back(pieces, array)
-    made, addresses = allocated(library, source, plan.outputs)
-    _copy(library, source, plan, addresses)
-    return give_back(made, array)
+    return plan.split(source, array)
 
 
 def _split_into(out: Sequence[T], source: ArrayView, axis: int, sizes_or_count: Any) -> list[T]:
     shapes = piece_shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
     outputs = checked_outputs(out, source, shapes)
-    if KINDS and (written := writes(out)):
-        written()
     layout = source.device, source.shape, source.strides, source.item_bytes
     strides = tuple([output.strides for output in outputs])
-    plan = plan_for(sizes_or_count)(*layout, axis, sizes_or_count, strides)
-    _copy(adapter_of(source.owner), source, plan, [output.address for output in outputs])
+    plan_for(sizes_or_count)(*layout, axis, sizes_or_count, strides).split_into(source, outputs)
     return list(out)
-
-
-def _copy(library: Adapter, source: ArrayView, plan: _Plan, addresses: list[int]) -> None:
-    current = library.current_stream(source.owner)
-    plan.program.copy(source.address, addresses, None if current is None else current())
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How arrays of one layout are split."""
-
-    axis: int  # from the front
-    sizes: tuple[int, ...]
-    program: Program
-    outputs: Packing  # to be made
-    slices: Slices | None  # of an array on the CPU, if that is the faster way
 
 
 def _is_plain(axis: object, sizes_or_count: Any) -> bool:
@@ -136,7 +107,7 @@ def _is_plain(axis: object, sizes_or_count: Any) -> bool:
 
 
 def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
-    """Return the split of arrays that have no memory yet: of dask, or traced by a framework."""
+    """The split of arrays that have no memory yet: of dask, or traced by a framework."""
     if home in HOMES:
         return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
     if home.startswith("dask.array"):
@@ -180,7 +151,7 @@ def _made(
     axis: int,
     sizes_or_count: int | tuple[int, ...],
     output_strides: tuple[tuple[int, ...], ...] | None = None,
-) -> _Plan:
+) -> Plan:
     # Here, so that arguments like those of an earlier call are not checked again.
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     layouts = [None] * len(sizes) if output_strides is None else output_strides
@@ -190,22 +161,18 @@ def _made(
     is_kept = len(sizes) <= _FEW_PIECES
     program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
     outputs = packing(piece_shapes(shape, axis, sizes), item_bytes)
-    cut = slices(geometry, axis, sizes) if device == "cpu" else None
-    return _Plan(axis, sizes, program, outputs, cut)
+    return Plan(program, outputs, small_cut(geometry, axis, sizes) if device == "cpu" else None)
 
 
-# A plan takes more than a kilobyte for each piece: of splits into many, fewer are kept.
+# A plan takes more than a kilobyte for each piece: of splits into many, few are kept.
 _plan = lru_cache(maxsize=1024)(_made)
-_plan_of_many = lru_cache(maxsize=64)(_made)
-_plan_of_thousands = lru_cache(maxsize=8)(_made)
+_plan_of_many = lru_cache(maxsize=8)(_made)
 
 
-def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., _Plan]:
-    """Return what makes, or has kept, the plan of a split into as many pieces."""
+def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., Plan]:
+    """The function that makes, or has kept, the plan of a split into as many pieces."""
     count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
-    if count <= _FEW_PIECES:
-        return _plan
-    return _plan_of_many if count <= _MANY_PIECES else _plan_of_thousands
+    return _plan if count <= _FEW_PIECES else _plan_of_many
 
 
 def check_list(out: Any, count: int) -> None:
@@ -246,10 +213,12 @@ def _is_apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def _refuse_overlap(views: list[ArrayView]) -> None:
     """Refuse outputs (all views but the first) that share memory with another array."""
-    spans = sorted((view.span, index) for index, view in enumerate(views))
-    for position, ((_, high), index) in enumerate(spans):
-        for (low, _), other in spans[position + 1 :]:
-            if low >= high:
+    spans = [view.span for view in views]
+    pairs = overlaps(spans)
+    meeting = sorted({index for pair in pairs for index in pair}, key=lambda i: (spans[i], i))
+    for position, index in enumerate(meeting):
+        for other in meeting[position + 1 :]:
+            if spans[other][0] >= spans[index][1]:
                 break
             if _share_memory(views[index], views[other]):
                 one, two = (f"out[{i - 1}]" if i else "array" for i in (other, index))

@@ -159,6 +159,14 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
 def test_an_input_that_breaks_a_rule(name: str) -> None:
     source, wanted = INPUTS[name]
     assert broken(TABLE, source, outputs()) == wanted
+    # For new outputs the same; but what is not an array needs no report.
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        TABLE.bind_input(source)
+    if NOT_AN_ARRAY in wanted[0]:
+        assert str(error.value) == NOT_AN_ARRAY
+    else:
+        assert error.value.report is not None
+        assert len(error.value.report.violations) == len(wanted)
 
 
 @pytest.mark.parametrize("size", [48, 256])

@@ -1,5 +1,7 @@
 """`dml.split`: any array, any strides, any cut."""
 
+import time
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from dmlsplit import eager
+from dmlsplit.arrays import view
+from dmlsplit.arrays.array_view import overlaps
 
 
 @st.composite
@@ -157,6 +162,33 @@ def test_self_overlapping_outputs_are_refused() -> None:
     out = np.lib.stride_tricks.as_strided(store, (2, 2), (8, 8))
     with pytest.raises(dml.InvalidArgumentError, match="its elements must not overlap"):
         dml.split(A, (2, 4), 1, [out, TWO])
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=6))
+def test_the_pairs_of_a_sweep_have_each_span_that_meets_another(starts: Any) -> None:
+    spans = [(start, start + size) for start, size in starts]
+    found = list(overlaps(spans))
+    meet = {
+        index
+        for pair in combinations(range(len(spans)), 2)
+        for index in pair
+        if max(spans[i][0] for i in pair) < min(spans[i][1] for i in pair)
+    }
+    assert meet <= {index for pair in found for index in pair}
+    assert len(found) <= len(spans)
+    for index, owner in found:
+        assert spans[owner][0] <= spans[index][0] < spans[owner][1]
+
+
+def test_outputs_that_are_apart_are_checked_in_linear_time() -> None:
+    def seconds(count: int) -> float:
+        views = [view(one, "out") for one in np.zeros((count, 8))]
+        begin = time.thread_time()
+        eager._refuse_overlap(views)
+        return time.thread_time() - begin
+
+    few, many = (min(seconds(count) for _ in range(3)) for count in (2000, 32_000))
+    assert many < 64 * few  # 16 times the outputs, 256 times the pairs
 
 
 def test_no_hidden_copy_of_the_input() -> None:

@@ -160,7 +160,7 @@ def test_small_and_large_splits_are_alike(columns: int) -> None:
     """Slices are copied up to a size, and by the engine beyond it."""
     source = np.random.default_rng(0).random((3, columns))
     plan = eager._plan("cpu", source.shape, source.strides, 8, 1, (columns // 2,) * 2)
-    assert (plan.slices is None) == (source.nbytes > 1 << 20)
+    assert (plan.cut is None) == (source.nbytes > 1 << 20)
     for found, wanted in zip(dml.split(source, 2, 1), np.split(source, 2, 1), strict=True):
         assert found.tobytes() == wanted.tobytes()
         assert found.flags.c_contiguous

@@ -7,7 +7,7 @@ of every other library as arrays of NumPy or CuPy, and gives pieces back to it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -18,10 +18,10 @@ from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.array_view import ArrayView, device_number
 from dmlsplit.arrays.cupy import CUPY
 from dmlsplit.arrays.numpy import NUMPY
-from dmlsplit.arrays.torch import KINDS, TORCH
+from dmlsplit.arrays.torch import TORCH
 from dmlsplit.backends.cuda import driver
 
-__all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view"]
+__all__ = ["ArrayView", "adapter_of", "adapters_of", "is_native", "to_device", "to_host", "view"]
 
 
 def view(array: Any, name: str) -> ArrayView:
@@ -36,8 +36,13 @@ def view(array: Any, name: str) -> ArrayView:
 
 
 def adapter_of(owner: Any) -> Adapter:
-    """Return the adapter that makes more arrays like the owner of a view."""
+    """The adapter that makes more arrays like the owner of a view."""
     return _adapter(type(owner)) or CUPY
+
+
+def adapters_of(owners: Iterable[Any]) -> set[Adapter]:
+    """The adapters of the owners of many views, each once."""
+    return _adapters(frozenset(map(type, owners)))
 
 
 def is_native(array: Any) -> bool:
@@ -62,10 +67,14 @@ def _chosen(kind: type) -> Adapter | None:
         return NUMPY
     torch = sys.modules.get("torch")  # imported, if the type is one of its tensors
     if torch is not None and issubclass(kind, torch.Tensor):
-        KINDS.add(kind)
         return TORCH
     is_cupy = kind.__module__.partition(".")[0] == "cupy"
     return CUPY if is_cupy and hasattr(kind, "__cuda_array_interface__") else None
 
 
 _adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_chosen)
+
+
+@lru_cache(maxsize=256)
+def _adapters(kinds: frozenset[type]) -> set[Adapter]:
+    return {_adapter(kind) or CUPY for kind in kinds}

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
 from dmlsplit.arrays.packing import Packing
+from dmlsplit.arrays.slices import Cut
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
@@ -25,10 +26,8 @@ class Adapter(Protocol):
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
 
-    def empty(
-        self, like: ArrayView, wanted: Packing, dtype: str | None = None
-    ) -> tuple[list[Any], list[int]]:
-        """Make packed arrays on the device of `like`, of its type or of one that NumPy names.
+    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
+        """Make packed arrays on the device of `like`.
 
         Returns
         -------
@@ -41,11 +40,22 @@ class Adapter(Protocol):
             If there is not that much memory; for CUDA it says how much is free.
         """
 
-    def strided(self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int) -> Any:
-        """Make an array as `empty` does, with strides in bytes, in memory of `size` bytes."""
+    def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
+        """A view of a packed array's memory, with strides in bytes."""
+
+    def copies(self, array: Any, cut: Cut) -> list[Any] | None:
+        """Packed copies of the pieces of a small array; None if the engine has to make them."""
+        return None
 
     def current_stream(self, array: Any) -> Callable[[], int] | None:
-        """Return what tells the stream that the library would use now; None for CuPy's, or none."""
+        """A callable that gives the library's current stream; None for CuPy's, or on the CPU."""
+        return None
+
+    def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
+        """A callable that counts a write to those of the arrays that are the library's.
+
+        None if the library does not count writes.
+        """
         return None
 
     def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
@@ -75,33 +85,6 @@ def allocate(
     except (MemoryError, RuntimeError) as error:
         wanted = prod(shapes[-1 - len(list(rest))]) * int(dtype.itemsize)
         raise not_allocated(like, wanted, error) from None
-
-
-def allocated(
-    library: Adapter, like: ArrayView, wanted: Packing, dtype: str | None = None
-) -> tuple[list[Any], list[int]]:
-    """Arrays as `Adapter.empty` makes them, and proof that their memory holds what is written.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the library has allocated less, as it may for a type that packs several elements in a
-        byte. What is too little for one array of a type is too little for the largest.
-    """
-    made, addresses = library.empty(like, wanted, dtype)
-    if wanted.most and held(made[wanted.largest]) < wanted.most:
-        raise InvalidArgumentError(
-            f"an output of {wanted.most} bytes got memory of {held(made[wanted.largest])}: "
-            f"elements of type {like.type} do not take whole bytes. Fix: split them as bytes"
-        )
-    return made, addresses
-
-
-def held(array: Any) -> int:
-    """Bytes of memory behind a packed array; the `nbytes` of torch only multiplies sizes."""
-    storage = getattr(array, "untyped_storage", None)
-    size: int = array.nbytes if storage is None else storage().nbytes()
-    return size
 
 
 def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:

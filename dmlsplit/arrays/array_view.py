@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from dmlsplit.geometry import packed_byte_strides
 
 # numpy.dtype.isbuiltin of a type that another library has registered.
-_EXTENSION = 2
+EXTENSION = 2
 
 
 class ArrayView(NamedTuple):
@@ -24,8 +24,8 @@ class ArrayView(NamedTuple):
     strides: tuple[int, ...]  # in bytes
     type: str  # see `type_string`
     item_bytes: int
-    read_only: bool
     device: str  # "cpu" or "cuda:N"
+    read_only: bool
 
     @property
     def span(self) -> tuple[int, int]:
@@ -57,6 +57,17 @@ def _reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) ->
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + item_bytes
 
 
+def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Spans that begin inside another, by rising address: the index of each, and of the other."""
+    areas = sorted((span, index) for index, span in enumerate(spans))
+    furthest, owner = 0, 0
+    for (low, high), index in areas:
+        if low < furthest:
+            yield index, owner
+        if high > furthest:
+            furthest, owner = high, index
+
+
 # Makes a view of a tuple of its fields, in half the time of `ArrayView`.
 view_of: Callable[[tuple[Any, ...]], ArrayView] = partial(tuple.__new__, ArrayView)
 
@@ -79,5 +90,5 @@ def type_string(dtype: np.dtype) -> str:
 
     It tells neither extensions, such as bfloat16, nor structures apart: they have their name.
     """
-    is_vague = dtype.isbuiltin == _EXTENSION or dtype.names is not None
+    is_vague = dtype.isbuiltin == EXTENSION or dtype.names is not None
     return str(dtype) if is_vague else dtype.str

@@ -33,16 +33,14 @@ class _Cupy(Adapter):
                 array.strides,
                 type_string(dtype),
                 dtype.itemsize,
-                False,
                 device_name(memory.device_id),
+                False,
             )
         )
 
-    def empty(
-        self, like: ArrayView, wanted: Packing, dtype: str | None = None
-    ) -> tuple[list[Any], list[int]]:
+    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
         found, number = driver.load(), device_number(like.device)
-        kind = _dtype(like.owner, like.type) if dtype is None else np.dtype(dtype)
+        kind = _dtype(like.owner, like.type) if wanted.dtype is None else np.dtype(wanted.dtype)
         if wanted.is_shared:
             try:
                 return found.parts(number, wanted.shapes, kind, wanted.offsets, wanted.size)
@@ -52,12 +50,8 @@ class _Cupy(Adapter):
         made = allocate(like, make, wanted.shapes, kind)
         return made, [array.data.ptr for array in made]
 
-    def strided(self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int) -> Any:
-        number, kind = device_number(like.device), np.dtype(dtype)
-        try:
-            return driver.load().strided(number, shape, kind, strides, size)
-        except (MemoryError, RuntimeError) as error:
-            raise not_allocated(like, size, error) from None
+    def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
+        return driver.load().strided(packed, shape, strides)
 
     def packed(self, array: Any, name: str) -> Any:
         if package_of(array) != "cupy":
@@ -83,8 +77,8 @@ def cuda_view(
         tuple(strides),
         type_string(dtype),
         dtype.itemsize,
-        bool(read_only) or is_immutable,
         device_name(number),
+        bool(read_only) or is_immutable,
     )
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from ctypes import addressof, c_char
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Shape, allocate
-from dmlsplit.arrays.array_view import ArrayView, type_string, view_of
+from dmlsplit.arrays.array_view import EXTENSION, ArrayView, type_string, view_of
 from dmlsplit.arrays.packing import Packing
+from dmlsplit.arrays.slices import Cut
 from dmlsplit.errors import InvalidArgumentError
+
+_WHOLE_KINDS = "?biufcmMSU"
 
 
 class _Numpy(Adapter):
@@ -32,28 +36,37 @@ class _Numpy(Adapter):
                 array.strides,
                 type_string(dtype),
                 dtype.itemsize,
-                not array.flags.writeable,
                 "cpu",
+                not array.flags.writeable,
             )
         )
 
-    def empty(
-        self, like: ArrayView, wanted: Packing, dtype: str | None = None
-    ) -> tuple[list[np.ndarray], list[int]]:
+    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[np.ndarray], list[int]]:
         # The type itself: its string does not tell extensions, such as bfloat16, apart.
-        kind = like.owner.dtype if dtype is None else np.dtype(dtype)
+        kind = like.owner.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
         made = allocate(like, np.empty, wanted.shapes, kind)
         return made, list(map(_address, made))
 
-    def strided(
-        self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int
-    ) -> np.ndarray:
-        (store,) = allocate(like, np.empty, [(size,)], np.dtype("u1"))
-        return np.ndarray(shape, dtype, store, 0, strides)
+    def strided(self, packed: np.ndarray, shape: Shape, strides: Shape) -> np.ndarray:
+        return np.ndarray(shape, packed.dtype, packed, 0, strides)
+
+    def copies(self, array: np.ndarray, cut: Cut) -> list[np.ndarray] | None:
+        if type(array) is not np.ndarray or not _is_whole(array.dtype):
+            return None
+        try:
+            return [array[one].copy() for one in cut.slices]
+        except MemoryError:  # Fall through: the allocating path raises an error with the size.
+            return None
 
     def packed(self, array: np.ndarray, name: str) -> Any:
-        # A view of a subclass need not be what NumPy's is.
+        # Subclasses may override `view`.
         return super().packed(np.asarray(array), name)
+
+
+@lru_cache(maxsize=256)
+def _is_whole(dtype: np.dtype) -> bool:
+    """Whether NumPy copies elements byte for byte: fields may have padding between."""
+    return dtype.kind in _WHOLE_KINDS and dtype.isbuiltin != EXTENSION
 
 
 def _address(array: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""Several packed arrays of one type that are made at once: their shapes, and one block for all."""
+"""Several arrays of one type that are made at once: their shapes, and one block for all."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ from math import prod
 SHARED_BYTES = 1 << 20
 ALIGNMENT = 512
 
+Shapes = tuple[tuple[int, ...], ...]
+Layouts = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Arrays to be made, of the same type: shapes, and where each begins in a shared block."""
 
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: Shapes
+    dtype: str | None  # NumPy's name of the type; None for the type of the input
+    layouts: Layouts | None  # shapes and strides in bytes of views to make of them
     offsets: tuple[int, ...]  # bytes
     size: int  # of the block
     is_shared: bool  # whether they are parts of one block
@@ -26,11 +31,13 @@ class Packing:
     most: int  # bytes of it
 
 
-def packing(shapes: tuple[tuple[int, ...], ...], item_bytes: int) -> Packing:
+def packing(
+    shapes: Shapes, item_bytes: int, dtype: str | None = None, layouts: Layouts | None = None
+) -> Packing:
     """Lay out arrays one after the other."""
     sizes = [prod(shape) * item_bytes for shape in shapes]
     *offsets, size = accumulate((-(-each // ALIGNMENT) * ALIGNMENT for each in sizes), initial=0)
     is_shared = len(shapes) > 1 and size < SHARED_BYTES
     most = max(sizes, default=0)
     largest = sizes.index(most) if sizes else 0
-    return Packing(shapes, tuple(offsets), size, is_shared, largest, most)
+    return Packing(shapes, dtype, layouts, tuple(offsets), size, is_shared, largest, most)

@@ -19,13 +19,12 @@ from dmlsplit.arrays.array_view import (
     view_of,
 )
 from dmlsplit.arrays.packing import Packing
+from dmlsplit.arrays.slices import Cut
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
 
 _OUTSIDE = "dmlsplit.split without out, or call this outside"
-# The types of the tensors that have been seen: where there are none, nothing is asked of outputs.
-KINDS: set[type] = set()
 # The modules of the classes of tensors that are split: plain ones, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
@@ -33,25 +32,6 @@ HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
 
 class TrackedError(InvalidArgumentError):
     """A tensor that torch differentiates, batches or traces: `dmlsplit.split` alone takes it."""
-
-
-def writes(arrays: Sequence[Any]) -> Callable[[], None] | None:
-    """Return what tells torch that those of its tensors are written; None if there are none.
-
-    Its own functions do so as well: autograd then refuses to use the old values, if it needs them.
-    """
-    if KINDS.isdisjoint(map(type, arrays)):
-        return None
-    tensors = tuple(array for array in arrays if type(array) in KINDS)
-    return partial(_torch().autograd.graph.increment_version, tensors)
-
-
-def copied(tensor: Any, axis: int, sizes: Sequence[int]) -> list[Any] | None:
-    """Return packed copies of the pieces of a small tensor on the CPU; None without memory."""
-    try:
-        return list(_torch().split_with_sizes_copy(tensor, sizes, axis))
-    except RuntimeError:  # Who makes larger tensors says how large.
-        return None
 
 
 class _Torch(Adapter):
@@ -77,23 +57,32 @@ class _Torch(Adapter):
                 _in_bytes(steps, width),
                 _type_string(tensor.dtype),
                 width,
-                False,
                 device_name(tensor.get_device()) if tensor.is_cuda else "cpu",
+                False,
             )
         )
 
-    def empty(
-        self, like: ArrayView, wanted: Packing, dtype: str | None = None
-    ) -> tuple[list[Any], list[int]]:
+    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
         # Each has memory of its own: a view of a block takes torch longer to make than a tensor.
-        kind = like.owner.dtype if dtype is None else _dtype(dtype)
+        kind = like.owner.dtype if wanted.dtype is None else _dtype(wanted.dtype)
         made = allocate(like, _maker(like.owner), wanted.shapes, kind)
         return made, [tensor.data_ptr() for tensor in made]
 
-    def strided(self, like: ArrayView, shape: Shape, strides: Shape, dtype: str, size: int) -> Any:
-        width = np.dtype(dtype).itemsize
-        (store,) = allocate(like, _maker(like.owner), [(size // width,)], _dtype(dtype))
-        return store.as_strided(shape, [step // width for step in strides])
+    def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
+        width = packed.element_size()
+        return packed.as_strided(shape, [step // width for step in strides])
+
+    def copies(self, tensor: Any, cut: Cut) -> list[Any] | None:
+        try:
+            return list(_torch().split_with_sizes_copy(tensor, cut.sizes, cut.axis))
+        except RuntimeError:  # Fall through: the allocating path raises an error with the size.
+            return None
+
+    def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
+        # As torch's own functions do it: autograd then rejects saved values that were overwritten.
+        torch = _torch()
+        tensors = tuple(array for array in arrays if isinstance(array, torch.Tensor))
+        return partial(torch.autograd.graph.increment_version, tensors)
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
         return partial(_current_stream(), tensor.get_device()) if tensor.is_cuda else None
@@ -127,7 +116,7 @@ def _check_memory(tensor: Any, name: str) -> None:
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         raise _of_subclass(tensor, name)
-    # Whoever turns gradients off may read and write a parameter: torch allows that as well.
+    # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
         raise _tracked(name, "requires grad", "detach(), or torch.no_grad()")
     if torch.autograd.forward_ad._current_level >= 0 and _has_tangent(tensor):

@@ -160,13 +160,8 @@ def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: A
     shape, item_bytes = array.shape, array.dtype.itemsize
     strides = packed_byte_strides(shape, item_bytes)
     plan = plan_for(sizes)(device, shape, strides, item_bytes, axis + len(shape), sizes)
-    if plan.slices is None:
-        stream = None if device == "cpu" else context.stream
-        plan.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
-        return
-    source = np.asarray(array)
-    for piece, selected in zip(pieces, plan.slices, strict=True):
-        np.asarray(piece)[...] = source[selected]
+    stream = None if device == "cpu" else context.stream
+    plan.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
 
 
 _pointer = pythonapi.PyCapsule_GetPointer

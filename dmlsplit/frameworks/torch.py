@@ -172,7 +172,7 @@ def _described(tensor: Tensor, start: int) -> ArrayView:
     steps = tuple(stride * width for stride in strides)
     address, shape = start + offset * width, _known(tensor.shape)
     kind, device = str(tensor.dtype), str(tensor.device)
-    return ArrayView(tensor, address, shape, steps, kind, width, False, device)
+    return ArrayView(tensor, address, shape, steps, kind, width, device, False)
 
 
 def _known(numbers: Sequence[int]) -> tuple[int, ...]:

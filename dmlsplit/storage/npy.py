@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.atomic import check_space
-from dmlsplit.backends import Program
-from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import piece_sizes
-from dmlsplit.eager import split
+from dmlsplit.eager import plan_for, split
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.geometry import piece_shapes, split_geometry
+from dmlsplit.geometry import piece_shapes
 from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
 from dmlsplit.storage.journal import Run
 from dmlsplit.storage.marks import check_unchanged, input_mark
@@ -173,9 +169,9 @@ def _split_block(
     ends = accumulate(map(prod, shapes))
     parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
     # Not the public split: nothing overlaps, which it would check anew for each block.
-    layout = (block.shape, axis, sizes, values.itemsize, values.strides)
-    program = _program(*layout, tuple(part.strides for part in parts))
-    program.bind(values.ctypes.data, [part.ctypes.data for part in parts])()
+    layout = "cpu", block.shape, values.strides, values.itemsize, axis, sizes
+    plan = plan_for(sizes)(*layout, tuple(part.strides for part in parts))
+    plan.program.copy(values.ctypes.data, [part.ctypes.data for part in parts])
     return parts
 
 
@@ -187,9 +183,3 @@ def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) ->
     flat = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.itemsize)
     parts = [to_host(part) for part in split(to_device(flat, device), sizes, axis)]
     return [part.reshape(-1).view(array.dtype).reshape(part.shape[:-1]) for part in parts]
-
-
-@lru_cache(maxsize=4)
-def _program(*layout: Any) -> Program:
-    """Return the copy of a block of a layout; most blocks of a file have the same."""
-    return compiled(find_backend("cpu"), split_geometry(*layout))

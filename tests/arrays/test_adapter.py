@@ -13,8 +13,9 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays import CUPY, NUMPY, TORCH, adapter_of, is_native, view
-from dmlsplit.arrays.adapter import allocate, held
+from dmlsplit.arrays.adapter import allocate
 from dmlsplit.arrays.packing import Packing
+from dmlsplit.arrays.plan import held
 
 
 def test_each_library_has_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -80,19 +81,18 @@ def test_no_byte_is_written_beyond_what_was_allocated(
     memory = np.zeros(4096, np.uint8)
 
     class Library(type(NUMPY)):  # type: ignore[misc]
-        def empty(self, like: Any, wanted: Packing, dtype: Any = None) -> Any:
+        def empty(self, like: Any, wanted: Packing) -> Any:
             part = memory.view(kind)[: 1 if kind is _Small else 300]
             return [part] * len(wanted.shapes), [part.ctypes.data] * len(wanted.shapes)
 
     # More runs than `slices` takes, so that the engine writes.
     source = np.ones((300, 4), np.uint8)
-    monkeypatch.setattr("dmlsplit.eager.adapter_of", lambda _: Library())
+    monkeypatch.setattr("dmlsplit.arrays.plan.adapter_of", lambda _: Library())
     with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes.*memory of"):
         dml.split(source, (0, 1, 2, 1), 1)
     assert not memory.any()
     x = dml.TensorDesc("UINT8", source.shape)
     op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(1, 2, 1)))
-    monkeypatch.setattr("dmlsplit.device.adapter_of", lambda _: Library())
     with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes.*memory of"):
         op(source)
     assert not memory.any()

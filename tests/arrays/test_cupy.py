@@ -39,7 +39,8 @@ def test_an_array_is_described_without_a_call_of_the_driver(fake: FakeDriver) ->
 def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
     like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
     (packed,), (address,) = CUPY.empty(like, packing(((2, 3),), 4))
-    strided = CUPY.strided(like, (2, 3), (2, 4), "i2", 12)
+    (store,), _ = CUPY.empty(like, packing(((6,),), 2, "i2"))
+    strided = CUPY.strided(store, (2, 3), (2, 4))
     seen = cuda_view(packed, packed.__cuda_array_interface__, 1)
     assert (seen.address, seen.shape, seen.strides, seen.type) == (address, (2, 3), (12, 4), "<f4")
     assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)

@@ -110,6 +110,19 @@ def test_writes_are_counted(torch: Any) -> None:
     assert source._version == 0
 
 
+def test_a_refused_stream_counts_as_no_write(torch: Any) -> None:
+    source, out = torch.ones(6), torch.zeros(6)
+    op = dml.Device("cpu").compile(whole_copy(6))
+    calls = [
+        lambda: op.dispatch(source, [out], 7),
+        lambda: op.bind(source, [out]).dispatch(7),
+    ]
+    for call in calls:
+        with pytest.raises(dml.InvalidArgumentError, match="stream is 7"):
+            call()
+    assert (out._version, out.tolist()) == (0, [0.0] * 6)
+
+
 def test_tensors_made_in_inference_mode_can_be_written_outside(torch: Any) -> None:
     """They count no writes, and no gradient may use them."""
     with torch.inference_mode():

@@ -74,6 +74,14 @@ CASES = {
     "strided_edges_above_4_gib": Case(
         (2, (1 << 31) + 257), ((1 << 31) - 1, 258), strides=((1 << 33) + 1, 2)
     ),
+    "strided_nests_with_far_strides": Case(
+        (1, 22, 60),
+        (12, 10),
+        axis=1,
+        element_bytes=8,
+        strides=(64424509500, 1, 1073741825),
+        misaligned=(140, 36, 68),
+    ),  # fmt: skip
     "strided_1500_outputs_above_4_gib": Case(
         (64, 4096, 393266250, 17),
         (33, 1, 1048576, 100) * 375,

@@ -21,7 +21,6 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.packed_launch import BoundLaunch
 from dmlsplit.errors import DmlError, OutOfMemoryError
-from dmlsplit.geometry import packed_byte_strides
 
 CURRENT_STREAM = 0x51
 
@@ -156,21 +155,12 @@ class FakeDriver:
         return FakeLauncher(self, device, load, launch)
 
     def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> FakeArray:
-        size = prod(shape) * dtype.itemsize
-        return self.strided(
-            device, shape, dtype, packed_byte_strides(tuple(shape), dtype.itemsize), size
-        )
+        store = self._taken(prod(shape) * dtype.itemsize)
+        return FakeArray(np.ndarray(shape, dtype, store), device)
 
-    def strided(
-        self,
-        device: int,
-        shape: Sequence[int],
-        dtype: np.dtype,
-        strides: Sequence[int],
-        size_in_bytes: int,
-    ) -> FakeArray:
-        store = self._taken(size_in_bytes)
-        return FakeArray(np.ndarray(shape, dtype, store, 0, strides), device)
+    def strided(self, array: FakeArray, shape: Sequence[int], strides: Sequence[int]) -> FakeArray:
+        view = np.ndarray(shape, array.dtype, array.host, 0, strides)
+        return FakeArray(view, array.data.device_id)
 
     def parts(
         self,

@@ -79,4 +79,3 @@ def forget_programs() -> None:
     device._compile.cache_clear()
     eager._plan.cache_clear()
     eager._plan_of_many.cache_clear()
-    eager._plan_of_thousands.cache_clear()

@@ -151,17 +151,9 @@ class Driver:
         with self._current(device):
             return self._cupy.ndarray(shape, dtype)
 
-    def strided(
-        self,
-        device: int,
-        shape: Sequence[int],
-        dtype: np.dtype,
-        strides: Sequence[int],
-        size_in_bytes: int,
-    ) -> Any:
-        """Allocate so many bytes, and return a CuPy array with strides on them."""
-        with self._current(device):
-            return self._cupy.ndarray(shape, dtype, self._cupy.cuda.alloc(size_in_bytes), strides)
+    def strided(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+        """A view of a CuPy array's memory, with strides in bytes."""
+        return self._array(shape, array.dtype, array.data, strides)
 
     def parts(
         self,
