@@ -81,7 +81,7 @@ CASES = {
         element_bytes=8,
         strides=(64424509500, 1, 1073741825),
         misaligned=(140, 36, 68),
-    ),  # fmt: skip
+    ),
     "strided_1500_outputs_above_4_gib": Case(
         (64, 4096, 393266250, 17),
         (33, 1, 1048576, 100) * 375,
