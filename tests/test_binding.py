@@ -57,6 +57,19 @@ def test_arrays_are_bound_as_whole_buffers() -> None:
     assert [entry.span[1] - entry.span[0] for entry in bound] == [16, 8, 24]
 
 
+def test_an_input_whose_outputs_are_still_to_be_made_is_held_to_the_same_rules() -> None:
+    source = ramp(1, 1, 6, 2)
+    assert TABLE.bind_input(source).owner is source
+    wrong = ramp(2, 6)
+    with pytest.raises(dml.InvalidArgumentError, match="DML-ARRAY-SHAPE") as error:
+        TABLE.bind_input(wrong)
+    assert error.value.report is not None
+    assert error.value.report.rule_ids == ("DML-ARRAY-SHAPE",)
+    assert broken(TABLE, wrong, outputs()) == [
+        "ARRAY-SHAPE InputTensor.Sizes: [2, 6] | [1, 1, 6, 2]"
+    ]
+
+
 def test_a_buffer_is_bound_from_its_offset_to_the_size_of_the_tensor() -> None:
     store = np.zeros(256, np.uint8)
     bound_input, _ = TABLE.bind(BufferBinding(store, 32, 64), outputs())

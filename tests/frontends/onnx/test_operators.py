@@ -79,6 +79,12 @@ def test_the_type_of_an_array_is_known_by_name() -> None:
     assert {name: ElementType.of_dtype(name).name for name in names} == names
 
 
+def test_a_number_that_a_later_onnx_gives_to_a_type_is_undefined() -> None:
+    assert ElementType(99) is ElementType.UNDEFINED
+    with pytest.raises(ValueError, match="'99'"):
+        ElementType("99")
+
+
 def test_carriers_are_the_type_itself_or_an_unsigned_one() -> None:
     assert {kind.name: carrier.name for kind, (carrier, _) in CARRIERS.items()} == {
         "FLOAT": "FLOAT32",
