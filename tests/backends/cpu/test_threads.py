@@ -2,6 +2,7 @@
 
 import _thread
 import os
+import signal
 import threading
 import time
 import weakref
@@ -49,8 +50,13 @@ def test_an_interrupt_waits_for_the_helpers() -> None:
     def either() -> None:
         waits() if threading.current_thread() is threading.main_thread() else helps()
 
-    with pytest.raises(KeyboardInterrupt):
-        threads.run([either, either], 2)
+    # In the background of a shell Ctrl-C is ignored, and Python then makes nothing of it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threads.run([either, either], 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ended.is_set()
 
 
