@@ -1,7 +1,5 @@
 """`python -m benchmarks COMMAND`: measure, compare and plot."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`python -m benchmarks latency`: host time per call where bytes hardly matter."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

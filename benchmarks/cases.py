@@ -1,7 +1,5 @@
 """What is split in the CPU and latency benchmarks, as data. GPU workloads: workloads.py."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import gcd, prod
 

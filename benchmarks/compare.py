@@ -1,7 +1,5 @@
 """`python -m benchmarks compare A B`: what got faster or slower beyond noise."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import hypot
 from typing import Any

@@ -1,7 +1,5 @@
 """`python -m benchmarks cpu`: the CPU engine against other CPU libraries."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import prod

@@ -9,8 +9,6 @@ would show, and what the bars are about; `cupy_alone` tells how much of a split 
 the outputs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

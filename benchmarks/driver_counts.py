@@ -4,8 +4,6 @@ On the simulated card its own functions count. On a GPU the functions that CuPy 
 wrapped: NVRTC's compilation, and the module, which loads code and, when it is gone, unloads it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a reader needs to know of the machine to judge a run."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """`python -m benchmarks gpu`: the CUDA engine against other libraries, on one GPU."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A case in GPU memory, and a peer prepared for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -26,8 +26,6 @@ every byte that it stores is compared. What it executes, for 512 bytes that a wa
 All of these limit what a GPU can reach; none is a time.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

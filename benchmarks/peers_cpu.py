@@ -4,8 +4,6 @@ A peer writes the outputs that it is given, or returns new ones if it cannot. Th
 the bytes of what `Prepared.outputs` returns.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ A peer is prepared once on all sets of buffers and then called with the number o
 on the current stream of CuPy and torch, which is the same one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

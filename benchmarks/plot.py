@@ -3,8 +3,6 @@
 Every peer has its own marker, line and shade, so that figures can be read in grey print.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -20,8 +20,6 @@ too small to fill a GPU, nor of a last wave of few blocks. A B200 is taken to ex
 does.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 WARP_BYTES = 512

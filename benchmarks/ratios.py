@@ -1,7 +1,5 @@
 """`python -m benchmarks ratios RESULTS.json`: peers' times over ours, as a Markdown table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks.table import duration

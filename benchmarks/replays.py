@@ -1,7 +1,5 @@
 """Splits whose shapes change from call to call, as programs make them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

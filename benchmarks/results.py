@@ -1,7 +1,5 @@
 """The file of one run. Every finished row replaces the file atomically, so no row is lost."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import asdict

@@ -8,8 +8,6 @@ alike. If there is too much of it, the processor seconds of the busiest worker s
 the work divides. Peak memory is VmHWM of each process.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

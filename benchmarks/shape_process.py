@@ -4,8 +4,6 @@ It prints one line of JSON. Whether it runs on a GPU or on the simulated card is
 matter, and that of `ON_CARD` in it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

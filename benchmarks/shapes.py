@@ -10,8 +10,6 @@ the real NVRTC and launches nothing. Host times are then without the driver's ow
 - *first*, *p50*, *p99*: host time of the first call, and of the others.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """One CUDA stream that is current in every library that is measured."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 

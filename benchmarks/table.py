@@ -1,7 +1,5 @@
 """The live table: one line per finished row, and a progress bar on a terminal."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Samples of host time, interleaved between peers, and their summary."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence

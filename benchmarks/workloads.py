@@ -1,7 +1,5 @@
 """The splits that the kernels are measured by: where models use them, and their sizes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import prod
 

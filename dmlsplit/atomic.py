@@ -5,8 +5,6 @@ whole. A draft is locked while its writer lives, so no two write the same one, a
 writer left is written over by the next. What a command reads, none of its outputs replaces.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress

@@ -1,7 +1,5 @@
 """Checks of what comes from outside: types, integers, axes and sizes of pieces."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Set, ValuesView
 from os import PathLike, fspath

@@ -4,8 +4,6 @@ It goes straight to the geometry. DirectML's limits (2^32-1 elements, 8 dimensio
 empty pieces, the eleven data types) bind descriptors, not this function.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache

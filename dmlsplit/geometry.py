@@ -9,8 +9,6 @@ that a packed split of any rank becomes one loop over rows::
 Backends see only this: no descriptor, no data type and no feature level.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

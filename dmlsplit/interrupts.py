@@ -5,8 +5,6 @@ that comes right after a lock has been taken, nobody gives it back, and whoever 
 for ever: a thread of a pool, so that the process cannot end either.
 """
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

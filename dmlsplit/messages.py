@@ -1,7 +1,5 @@
 """Text for people: safe to print, and in lines that fit."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Recognises files that are not what their name promises, by how they begin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike

@@ -1,7 +1,5 @@
 """The kernel sources and the feature-level table, in a checkout or in an installed package."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path

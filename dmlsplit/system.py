@@ -3,8 +3,6 @@
 On Windows no open file can be renamed or removed, so `closing` ends a lock before that.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

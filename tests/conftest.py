@@ -1,7 +1,5 @@
 """Options and settings of the whole suite, and the folder of what it compiles."""
 
-from __future__ import annotations
-
 import os
 import socket
 import tempfile

@@ -1,7 +1,5 @@
 """`dml.split` by plans that earlier calls left: the same as without them, whatever came before."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

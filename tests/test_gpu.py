@@ -5,8 +5,6 @@
 copies from the host, so that the simulated card, which has no kernels but ours, runs them too.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

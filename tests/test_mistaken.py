@@ -1,7 +1,5 @@
 """Files in a model's place that are something else: what they are, and what to do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

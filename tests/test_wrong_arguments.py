@@ -1,7 +1,5 @@
 """Every argument of every public callable meets wrong values: one clear error, which names it."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 from collections.abc import Callable, Iterator

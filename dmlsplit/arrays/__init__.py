@@ -4,8 +4,6 @@ numpy.py, cupy.py and torch.py describe and make arrays of their own. dlpack.py 
 of every other library as arrays of NumPy or CuPy, and gives pieces back to it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What dmlsplit asks of a library of arrays, and the errors that its adapters share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat

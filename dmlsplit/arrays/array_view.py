@@ -1,7 +1,5 @@
 """The memory of one array, whatever its library: a value, and arithmetic on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """CuPy's arrays, and memory of CUDA devices in general. Only the driver imports CuPy."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

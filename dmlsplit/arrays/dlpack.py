@@ -1,7 +1,5 @@
 """Arrays of other libraries than NumPy, CuPy and PyTorch: DLPack and array interfaces."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from operator import methodcaller

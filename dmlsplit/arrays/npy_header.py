@@ -1,7 +1,5 @@
 """The header of a .npy file that may be damaged or malicious: nothing is unpickled."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """NumPy's arrays."""
 
-from __future__ import annotations
-
 from ctypes import addressof, c_char
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Several arrays of one type that are made at once: their shapes, and one block for all."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod

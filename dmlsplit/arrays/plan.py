@@ -3,8 +3,6 @@
 It is here that a library hears of it: on which stream its memory is used, and that it is written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

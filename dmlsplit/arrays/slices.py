@@ -1,7 +1,5 @@
 """Small splits on the CPU: slices, which a library copies faster than the engine."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import accumulate
 

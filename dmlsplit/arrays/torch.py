@@ -1,7 +1,5 @@
 """PyTorch's tensors, on the CPU and on CUDA devices."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Types of what callers pass: arrays and streams of any library."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 

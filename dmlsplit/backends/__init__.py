@@ -8,8 +8,6 @@ but the copy::
     copy(stream)
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Find the backend of a device name, and the cached program of a backend and a geometry."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

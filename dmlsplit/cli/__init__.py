@@ -4,8 +4,6 @@ Results go to standard output, everything else to standard error. The commands i
 they run when they run, so that help starts fast.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence

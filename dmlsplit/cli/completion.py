@@ -1,7 +1,5 @@
 """``dmlsplit completion``: the script that completes commands and options in a shell."""
 
-from __future__ import annotations
-
 import argparse
 
 from dmlsplit.cli.inputs import Commands, add_command

@@ -1,7 +1,5 @@
 """``dmlsplit conformance``: cases for the real DirectML, observations of it, and differences."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """``dmlsplit levels``: the capability table of Split."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Bindings, right and wrong, of one split; only a dispatch shows what DirectML says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dmlsplit.conformance.case import Case, Placed, Placement

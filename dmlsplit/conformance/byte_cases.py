@@ -1,7 +1,5 @@
 """Accepted splits whose bytes are compared, the bytes of their inputs, and those expected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from hashlib import sha256
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """A case: a descriptor, perhaps with bindings, and what DirectML should say of it at each level."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby

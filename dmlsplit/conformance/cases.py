@@ -1,7 +1,5 @@
 """All cases, and the open questions about DirectML that they answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

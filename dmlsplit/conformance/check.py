@@ -1,7 +1,5 @@
 """Compares an observation with the rules, and says where they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

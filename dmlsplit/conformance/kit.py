@@ -1,7 +1,5 @@
 """The kit: a folder with the cases, DxDispatch models of them, and the probe that asks."""
 
-from __future__ import annotations
-
 import errno
 import json
 import shutil

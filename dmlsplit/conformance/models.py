@@ -4,8 +4,6 @@ Each case has a model of its own, because one refused operator ends the whole mo
 are bytes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from dmlsplit.conformance.byte_cases import input_bytes

@@ -4,8 +4,6 @@ It carries every descriptor that was asked, so that it can be held to the rules 
 The file comes from elsewhere, and is not trusted.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A comparison as text, JSON or markdown."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The samples of the rules as cases: every rule that C can break, and values at their limits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dmlsplit.conformance.case import Case

@@ -1,7 +1,5 @@
 """Every data type at every dimension count: the table of feature_levels.yaml, asked as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dmlsplit.conformance.case import Case

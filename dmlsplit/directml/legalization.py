@@ -6,8 +6,6 @@ divided into lanes, joined, dropped or padded with dimensions of size 1, and rea
 descriptor.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
 

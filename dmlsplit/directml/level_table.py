@@ -1,7 +1,5 @@
 """The capability table, read from feature_levels.yaml, and looking levels up in it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Whether two elements of a strided tensor share an address."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 # Steps of the exact search before it gives up and calls the layout overlapping.

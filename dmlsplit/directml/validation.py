@@ -3,8 +3,6 @@
 A check yields what it finds and never raises, so that a report lists every broken rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a split comes down to: bytes, kernels, and the time at the bandwidth of a GPU."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from dmlsplit.backends.cuda.gpus import Gpu

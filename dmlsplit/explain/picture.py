@@ -5,8 +5,6 @@ A run of bytes has the colour of its output, in the input as in the output; byte
 input that no output takes are grey.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product

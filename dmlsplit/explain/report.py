@@ -1,7 +1,5 @@
 """Explanations as text and as JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict

@@ -6,8 +6,6 @@ its own buffers, on a GPU also with the stream to launch on. Nothing is copied b
 `jax.ffi` would have to be compiled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
 from functools import cache, lru_cache, partial

@@ -5,8 +5,6 @@ dim)`` or, into tensors of the caller, ``dmlsplit::split_out(array, sizes, dim, 
 is what `dml.split` does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 

@@ -1,7 +1,5 @@
 """Runs a lowered split on an array whose elements travel as a type that DirectML has."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Hashable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What each front end lowers a split to: a descriptor, and what is done around its dispatch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """A split that a scan found in a file."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 

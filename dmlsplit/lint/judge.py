@@ -1,7 +1,5 @@
 """Judges the splits that a scan found: accepted, refused or unknown, why, and what to change."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -4,8 +4,6 @@ Source: microsoft/onnxruntime, docs/OperatorKernels.md (operators and types) and
 core/providers/dml: OperatorRegistration.cpp, DmlOperatorSplit.cpp, dml_provider_factory.cc.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Every rule that a verdict can name: of descriptors, of nodes, and of ONNX Runtime's provider."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from dmlsplit.directml import rules

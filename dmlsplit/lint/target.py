@@ -1,7 +1,5 @@
 """What splits are judged for: a feature level, and what passes the descriptors to DirectML."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

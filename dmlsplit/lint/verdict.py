@@ -1,7 +1,5 @@
 """What is said of the splits of a model: outcomes, verdicts, assessments."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum

@@ -5,8 +5,6 @@ split into all its parts in one dispatch. Nothing is rechunked, so each chunk of
 a piece is a chunk of the input or a part of one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Where blocks are done: on threads of this process, or on a Dask cluster."""
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Callable, Iterable, Iterator

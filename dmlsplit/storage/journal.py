@@ -6,8 +6,6 @@ the mark of these files now. Otherwise it is done again, whether it was never wr
 not recorded, recorded by half, or written from files that have changed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

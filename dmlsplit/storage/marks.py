@@ -4,8 +4,6 @@ A run notes them before it reads, and looks again before the pieces get their na
 changes a file through a map may leave its time as it was; nothing here can notice that.
 """
 
-from __future__ import annotations
-
 import stat
 import time
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Splits .npy files of any size: block by block, into pieces that appear together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate

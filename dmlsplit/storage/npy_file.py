@@ -4,8 +4,6 @@ A map turns an error of the disk, a full one, or a file that becomes shorter int
 ends the process. A call returns an error that names the file.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ after an interruption:
 - No workspace: the run is complete, or had not begun.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import prod

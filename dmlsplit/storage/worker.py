@@ -3,8 +3,6 @@
 A worker is given the workspace of the run and a block number; the journal there says the rest.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import product
 from pathlib import Path

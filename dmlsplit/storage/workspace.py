@@ -11,8 +11,6 @@ The workspace of a run lies beside its pieces, ``.NAME.unfinished``, and holds:
 A run is complete when all its pieces have their names and the journal is removed.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -3,8 +3,6 @@
 Needs zarr, of the extra ``dmlsplit[dask]``, which is imported only when a store is opened.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A CUDA driver that records what it is asked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The adapter of an array is chosen by its type, and nothing is imported for it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

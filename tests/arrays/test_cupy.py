@@ -1,7 +1,5 @@
 """CuPy's arrays, of which only the attributes that are used are here; CuPy is not needed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

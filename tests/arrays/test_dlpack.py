@@ -1,7 +1,5 @@
 """Arrays of libraries without an adapter of their own: DLPack and array interfaces."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """NumPy's arrays: what their memory is, and new ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

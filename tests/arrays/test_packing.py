@@ -1,7 +1,5 @@
 """Where arrays lie that are made at once."""
 
-from __future__ import annotations
-
 import pytest
 
 from dmlsplit.arrays.packing import ALIGNMENT, SHARED_BYTES, packing

@@ -1,7 +1,5 @@
 """Which splits are copies of slices, and that such a copy is one byte for byte."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any
 

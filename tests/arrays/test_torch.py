@@ -1,7 +1,5 @@
 """PyTorch's tensors, on the CPU."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

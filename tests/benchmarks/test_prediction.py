@@ -1,7 +1,5 @@
 """The formula that turns instructions into a fraction of a copy's speed."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.prediction import GPUS, Gpu, clocks

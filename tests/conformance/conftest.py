@@ -1,7 +1,5 @@
 """The kit as it is copied to Windows, the stand-in library, and observations of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

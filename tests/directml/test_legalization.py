@@ -1,7 +1,5 @@
 """Legalizing: another descriptor, a lower level, the same bytes on the same buffers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Runs of the command line in which one call about files fails, or a signal arrives at one."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Splits of sharded arrays, for test_jax_transforms.py: a process with two CPU devices."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What JAX calls back on a CUDA device: one launch on XLA's stream. It needs neither."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The examples of docs/jax.md are typed as JAX and dmlsplit are."""
 
-from __future__ import annotations
-
 import doctest
 import os
 import subprocess

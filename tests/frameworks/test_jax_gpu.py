@@ -1,7 +1,5 @@
 """`dml.split` inside JAX's transforms on a real GPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`dml.split` of arrays of JAX, compiled and not: the pieces of `jax.numpy.split`, or a refusal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

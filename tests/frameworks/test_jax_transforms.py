@@ -1,7 +1,5 @@
 """`dml.split` under JAX's transforms: derivatives, batches, and several devices."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

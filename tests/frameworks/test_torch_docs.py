@@ -1,7 +1,5 @@
 """The examples for PyTorch have the types that they use: a type checker reads them."""
 
-from __future__ import annotations
-
 import doctest
 import os
 import subprocess

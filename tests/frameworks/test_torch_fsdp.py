@@ -1,7 +1,5 @@
 """FSDP2's copy-out: the operator in place of PyTorch's own, and the cases of the benchmark."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

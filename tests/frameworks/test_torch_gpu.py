@@ -1,7 +1,5 @@
 """PyTorch's tensors on a GPU: gradients, graphs, streams and writes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

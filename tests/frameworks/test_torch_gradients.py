@@ -1,7 +1,5 @@
 """Gradients of `dml.split`: first and second order, backward and forward, and torch.func."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`dml.split` in graphs of PyTorch: torch.compile, torch.export, FakeTensors, the operators."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterable

@@ -3,8 +3,6 @@
 The reference is the plain call. A row is a call, a way is how torch runs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

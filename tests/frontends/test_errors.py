@@ -1,7 +1,5 @@
 """Every front end names the file of an error in a field, apart from the message."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The lowering that the front ends share."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

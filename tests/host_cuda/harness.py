@@ -5,8 +5,6 @@ what it left there, with the counts of device.cpp. Sources are compiled several 
 because most of a small compilation is its start. A folder of `builds` keeps the programs.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Verdicts on random graphs: shapes are never wrong, rarely unknown, and no size contradicts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Splits of peers' own tests, written anew: shapes, where they are cut, and axes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias

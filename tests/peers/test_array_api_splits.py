@@ -1,7 +1,5 @@
 """The array API: array_api_strict refuses whatever the standard does not have."""
 
-from __future__ import annotations
-
 import pytest
 
 import dmlsplit as dml

@@ -1,7 +1,5 @@
 """Peers' splits of dask arrays, by dask's own `assert_eq`: graph, chunks, type and values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """JAX's splits, and the same by `dml.split`, compiled and not."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NumPy's and CuPy's own splits, and the same by `dml.split`: each piece has the same bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ The samples are those of the installed torch (`OpInfo`). Each is translated to s
 pieces that torch makes. ``pytest --slow -rP tests/peers/test_torch.py`` prints how many there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

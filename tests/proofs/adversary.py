@@ -5,8 +5,6 @@ narrower than a vector, few rows lie far apart, and the device takes few paramet
 multiprocessors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Which bytes a launch copies, worked out from its arguments alone: nothing runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Splits of the adversary: planned, run on the processor, and run as machine code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path

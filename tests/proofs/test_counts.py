@@ -1,7 +1,5 @@
 """What the kernels ask of a GPU on the workload table: sectors, bytes in flight, instructions."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import asdict

@@ -4,8 +4,6 @@ A buffer costs only the pages that are touched. The end of the input holds rando
 of them 0; whatever the last blocks store must be those bytes, at the end of the outputs.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

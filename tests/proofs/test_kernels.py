@@ -1,7 +1,5 @@
 """Every kernel, from the sources in cuda/, against NumPy: bit by bit, under sanitizers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

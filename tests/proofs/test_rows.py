@@ -1,7 +1,5 @@
 """The kernel of wide outputs has few programs, so that splits of any sizes run through them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """The machine code of every kernel, for every architecture, from NVRTC: no GPU needed."""
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

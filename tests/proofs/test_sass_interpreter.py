@@ -1,7 +1,5 @@
 """The interpreter of machine code: warps, waiting, memory, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Launches of splits as machine code: every byte is checked, and work is counted as it is."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass

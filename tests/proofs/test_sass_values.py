@@ -1,7 +1,5 @@
 """Values of the interpreter of machine code, against Python: CUDA's expressions, one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

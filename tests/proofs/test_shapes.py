@@ -4,8 +4,6 @@ Compilations are counted where CUDA sees them. NVRTC itself is left out: it woul
 a kernel is compiled for every shape.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

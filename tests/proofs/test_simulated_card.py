@@ -5,8 +5,6 @@ The tests here start processes of pytest on it: the cases written for it, and ev
 marked ``gpu``, as it is. What cannot run there is listed below, with the reason.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

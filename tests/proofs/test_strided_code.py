@@ -1,7 +1,5 @@
 """The machine code of `strided`: every byte that it stores, and what it takes."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Launches have up to 2^36 bytes, of which only what some blocks touch is there.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Loads and stores of global and shared memory."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

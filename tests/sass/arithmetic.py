@@ -1,7 +1,5 @@
 """Integer sums, products, minima and maxima."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import reduce
 

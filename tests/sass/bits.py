@@ -1,7 +1,5 @@
 """Logic, shifts, bytes and bits of registers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

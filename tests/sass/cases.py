@@ -1,7 +1,5 @@
 """Run the launches of a case, compiled by NVRTC, in the interpreter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path

@@ -4,8 +4,6 @@ A control instruction is run with the threads that reached it and those of them 
 holds. The threads that reached it are already past it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Compile and run any kernel of one block dimension on arrays, to test what opcodes do."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from pathlib import Path

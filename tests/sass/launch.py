@@ -1,7 +1,5 @@
 """Run a launch of a split, or some of its blocks, and count what it takes."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections import Counter

@@ -1,7 +1,5 @@
 """What nvdisasm prints of a cubin, as instructions, and the constants that the cubin holds."""
 
-from __future__ import annotations
-
 import re
 import struct
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ them, so the order of warps changes nothing; threads of a warp that parted go on
 code says so (BSYNC, WARPSYNC).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

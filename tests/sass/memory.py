@@ -1,7 +1,5 @@
 """Global memory as arrays, for kernels that are not splits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Moves between registers, from special registers and constant memory, and conversions."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

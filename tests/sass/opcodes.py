@@ -4,8 +4,6 @@ Which pipe takes what: Nsight Compute's documentation, "Pipelines"; how many lan
 a clock: CUDA C++ Programming Guide, "Throughput of native arithmetic instructions", column 9.0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import StrEnum
 

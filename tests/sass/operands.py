@@ -4,8 +4,6 @@ A reader of 32 bits returns unsigned arrays that broadcast to (warps, 32); const
 immediates are arrays of shape (1, 1), which wrap silently where NumPy's scalars would warn.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import reduce

@@ -1,7 +1,5 @@
 """Comparisons, choices, and predicates as numbers."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

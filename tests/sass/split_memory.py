@@ -4,8 +4,6 @@ Nothing of a tensor is held, so a launch may be of any size. A stored byte is ri
 input byte that the geometry says; which one that is follows from its place in the output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What the threads of a warp tell each other."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -5,8 +5,6 @@ bytes: accesses of 8 bytes go by half warps, those of 16 bytes by quarters (host
 Source of the banks: CUDA C++ Programming Guide, "Compute capability 5.x", "Shared memory".
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.sass.threads import LANES, Array

@@ -1,7 +1,5 @@
 """Build the libraries that stand where CUDA's driver, runtime and compiler would be."""
 
-from __future__ import annotations
-
 import importlib.util
 import platform
 import shutil

@@ -4,8 +4,6 @@
 `build.Libraries`.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager

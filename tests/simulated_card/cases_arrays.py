@@ -1,7 +1,5 @@
 """Arrays of CuPy and of other libraries, and the memory that they take, through the real CuPy."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The simulated card itself: what a real one would not forgive, it does not forgive."""
 
-from __future__ import annotations
-
 import gc
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a bound dispatch asks of CUDA, call by call, through the real CuPy."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable

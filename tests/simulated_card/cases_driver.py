@@ -1,7 +1,5 @@
 """What `driver.py` asks of CuPy, and what it makes of the answers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cupy

@@ -1,7 +1,5 @@
 """`dml.split` on a GPU by plans that earlier calls left: addresses, devices, streams."""
 
-from __future__ import annotations
-
 import threading
 
 import cupy

@@ -1,7 +1,5 @@
 """CUDA's errors on their way through the real CuPy into the library's own."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Modules of kernels: compiled once, loaded, unloaded, and captured before they ever ran."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import nullcontext

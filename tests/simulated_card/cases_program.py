@@ -1,7 +1,5 @@
 """The command line on a card."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 

@@ -5,8 +5,6 @@ other streams run as early, not as late, as is legal; ``CARD_EXACT`` gives every
 allocation of its own, so that a byte beyond an array is found.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

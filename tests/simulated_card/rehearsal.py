@@ -4,8 +4,6 @@ Its times mean nothing. The data are small, the host makes and compares them, be
 use kernels of CuPy's own, and few calls are made; all else is the program as it is.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any, NoReturn
 

@@ -5,8 +5,6 @@ pytest's cache (the fixture `builds`). The name of a file or folder in it is a h
 depends on, so nothing in it is ever out of date.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

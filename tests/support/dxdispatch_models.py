@@ -1,7 +1,5 @@
 """DxDispatch models in JSON, and texts that are not models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ They are forked from a process that has imported them. The library starts every 
 do the golden transcripts.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Arrays and bound operators for tests on a GPU or on the simulated card."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager

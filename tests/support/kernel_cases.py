@@ -1,7 +1,5 @@
 """Splits to run through the kernels: what goes in, and what NumPy says must come out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace

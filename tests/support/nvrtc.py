@@ -5,8 +5,6 @@ nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (all three in the extra ``test``)
 what the tools say of them, are kept in a folder of `builds`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 import os

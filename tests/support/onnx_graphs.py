@@ -1,7 +1,5 @@
 """ONNX models for the scanner, built node by node, and hostile files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

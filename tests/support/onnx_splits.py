@@ -1,7 +1,5 @@
 """ONNX's splits, lowered or refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

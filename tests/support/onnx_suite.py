@@ -4,8 +4,6 @@ ONNX computes the cases of single nodes when it is asked for them, which takes s
 on nothing but the installed packages, so they are kept with what is compiled (`builds`).
 """
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """OpenVINO IR files, written layer by layer, and hostile ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

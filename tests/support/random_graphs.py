@@ -1,7 +1,5 @@
 """Random ONNX graphs around splits: chains of operators, whose shapes are known as built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 from random import Random

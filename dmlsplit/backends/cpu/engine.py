@@ -1,7 +1,5 @@
 """The CPU engine: a geometry's loop nests as NumPy assignments, shared by threads if large."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial

@@ -4,8 +4,6 @@ One output is a plain assignment between two windows. Many outputs with equal ne
 assignment: the destination is a window over all of them, and the outputs' addresses its index.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ An item is one contiguous run: u1 to u8 and c16 for runs of 1 to 16 bytes, ``V<n
 the outermost loop, which is the one that tasks and blocks cut.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise

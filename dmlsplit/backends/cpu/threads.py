@@ -9,8 +9,6 @@ caller's. The scheduler would wake a helper on the processor of the thread that 
 two would share it for the first milliseconds.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

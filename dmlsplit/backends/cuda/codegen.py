@@ -4,8 +4,6 @@ The texts are joined here, never included by the compiler: CuPy's cache of compi
 knows the source it was given, and nothing of included files.
 """
 
-from __future__ import annotations
-
 from functools import cache
 
 from dmlsplit.backends.cuda.launch import Constant, KernelLaunch

@@ -1,7 +1,5 @@
 """The CUDA engine: a plan's kernels, compiled once, launched with pointers and sizes by value."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial

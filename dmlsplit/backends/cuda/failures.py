@@ -1,7 +1,5 @@
 """CUDA's errors as the library's: what could not be done, on which device, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dmlsplit.errors import DeviceRemovedError, DmlError, InvalidArgumentError, OutOfMemoryError

@@ -5,8 +5,6 @@ an SM holds, and with its CUDA cores how many SMs there are. What NVML does not 
 `Gpu.assumed` says so. A program that runs asks CUDA instead (`driver.Driver.limits`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from dmlsplit.backends.cuda.launch import DeviceLimits

@@ -4,8 +4,6 @@ A file is named by all that its content depends on. Any may be missing or damage
 then compiled. What cannot be written is compiled again by the next process.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from contextlib import suppress

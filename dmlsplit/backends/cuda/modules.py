@@ -4,8 +4,6 @@ CuPy keeps every RawModule that it ever loaded. New shapes may need new modules,
 which sees many shapes would fill the device's memory with code.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress

@@ -3,8 +3,6 @@
 No other module of the library opens NVML.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ are packed when a launch is planned and addresses when memory is bound, so that 
 nothing but the stream.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """CUDA streams of any library as handles (cudaStream_t)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dmlsplit.errors import InvalidArgumentError

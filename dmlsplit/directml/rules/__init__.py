@@ -1,7 +1,5 @@
 """The rules of a Split, by id."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 

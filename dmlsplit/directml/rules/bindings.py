@@ -1,7 +1,5 @@
 """The rules of bindings. Their examples bind a split of FLOAT32[6] into 2 and 4 elements."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from dmlsplit.directml.rules.rule import API, DEVICE_REMOVED, Example, Rule, by_id

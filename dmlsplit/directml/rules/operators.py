@@ -1,7 +1,5 @@
 """The rules of the operator: its axis, what its tensors share, what a feature level supports."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from dmlsplit.directml.operator import SplitOperatorDesc

@@ -1,7 +1,5 @@
 """A rule: what it says, how that is known, what breaks it, and what cures that."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NamedTuple
 

@@ -1,7 +1,5 @@
 """The split that the samples of rules change in one thing: FLOAT32[1,2,6,2], at every level."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dmlsplit.directml.operator import SplitOperatorDesc

@@ -1,7 +1,5 @@
 """The rules of a tensor of a descriptor."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from dmlsplit.directml.operator import SplitOperatorDesc

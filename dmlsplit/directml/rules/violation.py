@@ -1,7 +1,5 @@
 """A broken rule, or a remark about a split, and the report of all of one descriptor."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar

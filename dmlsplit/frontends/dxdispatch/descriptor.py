@@ -1,7 +1,5 @@
 """DML_SPLIT_OPERATOR_DESC as DxDispatch writes it in JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

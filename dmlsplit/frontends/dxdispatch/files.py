@@ -1,7 +1,5 @@
 """Files next to a DxDispatch model: which paths are allowed, and the bytes of source files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 

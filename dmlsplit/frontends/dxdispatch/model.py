@@ -4,8 +4,6 @@ Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fiel
 as there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container
 from dataclasses import dataclass
 from math import prod

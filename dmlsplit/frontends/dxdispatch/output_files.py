@@ -1,7 +1,5 @@
 """The files that a DxDispatch model writes: which may be replaced, and how they appear whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod

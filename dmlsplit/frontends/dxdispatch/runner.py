@@ -1,7 +1,5 @@
 """Runs a DxDispatch model: allocates resources, compiles Splits, carries out commands."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Finds the Splits of DxDispatch models and descriptor files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from os import PathLike

@@ -4,8 +4,6 @@ Like DxDispatch's own parser it takes comments and trailing commas. Unlike it, i
 duplicate keys, which hide half of a file.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -3,8 +3,6 @@
 One deviation: DxDispatch streams 8-bit integers as characters; here they are numbers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

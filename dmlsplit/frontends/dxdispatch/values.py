@@ -5,8 +5,6 @@ runs. Conversions follow DxDispatch's source (microsoft/DirectML, DxDispatch/src
 so that both start from the same bits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

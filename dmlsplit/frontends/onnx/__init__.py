@@ -4,8 +4,6 @@
 needs the package onnx. `scan` finds the splits of a model file, and needs nothing.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from dmlsplit.errors import UnsupportedError

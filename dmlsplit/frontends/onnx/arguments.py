@@ -1,7 +1,5 @@
 """Arguments of Split and SplitToSequence, with every check that needs no shape."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum

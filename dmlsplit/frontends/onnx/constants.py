@@ -1,7 +1,5 @@
 """Reads the elements of small constants; external data is never opened."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

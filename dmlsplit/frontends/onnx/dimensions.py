@@ -1,7 +1,5 @@
 """Sizes that a user gives to the dynamic dimensions of a model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from dmlsplit.checks import instance, integer

@@ -6,8 +6,6 @@
   the body. Source: ONNX, RotaryEmbedding-23.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Where ONNX's specification, its shape inference, its reference evaluator and ONN
 disagree, the strictest reading applies: what is accepted here gives the same pieces everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from math import prod
 

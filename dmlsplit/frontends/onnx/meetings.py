@@ -4,8 +4,6 @@ DirectML is known to compute such graphs wrongly where they are fused; see the r
 SPLIT-DEFECT-MEET.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 # A split, by any number, and one of its outputs.

@@ -4,8 +4,6 @@ Each class is a message. Its fields have the names and the numbers of onnx.proto
 """
 # ruff: noqa: RUF009 - the calls make dataclass fields
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Describes one split node of a scanned model: its descriptor, or why it is unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PureWindowsPath

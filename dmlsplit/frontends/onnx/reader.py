@@ -8,8 +8,6 @@ A message is declared as a frozen dataclass whose fields `one` and `each` make. 
 declared is read; every other field is skipped.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass

@@ -5,8 +5,6 @@ ONNX's own shape inference, checker and runtimes are never called in this proces
 malformed models make them end it.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import stat

@@ -5,8 +5,6 @@ Anything these rules cannot infer stays unknown and is reported as such. They ch
 a node that breaks its operator's rules has outputs of unknown shape.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 

@@ -1,7 +1,5 @@
 """What is known of the values of an ONNX graph: type, shape, elements, and what made it unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Walks the nodes of an ONNX model, with what is known of their values, and finds its splits."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

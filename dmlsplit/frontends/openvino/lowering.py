@@ -5,8 +5,6 @@ the implementation is laxer than the specification (floating-point axes, lengths
 the data), the specification applies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dmlsplit.checks import axis_from_front, instance, integer, integers

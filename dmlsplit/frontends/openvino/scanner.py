@@ -1,7 +1,5 @@
 """Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar operators."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from os import PathLike

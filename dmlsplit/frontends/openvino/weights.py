@@ -1,7 +1,5 @@
 """Integer constants of an IR: small slices of the .bin file beside the .xml."""
 
-from __future__ import annotations
-
 import errno
 import os
 from math import prod

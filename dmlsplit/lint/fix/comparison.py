@@ -3,8 +3,6 @@
 The models run in a child process, because a runtime may abort its process on a malformed model.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import time
 from collections.abc import Iterable, Mapping, Sequence

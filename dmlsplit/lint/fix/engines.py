@@ -1,7 +1,5 @@
 """The runtimes that run models to compare them, and that say which nodes were run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager

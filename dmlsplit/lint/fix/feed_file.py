@@ -1,7 +1,5 @@
 """Arrays of an .npz file that may be damaged or malicious: sizes and types are checked first."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Inputs to run a model on: those of an .npz file, and random ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod

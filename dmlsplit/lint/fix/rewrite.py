@@ -1,7 +1,5 @@
 """Writes ONNX models with their refused splits replaced, if they compute the same outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

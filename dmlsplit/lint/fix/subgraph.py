@@ -6,8 +6,6 @@ not need; empty pieces become constants, and ``SequenceConstruct`` makes the seq
 64-bit types cannot be replaced so: BitCast-26 keeps the width of an element.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count

@@ -3,8 +3,6 @@
 Every writer is a pure function of an `Assessment`, and of whether to colour: only text does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from dmlsplit.lint.report.github import github_report

@@ -1,7 +1,5 @@
 """The example on a rule's page: the one that it gives, or programs that validate its samples."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dmlsplit.directml.operator import SplitOperatorDesc

@@ -1,7 +1,5 @@
 """Annotations of GitHub Actions."""
 
-from __future__ import annotations
-
 from dmlsplit.lint.report.phrases import details, headline, location, with_slashes
 from dmlsplit.lint.verdict import Assessment, Outcome
 from dmlsplit.messages import printable

@@ -1,7 +1,5 @@
 """The versioned JSON document; report.schema.json describes it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from typing import Any

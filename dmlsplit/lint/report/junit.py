@@ -1,7 +1,5 @@
 """JUnit XML, as CI servers read it."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 
 from dmlsplit.lint.report.phrases import address, details, headline

@@ -1,7 +1,5 @@
 """Phrases shared by all report formats."""
 
-from __future__ import annotations
-
 import os
 from pathlib import PureWindowsPath
 

@@ -4,8 +4,6 @@ Both forms are made of the same blocks. They are what SARIF carries as `help`, w
 ``dmlsplit explain RULE-ID`` prints, and the pages of the manual.
 """
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Iterator, Sequence

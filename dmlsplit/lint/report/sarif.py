@@ -6,8 +6,6 @@ Sources: docs.github.com, "SARIF support for code scanning" and "SARIF results e
 limits".
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Text that fits 80 columns: a paragraph for each split, then a summary table."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Where there is no CUDA: what the driver says of it. Its calls: simulated_card/cases_driver.py."""
 
-from __future__ import annotations
-
 import builtins
 import os
 import subprocess

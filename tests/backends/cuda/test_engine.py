@@ -3,8 +3,6 @@
 What comes out is compared in test_results.py and test_gpu.py, on the simulated card and on GPUs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Compiled kernels on disk: bounded, checked, shared."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """How many modules stay loaded, and when one goes. A CuPy is made up; the card has a real one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace

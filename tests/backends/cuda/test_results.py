@@ -3,8 +3,6 @@
 test_gpu.py has every layout and the bytes around; the simulated card runs both.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A stand-in for DirectML, built with g++, and observations of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Fixtures of the DxDispatch front end."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

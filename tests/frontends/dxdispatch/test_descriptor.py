@@ -1,7 +1,5 @@
 """DML_SPLIT_OPERATOR_DESC in JSON."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Source files beside a model, and paths that leave its folder."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

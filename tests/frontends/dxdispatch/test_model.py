@@ -1,7 +1,5 @@
 """DxDispatch models as values: resources, dispatchables and commands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

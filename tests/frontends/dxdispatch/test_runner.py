@@ -1,7 +1,5 @@
 """DxDispatch models that run here as on Windows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The Splits of DxDispatch models and descriptor files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """JSON with comments, held to stricter rules."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

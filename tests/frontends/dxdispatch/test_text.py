@@ -1,7 +1,5 @@
 """Resources as DxDispatch prints them."""
 
-from __future__ import annotations
-
 from tests.support.dxdispatch_models import F32, Run, printed_values, values
 
 

@@ -1,7 +1,5 @@
 """Initial values of resources."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

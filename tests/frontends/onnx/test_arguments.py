@@ -1,7 +1,5 @@
 """Arguments of ONNX splits, checked without a shape."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

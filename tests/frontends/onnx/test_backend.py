@@ -1,7 +1,5 @@
 """The ONNX backend: ONNX's own suite, counted and compared exactly, and whole models."""
 
-from __future__ import annotations
-
 import re
 import unittest
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The elements of constants: how a file writes them, and what is never opened."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sizes that a user gives to dynamic dimensions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Splits that no node is named after: Slices, and functions whose bodies split."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """ONNX's shape inference fills gaps from a process of its own, and a crash there is a remark."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

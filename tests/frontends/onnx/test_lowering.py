@@ -1,7 +1,5 @@
 """Lowering of ONNX's splits: every case where implementations disagree, and the descriptors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

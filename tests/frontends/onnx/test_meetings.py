@@ -1,7 +1,5 @@
 """Pieces of one split that meet again in an element-wise node: a known defect of DirectML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The messages that the reader knows are those of onnx.proto."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from typing import Any
 

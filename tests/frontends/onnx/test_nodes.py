@@ -1,7 +1,5 @@
 """One split of a model: its lengths, what is unknown, what is wrong, what will surprise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Versions and data types of ONNX's splits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Reading ONNX files: large ones, hostile ones and noise."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Split and SplitToSequence on arrays, against NumPy, ONNX Runtime and PyTorch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import cache

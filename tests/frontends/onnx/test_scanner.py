@@ -1,7 +1,5 @@
 """The splits of an ONNX file: places, bodies, functions, and odd graphs."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shapes that are inferred: those of ONNX, or unknown."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

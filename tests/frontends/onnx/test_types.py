@@ -1,7 +1,5 @@
 """Every type of every input of every version: the published schemas, by every way in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path

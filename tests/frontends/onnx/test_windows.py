@@ -1,7 +1,5 @@
 """Shapes after windows and resizes, where onnx's inference errs: ONNX Runtime's, or unknown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random

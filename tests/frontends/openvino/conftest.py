@@ -1,7 +1,5 @@
 """Fixtures of the OpenVINO front end."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

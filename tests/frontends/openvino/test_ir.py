@@ -1,7 +1,5 @@
 """IR files that are read or refused."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

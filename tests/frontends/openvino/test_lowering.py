@@ -1,7 +1,5 @@
 """Lowering of OpenVINO's splits."""
 
-from __future__ import annotations
-
 import pytest
 
 from dmlsplit import SplitOperatorDesc, TensorDataType, TensorDesc

@@ -1,7 +1,5 @@
 """OpenVINO's VariadicSplit-1 and Split-1 on arrays: their rules, and OpenVINO itself as a peer."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The splits of OpenVINO IR files: files that OpenVINO saved, and files written by hand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

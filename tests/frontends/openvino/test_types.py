@@ -1,7 +1,5 @@
 """Every type that the installed OpenVINO has, at every input, in files and as arrays."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Integer constants of an IR, read from its .bin file."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

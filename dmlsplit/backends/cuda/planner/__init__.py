@@ -12,8 +12,6 @@ No kernel is compiled for the sizes of a split; they are arguments of its launch
 ==============  ===============================================================================
 """
 
-from __future__ import annotations
-
 from dmlsplit.backends.cuda.launch import (
     POINTER_BYTES,
     Assumptions,

@@ -5,8 +5,6 @@ one bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Whi
 bank depends on all widths, so they are counted, for some warps.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

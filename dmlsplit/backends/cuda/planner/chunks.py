@@ -1,7 +1,5 @@
 """Deals the vectors of a tile's outputs out to teams of threads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from dmlsplit.backends.cuda.launch import THREADS, VECTOR, blocks

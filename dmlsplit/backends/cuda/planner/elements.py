@@ -3,8 +3,6 @@
 Rows are across and outputs are down. Nothing is compiled for the number of rows or the pitch.
 """
 
-from __future__ import annotations
-
 from dmlsplit.backends.cuda.launch import POINTER_BYTES, VECTOR, Assumptions, KernelLaunch
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.squares import (

@@ -1,7 +1,5 @@
 """How the outputs of a strided split are copied: their loops, and what a kernel is compiled for."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

@@ -1,7 +1,5 @@
 """How tiles are cut from the input, and laid out in shared memory."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise

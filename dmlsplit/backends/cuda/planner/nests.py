@@ -1,7 +1,5 @@
 """Plans for strided splits: one loop nest per output."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch

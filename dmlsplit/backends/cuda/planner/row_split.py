@@ -1,7 +1,5 @@
 """Plans for packed splits: rows of bytes, cut at the same columns in every row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import gcd
 

@@ -4,8 +4,6 @@ No size is compiled: counts and strides are arguments. A kernel is compiled for 
 shape of a square, the alignment of lines, and for how many outputs, planes and loops there are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain

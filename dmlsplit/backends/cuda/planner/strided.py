@@ -7,8 +7,6 @@ sizes that are powers of two, for vectors in nests of two or three loops; and up
 nests, single units and broadcast elements.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from math import gcd

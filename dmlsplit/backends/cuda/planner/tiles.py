@@ -1,7 +1,5 @@
 """Plans for `tile`: narrow outputs, some rows at a time, through shared memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise

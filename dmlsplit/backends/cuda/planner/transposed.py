@@ -1,7 +1,5 @@
 """Plans for strided splits whose input and output are contiguous along different dimensions."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Plans for wide outputs: how rows become chunks, tiles and blocks."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any
 
