@@ -17,6 +17,7 @@ from dmlsplit.errors import UnsupportedError
 from tests.support import builds as kept
 
 BUILDS = "builds"
+ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.py")
 PROOFS = Path(__file__).parent / "proofs"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
@@ -24,6 +25,9 @@ WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so i
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the long sweeps as well")
+    parser.addoption(
+        "--adversary", type=int, default=100, help="cases of the adversary that --slow runs"
+    )
     parser.addoption("--builds", type=Path, help="keep what is compiled here, not in the cache")
 
 
@@ -80,9 +84,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _core_tests(root: Path) -> list[str]:
-    """The specifications of the pure core, which .ci/mutants holds it to as well."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["mutmut"]
-    return list(settings["pytest_add_cli_args_test_selection"])
+    """The specifications of the pure core: the tests that mirror the files to be covered wholly."""
+    tools = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]
+    sources = (
+        Path("tests", *Path(file).parts[1:]) for file in tools["coverage"]["report"]["include"]
+    )
+    mirrored = (
+        path.parent if "*" in path.name else path.with_name(f"test_{path.name}") for path in sources
+    )
+    return [*map(str, mirrored), *ALSO_CORE]
 
 
 def _no_gpu() -> str | None:

@@ -16,6 +16,14 @@ from tests.support.kernel_cases import Case
 # divisor was too large where the pitch is beyond 2^31 vectors.
 WRAPPED, FAR_PITCH = 510, 2117
 
+# The sweeps, and how many cases of them are one test.
+PLANS = 100
+SWEEPS = {
+    "test_many_more_plans_copy_every_byte_once": PLANS,
+    "test_more_machine_code_stores_every_byte_once": 1,
+    "test_the_processor_copies_every_byte_of_many_more": 12,
+}
+
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 each_toolchain = pytest.mark.parametrize(
@@ -66,28 +74,36 @@ def test_the_processor_copies_every_byte_once(builds: Path, toolchain: harness.T
     check_on_host(range(4), builds, toolchain)
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give the sweeps as many cases as --adversary asks for, and ten times as many plans."""
+    count = metafunc.config.getoption("--adversary")
+    if "numbers" in metafunc.fixturenames:
+        step = SWEEPS[metafunc.function.__name__]
+        most = count * 10 if step == PLANS else count
+        parts = [range(first, min(first + step, most)) for first in range(0, most, step)]
+        metafunc.parametrize("numbers", parts, ids=[str(part[0]) for part in parts])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, 5000, 100))
-def test_many_more_plans_copy_every_byte_once(first: int) -> None:
-    for number in range(first, first + 100):
+def test_many_more_plans_copy_every_byte_once(numbers: range) -> None:
+    for number in numbers:
         adversary.check_plan(adversary.case(number))
 
 
 @pytest.mark.slow
 @needs_nvrtc
-@pytest.mark.parametrize("number", range(400))
-def test_more_machine_code_stores_every_byte_once(number: int, builds: Path) -> None:
-    cases.run(adversary.case(number), builds, adversary.borders)
+def test_more_machine_code_stores_every_byte_once(numbers: range, builds: Path) -> None:
+    for number in numbers:
+        cases.run(adversary.case(number), builds, adversary.borders)
 
 
 @pytest.mark.slow
 @needs_gcc
 @each_toolchain
-@pytest.mark.parametrize("first", range(0, 120, 12))
 def test_the_processor_copies_every_byte_of_many_more(
-    first: int, builds: Path, toolchain: harness.Toolchain
+    numbers: range, builds: Path, toolchain: harness.Toolchain
 ) -> None:
-    check_on_host(range(first, first + 12), builds, toolchain)
+    check_on_host(numbers, builds, toolchain)
 
 
 def check_on_host(numbers: Iterable[int], builds: Path, toolchain: harness.Toolchain) -> None:

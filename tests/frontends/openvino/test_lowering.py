@@ -97,6 +97,7 @@ def test_dynamic_sizes_stay_dynamic_and_are_checked_all_the_same() -> None:
     assert resolve_lengths([2, -1], 0, None) == (2, -1)
     assert resolve_lengths([1, 2], 0, None) == (1, 2)
     assert resolve_count(3, 0, None) == (-1, -1, -1)
+    assert resolve_count(1, 0, None) == (-1,)
     with pytest.raises(InvalidArgumentError, match="at least -1"):
         resolve_lengths([-2], 0, None)
     with pytest.raises(InvalidArgumentError, match="at least 1"):
