@@ -176,8 +176,8 @@ def test_what_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
 def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = subgraph._split
 
-    def swapped(source, parts, *rest):  # noqa: ANN001, ANN002, ANN202
-        return honest(source, dict(zip(parts, reversed(parts.values()), strict=True)), *rest)
+    def swapped(nodes, value, lengths, *rest):  # noqa: ANN001, ANN002, ANN202
+        return honest(nodes, value, dict(reversed(lengths.items())), *rest)
 
     monkeypatch.setattr(subgraph, "_split", swapped)
     with pytest.raises(dml.InvalidArgumentError, match="computes something else"):
