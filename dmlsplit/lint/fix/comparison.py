@@ -5,7 +5,7 @@ The models run in a child process, because a runtime may abort its process on a 
 
 import multiprocessing
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -44,86 +44,70 @@ def compare_models(
 ) -> Comparison:
     """Compare all outputs of both models, bit for bit.
 
-    Parameters
-    ----------
-    first, second
-        The models.
-    nodes
-        Names of nodes of `second` that the comparison is about.
-    sizes
-        Sizes of the dynamic dimensions of `first`, by name or as ``input.axis``.
-    feed
-        An .npz file of inputs by name; what it lacks is random.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an output differs, or `feed` cannot be used.
-    UnsupportedError
-        If no runtime could run both models.
+    `nodes` of the second are those that the comparison is about. `sizes` are of the dynamic
+    dimensions of the first, by name or as ``input.axis``. What `feed`, an .npz file of inputs by
+    name, lacks is random. It is an InvalidArgumentError if an output differs, or `feed` cannot be
+    used, and an UnsupportedError if no runtime could run both.
     """
     failures = []
     for engine in ENGINES:
-        job = (engine, str(first), str(second), tuple(nodes), dict(sizes or {}), feed)
-        kind, found = _in_a_child(job)
-        if kind == "equal":
-            return Comparison(engine, *found)
-        if kind == "unusable":
-            raise InvalidArgumentError(found)
-        if kind == "different":
-            raise InvalidArgumentError(f"the rewritten model computes something else: {found}")
+        found = _in_a_child(engine, str(first), str(second), set(nodes), dict(sizes or {}), feed)
+        if isinstance(found, Comparison):
+            return found
+        if isinstance(found, InvalidArgumentError):
+            raise found
         failures.append(f"{engine}: {found}")
     raise UnsupportedError(f"the models could not be compared: {'; '.join(failures)}")
 
 
-def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
+def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
+    """What they agree in, what is wrong with them, or why nothing is known of them."""
     receiver, sender = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(target=_child, args=(job, sender), daemon=True)
+    child = PROCESSES.Process(target=_child, args=(sender, *job), daemon=True)
     with kept_from_children():
         child.start()
     sender.close()
     try:
         if receiver.poll(SECONDS):
-            kind, found = receiver.recv()
-            return kind, found
-        return "failed", f"it took over {SECONDS} s"
+            found: Comparison | InvalidArgumentError | str = receiver.recv()
+            return found
+        return f"it took over {SECONDS} s"
     except EOFError:
         child.join()
-        return "failed", f"the runtime ended its process ({child.exitcode})"
+        return f"the runtime ended its process ({child.exitcode})"
     finally:
         child.kill()
         child.join()
 
 
-def _child(job: tuple[Any, ...], sender: Connection) -> None:
+def _child(sender: Connection, *job: Any) -> None:
     try:
         sender.send(_compared(*job))
     except InvalidArgumentError as error:
-        sender.send(("unusable", one_line(error)))
+        sender.send(error)
     except Exception as error:
         # Runtimes raise errors of many types; after any of them nothing is proven.
-        sender.send(("failed", one_line(error)[:300]))
+        sender.send(one_line(error)[:300])
 
 
 def _compared(
     engine: str,
     first: str,
     second: str,
-    nodes: Sequence[str],
+    nodes: Set[str],
     sizes: Mapping[str, int],
     feed: Path | None,
-) -> tuple[str, Any]:
-    """``equal``, on how many inputs and with how many nodes run; or what differs."""
+) -> Comparison:
     ran: set[str] = set()
     tries = feeds_of(first, sizes, feed)
     load = ENGINES[engine]
     with load(first, None) as before, load(second, ran) as after:
-        different, done = _runs(before, after, tries)
-    return ("different", different) if different else ("equal", (done, len(ran & set(nodes))))
+        runs = _runs(before, after, tries)
+    return Comparison(engine, runs, len(ran & nodes))
 
 
-def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> tuple[str, int]:
-    """In what two models differ, or an empty string; and on how many inputs they agree."""
+def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:
+    """On how many inputs two models agree; an error if they differ."""
     done, failure = 0, RuntimeError("no inputs were tried")
     start = time.monotonic()
     for feeds, must_run in tries:
@@ -138,11 +122,11 @@ def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> tuple
             continue
         different = _difference("outputs", expected, _run(after, feeds))
         if different:
-            return different, done
+            raise InvalidArgumentError(f"the rewritten model computes something else: {different}")
         done += 1
     if not done:
         raise failure
-    return "", done
+    return done
 
 
 def _run(model: Run, feeds: Feeds) -> list[Any]:

@@ -24,13 +24,7 @@ class ModelInput(NamedTuple):
 
 
 def read_feed(path: Path, inputs: Mapping[str, ModelInput]) -> dict[str, np.ndarray]:
-    """Read the arrays of an .npz file, which are inputs of a model by name.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it cannot be read, or an array is not what the model declares.
-    """
+    """The arrays of an .npz file, which must be what the model declares of its inputs."""
     with about(path):
         if path.exists() and not path.is_file():
             raise InvalidArgumentError("is not a regular file; it must be an .npz file")

@@ -6,7 +6,10 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+import onnx
+from onnx import helper
 
+from dmlsplit.frontends.onnx.inference import fix_dimensions
 from dmlsplit.lint.fix.feed_file import ModelInput, read_feed
 
 Feeds = dict[str, np.ndarray]
@@ -21,19 +24,13 @@ def feeds_of(
     """Inputs for a model, and whether a failure on them is fatal: only for those of the file.
 
     Integers are of their whole range, or else 0 and 1: some are indices or sizes.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the file cannot be used.
     """
-    inputs = _inputs(path, sizes)
-    arrays = read_feed(given, {each.name: each for each in inputs}) if given else {}
-    return _attempts(inputs, arrays)
+    inputs = {each.name: each for each in _inputs(path, sizes)}
+    arrays = read_feed(given, inputs) if given else {}
+    return _attempts([each for name, each in inputs.items() if name not in arrays], arrays)
 
 
-def _attempts(inputs: Sequence[ModelInput], arrays: Feeds) -> Iterator[tuple[Feeds, bool]]:
-    missing = [each for each in inputs if each.name not in arrays]
+def _attempts(missing: Sequence[ModelInput], arrays: Feeds) -> Iterator[tuple[Feeds, bool]]:
     dynamic = any(None in (each.sizes or ()) for each in missing)
     random = np.random.default_rng(20)
     attempts = product(_DYNAMIC_SIZES if dynamic else (0, 0), (_full_range, _small))
@@ -46,17 +43,11 @@ def _attempts(inputs: Sequence[ModelInput], arrays: Feeds) -> Iterator[tuple[Fee
         yield {**arrays, **made}, bool(arrays) and not dynamic
 
 
-def _inputs(path: str, sizes: Mapping[str, int]) -> list[ModelInput]:
+def _inputs(path: str, sizes: Mapping[str, int]) -> Iterator[ModelInput]:
     """The inputs that have no initializer."""
-    import onnx
-    from onnx import helper
-
-    from dmlsplit.frontends.onnx.inference import fix_dimensions
-
     model = onnx.load_model(path, load_external_data=False)
     fix_dimensions(model, sizes)
     given = {tensor.name for tensor in model.graph.initializer}
-    found = []
     for value in model.graph.input:
         if value.name in given:
             continue
@@ -65,12 +56,13 @@ def _inputs(path: str, sizes: Mapping[str, int]) -> list[ModelInput]:
                 f"input {value.name!r} is not a tensor, so no random value can be made for it"
             )
         tensor = value.type.tensor_type
-        # Some exporters write -1 for a dynamic size.
-        shape = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
         kind = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        declared = tuple(None if n < 0 else n for n in shape)
-        found.append(ModelInput(value.name, kind, declared if tensor.HasField("shape") else None))
-    return found
+        # Some exporters write -1 for a dynamic size.
+        shape = tuple(
+            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None
+            for d in tensor.shape.dim
+        )
+        yield ModelInput(value.name, kind, shape if tensor.HasField("shape") else None)
 
 
 def _full_range(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:

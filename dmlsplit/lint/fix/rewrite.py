@@ -41,23 +41,9 @@ def write_fixed(
 ) -> Rewriting:
     """Write the model `source`, which was assessed, with its refused splits replaced.
 
-    The output appears only if both models agree bit for bit on several inputs.
-
-    Parameters
-    ----------
-    sizes
-        Sizes of dynamic dimensions that the model was assessed for; the output has them fixed.
-    feed
-        An .npz file of inputs by name, to compare the models on besides random ones.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the model cannot be read, or the models differ.
-    UnsupportedError
-        If the models could not be run.
-    OSError
-        If a file cannot be read or written.
+    The output appears only if both models agree bit for bit on several inputs: random ones, and by
+    name those of `feed`, an .npz file. Its dynamic dimensions have the `sizes` of the assessment.
+    It is an InvalidArgumentError if they differ, an UnsupportedError if they could not be run.
     """
     model = _load(source)
     weights = _external_files(model.graph)

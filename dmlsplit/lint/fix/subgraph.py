@@ -70,10 +70,7 @@ def replacement(
 ) -> list[NodeProto]:
     """The nodes that replace a refused split; the new Split gets a name.
 
-    Raises
-    ------
-    UnsupportedError
-        If standard nodes cannot replace it, with the reason.
+    An UnsupportedError says why standard nodes cannot replace it.
     """
     site, value, nodes = verdict.site, node.input[0], _Nodes(new_name)
     errors = [each for each in verdict.diagnostics if each.severity == "error"]
