@@ -100,7 +100,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explain as explain_split
-    from dmlsplit.explain.report import explanation_json, explanation_text
+    from dmlsplit.explain.explanation import explanation_json, explanation_text
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report.phrases import location
     from dmlsplit.lint.verdict import FAILING, Outcome

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from dmlsplit.lint.report.example import example_of
-from dmlsplit.lint.report.rule_page import markdown_page, text_page
+from dmlsplit.lint.report.rule_page import example_of, markdown_page, text_page
 from dmlsplit.lint.rules import RULES
 
 

@@ -3,20 +3,28 @@
 The models run in a child process, because a runtime may abort its process on a malformed model.
 """
 
+import json
 import multiprocessing
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
 from dmlsplit.interrupts import kept_from_children
-from dmlsplit.lint.fix.engines import ENGINES, Run
 from dmlsplit.lint.fix.feeds import Feeds, feeds_of
+
+# From inputs by name to all outputs.
+Run = Callable[[Feeds], list[Any]]
+# Loads a model. The names of its nodes that are run are added to a set, if one is given; it is
+# complete when the block ends.
+Load = Callable[[str, set[str] | None], AbstractContextManager[Run]]
 
 SECONDS = 600
 # The caller may have threads, so a child is not forked from it.
@@ -149,3 +157,45 @@ def _difference(where: str, expected: Any, found: Any) -> str:
         return f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}"
     same = np.array_equal(one, other) if one.dtype.hasobject else one.tobytes() == other.tobytes()
     return "" if same else f"{where}: the values differ"
+
+
+# The runtimes.
+
+
+@contextmanager
+def _onnxruntime(path: str, ran: set[str] | None) -> Iterator[Run]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # after an error it is in use
+        options.enable_profiling = ran is not None
+        options.profile_file_prefix = str(Path(folder, "nodes"))
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        yield lambda feeds: list(session.run(None, feeds))
+        if ran is not None:
+            events = json.loads(Path(session.end_profiling()).read_bytes())
+            names = (event["name"] for event in events if event.get("cat") == "Node")
+            ran |= {name.removesuffix("_kernel_time") for name in names}
+
+
+@contextmanager
+def _reference(path: str, ran: set[str] | None) -> Iterator[Run]:
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+    evaluator = ReferenceEvaluator(path)
+    if ran is not None:
+        honest: Any = OpRun.run
+
+        # The evaluator has no hook for it; this process runs nothing else.
+        def run(self: Any, *arguments: Any, **options: Any) -> Any:
+            ran.add(self.onnx_node.name)
+            return honest(self, *arguments, **options)
+
+        OpRun.run = run  # type: ignore[method-assign]
+    yield lambda feeds: list(evaluator.run(None, feeds))
+
+
+ENGINES: dict[str, Load] = {"onnxruntime": _onnxruntime, "onnx.reference": _reference}
