@@ -7,14 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import (
-    Commands,
-    add_command,
-    add_inputs,
-    add_target,
-    scanned,
-    target_of,
-)
+from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import shown

@@ -20,8 +20,6 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 # Exit statuses of every command, unless it has words of its own for one.
 _STATUSES = {UNUSABLE: "wrong usage, or a file could not be read or written", 130: "interrupted"}
 
-_FLAGS = ("data_type", "sizes", "axis", "split")
-
 
 def add_command(
     commands: Commands,
@@ -131,13 +129,8 @@ def target_of(arguments: argparse.Namespace) -> Target:
     """The target that was asked for."""
     from dmlsplit.lint.target import resolve_target
 
-    target = resolve_target(
-        feature_level=arguments.feature_level,
-        directml=arguments.directml,
-        windows=arguments.windows,
-        via=arguments.via,
-        ort_version=arguments.ort_version,
-    )
+    asked = ("feature_level", "directml", "windows", "via", "ort_version")
+    target = resolve_target(**{name: getattr(arguments, name) for name in asked})
     if target.note:
         tell(f"note: {target.note}")
     return target
@@ -148,7 +141,7 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     from dmlsplit.lint.discovery import ENDINGS, Scan, flag_site, scan_paths
 
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
-    flags = [getattr(arguments, name) for name in _FLAGS]
+    flags = (arguments.data_type, arguments.sizes, arguments.axis, arguments.split)
     given = any(flag is not None for flag in flags)
     if given == bool(arguments.paths) or (given and None in flags):
         raise InvalidArgumentError(

@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from dmlsplit.directml.level_table import (
-    capability_table,
-    level_for_directml,
-    level_for_windows,
-)
+from dmlsplit.directml.level_table import capability_table, level_for_directml, level_for_windows
 from dmlsplit.directml.levels import FeatureLevel, WindowsBuild, directml_version
 from dmlsplit.errors import InvalidArgumentError
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import onnx
@@ -244,6 +245,6 @@ def test_files_are_named_as_code_scanning_and_annotations_want(
 
 def test_a_backslash_separates_folders_on_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert located(r"models\a.onnx") == ("models%5Ca.onnx", r"models\a.onnx")
-    monkeypatch.setattr("dmlsplit.lint.report.phrases.is_windows", lambda: True)
+    monkeypatch.setattr("dmlsplit.lint.report.phrases.os", SimpleNamespace(sep="\\"))
     assert located(r"models\a.onnx") == ("models/a.onnx", "models/a.onnx")
     assert located(r".\models\a.onnx") == ("models/a.onnx", "models/a.onnx")
