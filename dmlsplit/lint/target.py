@@ -40,6 +40,12 @@ class Requirement:
     directml: str  # first widely available version
     windows: WindowsBuild | None  # first whose own DirectML.dll has it; None if not documented
 
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The level, the version and the build for a table."""
+        build = str(self.windows.build) if self.windows else "-"
+        return str(self.level), self.directml, build
+
     def __str__(self) -> str:
         build = (
             f"Windows build {self.windows.build}" if self.windows else "no Windows build of its own"

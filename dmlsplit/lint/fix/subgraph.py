@@ -16,10 +16,8 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
@@ -73,10 +71,13 @@ def replacement(
     An UnsupportedError says why standard nodes cannot replace it.
     """
     site, value, nodes = verdict.site, node.input[0], _Nodes(new_name)
-    errors = [each for each in verdict.diagnostics if each.severity == "error"]
-    if {each.rule.id for each in errors} == {"ORT-NUM-OUTPUTS"}:
-        return [_counted(node, name)]
-    _check_curable(site, errors, opset)
+    if {each.rule.id for each in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
+        counted = NodeProto()
+        counted.CopyFrom(node)
+        counted.name = name
+        counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
+        return [counted]
+    _check_curable(verdict, opset)
     sizes, axis = tuple(size for size in site.shape if isinstance(size, int)), site.axis
     before, after = sizes[:axis], sizes[axis + 1 :]
     support = capability_table()[target.level].input_tensor
@@ -112,15 +113,6 @@ def replacement(
     return nodes
 
 
-def _counted(node: NodeProto, name: str) -> NodeProto:
-    """A Split-18 without sizes, with a name and with its number of outputs."""
-    counted = NodeProto()
-    counted.CopyFrom(node)
-    counted.name = name
-    counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
-    return counted
-
-
 def _drops_axis(node: NodeProto) -> bool:
     """Whether the pieces of a SplitToSequence lack its axis: only without sizes."""
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
@@ -141,8 +133,9 @@ def _split(
     nodes.append(helper.make_node("Split", inputs, list(lengths), name, **attributes))
 
 
-def _check_curable(site: SplitSite, errors: Sequence[Violation], opset: int) -> None:
-    for error in errors:
+def _check_curable(verdict: Verdict, opset: int) -> None:
+    site = verdict.site
+    for error in verdict.errors:
         if "model" not in error.rule.cured_by:
             raise UnsupportedError(f"{error.rule.id}: {error.message}")
     if len(site.descriptors) != 1 or not site.pieces or not site.element_type:

@@ -113,7 +113,8 @@ def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
     if rule.id in _NEEDS:
         yield form.title("Levels, DirectML and Windows", 2)
         yield form.paragraph(_RELEASES)
-        yield form.table([("", "level", "DirectML", "Windows"), *_needs(rule.id)])
+        rows = ((what, *requirement(level).cells) for what, level in _NEEDS[rule.id]())
+        yield form.table([("", "level", "DirectML", "Windows"), *rows])
 
 
 def _at_run_time(rule: Rule) -> str:
@@ -123,14 +124,6 @@ def _at_run_time(rule: Rule) -> str:
         why = rule.beyond_c or "DirectML's documents say nothing"
         return f"{numbered(rule.hresult)} from dmlsplit; {why}"
     return numbered(rule.hresult) + _MEANINGS[rule.hresult]
-
-
-def _needs(rule_id: str) -> Iterator[tuple[str, ...]]:
-    """What a rule demands, the level from which that is met, and the releases with it."""
-    for what, level in _NEEDS[rule_id]():
-        needed = requirement(level)
-        build = str(needed.windows.build) if needed.windows else "-"
-        yield what, str(level), needed.directml, build
 
 
 def _data_types() -> Iterator[tuple[str, FeatureLevel]]:

@@ -86,10 +86,8 @@ def _names(assessment: Assessment) -> list[str]:
 
 
 def _row(name: str, verdict: Verdict, paint: _Paint) -> str:
-    least = verdict.minimum
     if len(name) > _NAME_WIDTH:
         name = "\n".join([*textwrap.wrap(name, WIDTH), " " * _NAME_WIDTH])
     outcome = paint(f"{verdict.outcome:<22}", verdict.outcome)
-    level, directml = (str(least.level), least.directml) if least else ("-", "-")
-    windows = str(least.windows.build) if least and least.windows else "-"
+    level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
     return f"{name:<{_NAME_WIDTH}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
