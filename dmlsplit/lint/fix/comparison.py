@@ -88,30 +88,26 @@ def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
         child.join()
 
 
-def _child(sender: Connection, *job: Any) -> None:
-    try:
-        sender.send(_compared(*job))
-    except InvalidArgumentError as error:
-        sender.send(error)
-    except Exception as error:
-        # Runtimes raise errors of many types; after any of them nothing is proven.
-        sender.send(one_line(error)[:300])
-
-
-def _compared(
+def _child(
+    sender: Connection,
     engine: str,
     first: str,
     second: str,
     nodes: Set[str],
     sizes: Mapping[str, int],
     feed: Path | None,
-) -> Comparison:
-    ran: set[str] = set()
-    tries = feeds_of(first, sizes, feed)
-    load = ENGINES[engine]
-    with load(first, None) as before, load(second, ran) as after:
-        runs = _runs(before, after, tries)
-    return Comparison(engine, runs, len(ran & nodes))
+) -> None:
+    load, ran = ENGINES[engine], set[str]()
+    try:
+        tries = feeds_of(first, sizes, feed)
+        with load(first, None) as before, load(second, ran) as after:
+            runs = _runs(before, after, tries)
+        sender.send(Comparison(engine, runs, len(ran & nodes)))
+    except InvalidArgumentError as error:
+        sender.send(error)
+    except Exception as error:
+        # Runtimes raise errors of many types; after any of them nothing is proven.
+        sender.send(one_line(error)[:300])
 
 
 def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:

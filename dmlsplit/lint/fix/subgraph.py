@@ -16,6 +16,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import TensorSupport
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
@@ -81,10 +82,7 @@ def replacement(
     sizes, axis = tuple(size for size in site.shape if isinstance(size, int)), site.axis
     before, after = sizes[:axis], sizes[axis + 1 :]
     support = capability_table()[target.level].input_tensor
-    least, most = support.minimum_dimensions, support.maximum_dimensions
-    if target.via == "ort":
-        least, most = 1, MOST_DIMENSIONS
-    reshaped = not least <= len(sizes) <= most
+    reshaped = len(sizes) not in _dimension_counts(support, target)
     cast = _cast(site.descriptors[0].input_tensor.data_type, support.data_types)
     if reshaped:
         rows = 1, prod(before), sizes[axis], prod(after)
@@ -111,6 +109,12 @@ def replacement(
     if is_sequence:
         nodes.add("SequenceConstruct", pieces, node.output[0])
     return nodes
+
+
+def _dimension_counts(support: TensorSupport, target: Target) -> range:
+    if target.via == "ort":
+        return range(1, MOST_DIMENSIONS + 1)
+    return range(support.minimum_dimensions, support.maximum_dimensions + 1)
 
 
 def _drops_axis(node: NodeProto) -> bool:
