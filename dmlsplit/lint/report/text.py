@@ -25,13 +25,12 @@ _Paint = Callable[[str, Outcome], str]
 
 def text_report(assessment: Assessment, colour: bool = False) -> str:
     """The assessment as text, with the verdicts in colour if asked."""
-    paint: _Paint = _coloured if colour else lambda text, outcome: text
+
+    def paint(text: str, outcome: Outcome) -> str:
+        return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
+
     paragraphs = ["\n".join(_paragraph(verdict, paint)) for verdict in assessment.verdicts]
     return "\n\n".join([*paragraphs, "\n".join(_summary(assessment, paint))])
-
-
-def _coloured(text: str, outcome: Outcome) -> str:
-    return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m"
 
 
 def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
