@@ -1,10 +1,8 @@
 """action.yml, its steps carried out as a runner would, and the pre-commit hooks."""
 
 import json
-import os
 import re
 import shlex
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from onnx import TensorProto
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.lint.discovery import ENDINGS
+from tests.support.command import ran
 from tests.support.dxdispatch_models import split_desc, tensor
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
@@ -65,23 +64,13 @@ def carry_out(step: str, workspace: Path, given: dict[str, str], **known: str) -
     output, summary = temporary / "output", temporary / "summary"
     output.write_text("")
     summary.write_text("")
-    runner = {
-        "GITHUB_OUTPUT": str(output),
-        "GITHUB_STEP_SUMMARY": str(summary),
-        "GITHUB_ACTION_PATH": str(ROOT),
-        "RUNNER_TEMP": str(temporary),
-    }
+    runner = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(summary)}
+    runner |= {"GITHUB_ACTION_PATH": str(ROOT), "RUNNER_TEMP": str(temporary)}
     script = temporary / "step.sh"
     script.write_text(STEPS[step]["run"])
     # The command line is that of `shell: bash`, from GitHub's "Workflow syntax".
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-        cwd=workspace,
-        env={**os.environ, **runner, **named},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    line = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
+    done = ran(*line, cwd=workspace, env=runner | named)
     outputs = dict(line.split("=", 1) for line in output.read_text().splitlines())
     return Step(done.returncode, done.stdout, done.stderr, outputs, summary.read_text())
 
@@ -92,9 +81,7 @@ def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "work space"
     folder.mkdir()
     command = tmp_path / "dmlsplit"
-    command.write_text(
-        f'#!/bin/sh\nPYTHONPATH={shlex.quote(str(ROOT))} exec {sys.executable} -m dmlsplit "$@"\n'
-    )
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m dmlsplit "$@"\n')
     command.chmod(0o755)
     return folder
 
@@ -125,13 +112,7 @@ def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: P
 
 @bash
 def test_paths_are_lines_and_what_they_hold_is_never_code(workspace: Path) -> None:
-    names = [
-        "$(touch pwned).onnx",
-        "`touch pwned`.onnx",
-        "-v.onnx",
-        "a;touch pwned.onnx",
-        "''.onnx",
-    ]
+    names = ["$(touch pwned).onnx", "`touch pwned`.onnx", "-v.onnx", "a;touch pwned.onnx", "'.onnx"]
     (workspace / "deep er" / "still").mkdir(parents=True)
     for name in [*names, "deep er/still/b.onnx", "left out.onnx"]:
         onnx.save(ACCEPTED, workspace / name)

@@ -76,15 +76,27 @@ def test_errors_reach_another_process_whole() -> None:
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 
 
+def of_a_file(message: str) -> dml.InvalidArgumentError:
+    """An error about m.onnx."""
+    with pytest.raises(dml.InvalidArgumentError) as caught, about("m.onnx"):
+        raise dml.InvalidArgumentError(message)
+    return caught.value
+
+
 @pytest.mark.parametrize(
-    ("error", "text"),
+    ("error", "text", "path"),
     [
-        (ValueError("a\n  b"), "a b"),
-        (ValueError(), "ValueError"),
-        (FileNotFoundError(2, "No such file", "x.npy"), "x.npy: No such file"),
-        (OSError(28, "No space left"), "No space left"),
-        (OSError("odd"), "odd"),
+        (ValueError("a\n  b"), "a b", ""),
+        (ValueError(), "ValueError", ""),
+        (MemoryError(), "MemoryError", ""),
+        (RecursionError("maximum recursion depth exceeded"), "is nested too deeply", ""),
+        (dml.InvalidArgumentError("is bad"), "is bad", ""),
+        (of_a_file("is\nbad"), "is bad", "m.onnx: "),
+        (FileNotFoundError(2, "No such file", "x.npy"), "No such file", "x.npy: "),
+        (OSError(28, "No space left"), "No space left", ""),
+        (OSError("odd"), "odd", ""),
     ],
 )
-def test_one_line_says_what_and_where(error: Exception, text: str) -> None:
-    assert one_line(error) == text
+def test_one_line_says_what_and_where(error: Exception, text: str, path: str) -> None:
+    assert one_line(error) == path + text
+    assert one_line(error, with_path=False) == text

@@ -1,11 +1,8 @@
 """What is published: sdist -> wheel -> an installation elsewhere, and what commands import."""
 
 import email
-import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import tomllib
@@ -18,22 +15,19 @@ import pytest
 from onnx import TensorProto
 
 import dmlsplit as dml
-from dmlsplit.cli import build_parser
+from tests.support.command import ran
 from tests.support.models import single
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 HOME = PROJECT["urls"]["Repository"]
-FORMS = {path.name: path.read_text("utf-8") for path in (ROOT / ".github").glob("**/*.yml")}
-MANUAL = (ROOT / "docs" / "ci.md").read_text("utf-8")
 
 
 def build(kind: str, source: Path, folder: Path) -> Path:
     # The build backend itself: no isolation, so that nothing is fetched for it.
     code = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
-    line = [sys.executable, "-c", code, str(folder)]
-    name = subprocess.run(line, cwd=source, check=True, capture_output=True, text=True).stdout
-    return folder / name.split()[-1]
+    done = ran(sys.executable, "-c", code, str(folder), cwd=source, check=True)
+    return folder / done.stdout.split()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +54,7 @@ def test_the_sdist_is_the_repository(sdist: Path) -> None:
     """
     assert set(wanted.split()) <= names
     if (ROOT / ".git").exists() and shutil.which("git"):
-        line = ["git", "ls-files", "-z"]
-        listed = subprocess.run(line, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        listed = ran("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
         assert {name for name in listed.split("\0") if name and (ROOT / name).exists()} <= names
     assert not [name for name in names if re.search(r"__pycache__|_cache/|\.pyc$|\.venv", name)]
 
@@ -102,11 +95,7 @@ def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
         "print(dml.split(np.arange(3), (1, 2))[1].tolist())\n"
     )
     kernels = [path.name for path in (ROOT / "cuda").glob("*.cu*")]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(python), "-c", code, *kernels],
-        cwd=tmp_path, capture_output=True, text=True, env=environment, check=False,
-    )  # fmt: skip
+    done = ran(str(python), "-c", code, *kernels, cwd=tmp_path, env={"PYTHONPATH": ""})
     assert done.stdout == "[1, 2]\n", done.stderr
 
 
@@ -114,9 +103,8 @@ def test_the_examples_and_the_changelog_name_this_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.search(rf"^## \[{re.escape(dml.__version__)}\]", text, re.MULTILINE)
     slug = HOME.removeprefix("https://github.com/")
-    used = re.findall(rf"{slug}@v(\S+)", MANUAL) + re.findall(
-        r"^    rev: v(.*)$", MANUAL, re.MULTILINE
-    )
+    manual = (ROOT / "docs" / "ci.md").read_text("utf-8")
+    used = re.findall(rf"(?:{slug}@v|^    rev: v)(\S+)", manual, re.MULTILINE)
     assert len(used) == 3
     assert set(used) == {dml.__version__}
 
@@ -124,28 +112,12 @@ def test_the_examples_and_the_changelog_name_this_version() -> None:
 def test_every_address_is_that_of_the_project() -> None:
     owner, _, name = HOME.removeprefix("https://github.com/").partition("/")
     allowed = (HOME, f"https://{owner}.github.io/{name}/", "https://pypi.org/project/dmlsplit/")
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "action.yml"]
-    texts = [
-        *(page.read_text("utf-8") for page in pages),
-        *FORMS.values(),
-        *PROJECT["urls"].values(),
-    ]
-    found = re.findall(
-        r"https?://[^\s)>\"'`]*dmlsplit[^\s)>\"'`]*", "\n".join(texts), re.IGNORECASE
-    )
+    files = "*.md", "docs/**/*.md", "action.yml", ".github/**/*.yml"
+    texts = [page.read_text("utf-8") for pattern in files for page in ROOT.glob(pattern)]
+    text = "\n".join([*texts, *PROJECT["urls"].values()])
+    found = re.findall(r"https?://[^\s)>\"'`]*dmlsplit[^\s)>\"'`]*", text, re.IGNORECASE)
     assert len(found) > 4
     assert not [address for address in found if not address.startswith(allowed)]
-
-
-def test_the_forms_ask_for_commands_that_exist() -> None:
-    asked = {
-        line
-        for text in FORMS.values()
-        for line in re.findall(r"`(dmlsplit [^`]*)`", " ".join(text.split()))
-    }
-    assert {"dmlsplit explain", "dmlsplit devices", "dmlsplit --version"} <= asked
-    for line in asked - {"dmlsplit --version"}:
-        build_parser().parse_args(shlex.split(line)[1:])
 
 
 # ---- light -------------------------------------------------------------------------------------
@@ -176,12 +148,5 @@ def test_a_command_imports_what_it_needs(command: str, needed: str, tmp_path: Pa
         "packages = {name for name in new if not name.startswith(('_', 'cython_runtime'))}\n"
         "print(*sorted(packages - set(sys.stdlib_module_names) - {'dmlsplit'}), file=sys.stderr)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command.split()],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(sys.executable, "-c", code, *command.split(), cwd=tmp_path)
     assert done.stderr.splitlines()[-1].split() == needed.split(), done.stderr

@@ -4,7 +4,6 @@ import ast
 import doctest
 import importlib
 import inspect
-import os
 import pkgutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import grimp
 import pytest
 
 import dmlsplit as dml
+from tests.support.command import ran
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = sorted((ROOT / "dmlsplit").rglob("*.py"))
@@ -29,16 +29,8 @@ MODULES = [
 ]
 
 
-def run(*line: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        [sys.executable, *line],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+def run(*line: str) -> "subprocess.CompletedProcess[str]":
+    return ran(sys.executable, *line, cwd=ROOT)
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:

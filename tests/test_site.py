@@ -1,9 +1,8 @@
 """The site: what `sphinx -W` does not notice."""
 
 import importlib
+import os
 import re
-import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +10,8 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.cli import build_parser
+from dmlsplit.lint.report.rule_page import markdown_page
+from dmlsplit.lint.rules import RULES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -21,18 +22,16 @@ TEXTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def tables() -> ModuleType:
-    sys.path.append(str(DOCS / "extensions"))
-    try:
-        return importlib.import_module("tables")
-    finally:
-        sys.path.pop()
+def extension(name: str) -> ModuleType:
+    """One of the project's extensions of Sphinx, which need no Sphinx until a build begins."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(DOCS / "extensions")
+        return importlib.import_module(name)
 
 
-def test_predictions_in_the_text_are_those_of_the_table(tables: ModuleType) -> None:
+def test_predictions_in_the_text_are_those_of_the_table() -> None:
     text = " ".join((ROOT / "benchmarks" / "README.md").read_text("utf-8").split())
-    found = dict(re.findall(r"- (.*): (.*)", tables.predicted_ranges()))
+    found = dict(re.findall(r"- (.*): (.*)", extension("tables").predicted_ranges()))
     for gpu in ("H100", "H200"):
         least_and_most = found[f"predicted on {gpu}"].split(" of ")[0]
         assert re.search(rf"{least_and_most} (of a copy's speed )?on an {gpu}", text), gpu
@@ -41,16 +40,6 @@ def test_predictions_in_the_text_are_those_of_the_table(tables: ModuleType) -> N
     assert (
         f"sectors read at most {read} times the least possible, written at most {written}" in text
     )
-
-
-@pytest.mark.parametrize("path", sorted(DOCS.glob("pictures/*.svg")), ids=lambda path: path.name)
-def test_a_drawing_has_a_title_and_names_what_exists(path: Path) -> None:
-    root = ET.parse(path).getroot()
-    texts = [element.text or "" for element in root.iter() if element.tag.endswith("text")]
-    named = [text for text in texts if re.fullmatch(r"\w+(/|\.py)", text)]
-    assert len(named) > 5
-    assert all((ROOT / "dmlsplit" / name).exists() for name in named)
-    assert [element for element in root if element.tag.endswith("title")]
 
 
 def test_the_page_of_commands_has_every_command() -> None:
@@ -67,3 +56,30 @@ def test_every_public_name_and_front_end_is_in_the_reference() -> None:
     assert set(dml.__all__) <= set(named)
     fronts = {path.parent.name for path in ROOT.glob("dmlsplit/frontends/*/__init__.py")}
     assert fronts <= set(re.findall(r"automodule:: dmlsplit\.frontends\.(\w+)\n", text))
+
+
+# The pages of rules, which an extension writes when the site is built.
+
+
+def test_there_is_a_page_per_rule_and_an_index(tmp_path: Path) -> None:
+    extension("rule_pages").write_pages(tmp_path / "rules")
+    pages = {path.stem: path.read_text("utf-8") for path in (tmp_path / "rules").iterdir()}
+    index = pages.pop("index")
+    assert pages == {name: markdown_page(rule) for name, rule in RULES.items()}
+    for name, rule in RULES.items():
+        assert index.count(f"[{name}]({name}.md) | {rule.sentence} | {rule.basis} |") == 1
+        assert index.count(f"\n{name}\n") == 1  # in the table of contents
+
+
+def test_a_page_is_written_only_if_it_changes(tmp_path: Path) -> None:
+    extension("rule_pages").write_pages(tmp_path)
+    kept, stale = tmp_path / "ORT-VERSION.md", tmp_path / "DML-BIND-SIZE.md"
+    gone = tmp_path / "DML-OF-OLD.md"
+    for path in (kept, stale):
+        os.utime(path, (1, 1))
+    stale.write_text("an old page")
+    gone.write_text("a rule that is gone")
+    extension("rule_pages").write_pages(tmp_path)
+    assert kept.stat().st_mtime == 1
+    assert stale.read_text("utf-8") == markdown_page(RULES["DML-BIND-SIZE"])
+    assert not gone.exists()

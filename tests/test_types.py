@@ -1,9 +1,9 @@
 """What a type checker says of users' code."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
+
+from tests.support.command import ROOT, ran
 
 SIZES_THAT_HAVE_AN_ORDER = """
 import numpy as np
@@ -27,9 +27,6 @@ dml.TensorDesc("INT8", {1, 2})  # type: ignore[arg-type]
 def test_the_types_know_what_has_an_order(tmp_path: Path) -> None:
     (tmp_path / "sizes.py").write_text(SIZES_THAT_HAVE_AN_ORDER)
     options = "--strict --config-file= --follow-imports=silent --cache-dir=cache".split()
-    environment = {**os.environ, "MYPYPATH": str(Path(__file__).parents[1])}
     line = [sys.executable, "-m", "mypy", *options, "sizes.py"]
-    done = subprocess.run(
-        line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    done = ran(*line, cwd=tmp_path, env={"MYPYPATH": str(ROOT)})
     assert done.returncode == 0, done.stdout + done.stderr

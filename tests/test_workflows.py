@@ -3,7 +3,6 @@
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,7 @@ PYTHONS = [
 ]
 
 
-def jobs() -> Iterator[tuple[str, dict[str, Any]]]:
-    for name, workflow in WORKFLOWS.items():
-        for job in workflow["jobs"].values():
-            yield name, job
+JOBS = [(name, job) for name, each in WORKFLOWS.items() for job in each["jobs"].values()]
 
 
 def test_the_suite_runs_on_every_python_and_system_that_is_promised() -> None:
@@ -48,7 +44,7 @@ def test_the_suite_runs_on_every_python_and_system_that_is_promised() -> None:
 
 def test_commands_name_options_and_extras_that_exist() -> None:
     """Those of the workflows that have not run yet as well."""
-    text = "\n".join(step.get("run", "") for _, job in jobs() for step in job["steps"])
+    text = "\n".join(step.get("run", "") for _, job in JOBS for step in job["steps"])
     parsers = {"benchmarks": bench.parser(), "dmlsplit": build_parser()}
     found = re.findall(r"(?:-m |^|bin/)(benchmarks|dmlsplit)\"? ([^'>|\n]*)", text, re.MULTILINE)
     assert {name for name, _ in found} == parsers.keys()
@@ -60,7 +56,7 @@ def test_commands_name_options_and_extras_that_exist() -> None:
 
 def test_a_gpu_runner_runs_nothing_that_a_stranger_proposes() -> None:
     assert list(WORKFLOWS["gpu.yml"][True]) == ["workflow_dispatch"]
-    for name, job in jobs():
+    for name, job in JOBS:
         assert ("self-hosted" in job["runs-on"]) == (name == "gpu.yml")
 
 
@@ -71,7 +67,7 @@ def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
     # Trusted publishing: an identity, and no password.
     assert release["jobs"]["pypi"]["permissions"] == {"id-token": "write"}
     assert "secrets." not in TEXTS["release.yml"]
-    writing = {name for name, job in jobs() if "write" in job.get("permissions", {}).values()}
+    writing = {name for name, job in JOBS if "write" in job.get("permissions", {}).values()}
     assert writing == {"release.yml", "docs.yml"}
     assert all(each["permissions"] in ({}, {"contents": "read"}) for each in WORKFLOWS.values())
 

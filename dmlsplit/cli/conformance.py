@@ -38,18 +38,11 @@ def add_to(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     steps = parser.add_subparsers(required=True, metavar="STEP")
-    _add_write(steps)
-    _add_probe(steps)
-    _add_check(steps)
 
-
-def _add_write(steps: Commands) -> None:
     about = "Write the cases, DxDispatch models of them, and the probe: the same bytes every\ntime."
     step = add_command(steps, _write, "write the kit", about, _WRITE, {ACCEPTED: "written"})
     step.add_argument("folder", type=Path, metavar="DIR", help="does not exist yet, or is empty")
 
-
-def _add_probe(steps: Commands) -> None:
     about = "Ask a DirectML.dll every case, each in a child process.\n\n" + _NOT_RUN
     summary = "ask a DirectML.dll every case (Windows)"
     step = add_command(steps, _probe, summary, about, _PROBE, {ACCEPTED: "every case was asked"})
@@ -71,8 +64,6 @@ def _add_probe(steps: Commands) -> None:
         "-o", "--output", type=Path, required=True, metavar="FILE", help="a new file; - is stdout"
     )
 
-
-def _add_check(steps: Commands) -> None:
     about = "Hold an observation to the rules, at the level that the library was seen to\nhave."
     summary = "say where an observation differs"
     statuses = {ACCEPTED: "no difference", REFUSED: "a difference was found"}

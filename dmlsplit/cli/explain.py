@@ -7,14 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import (
-    Commands,
-    add_command,
-    add_inputs,
-    add_target,
-    scanned,
-    target_of,
-)
+from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import shown
@@ -100,7 +93,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explain as explain_split
-    from dmlsplit.explain.report import explanation_json, explanation_text
+    from dmlsplit.explain.explanation import explanation_json, explanation_text
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report.phrases import location
     from dmlsplit.lint.verdict import FAILING, Outcome

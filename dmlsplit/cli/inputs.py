@@ -20,8 +20,6 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 # Exit statuses of every command, unless it has words of its own for one.
 _STATUSES = {UNUSABLE: "wrong usage, or a file could not be read or written", 130: "interrupted"}
 
-_FLAGS = ("data_type", "sizes", "axis", "split")
-
 
 def add_command(
     commands: Commands,
@@ -131,13 +129,8 @@ def target_of(arguments: argparse.Namespace) -> Target:
     """The target that was asked for."""
     from dmlsplit.lint.target import resolve_target
 
-    target = resolve_target(
-        feature_level=arguments.feature_level,
-        directml=arguments.directml,
-        windows=arguments.windows,
-        via=arguments.via,
-        ort_version=arguments.ort_version,
-    )
+    asked = ("feature_level", "directml", "windows", "via", "ort_version")
+    target = resolve_target(**{name: getattr(arguments, name) for name in asked})
     if target.note:
         tell(f"note: {target.note}")
     return target
@@ -147,23 +140,22 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths, or of the flags; what could not be read is reported."""
     from dmlsplit.lint.discovery import ENDINGS, Scan, flag_site, scan_paths
 
-    endings = (".onnx",) if arguments.via == "ort" else ENDINGS
-    flags = [getattr(arguments, name) for name in _FLAGS]
+    flags = (arguments.data_type, arguments.sizes, arguments.axis, arguments.split)
     given = any(flag is not None for flag in flags)
     if given == bool(arguments.paths) or (given and None in flags):
         raise InvalidArgumentError(
             "give either PATHs, or all of --data-type, --sizes, --axis and --split"
         )
-    if given and ".json" not in endings:
-        raise InvalidArgumentError(
-            "--via ort applies to ONNX models only; drop it to check a descriptor given by flags"
-        )
-    if given and arguments.dim:
-        raise InvalidArgumentError("--dim applies to ONNX models; give --sizes in numbers")
     if given:
+        if arguments.via == "ort":
+            only = "--via ort applies to ONNX models only"
+            raise InvalidArgumentError(f"{only}; drop it to check a descriptor given by flags")
+        if arguments.dim:
+            raise InvalidArgumentError("--dim applies to ONNX models; give --sizes in numbers")
         return Scan((flag_site(*flags),), ())
+    endings = (".onnx",) if arguments.via == "ort" else ENDINGS
+    sizes = _fixed_sizes(arguments.dim) if arguments.dim else None
     with progress_bar("scan") as progress:
-        sizes = _fixed_sizes(arguments.dim)
         scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.infer_shapes)
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
@@ -175,9 +167,7 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     return scan
 
 
-def _fixed_sizes(given: Sequence[tuple[str, int]]) -> FixedSizes | None:
-    if not given:
-        return None
+def _fixed_sizes(given: Sequence[tuple[str, int]]) -> FixedSizes:
     from dmlsplit.frontends.onnx import FixedSizes
 
     sizes: dict[str, int] = {}

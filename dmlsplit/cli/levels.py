@@ -8,6 +8,7 @@ from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, show
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import LevelSupport, TensorSupport, WindowsBuild
+from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
 The capability table of Split. Each row adds to the one before. A Windows build
@@ -61,27 +62,20 @@ def _tensor_record(support: TensorSupport) -> dict[str, Any]:
 def level_table() -> str:
     """The table as text that fits 80 columns."""
     lines = ["level  DirectML  Windows build               ranks  data types of Split"]
-    before: TensorSupport | None = None
+    before: frozenset[TensorDataType] = frozenset()
     for row in capability_table().values():
         support = row.input_tensor
         windows = _shown(row.windows) if row.windows else "-"
         least, most = support.minimum_dimensions, support.maximum_dimensions
         ranks = str(least) if least == most else f"{least}-{most}"
-        types = _types(support, before)
+        # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
+        added = sorted(support.data_types - before)
+        names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in added)
+        types = names if not before else f"+ {names}" if names else "same"
         lines.append(f"{row.level!s:<5}  {row.directml:<8}  {windows:<26}  {ranks:<5}  {types}")
-        before = support
+        before = support.data_types
     return "\n".join(lines)
 
 
 def _shown(windows: WindowsBuild) -> str:
     return f"{windows.build} {windows.name}{'' if windows.is_documented else '?'}"
-
-
-def _types(support: TensorSupport, before: TensorSupport | None) -> str:
-    """The data types that a row adds to the one before."""
-    added = support.data_types - (before.data_types if before else frozenset())
-    # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
-    names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in sorted(added))
-    if before is None:
-        return names
-    return f"+ {names}" if names else "same"

@@ -155,12 +155,7 @@ def progress_bar(name: str) -> Iterator[Progress]:
     from tqdm import tqdm
 
     with tqdm(
-        desc=printable(name),
-        unit="B",
-        unit_scale=True,
-        delay=0.5,
-        leave=False,
-        file=sys.stderr,
+        desc=printable(name), unit="B", unit_scale=True, delay=0.5, leave=False, file=sys.stderr
     ) as bar:
 
         def progress(done: int, total: int) -> None:

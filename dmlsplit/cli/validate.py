@@ -7,14 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import (
-    Commands,
-    add_command,
-    add_inputs,
-    add_target,
-    scanned,
-    target_of,
-)
+from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
 from dmlsplit.cli.terminal import (
     ACCEPTED,
     REFUSED,

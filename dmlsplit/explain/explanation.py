@@ -1,12 +1,22 @@
-"""What a split comes down to: bytes, kernels, and the time at the bandwidth of a GPU."""
+"""What a split comes down to: bytes, kernels, and the time at the bandwidth of a GPU.
 
-from dataclasses import dataclass
+As text and as JSON.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from dmlsplit.backends.cuda.gpus import Gpu
 from dmlsplit.backends.cuda.planner import KernelLaunch, plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.geometry import SplitGeometry, StridedCopy
+from dmlsplit.messages import counted, more, printable, wrapped
+
+# Longer lists of outputs or launches are cut.
+_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +44,111 @@ def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:
     geometry = descriptor_geometry(desc)
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # as every binding is, at least
     return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, gpu.limits), gpu)
+
+
+def explanation_text(explanation: Explanation) -> str:
+    """An explanation as text of at most 80 columns."""
+    head = wrapped(f"{printable(explanation.place)}: {explanation.desc}", "")
+    lines = [*_geometry(explanation), *_launches(explanation), *_cost(explanation)]
+    return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
+
+
+def _geometry(explanation: Explanation) -> Iterator[str]:
+    geometry = explanation.geometry
+    rows = geometry.row_split
+    if rows is None:
+        yield "geometry: strided; each output is a loop nest over runs of bytes"
+        for index, piece in enumerate(geometry.pieces[:_SHOWN]):
+            yield f"output {index}: {_loops(piece)}"
+    else:
+        yield f"geometry: {rows.rows} x {rows.pitch} bytes, each row cut at the same columns"
+        for index, start in enumerate(rows.offsets[:_SHOWN]):
+            last = start + rows.widths[index] - 1
+            yield f"output {index}: bytes {start} to {last} of every row"
+    yield from more(len(geometry.pieces), _SHOWN, "output")
+
+
+def _loops(piece: StridedCopy) -> str:
+    nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in piece.loops)
+    start = f"{counted(piece.run_bytes, 'byte')} from byte {piece.input_offset} on"
+    return f"{start}, {nest}" if nest else start
+
+
+def _launches(explanation: Explanation) -> Iterator[str]:
+    launches = explanation.launches
+    for launch in launches[:_SHOWN]:
+        yield f"kernel: {launch.kernel}, because {launch.reason}"
+        yield (
+            f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
+            f"{launch.shared_bytes} bytes of shared memory; at least "
+            f"{counted(launch.resident, 'block')} to an SM, "
+            f"{launch.bytes_in_flight} bytes in flight per thread"
+        )
+    yield from more(len(launches), _SHOWN, "launch")
+
+
+def _cost(explanation: Explanation) -> Iterator[str]:
+    total = explanation.geometry.total_bytes
+    gpu = explanation.gpu
+    yield f"bytes: {total} read, {total} written"
+    if gpu.bandwidth is None or explanation.seconds is None:
+        yield f"time: not known, like the bandwidth of {printable(gpu.name)}"
+    else:
+        yield (
+            f"time: at least {_duration(explanation.seconds)} on {printable(gpu.name)} "
+            f"({gpu.bandwidth / 1e9:.0f} GB/s), without the launch"
+        )
+    for assumption in gpu.assumed:
+        yield f"assumed: {assumption}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def explanation_json(explanations: Iterable[Explanation]) -> str:
+    """Explanations as JSON."""
+    return json.dumps({"schema": 1, "splits": list(map(_record, explanations))}, indent=2)
+
+
+def _record(explanation: Explanation) -> dict[str, Any]:
+    """One entry of the JSON document; its keys are fixed, whatever the fields are named."""
+    geometry, rows = explanation.geometry, explanation.geometry.row_split
+    return {
+        "place": explanation.place,
+        "descriptor": str(explanation.desc),
+        "row_split": rows and asdict(rows),
+        "pieces": [
+            {
+                "shape": [loop.size for loop in piece.loops],
+                "input_strides": [loop.input_stride for loop in piece.loops],
+                "output_strides": [loop.output_stride for loop in piece.loops],
+                "input_offset": piece.input_offset,
+                "run_bytes": piece.run_bytes,
+            }
+            for piece in geometry.pieces
+        ],
+        "launches": [
+            {
+                "kernel": launch.kernel,
+                "reason": launch.reason,
+                "outputs": launch.outputs,
+                "grid": launch.grid,
+                "block": launch.block,
+                "shared_bytes": launch.shared_bytes,
+                "resident_blocks": launch.resident,
+                "bytes_in_flight": launch.bytes_in_flight,
+                "total_bytes": launch.total_bytes,
+            }
+            for launch in explanation.launches
+        ],
+        "bytes_read": geometry.total_bytes,
+        "bytes_written": geometry.total_bytes,
+        "gpu": explanation.gpu.name,
+        "bandwidth": explanation.gpu.bandwidth,
+        "assumed": explanation.gpu.assumed,
+        "seconds": explanation.seconds,
+    }

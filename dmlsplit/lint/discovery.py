@@ -43,14 +43,8 @@ def scan_paths(
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
     In a folder, hidden folders and virtual environments are left out: others' models are there.
-
     After each file, `progress` is called with the bytes done and the bytes in all. `dimensions`
-    and `infer_shapes` are for ONNX models; see `dmlsplit.frontends.onnx.scan`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If no model has a dimension that `dimensions` names.
+    and `infer_shapes` are for ONNX models; it is an error if none has what `dimensions` names.
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}
@@ -82,15 +76,7 @@ def scan_file(
     dimensions: FixedSizes | None = None,
     infer_shapes: bool = False,
 ) -> list[SplitSite]:
-    """Scan one model or descriptor file, by the end of its name.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the file is damaged, or its kind is not among `endings`.
-    OSError
-        If it cannot be read.
-    """
+    """Scan one model or descriptor file, by the end of its name."""
     ending = Path(file).suffix.lower()
     if ending not in endings:
         raise InvalidArgumentError(
@@ -112,22 +98,15 @@ def scan_file(
 
 
 def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
-    """The site of a descriptor that was given by flags.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `data_type` is not recognised.
-    """
+    """The site of a descriptor that was given by flags."""
     desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
     return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
 
 
 def _size(file: str) -> int:
-    try:
+    with suppress(OSError):
         return Path(file).stat().st_size
-    except OSError:
-        return 0
+    return 0
 
 
 def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -165,12 +144,10 @@ def _models_in(folder: str, endings: Sequence[str]) -> tuple[list[str], list[str
 
 
 def _is_model(path: Path, wanted: Set[str]) -> bool:
+    ending = path.suffix.lower()
     # Links are left alone, so that nothing outside the folder is read.
-    is_wanted = path.suffix.lower() in wanted and path.is_file() and not path.is_symlink()
-    return is_wanted and _looks_like_a_model(path)
-
-
-def _looks_like_a_model(path: Path) -> bool:
+    if ending not in wanted or not path.is_file() or path.is_symlink():
+        return False
     with suppress(OSError), path.open("rb") as file:
-        return path.suffix.lower() != ".xml" or b"<net" in file.read(4096)
+        return ending != ".xml" or b"<net" in file.read(4096)
     return True  # The scan reports it as unreadable.

@@ -55,22 +55,20 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     broken = [*_broken(judged, target.level)]
     if site.unknown:
         broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
-    errors = [diagnostic for diagnostic in said if diagnostic.severity == "error"]
-    others = [diagnostic for diagnostic in said if diagnostic.severity != "error"]
+    errors = [each for each in said if each.severity == "error"]
+    others = [each for each in said if each.severity != "error"]
     # The provider makes its own descriptors; nobody can hand it equivalent ones.
     legalizable = bool(broken) and not errors and target.via == "directml"
     known = legalizable and not site.unknown
     legalized, obstacle = _legalized(descriptors, target.level) if known else ((), "")
     outcome = _outcome(site, bool(errors or broken), bool(legalized))
     # Of the errors of a node, a higher level cures only this one.
-    curable = all(diagnostic.rule.id == "ORT-FEATURE-LEVEL" for diagnostic in errors)
+    curable = all(each.rule.id == "ORT-FEATURE-LEVEL" for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
-    errors += broken
-    undecided = legalizable and bool(site.unknown)
-    fixes = _fixes(site, outcome, errors, legalized, minimum, obstacle, undecided)
-    fix = "; ".join(fixes)
-    diagnostics = (*errors, *others)
-    return Verdict(site, descriptors, outcome, diagnostics, legalized, minimum, fix, undecided)
+    diagnostics = (*errors, *broken, *others)
+    verdict = Verdict(site, descriptors, outcome, diagnostics, legalized, minimum)
+    verdict = replace(verdict, legalizable=legalizable and bool(site.unknown))
+    return replace(verdict, fix="; ".join(_fixes(verdict, obstacle)))
 
 
 def _remarked(site: SplitSite, target: Target) -> Verdict:
@@ -144,32 +142,25 @@ def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
     return requirement(max(known)) if descriptors and len(known) == len(levels) else None
 
 
-def _fixes(
-    site: SplitSite,
-    outcome: Outcome,
-    errors: Iterable[Violation],
-    legalized: _Descriptors,
-    minimum: Requirement | None,
-    obstacle: str,
-    undecided: bool,
-) -> Iterator[str]:
+def _fixes(verdict: Verdict, obstacle: str) -> Iterator[str]:
     """What can be done, the most direct way first."""
-    if site.meets:
+    minimum = verdict.minimum
+    if verdict.site.meets:
         yield RULES["SPLIT-DEFECT-MEET"].hint
-    if outcome is Outcome.UNKNOWN:
-        yield from _remedies(site)
-    if outcome in (Outcome.OK, Outcome.UNKNOWN):
+    if verdict.outcome is Outcome.UNKNOWN:
+        yield from _remedies(verdict.site)
+    if verdict.outcome in (Outcome.OK, Outcome.UNKNOWN):
         return
-    if legalized:
-        yield f"on the same buffers, dispatch {' then '.join(map(str, legalized))}"
+    if verdict.legalized:
+        yield f"on the same buffers, dispatch {' then '.join(map(str, verdict.legalized))}"
     if minimum is not None:
         build = f", or Windows build {minimum.windows.build}" if minimum.windows else ""
         yield f"ship DirectML {minimum.directml} or later (level {minimum.level}){build}"
     else:
-        yield from dict.fromkeys(each.hint for each in errors)
+        yield from dict.fromkeys(each.hint for each in verdict.errors)
     if obstacle:
         yield f"there is {obstacle}"
-    if undecided:
+    if verdict.legalizable:
         yield "an equivalent on the same buffers may exist: give the sizes (--dim) to see it"
 
 

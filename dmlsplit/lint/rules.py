@@ -8,9 +8,10 @@ from dmlsplit.frontends.site import Cause
 
 _SOURCES = "https://github.com/microsoft/onnxruntime/"
 _models = partial(Example, "onnx")
+_remark = partial(Rule, hresult=None)  # no call of DirectML fails
 # A node without a kernel fails nowhere: it runs on the CPU.
 _kernels = partial(
-    Rule, basis="documented", source=_SOURCES + "blob/main/docs/OperatorKernels.md", hresult=None
+    _remark, basis="documented", source=_SOURCES + "blob/main/docs/OperatorKernels.md"
 )
 _provider = partial(Rule, source=_SOURCES + "tree/main/onnxruntime/core/providers/dml")
 _WIDEST = 76
@@ -32,6 +33,12 @@ def _model(
         f"# dmlsplit validate model.onnx{arguments and ' '}{arguments}\n"
         f'<ir_version: 10, opset_import: ["" : {opset}]>\n{head}\n{body}\n}}'
     )
+
+
+def _of_rank(rank: int) -> tuple[str, str]:
+    """An input and the outputs of `_CUT`, as `_model` takes them."""
+    ones = ",1" * (rank - 2)
+    return f"float[6{ones},2] x", f"float[2{ones},2] a, float[4{ones},2] b"
 
 
 _CUT = "sizes = Constant <value = int64[2] {2, 4}> ()\na, b = Split <axis = 0> (x, sizes)"
@@ -59,24 +66,22 @@ RULES = rules.RULES | by_id(
                 " Fix: give the size of each piece",
             ),
         ),
-        "SPLIT-NODE-TEXT": Rule(
+        "SPLIT-NODE-TEXT": _remark(
             "The elements of a tensor have a fixed number of bytes.",
             basis="documented",
             source=rules.RULES["DML-TENSOR-DATA-TYPE"].source,
             hint="keep the node on the CPU",
-            hresult=None,
             example=_models(
                 _model(_CUT, "string[6] x", "string[2] a, string[4] b"),
                 _model(_CUT, "int64[6] x", "int64[2] a, int64[4] b"),
                 "InputTensor.DataType is STRING; DirectML has no strings",
             ),
         ),
-        "SPLIT-NODE-UNKNOWN": Rule(
+        "SPLIT-NODE-UNKNOWN": _remark(
             "The sizes of a split are known before the model runs.",
             basis="policy",
             source="dmlsplit; DirectML compiles an operator for fixed sizes",
             hint="fix the dynamic dimensions, then validate again",
-            hresult=None,
             severity="note",
             example=_models(
                 _model(_CUT, "float[n] x"),
@@ -84,12 +89,11 @@ RULES = rules.RULES | by_id(
                 "the axis, dimension 0 is dynamic (n)",
             ),
         ),
-        "SPLIT-NODE-SURPRISE": Rule(
+        "SPLIT-NODE-SURPRISE": _remark(
             "A node means the same to every runtime.",
             basis="policy",
             source="dmlsplit; runtimes disagree about some legal nodes",
             hint="write the node so that every runtime reads it alike",
-            hresult=None,
             severity="warning",
             example=_models(
                 _model(_UNSIZED, returned=_HALVES),
@@ -98,7 +102,7 @@ RULES = rules.RULES | by_id(
                 " assumed, one per output. Fix: set num_outputs",
             ),
         ),
-        "SPLIT-DEFECT-MEET": Rule(
+        "SPLIT-DEFECT-MEET": _remark(
             "Pieces of one split do not meet again in an element-wise operator. DirectML is known"
             " to compute such a graph wrongly, without an error, where it is fused: one piece is"
             " used in place of the other.",
@@ -108,7 +112,6 @@ RULES = rules.RULES | by_id(
             " (session option ep.dml.disable_graph_fusion=1, which the reporter of 21007"
             " verified). A Slice is no cure: it becomes a DirectML Split too (onnxruntime pull"
             " request 18289)",
-            hresult=None,
             severity="defect",
             example=_models(
                 _model(f"{_COUNTED}\ns = Sigmoid (b)\ny = Mul (a, s)", returned="float[3] y"),
@@ -117,12 +120,11 @@ RULES = rules.RULES | by_id(
                 " known to use one in place of the other (onnxruntime issues 32146, 24311, 21007)",
             ),
         ),
-        "SPLIT-IMPLIED": Rule(
+        "SPLIT-IMPLIED": _remark(
             "Nodes of other operators become DirectML Splits in ONNX Runtime.",
             basis="policy",
             source=_SOURCES + "pull/18289",
             hint="nothing has to be done",
-            hresult=None,
             severity="note",
             example=_models(
                 _model(_ENDS.format(start=2, end=6), returned="float[4] y", arguments=_ORT),
@@ -142,13 +144,12 @@ RULES = rules.RULES | by_id(
                 "FeatureLevel is 4_0; must be at least 5_0",
             ),
         ),
-        "ORT-NUM-OUTPUTS": Rule(
+        "ORT-NUM-OUTPUTS": _remark(
             "A Split-18 has split or num_outputs: ONNX Runtime 1.31 does not load a model with"
             " neither where the size of the axis is known.",
             basis="policy",
             source=_SOURCES + "blob/main/onnxruntime/core/providers/cpu/tensor/split.h",
             hint="set num_outputs",
-            hresult=None,
             cured_by=("model",),
             example=_models(
                 _model(_UNSIZED, returned=_HALVES, arguments=_ORT),
@@ -156,13 +157,12 @@ RULES = rules.RULES | by_id(
                 "num_outputs is absent; must be given, as split is absent",
             ),
         ),
-        "ORT-VERSION": Rule(
+        "ORT-VERSION": _remark(
             "ONNX Runtime 1.16 or later: before, a Split-18 with num_outputs ran on the CPU.",
             basis="documented",
             source=_SOURCES + "issues/14523",
             hint="ship ONNX Runtime 1.16 or later, or give the sizes as split. As it is, the"
             " node runs on the CPU",
-            hresult=None,
             cured_by=("model",),
             example=_models(
                 _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.15"),
@@ -218,18 +218,8 @@ RULES = rules.RULES | by_id(
             " it",
             cured_by=("model",),
             example=_models(
-                _model(
-                    _CUT,
-                    "float[6,1,1,1,1,1,1,1,2] x",
-                    "float[2,1,1,1,1,1,1,1,2] a, float[4,1,1,1,1,1,1,1,2] b",
-                    arguments=_ORT,
-                ),
-                _model(
-                    _CUT,
-                    "float[6,1,1,1,1,1,1,2] x",
-                    "float[2,1,1,1,1,1,1,2] a, float[4,1,1,1,1,1,1,2] b",
-                    arguments=_ORT,
-                ),
+                _model(_CUT, *_of_rank(9), arguments=_ORT),
+                _model(_CUT, *_of_rank(8), arguments=_ORT),
                 "InputTensor.DimensionCount is 9; must be at most 8",
             ),
         ),

@@ -5,11 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from dmlsplit.directml.level_table import (
-    capability_table,
-    level_for_directml,
-    level_for_windows,
-)
+from dmlsplit.directml.level_table import capability_table, level_for_directml, level_for_windows
 from dmlsplit.directml.levels import FeatureLevel, WindowsBuild, directml_version
 from dmlsplit.errors import InvalidArgumentError
 
@@ -24,7 +20,7 @@ class Target:
     level: FeatureLevel  # that has to accept the descriptors
     asked: str  # in the words of the user, such as "Windows build 19041"
     via: Via = "directml"
-    ort_version: tuple[int, int] | None = None  # of ONNX Runtime; None for the newest
+    ort_version: tuple[int, ...] | None = None  # of ONNX Runtime; None for the newest
     note: str = ""  # what the user should know about it
 
     def __str__(self) -> str:
@@ -43,6 +39,12 @@ class Requirement:
     level: FeatureLevel
     directml: str  # first widely available version
     windows: WindowsBuild | None  # first whose own DirectML.dll has it; None if not documented
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The level, the version and the build for a table."""
+        build = str(self.windows.build) if self.windows else "-"
+        return str(self.level), self.directml, build
 
     def __str__(self) -> str:
         build = (
@@ -69,16 +71,15 @@ def resolve_target(
     via: Via = "directml",
     ort_version: str | None = None,
 ) -> Target:
-    """The target that was asked for; by default the newest feature level.
+    """The target that was asked for, by at most one of the first three; else the newest level.
 
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If more than one is given, or the level, version or build is not recognised.
     """
-    runtime = None if ort_version is None else _runtime_version(ort_version)
+    runtime = (
+        None
+        if ort_version is None
+        else _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
+    )
     if runtime and via != "ort":
         raise InvalidArgumentError("--ort-version needs --via ort")
     given = [value for value in (feature_level, directml, windows) if value is not None]
@@ -94,7 +95,7 @@ def resolve_target(
         version = directml_version(directml)[:2]
         newest = max(directml_version(row.directml)[:2] for row in rows)
     elif windows is not None:
-        version = (_windows_build(windows),)
+        version = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
         level, asked = level_for_windows(*version), f"Windows build {version[0]}"
         newest = max((row.windows.build,) for row in rows if row.windows)
     else:
@@ -105,17 +106,13 @@ def resolve_target(
     return Target(level, asked, via, runtime, note if version > newest else "")
 
 
-def _runtime_version(text: str) -> tuple[int, int]:
-    """Read ``1.14`` or ``1.14.1``."""
-    found = re.fullmatch(r"([0-9]{1,3})\.([0-9]{1,3})(\.[0-9]{1,9})?", text.strip())
-    if found:
-        return int(found[1]), int(found[2])
-    raise InvalidArgumentError(f"ONNX Runtime version is {text!r}; it must look like 1.14")
+# 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. The numbers that count are groups.
+_RUNTIME = r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,9})?"
+_BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 
 
-def _windows_build(text: str) -> int:
-    """Read ``22621``, ``10.0.22621`` or ``10.0.22621.1848``."""
-    found = re.fullmatch(r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(\.[0-9]{1,9})?", text.strip())
-    if found:
-        return int(found[1] or found[2])
-    raise InvalidArgumentError(f"Windows build is {text!r}; it must look like 22621 or 10.0.22621")
+def _numbers(what: str, text: str, pattern: str, example: str) -> tuple[int, ...]:
+    found = re.fullmatch(pattern, text.strip())
+    if not found:
+        raise InvalidArgumentError(f"{what} is {text!r}; it must look like {example}")
+    return tuple(map(int, filter(None, found.groups())))

@@ -37,16 +37,21 @@ class Verdict:
     # The lowest level that accepts the split unchanged, at its smallest sizes if it is refused
     # for every size; None if none does, or if it is unknown.
     minimum: Requirement | None
-    fix: str  # what to change; empty if nothing has to be
+    fix: str = ""  # what to change; empty if nothing has to be
     # Whether the outcome is NEVER, but an equivalent may exist once the sizes are known.
     legalizable: bool = False
+
+    @property
+    def errors(self) -> tuple[Violation, ...]:
+        """The broken rules."""
+        return tuple(each for each in self.diagnostics if each.severity == "error")
 
     @property
     def hresult(self) -> int | None:
         """What the refusal is at run time; None if nothing fails then."""
         if self.outcome in (Outcome.OK, Outcome.UNKNOWN):
             return None
-        codes = [each.rule.hresult for each in self.diagnostics if each.severity == "error"]
+        codes = (each.rule.hresult for each in self.errors)
         return next((code for code in codes if code is not None), None)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,10 +10,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.support.command import FLAGS, ROOT, save, started
+from tests.support.command import FLAGS, ROOT, ran, save, shell, started
 from tests.support.models import single
 
-CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}
 # Commands that succeed, one of each kind of output.
 LINES = [
     "validate m.onnx",
@@ -29,15 +27,6 @@ LINES = [
     "validate --help",
     "--version",
 ]
-
-
-def shell(line: str) -> "subprocess.CompletedProcess[str]":
-    """Run a line of the shell in the current folder; `dmlsplit` in it is ours."""
-    line = line.replace("dmlsplit", f"{sys.executable} -m dmlsplit", 1)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        ["bash", "-c", line], env=environment, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture
@@ -57,10 +46,9 @@ def test_closed_streams_are_an_error_or_do_not_matter(line: str, files: Path) ->
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
     if "kit" in line:
         return  # which is there now
-    done = shell(f"dmlsplit {line} 2>&-")
-    assert (done.returncode, done.stdout != "", done.stderr) == (0, True, "")
-    done = shell(f"dmlsplit {line} <&-")
-    assert (done.returncode, done.stdout != "", done.stderr) == (0, True, "")
+    for closed in ("2>&-", "<&-"):
+        done = shell(f"dmlsplit {line} {closed}")
+        assert (done.returncode, done.stdout != "", done.stderr) == (0, True, "")
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -117,10 +105,7 @@ def test_no_import_of_ours_comes_before_the_handler() -> None:
     program = "import sys; before = set(sys.modules); import dmlsplit.__main__; " + (
         "print(*sorted(set(sys.modules) - before))"
     )
-    line = [sys.executable, "-S", "-c", program]
-    found = subprocess.run(
-        line, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
-    ).stdout.split()
+    found = ran(sys.executable, "-S", "-c", program, check=True).stdout.split()
     python = set(found) - {"dmlsplit", "dmlsplit.__main__"}
     assert python <= {"os", "posixpath", "genericpath", "stat", "_stat", "_signal", "abc", "_abc",
                       "_collections_abc", "os.path", "ntpath", "nt", "atexit"}  # fmt: skip

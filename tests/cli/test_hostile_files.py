@@ -13,22 +13,13 @@ from tests.support.command import save
 from tests.support.models import single
 from tests.support.onnx_graphs import REFUSED as HOSTILE_ONNX
 
-HOSTILE_XML = [content for content, _ in openvino_files.HOSTILE]
-HOSTILE_JSON = [
-    text
+CASES = [(f"onnx {name}", "m.onnx", content) for name, (content, _) in HOSTILE_ONNX.items()]
+CASES += [("xml", "m.xml", content) for content, _ in openvino_files.HOSTILE]
+CASES += [
+    ("json", "m.json", text.encode("utf-8", "surrogatepass"))
     for text, message in dxdispatch_models.NOT_MODELS
     if message != "lacks 'commands'"  # A scan needs none.
 ]
-
-
-def assert_one_line_and_2(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    start = time.process_time()
-    assert main(["validate", name, "--format", "json"]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"dmlsplit: error: {name}: ")
-    assert captured.err.count("\n") == 1
-    assert json.loads(captured.out)["unreadable"][0]["file"] == name
-    assert time.process_time() - start < 10
 
 
 def heaviest(content: bytes) -> tuple[pytest.MarkDecorator, ...]:
@@ -37,27 +28,20 @@ def heaviest(content: bytes) -> tuple[pytest.MarkDecorator, ...]:
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(name, marks=heaviest(HOSTILE_ONNX[name][0])) for name in HOSTILE_ONNX]
+    ("name", "content"),
+    [pytest.param(*case, id=what, marks=heaviest(case[1])) for what, *case in CASES],
 )
-def test_hostile_onnx(case: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("m.onnx").write_bytes(HOSTILE_ONNX[case][0])
-    assert_one_line_and_2(capsys, "m.onnx")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [pytest.param(content, marks=heaviest(content)) for content in HOSTILE_XML],
-    ids=range(len(HOSTILE_XML)),
-)
-def test_hostile_xml(content: bytes, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("m.xml").write_bytes(content)
-    assert_one_line_and_2(capsys, "m.xml")
-
-
-@pytest.mark.parametrize("content", HOSTILE_JSON, ids=range(len(HOSTILE_JSON)))
-def test_hostile_json(content: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("m.json").write_text(content)
-    assert_one_line_and_2(capsys, "m.json")
+def test_a_hostile_file_is_one_line(
+    name: str, content: bytes, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(name).write_bytes(content)
+    start = time.process_time()
+    assert main(["validate", name, "--format", "json"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"dmlsplit: error: {name}: ")
+    assert captured.err.count("\n") == 1
+    assert json.loads(captured.out)["unreadable"][0]["file"] == name
+    assert time.process_time() - start < 10
 
 
 def test_names_from_a_model_cannot_drive_the_terminal(

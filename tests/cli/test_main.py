@@ -1,39 +1,19 @@
 """The command line as a whole: usage, help, pipes, terminals, interrupts, large models."""
 
-import argparse
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
 import pytest
 
 from dmlsplit.cli import build_parser, main
-from tests.support.command import FLAGS, ROOT, save, sparse_model, started
+from tests.support.command import FLAGS, ROOT, leaves, ran, save, shell, sparse_model, started
 from tests.support.models import every_verdict
-
-
-def test_the_module_is_the_command() -> None:
-    child = started("--version")
-    out, err = child.communicate()
-    assert (child.returncode, err) == (0, b"")
-    assert out.startswith(b"dmlsplit ")
-
-
-def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parsers that run something."""
-    inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    if not inner:
-        yield parser
-    for action in inner:
-        for below in action.choices.values():
-            yield from leaves(below)
-
 
 LEAVES = {parser.prog: parser for parser in leaves(build_parser())}
 
@@ -115,13 +95,8 @@ def test_long_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
 
 
 def test_a_pipe_that_closes_early_is_not_an_error() -> None:
-    line = f"{sys.executable} -m dmlsplit levels --format json | true; echo ${{PIPESTATUS[0]}}"
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        ["bash", "-c", line], capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.stdout == "0\n"
-    assert done.stderr == ""
+    done = shell("dmlsplit levels --format json | true; echo ${PIPESTATUS[0]}")
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_a_pipe_that_closes_early_keeps_the_verdict(here: Path) -> None:
@@ -135,14 +110,6 @@ def test_a_pipe_that_closes_early_keeps_the_verdict(here: Path) -> None:
         child.stdout.close()
         assert child.stderr.read() == b""
     assert child.returncode == 1
-
-
-def test_a_full_disk_is_one_line(here: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        child = started("validate", *FLAGS, folder=here, stdout=full)
-        _, err = child.communicate()
-    assert child.returncode == 2
-    assert err == b"dmlsplit: error: standard output: No space left on device\n"
 
 
 def test_an_interrupt_is_quiet(here: Path) -> None:
@@ -174,11 +141,7 @@ print(status, seconds, int(peak) * 1024, file=sys.stderr)
 
 def measured(*arguments: str, folder: Path) -> tuple[float, int, str]:
     """Seconds of a command that accepts, its peak resident bytes, and its output."""
-    line = [sys.executable, "-c", MEASURE, *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        line, cwd=folder, env=environment, capture_output=True, text=True, check=True
-    )
+    done = ran(sys.executable, "-c", MEASURE, *arguments, cwd=folder, check=True)
     status, seconds, peak = done.stderr.split()
     assert status == "0"
     return float(seconds), int(peak), done.stdout

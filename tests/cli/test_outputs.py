@@ -4,10 +4,9 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,11 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from dmlsplit.cli import build_parser, main
-from tests.support.command import ROOT, save
+from tests.support.command import leaves, ran, refused, save
 from tests.support.dxdispatch_models import model as dispatched
 from tests.support.forked import forked_children
 from tests.support.models import single
-from tests.support.openvino_files import const, edge, layer, net, port
+from tests.support.openvino_files import variadic, weights
 
 __all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")
@@ -52,62 +51,40 @@ NEITHER = {
     "completion": "shell",
 }
 
-VALIDATE = ["validate", "--windows", "19041"]
-PROBE = ["conformance", "probe", "--directml", "lib.dll", "--dxdispatch", "dxdispatch.exe"]
-# An option that writes, a command that reads a file, and that file. {} is what the option names.
-CASES: dict[str, tuple[str, list[str], str]] = {
-    "report on the model": ("validate --output", [*VALIDATE, "m.onnx", "-o", "{}"], "m.onnx"),
-    "report on a folder": ("validate --output", ["validate", "sub", "-o", "{}"], "sub/m.onnx"),
-    "report on a pattern": ("validate --output", ["validate", "s*/*", "-o", "{}"], "sub/m.onnx"),
-    "report on what is broken": ("validate --output", ["validate", "b.onnx", "-o", "{}"], "b.onnx"),
-    "report on external data": ("validate --output", ["validate", "w.onnx", "-o", "{}"], "w.data"),
-    "report on IR": ("validate --output", ["validate", "ir.xml", "-o", "{}"], "ir.xml"),
-    "report on its weights": ("validate --output", ["validate", "ir.xml", "-o", "{}"], "ir.bin"),
-    "report on DxDispatch": ("validate --output", ["validate", "d.json", "-o", "{}"], "d.json"),
-    "report on the inputs": (
-        "validate --output",
-        [*VALIDATE, "m.onnx", "--write-fixed", "f.onnx", "--input", "feed.npz", "-o", "{}"],
-        "feed.npz",
-    ),
-    "fixed on the model": (
-        "validate --write-fixed",
-        [*VALIDATE, "m.onnx", "--write-fixed", "{}"],
-        "m.onnx",
-    ),
-    "fixed on external data": (
-        "validate --write-fixed",
-        [*VALIDATE, "w.onnx", "--write-fixed", "{}"],
-        "w.data",
-    ),
-    "fixed on the inputs": (
-        "validate --write-fixed",
-        [*VALIDATE, "m.onnx", "--input", "feed.npz", "--write-fixed", "{}"],
-        "feed.npz",
-    ),
-    "picture on the model": ("explain --svg", ["explain", "m.onnx", "--svg", "{}"], "m.onnx"),
-    "picture on weights": ("explain --svg", ["explain", "ir.xml", "--svg", "{}"], "ir.bin"),
-    "observation on the library": ("conformance probe --output", [*PROBE, "-o", "{}"], "lib.dll"),
-    "observation on the program": (
-        "conformance probe --output",
-        [*PROBE, "-o", "{}"],
-        "dxdispatch.exe",
-    ),
+VALIDATE = "validate --windows 19041"
+FEED = f"{VALIDATE} m.onnx --input feed.npz"
+PROBE = "conformance probe --directml lib.dll --dxdispatch dxdispatch.exe -o"
+# An option that writes, a command that reads a file, and that file. The option comes last.
+CASES = {
+    "report on the model": ("validate --output", f"{VALIDATE} m.onnx -o", "m.onnx"),
+    "report on a folder": ("validate --output", "validate sub -o", "sub/m.onnx"),
+    "report on a pattern": ("validate --output", "validate s*/* -o", "sub/m.onnx"),
+    "report on what is broken": ("validate --output", "validate b.onnx -o", "b.onnx"),
+    "report on external data": ("validate --output", "validate w.onnx -o", "w.data"),
+    "report on IR": ("validate --output", "validate ir.xml -o", "ir.xml"),
+    "report on its weights": ("validate --output", "validate ir.xml -o", "ir.bin"),
+    "report on DxDispatch": ("validate --output", "validate d.json -o", "d.json"),
+    "report on the inputs": ("validate --output", f"{FEED} --write-fixed f.onnx -o", "feed.npz"),
+    "fixed on the model": ("validate --write-fixed", f"{VALIDATE} m.onnx --write-fixed", "m.onnx"),
+    "fixed on its data": ("validate --write-fixed", f"{VALIDATE} w.onnx --write-fixed", "w.data"),
+    "fixed on the inputs": ("validate --write-fixed", f"{FEED} --write-fixed", "feed.npz"),
+    "picture on the model": ("explain --svg", "explain m.onnx --svg", "m.onnx"),
+    "picture on weights": ("explain --svg", "explain ir.xml --svg", "ir.bin"),
+    "observation on the library": ("conformance probe --output", PROBE, "lib.dll"),
+    "observation on the program": ("conformance probe --output", PROBE, "dxdispatch.exe"),
 }
 
 
-def leaves(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, set[str]]]:
-    """Every command with its options and arguments that take a value."""
-    inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    for action in inner:
-        for step, below in action.choices.items():
-            yield from leaves(below, f"{name} {step}".strip())
-    taken = {
-        a.option_strings[-1] if a.option_strings else str(a.metavar or a.dest)
+def taking(parser: argparse.ArgumentParser) -> set[tuple[str, str]]:
+    """A command with each of its options and arguments that take a value."""
+    return {
+        (
+            parser.prog.removeprefix("dmlsplit "),
+            a.option_strings[-1] if a.option_strings else str(a.metavar or a.dest),
+        )
         for a in parser._actions
-        if a.nargs != 0 and not isinstance(a, argparse._SubParsersAction)
+        if a.nargs != 0
     }
-    if not inner:
-        yield name, taken
 
 
 def named(table: dict[str, str]) -> set[tuple[str, str]]:
@@ -116,7 +93,7 @@ def named(table: dict[str, str]) -> set[tuple[str, str]]:
 
 def test_every_option_says_whether_it_names_a_file() -> None:
     """A new option belongs into one of the tables; if it writes, into the cases below as well."""
-    found = {(name, option) for name, taken in leaves(build_parser(), "") for option in taken}
+    found = set.union(*map(taking, leaves(build_parser())))
     assert found == named(READS) | named(WRITES) | named(NEITHER)
     folders = {("run", "--output"), ("conformance write", "DIR")}  # which have their own tests
     tried = {tuple(option.rsplit(" ", 1)) for option, _, _ in CASES.values()}
@@ -130,23 +107,11 @@ def files(here: Path) -> Path:
     save("sub/m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     Path("b.onnx").write_text("broken")
     stored = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
-    weights = numpy_helper.from_array(np.linspace(1, 2, 5000, dtype="f4"), "w")
-    stored.graph.initializer.append(weights)
+    array = np.linspace(1, 2, 5000, dtype="f4")
+    stored.graph.initializer.append(numpy_helper.from_array(array, "w"))
     onnx.save(stored, "w.onnx", save_as_external_data=True, location="w.data", size_threshold=0)
-    float_port = port(0, (6, 4))
-    layers = [
-        layer(0, "Parameter", outputs=float_port),
-        const(1, "1", 0, 8),
-        layer(
-            2,
-            "Split",
-            data='num_splits="2"',
-            inputs=port(0, (6, 4)) + port(1, (), "I64"),
-            outputs=port(2, (3, 4)) + port(3, (3, 4)),
-        ),
-    ]
-    Path("ir.xml").write_text(net(layers, [edge((0, 0), (2, 0)), edge((1, 0), (2, 1))]))
-    Path("ir.bin").write_bytes(bytes(8))
+    Path("ir.xml").write_text(variadic())
+    Path("ir.bin").write_bytes(weights())
     Path("d.json").write_text(json.dumps(dispatched()))
     np.savez("feed.npz", x=np.ones((6, 4), "f4"))
     Path("lib.dll").write_bytes(b"MZ")
@@ -165,7 +130,7 @@ def test_a_hostile_name_of_weights_is_no_traceback(
     entry.value = location
     Path("h.onnx").write_bytes(content.SerializeToString())
     Path("out.onnx").write_text("old")
-    assert main([*VALIDATE, "h.onnx", "--write-fixed", "out.onnx"]) == status
+    assert main([*VALIDATE.split(), "h.onnx", "--write-fixed", "out.onnx"]) == status
     assert (Path("out.onnx").read_bytes() == b"old") == bool(status)
 
 
@@ -201,14 +166,6 @@ def tree() -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_ino, path.read_bytes()) for path in found}
 
 
-def refused(capsys: pytest.CaptureFixture[str], line: list[str]) -> str:
-    capsys.readouterr()
-    assert main(line) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.startswith("dmlsplit: error: ")
-    return said
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", CASES)
 def test_an_input_is_never_written_over(
@@ -217,7 +174,7 @@ def test_an_input_is_never_written_over(
     _, line, read = CASES[case]
     output = NAMES[name](Path(read))
     before = tree()
-    refused(capsys, [part.replace("{}", output) for part in line])
+    refused(capsys, f"{line} {output}", lines=None)
     assert tree() == before
 
 
@@ -230,8 +187,8 @@ def test_a_piece_is_never_written_over_the_input(
     Path("out").mkdir()
     link(Path(f"out/a_0.{form}"), Path("a.npy").absolute())
     before = tree()
-    line = ["run", "a.npy", "--axis", "0", "--count", "2", "-o", "out", "--overwrite"]
-    said = refused(capsys, [*line, "--format", form])
+    line = f"run a.npy --axis 0 --count 2 -o out --overwrite --format {form}"
+    said = refused(capsys, line)
     assert f"a_0.{form} is the input a.npy; it is not replaced" in said
     assert tree() == before
 
@@ -241,7 +198,7 @@ def test_a_kit_is_never_written_over_anything(
 ) -> None:
     Path("kit").mkdir()
     Path("kit/cases.json").write_text("{}")
-    assert "is not an empty folder" in refused(capsys, ["conformance", "write", "kit"])
+    assert "is not an empty folder" in refused(capsys, "conformance write kit")
 
 
 def test_a_report_never_replaces_what_is_not_text(
@@ -250,7 +207,7 @@ def test_a_report_never_replaces_what_is_not_text(
     """A model that is not judged, such as the one that is to be written."""
     shutil.copy("m.onnx", "other.onnx")
     before = tree()
-    said = refused(capsys, ["validate", "m.onnx", "-o", "other.onnx"])
+    said = refused(capsys, "validate m.onnx -o other.onnx")
     assert "other.onnx holds binary data; a text does not replace it. Fix: name another" in said
     assert tree() == before
     Path("report").write_text("an old report, with ümlauts")
@@ -261,7 +218,7 @@ def test_a_report_never_replaces_what_is_not_text(
 def test_a_report_and_a_model_are_two_files(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = [*VALIDATE, "m.onnx", "-o", "./new.onnx", "--write-fixed", "new.onnx"]
+    line = f"{VALIDATE} m.onnx -o ./new.onnx --write-fixed new.onnx"
     assert "-o and --write-fixed name the same file" in refused(capsys, line)
     assert not Path("new.onnx").exists()
 
@@ -276,18 +233,17 @@ def test_a_hyphen_is_standard_output(files: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == shown
     assert main(["explain", "m.onnx", "--svg", "-"]) == 0
     assert capsys.readouterr().out.startswith("<svg ")
-    assert "is binary" in refused(capsys, [*VALIDATE, "m.onnx", "--write-fixed", "-"])
+    assert "is binary" in refused(capsys, f"{VALIDATE} m.onnx --write-fixed -")
     assert not Path("-").exists()
 
 
-@pytest.mark.parametrize("line", [["validate", "-o"], ["explain", "--svg"]])
+@pytest.mark.parametrize(("command", "option"), [("validate", "-o"), ("explain", "--svg")])
 def test_a_device_is_written_to_and_a_full_one_is_named(
-    line: list[str], files: Path, capsys: pytest.CaptureFixture[str]
+    command: str, option: str, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command, option = line
     assert main([command, "m.onnx", option, "/dev/null"]) == 0
-    said = refused(capsys, [command, "m.onnx", option, "/dev/full"])
-    assert said == "dmlsplit: error: /dev/full: No space left on device"
+    said = refused(capsys, f"{command} m.onnx {option} /dev/full")
+    assert said == "dmlsplit: error: /dev/full: No space left on device\n"
 
 
 def test_a_pipe_is_written_to(files: Path) -> None:
@@ -308,8 +264,7 @@ def test_a_name_of_standard_output_is_written_to_and_not_replaced(name: str, fil
     Path("log").write_text("before\n")
     inode = Path("log").stat().st_ino
     with Path("log").open("a") as log:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        assert subprocess.run(line, stdout=log, env=environment, check=False).returncode == 0
+        assert ran(*line, stdout=log).returncode == 0
         log.write("after\n")
     assert Path("log").stat().st_ino == inode
     lines = Path("log").read_text().splitlines()
@@ -322,17 +277,13 @@ def test_a_reader_that_leaves_early_keeps_the_verdict(files: Path) -> None:
     save("refused.onnx", single(TensorProto.INT64, (6, 4), (2, 4), 0))
     ours, theirs = os.pipe()
     os.close(ours)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-m", "dmlsplit", *line],
-        stdout=theirs, stderr=subprocess.PIPE, env=environment, check=False,
-    )  # fmt: skip
+    done = ran(sys.executable, "-m", "dmlsplit", *line, stdout=theirs)
     os.close(theirs)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_a_link_in_a_circle_is_one_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("circle").symlink_to("circle")
-    for line in ([*VALIDATE, "m.onnx", "-o"], [*VALIDATE, "m.onnx", "--write-fixed"]):
-        assert "circle: " in refused(capsys, [*line, "circle"])
+    for option in ("-o", "--write-fixed"):
+        assert "circle: " in refused(capsys, f"{VALIDATE} m.onnx {option} circle")
     assert Path("circle").is_symlink()

@@ -1,9 +1,8 @@
 """How `run` ends: signals, closed streams, a full disk, names and files that are hostile."""
 
-import os
 import re
+import shlex
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,35 +12,17 @@ import pytest
 import zarr
 
 from dmlsplit.cli import main
-from tests.support.command import ROOT, started
+from tests.support.command import ran, refused, shell, started
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 HALVES = ["--axis", "0", "--count", "2"]
 TIME_LIMIT_S = 120
-CLOSED = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def shell(line: str) -> "subprocess.CompletedProcess[str]":
-    """Run a line of the shell in the current folder; `dmlsplit` in it is ours."""
-    line = line.replace("dmlsplit", f"{sys.executable} -m dmlsplit")
-    return subprocess.run(
-        ["bash", "-c", line], env=CLOSED, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture
 def npy(here: Path) -> Path:
     np.save("a.npy", INPUT)
     return here / "a.npy"
-
-
-def assert_refused(capsys: pytest.CaptureFixture[str], line: list[str], message: str) -> str:
-    assert main(line) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.startswith("dmlsplit: error: ")
-    assert said.count("\n") == 1
-    return said
 
 
 # Signals.
@@ -133,63 +114,28 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 
-def test_an_ignored_signal_stays_ignored(npy: Path) -> None:
-    line = ["nohup", sys.executable, "-c", SLOW, "run", "a.npy", *HALVES, "-o", "out"]
-    child = subprocess.Popen(line, env=CLOSED, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert child.stdout
-    child.stdout.read(1)
-    child.send_signal(signal.SIGHUP)
-    child.communicate()
-    assert child.returncode == 0
-    assert Path("out/a_1.npy").exists()
-
-
 def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(["run", "a.npy", *HALVES]) == 0
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_while_modules_are_imported_is_quiet(
-    number: signal.Signals, npy: Path
-) -> None:
-    """Where in the imports the signal arrives is a matter of time, so it is sent at many times."""
-    for delay in range(0, 28, 4):
-        child = started("run", "a.npy", *HALVES, "-o", f"{delay}", folder=npy.parent)
-        # Before NumPy Python itself is starting, and nothing of ours can run.
-        maps = Path(f"/proc/{child.pid}/maps")
-        while child.poll() is None and "_multiarray_umath" not in maps.read_text():
-            time.sleep(0.001)
-        time.sleep(delay / 100)
-        child.send_signal(number)
-        _, err = child.communicate()
-        assert child.returncode in (0, 128 + number), err
-        assert re.fullmatch(rb"(dmlsplit: interrupted(: the same command .*)?\n)?", err), err
-
-
-# Streams.
+# Streams. What each command says of them is in test_ends.
 
 
 def test_closed_streams_take_no_output_of_another(npy: Path) -> None:
-    done = shell("dmlsplit run a.npy --axis 0 --count 2 >&-")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "dmlsplit: error: standard output: Bad file descriptor\n"
-    assert np.load("a_1.npy").shape == (3, 4)
-    done = shell("dmlsplit run missing.npy --axis 0 --count 2 2>&-")
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
     zarr.create_array("b.zarr", data=INPUT, chunks=(2, 2))
-    for name, form in (("a.npy", "npy"), ("b.zarr", "zarr")):
-        line = f"dmlsplit run {name} --axis 0 --count 2 -o {form}"
-        done = shell(f"{line} 2>&- <&-")
-        assert (done.returncode, done.stdout.count("\n"), done.stderr) == (0, 3, "")
-        done = shell(f"{line} --overwrite >&- 2>&- <&-")
-        assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
-    np.testing.assert_array_equal(np.load("npy/a_0.npy"), INPUT[:3])
+    for name, closed in (("a.npy", ">&-"), ("a.npy", ">&- 2>&- <&-"), ("b.zarr", ">&- 2>&- <&-")):
+        line = f"dmlsplit run {name} --axis 0 --count 2 --overwrite {closed}"
+        assert shell(line).returncode == 2
+    np.testing.assert_array_equal(np.load("a_0.npy"), INPUT[:3])
+    np.testing.assert_array_equal(zarr.open_array("b_0.zarr")[:], INPUT[:3])
 
 
-def test_an_error_that_cannot_be_printed_still_has_its_status(npy: Path) -> None:
-    assert shell("dmlsplit run missing.npy --axis 0 --count 2 2>/dev/full").returncode == 2
+@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
+def test_an_error_that_cannot_be_printed_still_has_its_status(closed: str, npy: Path) -> None:
+    done = shell(f"dmlsplit run missing.npy --axis 0 --count 2 {closed}")
+    assert (done.returncode, done.stdout) == (2, "")
 
 
 # Names, files and settings that are hostile.
@@ -205,7 +151,9 @@ def test_control_characters_do_not_reach_the_terminal(
     shown = capsys.readouterr().out
     assert not escape.search(shown)
     assert shown.count("\n") == 3
-    assert_refused(capsys, ["run", name, *HALVES], r"\x1b[31mred _0.npy exists")
+    assert r"\x1b[31mred _0.npy exists" in refused(
+        capsys, f"run {shlex.quote(name)} --axis 0 --count 2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +189,7 @@ def test_what_cannot_be_run_is_said_at_once_and_in_one_line(
     Path("damaged.zarr.zip").write_bytes(b"PK")
     Path("folder.zarr.zip").mkdir()
     begun = time.monotonic()
-    assert_refused(capsys, ["run", *line.split(), *HALVES], message)
+    assert message in refused(capsys, f"run {line} --axis 0 --count 2")
     assert time.monotonic() - begun < 10
     assert not Path("s3:").exists()
 
@@ -263,7 +211,5 @@ def test_a_wrong_number_of_threads_is_refused_at_the_first_split(npy: Path) -> N
     assert done.returncode == 2
     assert "DMLSPLIT_NUM_THREADS is 'abc'; it must be a whole number from 1 to 1024" in done.stderr
     program = "import numpy, dmlsplit; dmlsplit.split(numpy.zeros(4), 2)"
-    line = [sys.executable, "-c", program]
-    many = {**CLOSED, "DMLSPLIT_NUM_THREADS": "0"}
-    done = subprocess.run(line, env=many, capture_output=True, text=True, check=False)
+    done = ran(sys.executable, "-c", program, env={"DMLSPLIT_NUM_THREADS": "0"})
     assert "InvalidArgumentError: DMLSPLIT_NUM_THREADS is '0'" in done.stderr

@@ -18,6 +18,7 @@ import pytest
 import zarr
 
 from tests.faults import harness
+from tests.support.dxdispatch_models import dispatch, model, split_desc, tensor, values, zeros
 from tests.support.stores import contents
 
 ERRORS = ["ENOSPC", "EIO", "EACCES", "EINTR"]
@@ -29,37 +30,18 @@ INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 OLD = np.zeros((2, 2), "i2")
 NPY = ["run", "q.npy", "--axis", "1", "--split", "1,3", "-o", "out"]
 ZARR = ["run", "q.zarr", "--axis", "1", "--split", "1,3", "-o", "out"]
-MODEL = {
-    "resources": {
-        "A": {"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": "q.npy"}},
-        **{
-            name: {
-                "initialValuesDataType": "FLOAT32",
-                "initialValues": {"value": 0, "valueCount": 12},
-            }
-            for name in "BC"
-        },
-    },
-    "dispatchables": {
-        "cut": {
-            "type": "DML_OPERATOR_SPLIT",
-            "desc": {
-                "InputTensor": {"DataType": "FLOAT32", "Sizes": [1, 1, 6, 4]},
-                "OutputTensors": [{"DataType": "FLOAT32", "Sizes": [1, 1, 3, 4]}] * 2,
-                "Axis": 2,
-            },
-        }
-    },
-    "commands": [
-        {
-            "type": "dispatch",
-            "dispatchable": "cut",
-            "bindings": {"InputTensor": "A", "OutputTensors": ["B", "C"]},
-        },
+DXDISPATCH = ["run", "model.json", "--overwrite"]
+PIECES = [tensor([1, 1, 3, 4])] * 2
+DESC = split_desc(Axis=2, InputTensor=tensor([1, 1, 6, 4]), OutputCount=2, OutputTensors=PIECES)
+MODEL = model(
+    resources={"A": values("FLOAT32", {"sourcePath": "q.npy"}), "B": zeros(12), "C": zeros(12)},
+    dispatchables={"cut": {"type": "DML_OPERATOR_SPLIT", "desc": DESC}},
+    commands=[
+        dispatch(InputTensor="A", OutputTensors=["B", "C"]),
         {"type": "writeFile", "resource": "B", "targetPath": "out/b.npy"},
         {"type": "writeFile", "resource": "C", "targetPath": "out/c.dat"},
     ],
-}
+)
 
 
 @dataclass(frozen=True)
@@ -93,10 +75,8 @@ CASES = {
     "zarr": Case(ZARR, ZARR_PIECES),
     "zarr over old pieces": Case([*ZARR, "--overwrite"], ZARR_PIECES, True),
     "npy to zarr": Case([*NPY, "--format", "zarr"], ZARR_PIECES),
-    "dxdispatch": Case(["run", "model.json", "--overwrite"], ("b.npy", "c.dat")),
-    "dxdispatch over old files": Case(
-        ["run", "model.json", "--overwrite"], ("b.npy", "c.dat"), True
-    ),
+    "dxdispatch": Case(DXDISPATCH, ("b.npy", "c.dat")),
+    "dxdispatch over old files": Case(DXDISPATCH, ("b.npy", "c.dat"), True),
 }
 
 

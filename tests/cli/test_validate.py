@@ -103,30 +103,9 @@ def test_shapes_are_inferred_unless_told_otherwise(
     assert judged(capsys, "m.onnx", "--no-infer-shapes")[1] == {"m.onnx:net/cut": "unknown"}
 
 
-def test_a_target_that_cannot_be_used_exits_with_1_without_splits(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    relu = helper.make_node("Relu", ["x"], ["y"])
-    save("m.onnx", model([relu], {"x": (TensorProto.FLOAT, (2,))}, {"y": TensorProto.FLOAT}))
-    assert main(["validate", "m.onnx", "--via", "ort", "--windows", "19041"]) == 1
-    out = " ".join(capsys.readouterr().out.split())
-    assert "ORT-FEATURE-LEVEL FeatureLevel: is 2_0, must be at least 5_0" in out
-    assert "ship DirectML.dll 1.8.0 or later" in out
-    assert main(["validate", "m.onnx", "--via", "ort", "--windows", "22621"]) == 0
-
-
-def test_an_old_onnx_runtime_runs_num_outputs_on_the_cpu(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cut = helper.make_node("Split", ["x"], ["a", "b"], name="cut", num_outputs=2)
-    save("m.onnx", model([cut], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}))
-    save("sizes.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
-    line = ["m.onnx", "sizes.onnx", "--via", "ort", "--ort-version"]
-    assert list(judged(capsys, *line, "1.15.1")[1].values()) == ["refused", "ok"]
-    assert list(judged(capsys, *line, "1.16")[1].values()) == ["ok", "ok"]
-    assert main(["validate", "m.onnx", "--ort-version", "1.14"]) == 2
-    assert main(["validate", *line, "new"]) == 2
-    assert "it must look like 1.14" in capsys.readouterr().err
+def test_an_old_onnx_runtime_takes_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save("m.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
+    assert judged(capsys, "m.onnx", "--via", "ort", "--ort-version", "1.15.1")[0] == 0
 
 
 def test_a_known_defect_fails_only_when_asked(
@@ -140,10 +119,7 @@ def test_a_known_defect_fails_only_when_asked(
     save("glu.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 4, 5))}, {"y": TensorProto.FLOAT}))
     for via in ("directml", "ort"):
         assert main(["validate", "glu.onnx", "--via", via]) == 0
-        out = " ".join(capsys.readouterr().out.split())
-        assert "SPLIT-DEFECT-MEET defect: its pieces meet again in Mul 'gate' of net" in out
-        assert "32146, 24311, 21007" in out
-        assert "ep.dml.disable_graph_fusion=1" in out
+        assert "SPLIT-DEFECT-MEET defect: its pieces meet again in" in capsys.readouterr().out
         assert main(["validate", "glu.onnx", "--via", via, "--fail-on", "defect"]) == 1
 
 
@@ -155,6 +131,3 @@ def test_a_slice_is_judged_through_onnx_runtime_only(
     save("m.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 4))}, {"y": TensorProto.FLOAT}))
     assert judged(capsys, "m.onnx") == (0, {})
     assert judged(capsys, "m.onnx", "--via", "ort") == (0, {"m.onnx:net/half": "ok"})
-    assert main(["validate", "m.onnx", "--via", "ort"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "SPLIT-IMPLIED note: ONNX Runtime makes a DirectML Split of this Slice" in out

@@ -17,10 +17,17 @@ from pathlib import Path
 import numpy as np
 import onnx
 import zarr
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from dmlsplit.cli.validate import FORMATS
-from tests.support.models import every_verdict, in_function, model, nested, sequence, single
+from tests.support.models import (
+    attribute_split,
+    every_verdict,
+    in_function,
+    nested,
+    sequence,
+    single,
+)
 
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parent / "cli"
@@ -200,12 +207,6 @@ CUT_XML = """<?xml version="1.0"?>
 """
 
 
-def old_split() -> onnx.ModelProto:
-    """A Split of opset 1."""
-    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=0, split=[2, 4])
-    return model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}, opset=1)
-
-
 def descriptor(split: tuple[int, ...], strides: list[int] | None = None) -> str:
     """A descriptor file of INT64[6, 2], along axis 0."""
     outputs = [{"DataType": "INT64", "Sizes": [size, 2]} for size in split]
@@ -227,7 +228,7 @@ def write_inputs(folder: Path) -> None:
         "complex.onnx": single(TensorProto.COMPLEX64, (6,), (2, 4), 0),
         "wide.onnx": single(TensorProto.DOUBLE, (2,) * 9, (1, 1), 4),
         "dynamic.onnx": single(TensorProto.FLOAT, ("n", 2), (2, 2), 0),
-        "old.onnx": old_split(),
+        "old.onnx": attribute_split(1, 0, (6,)),
         "models/a.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0),
         "models/deep/b.ONNX": single(TensorProto.INT8, (6, 4), (1, 3), 1),
     }

@@ -8,7 +8,6 @@ from onnx import TensorProto
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.errors import about, one_line
 from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_paths
 from tests.support.command import save
 from tests.support.models import single
@@ -40,32 +39,6 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
 def test_flags_keep_what_is_wrong_for_the_report() -> None:
     site = flag_site("FLOAT32", (6, 2), 7, (2, 4))
     assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.descriptors[0]).rule_ids
-
-
-def of_a_file(message: str) -> dml.InvalidArgumentError:
-    """An error about m.onnx."""
-    with pytest.raises(dml.InvalidArgumentError) as caught, about("m.onnx"):
-        raise dml.InvalidArgumentError(message)
-    return caught.value
-
-
-@pytest.mark.parametrize(
-    ("error", "text", "path"),
-    [
-        (ValueError("a\n  b"), "a b", ""),
-        (of_a_file("is\nbad"), "is bad", "m.onnx: "),
-        (dml.InvalidArgumentError("is bad"), "is bad", ""),
-        (FileNotFoundError(2, "No such file", "m.onnx"), "No such file", "m.onnx: "),
-        (RecursionError("maximum recursion depth exceeded"), "is nested too deeply", ""),
-        (ValueError(), "ValueError", ""),
-        (MemoryError(), "MemoryError", ""),
-    ],
-)
-def test_an_error_is_one_line_with_or_without_its_file(
-    error: Exception, text: str, path: str
-) -> None:
-    assert one_line(error, with_path=False) == text
-    assert one_line(error) == path + text
 
 
 # Folders.

@@ -13,7 +13,7 @@ from onnx import parser
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.report.example import example_of
+from dmlsplit.lint.report.rule_page import example_of
 from dmlsplit.lint.rules import RULES
 
 EXAMPLES = {name: example_of(rule) for name, rule in RULES.items()}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import onnx
@@ -76,9 +77,8 @@ def test_names_cannot_break_out(form: str, name: str) -> None:
     assert text.encode("utf-8")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202e]", text)
     if form == "github":
-        assert all(
-            line.startswith(("::error title=", "::warning title=")) for line in text.split("\n")
-        )
+        starts = ("::error title=", "::warning title=")
+        assert all(line.startswith(starts) for line in text.split("\n"))
     if form == "junit":
         ET.fromstring(text)
     if form in ("json", "sarif"):
@@ -112,62 +112,21 @@ def test_text_says_once_what_many_tensors_share() -> None:
 
 
 def test_json_follows_its_schema() -> None:
-    schema = json.loads(
-        files("dmlsplit.lint.report").joinpath("report.schema.json").read_text("utf-8")
-    )
-    validator = jsonschema.Draft202012Validator(schema)
+    schema = files("dmlsplit.lint.report").joinpath("report.schema.json").read_text("utf-8")
+    validator = jsonschema.Draft202012Validator(json.loads(schema))
     for each in (assessment(), harmful("x"), assess([], resolve_target())):
         validator.validate(json.loads(json_report(each)))
     report = json.loads(json_report(assessment()))
-    named = {
-        diagnostic["rule"] for split in report["splits"] for diagnostic in split["diagnostics"]
-    }
+    named = {each["rule"] for split in report["splits"] for each in split["diagnostics"]}
     assert named == set(report["rules"])
     with pytest.raises(jsonschema.ValidationError):
-        validator.validate({**json.loads(json_report(assessment())), "schema": 2})
-
-
-# junit
-
-
-def test_junit_counts_its_cases() -> None:
-    root = ET.fromstring(junit_report(assessment()))
-    assert root.attrib == {
-        "name": "dmlsplit",
-        "tests": "9",
-        "failures": "6",
-        "errors": "1",
-        "skipped": "1",
-    }
-    assert [suite.get("name") for suite in root] == ["models/net.onnx", "models/bad.onnx"]
-    assert len(list(root.iter("testcase"))) == 9
+        validator.validate({**report, "schema": 2})
 
 
 def test_a_verdict_that_is_allowed_is_not_a_failure() -> None:
     allowed = replace(assessment(), failing=frozenset({Outcome.REFUSED}))
     assert ET.fromstring(junit_report(allowed)).get("failures") == "2"
     assert github_report(allowed).count("::error ") == 3
-
-
-# Refusals, for people who search for the number.
-
-
-def test_a_refusal_has_its_number_and_name() -> None:
-    text = " ".join(text_report(assessment()).split())
-    assert "net/odd: Split-18: refused: 80070057 (E_INVALIDARG)" in text
-    assert "net/late: Split-18: refused for every size: 80070057 (E_INVALIDARG)" in text
-    assert "net/fits: Split-18: ok SPLIT" in text
-    report = json.loads(json_report(assessment()))
-    numbers = {split["node"]: split["hresult"] for split in report["splits"]}
-    assert (numbers["odd"], numbers["late"]) == ("0x80070057", "0x80070057")
-    assert numbers["fits"] is numbers["frame"] is None
-    assert "80070057 (E_INVALIDARG)" in github_report(assessment())
-    assert "80070057 (E_INVALIDARG)" in sarif_report(assessment())
-
-
-def test_a_place_is_printed_once_in_a_paragraph() -> None:
-    paragraph = text_report(assessment()).split("\n\n")[2]
-    assert paragraph.count("net/odd") == 1
 
 
 def summary(*names: str) -> list[str]:
@@ -244,6 +203,6 @@ def test_files_are_named_as_code_scanning_and_annotations_want(
 
 def test_a_backslash_separates_folders_on_windows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert located(r"models\a.onnx") == ("models%5Ca.onnx", r"models\a.onnx")
-    monkeypatch.setattr("dmlsplit.lint.report.phrases.is_windows", lambda: True)
+    monkeypatch.setattr("dmlsplit.lint.report.phrases.os", SimpleNamespace(sep="\\"))
     assert located(r"models\a.onnx") == ("models/a.onnx", "models/a.onnx")
     assert located(r".\models\a.onnx") == ("models/a.onnx", "models/a.onnx")

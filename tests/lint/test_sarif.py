@@ -5,6 +5,7 @@ import hashlib
 import json
 from dataclasses import replace
 from importlib.resources import files
+from typing import Any
 
 import jsonschema
 import pytest
@@ -77,10 +78,15 @@ def every_rule() -> Assessment:
     return replace(assessment(), diagnostics=said)
 
 
-def log_of(found: Assessment) -> dict[str, object]:
+def log_of(found: Assessment) -> dict[str, Any]:
     """The log, as JSON."""
-    log: dict[str, object] = json.loads(sarif_report(found))
+    log: dict[str, Any] = json.loads(sarif_report(found))
     return log
+
+
+def prints(found: Assessment) -> list[dict[str, str]]:
+    """The fingerprints of each result."""
+    return [result["partialFingerprints"] for result in log_of(found)["runs"][0]["results"]]
 
 
 LOGS = {
@@ -106,8 +112,7 @@ def test_a_log_follows_the_standard_and_what_github_needs(name: str) -> None:
 
 def test_the_schemas_refuse_what_is_wrong() -> None:
     log = log_of(assessment())
-    (run,) = log["runs"]  # type: ignore[misc]
-    run["tool"]["driver"]["rules"][0]["help"] = {"markdown": "text is missing"}
+    log["runs"][0]["tool"]["driver"]["rules"][0]["help"] = {"markdown": "text is missing"}
     for schema in (STANDARD, GITHUB):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.Draft4Validator(schema).validate(log)
@@ -115,43 +120,37 @@ def test_the_schemas_refuse_what_is_wrong() -> None:
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_result_names_its_rule_and_is_told_apart(name: str) -> None:
-    (run,) = json.loads(sarif_report(LOGS[name]))["runs"]
+    (run,) = log_of(LOGS[name])["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[found["ruleIndex"]]["id"] == found["ruleId"] for found in run["results"])
     assert len({rule["id"] for rule in rules}) == len(rules)
-    prints = [found["partialFingerprints"]["dmlsplitNode/v1"] for found in run["results"]]
-    assert len(set(prints)) == len(prints)
+    found = [each["dmlsplitNode/v1"] for each in prints(LOGS[name])]
+    assert len(set(found)) == len(found)
 
 
 def test_two_findings_of_one_rule_are_told_apart() -> None:
     site = SplitSite("f", "net", "n", 0, "Split-13", meets=("Mul 'a' of net", "Add 'b' of net"))
-    results = json.loads(sarif_report(assess([site], resolve_target())))["runs"][0]["results"]
-    prints = [result["partialFingerprints"]["dmlsplitNode/v1"] for result in results]
-    assert len(set(prints)) == len(prints) == 2
-    assert {result["level"] for result in results} == {"warning"}
+    found = assess([site], resolve_target())
+    assert len({each["dmlsplitNode/v1"] for each in prints(found)}) == 2
+    assert {result["level"] for result in log_of(found)["runs"][0]["results"]} == {"warning"}
 
 
 def test_code_scanning_tells_nodes_apart() -> None:
     """GitHub goes by this fingerprint alone, and makes it of the line where it is absent."""
     sites = [SplitSite("f", "net", name, 0, "Split-13", problem="wrong") for name in "ab"]
-    results = json.loads(sarif_report(assess(sites, resolve_target())))["runs"][0]["results"]
-    prints = [result["partialFingerprints"]["primaryLocationLineHash"] for result in results]
-    assert len(set(prints)) == 2
-    for result in results:
-        assert len(set(result["partialFingerprints"].values())) == 1
+    found = prints(assess(sites, resolve_target()))
+    assert len({each["primaryLocationLineHash"] for each in found}) == 2
+    assert all(len(set(each.values())) == 1 for each in found)
 
 
 def test_fingerprints_stay_when_other_nodes_change() -> None:
-    whole = json.loads(sarif_report(assessment()))["runs"][0]["results"]
-    fewer = replace(assessment(), verdicts=assessment().verdicts[2:])
-    found = json.loads(sarif_report(fewer))["runs"][0]["results"]
-    known = {result["partialFingerprints"]["dmlsplitNode/v1"] for result in whole}
-    assert found
-    assert all(result["partialFingerprints"]["dmlsplitNode/v1"] in known for result in found)
+    fewer = prints(replace(assessment(), verdicts=assessment().verdicts[2:]))
+    assert fewer
+    assert all(each in prints(assessment()) for each in fewer)
 
 
 def test_every_rule_carries_its_page() -> None:
-    driver = json.loads(sarif_report(every_rule()))["runs"][0]["tool"]["driver"]
+    driver = log_of(every_rule())["runs"][0]["tool"]["driver"]
     shown = {rule["id"]: rule["help"] for rule in driver["rules"]}
     assert shown == {
         name: {"text": text_page(rule), "markdown": markdown_page(rule)}

@@ -5,13 +5,13 @@ from random import Random
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from dmlsplit.frontends.onnx import FixedSizes, scan
 from dmlsplit.lint.judge import judge
 from dmlsplit.lint.target import Target, resolve_target
 from dmlsplit.lint.verdict import Outcome
+from tests.support.models import session
 from tests.support.random_graphs import dynamic_chain, dynamic_names, static_chains
 
 CHAINS = 50  # in one model: the inference of all of them is one process
@@ -25,14 +25,10 @@ def split_shapes(content: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     del probed.graph.output[:]
     for name in sorted(set(names.values())):
         probed.graph.output.append(onnx.ValueInfoProto(name=name))
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        probed.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    feeds = {entry.name: np.zeros(entry.shape, np.float32) for entry in session.get_inputs()}
+    loaded = session(probed)
+    feeds = {entry.name: np.zeros(entry.shape, np.float32) for entry in loaded.get_inputs()}
     wanted = sorted(set(names.values()))
-    shapes = dict(zip(wanted, (x.shape for x in session.run(wanted, feeds)), strict=True))
+    shapes = dict(zip(wanted, (x.shape for x in loaded.run(wanted, feeds)), strict=True))
     return {name: shapes[value] for name, value in names.items()}
 
 
@@ -57,14 +53,8 @@ def test_static_shapes_are_right_and_rarely_unknown(tmp_path: Path, models: int)
 
 
 TARGETS = [
-    resolve_target(feature_level=level, via=via)
-    for level, via in [
-        ("1_0", "directml"),
-        ("2_1", "directml"),
-        ("4_0", "directml"),
-        ("6_4", "directml"),
-        ("5_0", "ort"),
-    ]
+    *(resolve_target(feature_level=level) for level in ("1_0", "2_1", "4_0", "6_4")),
+    resolve_target(feature_level="5_0", via="ort"),
 ]
 
 

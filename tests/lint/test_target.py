@@ -4,8 +4,6 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import WindowsBuild
 from dmlsplit.lint.target import requirement, resolve_target
 
 
@@ -46,6 +44,8 @@ def test_what_is_asked_becomes_a_level(asked: dict[str, str], level: str, shown:
         ({"windows": "9" * 5000}, "must look like 22621"),
         ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),
         ({"directml": "1.8.0", "windows": "22621"}, "given 2 times"),
+        ({"via": "ort", "ort_version": "new"}, "ONNX Runtime version is 'new'; it must look like"),
+        ({"ort_version": "1.14"}, "--ort-version needs --via ort"),
     ],
 )
 def test_what_does_not_exist_is_refused(asked: dict[str, str], message: str) -> None:
@@ -53,31 +53,20 @@ def test_what_does_not_exist_is_refused(asked: dict[str, str], message: str) -> 
         resolve_target(**asked)
 
 
-def test_a_requirement_names_the_first_releases() -> None:
-    assert str(requirement(dml.FeatureLevel.LEVEL_4_1)) == (
-        "level 4_1, DirectML 1.7.0, Windows build 22621"
-    )
-    assert str(requirement(dml.FeatureLevel.LEVEL_6_4)) == (
-        "level 6_4, DirectML 1.15.0, no Windows build of its own"
-    )
-
-
-def test_the_first_windows_build_with_a_level_is_the_next_documented_one() -> None:
-    build = requirement(dml.FeatureLevel.LEVEL_2_1).windows
-    assert build is not None
-    assert build.build == 22000
-    level = dml.FeatureLevel.LEVEL_2_0
-    assert requirement(level).windows == WindowsBuild(19041, "Windows 10 2004")
-    build = requirement(dml.FeatureLevel.LEVEL_6_0).windows
-    assert build is not None
-    assert build.build == 26100
-    assert requirement(dml.FeatureLevel.LEVEL_6_3).windows is None
-
-
-def test_a_version_that_was_never_public_is_passed_over() -> None:
-    assert capability_table()[dml.FeatureLevel.LEVEL_2_1].directml == "1.2.0"
-    assert requirement(dml.FeatureLevel.LEVEL_2_1).directml == "1.4.0"
-    assert requirement(dml.FeatureLevel.LEVEL_5_0).directml == "1.8.0"
+@pytest.mark.parametrize(
+    ("level", "releases"),
+    [
+        ("2_0", "DirectML 1.1.0, Windows build 19041"),
+        ("2_1", "DirectML 1.4.0, Windows build 22000"),  # 1.2.0 was never public
+        ("4_1", "DirectML 1.7.0, Windows build 22621"),
+        ("6_0", "DirectML 1.11.0, Windows build 26100"),
+        ("6_3", "DirectML 1.15.0, no Windows build of its own"),
+        ("6_4", "DirectML 1.15.0, no Windows build of its own"),
+    ],
+)
+def test_a_requirement_names_the_first_documented_releases(level: str, releases: str) -> None:
+    found = requirement(dml.FeatureLevel.parse(level))
+    assert str(found) == f"level {level}, {releases}"
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """The command line in a child process, the verdicts that it prints, and models for it."""
 
+import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -36,6 +40,40 @@ def started(
     finally:
         for number, before in inherited.items():
             signal.signal(number, before)
+
+
+def ran(*line: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Run a program to its end, with our package for Python."""
+    options["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+    pipe = subprocess.PIPE
+    return subprocess.run(
+        line, **{"stdout": pipe, "stderr": pipe, "text": True, "check": False, **options}
+    )
+
+
+def shell(line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line of bash in the current folder; `dmlsplit` in it is ours."""
+    return ran("bash", "-c", line.replace("dmlsplit ", f"{sys.executable} -m dmlsplit "))
+
+
+def refused(capsys: pytest.CaptureFixture[str], line: str, lines: int | None = 1) -> str:
+    """What a command says that fails, in so many lines."""
+    capsys.readouterr()
+    assert main(shlex.split(line)) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("dmlsplit: error: ")
+    assert lines is None or said.count("\n") == lines
+    return said
+
+
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers that run something."""
+    inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    if not inner:
+        yield parser
+    for action in inner:
+        for below in action.choices.values():
+            yield from leaves(below)
 
 
 def save(name: str, content: onnx.ModelProto) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 
@@ -45,6 +46,21 @@ def single(
     """One split called ``cut``."""
     outputs = {f"cut_{index}": kind for index in range(len(sizes))}
     return model(split_nodes("cut", "x", sizes, axis), {"x": (kind, shape)}, outputs, opset)
+
+
+def attribute_split(opset: int, axis: int, shape: Sequence[int]) -> onnx.ModelProto:
+    """One split called ``cut`` of an old opset, into 2 and 4: its sizes are an attribute."""
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=axis, split=[2, 4])
+    float_ = TensorProto.FLOAT
+    return model([node], {"x": (float_, shape)}, {"a": float_}, opset=opset)
+
+
+def session(content: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """A model in ONNX Runtime, on the CPU and without its messages."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    provider = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(content.SerializeToString(), options, provider)
 
 
 def sequence(kind: int, shape: Sequence[int], keepdims: int = 1) -> onnx.ModelProto:

@@ -3,20 +3,28 @@
 The models run in a child process, because a runtime may abort its process on a malformed model.
 """
 
+import json
 import multiprocessing
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
 from dmlsplit.interrupts import kept_from_children
-from dmlsplit.lint.fix.engines import ENGINES, Run
 from dmlsplit.lint.fix.feeds import Feeds, feeds_of
+
+# From inputs by name to all outputs.
+Run = Callable[[Feeds], list[Any]]
+# Loads a model. The names of its nodes that are run are added to a set, if one is given; it is
+# complete when the block ends.
+Load = Callable[[str, set[str] | None], AbstractContextManager[Run]]
 
 SECONDS = 600
 # The caller may have threads, so a child is not forked from it.
@@ -44,86 +52,66 @@ def compare_models(
 ) -> Comparison:
     """Compare all outputs of both models, bit for bit.
 
-    Parameters
-    ----------
-    first, second
-        The models.
-    nodes
-        Names of nodes of `second` that the comparison is about.
-    sizes
-        Sizes of the dynamic dimensions of `first`, by name or as ``input.axis``.
-    feed
-        An .npz file of inputs by name; what it lacks is random.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an output differs, or `feed` cannot be used.
-    UnsupportedError
-        If no runtime could run both models.
+    `nodes` of the second are those that the comparison is about. `sizes` are of the dynamic
+    dimensions of the first, by name or as ``input.axis``. What `feed`, an .npz file of inputs by
+    name, lacks is random. It is an InvalidArgumentError if an output differs, or `feed` cannot be
+    used, and an UnsupportedError if no runtime could run both.
     """
     failures = []
     for engine in ENGINES:
-        job = (engine, str(first), str(second), tuple(nodes), dict(sizes or {}), feed)
-        kind, found = _in_a_child(job)
-        if kind == "equal":
-            return Comparison(engine, *found)
-        if kind == "unusable":
-            raise InvalidArgumentError(found)
-        if kind == "different":
-            raise InvalidArgumentError(f"the rewritten model computes something else: {found}")
+        found = _in_a_child(engine, str(first), str(second), set(nodes), dict(sizes or {}), feed)
+        if isinstance(found, Comparison):
+            return found
+        if isinstance(found, InvalidArgumentError):
+            raise found
         failures.append(f"{engine}: {found}")
     raise UnsupportedError(f"the models could not be compared: {'; '.join(failures)}")
 
 
-def _in_a_child(job: tuple[Any, ...]) -> tuple[str, Any]:
+def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
+    """What they agree in, what is wrong with them, or why nothing is known of them."""
     receiver, sender = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(target=_child, args=(job, sender), daemon=True)
+    child = PROCESSES.Process(target=_child, args=(sender, *job), daemon=True)
     with kept_from_children():
         child.start()
     sender.close()
     try:
         if receiver.poll(SECONDS):
-            kind, found = receiver.recv()
-            return kind, found
-        return "failed", f"it took over {SECONDS} s"
+            found: Comparison | InvalidArgumentError | str = receiver.recv()
+            return found
+        return f"it took over {SECONDS} s"
     except EOFError:
         child.join()
-        return "failed", f"the runtime ended its process ({child.exitcode})"
+        return f"the runtime ended its process ({child.exitcode})"
     finally:
         child.kill()
         child.join()
 
 
-def _child(job: tuple[Any, ...], sender: Connection) -> None:
-    try:
-        sender.send(_compared(*job))
-    except InvalidArgumentError as error:
-        sender.send(("unusable", one_line(error)))
-    except Exception as error:
-        # Runtimes raise errors of many types; after any of them nothing is proven.
-        sender.send(("failed", one_line(error)[:300]))
-
-
-def _compared(
+def _child(
+    sender: Connection,
     engine: str,
     first: str,
     second: str,
-    nodes: Sequence[str],
+    nodes: Set[str],
     sizes: Mapping[str, int],
     feed: Path | None,
-) -> tuple[str, Any]:
-    """``equal``, on how many inputs and with how many nodes run; or what differs."""
-    ran: set[str] = set()
-    tries = feeds_of(first, sizes, feed)
-    load = ENGINES[engine]
-    with load(first, None) as before, load(second, ran) as after:
-        different, done = _runs(before, after, tries)
-    return ("different", different) if different else ("equal", (done, len(ran & set(nodes))))
+) -> None:
+    load, ran = ENGINES[engine], set[str]()
+    try:
+        tries = feeds_of(first, sizes, feed)
+        with load(first, None) as before, load(second, ran) as after:
+            runs = _runs(before, after, tries)
+        sender.send(Comparison(engine, runs, len(ran & nodes)))
+    except InvalidArgumentError as error:
+        sender.send(error)
+    except Exception as error:
+        # Runtimes raise errors of many types; after any of them nothing is proven.
+        sender.send(one_line(error)[:300])
 
 
-def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> tuple[str, int]:
-    """In what two models differ, or an empty string; and on how many inputs they agree."""
+def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:
+    """On how many inputs two models agree; an error if they differ."""
     done, failure = 0, RuntimeError("no inputs were tried")
     start = time.monotonic()
     for feeds, must_run in tries:
@@ -138,11 +126,11 @@ def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> tuple
             continue
         different = _difference("outputs", expected, _run(after, feeds))
         if different:
-            return different, done
+            raise InvalidArgumentError(f"the rewritten model computes something else: {different}")
         done += 1
     if not done:
         raise failure
-    return "", done
+    return done
 
 
 def _run(model: Run, feeds: Feeds) -> list[Any]:
@@ -165,3 +153,45 @@ def _difference(where: str, expected: Any, found: Any) -> str:
         return f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}"
     same = np.array_equal(one, other) if one.dtype.hasobject else one.tobytes() == other.tobytes()
     return "" if same else f"{where}: the values differ"
+
+
+# The runtimes.
+
+
+@contextmanager
+def _onnxruntime(path: str, ran: set[str] | None) -> Iterator[Run]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # after an error it is in use
+        options.enable_profiling = ran is not None
+        options.profile_file_prefix = str(Path(folder, "nodes"))
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        yield lambda feeds: list(session.run(None, feeds))
+        if ran is not None:
+            events = json.loads(Path(session.end_profiling()).read_bytes())
+            names = (event["name"] for event in events if event.get("cat") == "Node")
+            ran |= {name.removesuffix("_kernel_time") for name in names}
+
+
+@contextmanager
+def _reference(path: str, ran: set[str] | None) -> Iterator[Run]:
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+    evaluator = ReferenceEvaluator(path)
+    if ran is not None:
+        honest: Any = OpRun.run
+
+        # The evaluator has no hook for it; this process runs nothing else.
+        def run(self: Any, *arguments: Any, **options: Any) -> Any:
+            ran.add(self.onnx_node.name)
+            return honest(self, *arguments, **options)
+
+        OpRun.run = run  # type: ignore[method-assign]
+    yield lambda feeds: list(evaluator.run(None, feeds))
+
+
+ENGINES: dict[str, Load] = {"onnxruntime": _onnxruntime, "onnx.reference": _reference}

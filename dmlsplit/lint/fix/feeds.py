@@ -1,18 +1,38 @@
-"""Inputs to run a model on: those of an .npz file, and random ones."""
+"""Inputs to run a model on: random ones, and those of an .npz file.
 
+The file may be damaged or malicious: its sizes and types are checked first.
+"""
+
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import prod
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import onnx
+from onnx import helper
 
-from dmlsplit.lint.fix.feed_file import ModelInput, read_feed
+from dmlsplit.arrays.npy_header import NpyHeader, read_npy_header
+from dmlsplit.errors import DmlError, InvalidArgumentError, about, one_line, within
+from dmlsplit.frontends.onnx.inference import fix_dimensions
+from dmlsplit.mistaken import BEGINNING_BYTES, what_it_is
 
 Feeds = dict[str, np.ndarray]
 # Sizes for dynamic dimensions that have none: small ones, then those of images and sequences.
 _DYNAMIC_SIZES = (2, 1, 4, 8, 3, 16, 32, 64, 128, 224, 256, 512)
 _MOST_ELEMENTS = 1 << 26
+# Of all arrays, unpacked: a zip archive may hold a thousand times its size.
+_MOST_BYTES = 1 << 30
+
+
+class _Input(NamedTuple):
+    """What a model declares of an input."""
+
+    name: str
+    kind: np.dtype
+    sizes: tuple[int | None, ...] | None  # None is a dynamic size, or rank
 
 
 def feeds_of(
@@ -21,19 +41,13 @@ def feeds_of(
     """Inputs for a model, and whether a failure on them is fatal: only for those of the file.
 
     Integers are of their whole range, or else 0 and 1: some are indices or sizes.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the file cannot be used.
     """
-    inputs = _inputs(path, sizes)
-    arrays = read_feed(given, {each.name: each for each in inputs}) if given else {}
-    return _attempts(inputs, arrays)
+    inputs = {each.name: each for each in _inputs(path, sizes)}
+    arrays = _read_feed(given, inputs) if given else {}
+    return _attempts([each for name, each in inputs.items() if name not in arrays], arrays)
 
 
-def _attempts(inputs: Sequence[ModelInput], arrays: Feeds) -> Iterator[tuple[Feeds, bool]]:
-    missing = [each for each in inputs if each.name not in arrays]
+def _attempts(missing: Sequence[_Input], arrays: Feeds) -> Iterator[tuple[Feeds, bool]]:
     dynamic = any(None in (each.sizes or ()) for each in missing)
     random = np.random.default_rng(20)
     attempts = product(_DYNAMIC_SIZES if dynamic else (0, 0), (_full_range, _small))
@@ -46,17 +60,11 @@ def _attempts(inputs: Sequence[ModelInput], arrays: Feeds) -> Iterator[tuple[Fee
         yield {**arrays, **made}, bool(arrays) and not dynamic
 
 
-def _inputs(path: str, sizes: Mapping[str, int]) -> list[ModelInput]:
+def _inputs(path: str, sizes: Mapping[str, int]) -> Iterator[_Input]:
     """The inputs that have no initializer."""
-    import onnx
-    from onnx import helper
-
-    from dmlsplit.frontends.onnx.inference import fix_dimensions
-
     model = onnx.load_model(path, load_external_data=False)
     fix_dimensions(model, sizes)
     given = {tensor.name for tensor in model.graph.initializer}
-    found = []
     for value in model.graph.input:
         if value.name in given:
             continue
@@ -65,12 +73,13 @@ def _inputs(path: str, sizes: Mapping[str, int]) -> list[ModelInput]:
                 f"input {value.name!r} is not a tensor, so no random value can be made for it"
             )
         tensor = value.type.tensor_type
-        # Some exporters write -1 for a dynamic size.
-        shape = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
         kind = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.elem_type))
-        declared = tuple(None if n < 0 else n for n in shape)
-        found.append(ModelInput(value.name, kind, declared if tensor.HasField("shape") else None))
-    return found
+        # Some exporters write -1 for a dynamic size.
+        shape = tuple(
+            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None
+            for d in tensor.shape.dim
+        )
+        yield _Input(value.name, kind, shape if tensor.HasField("shape") else None)
 
 
 def _full_range(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
@@ -86,3 +95,80 @@ def _small(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) 
     if kind.kind in "iub":
         return random.integers(0, 2, shape).astype(kind)
     return random.standard_normal(shape).astype(kind)
+
+
+# The file.
+
+
+def _read_feed(path: Path, inputs: Mapping[str, _Input]) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, which must be what the model declares of its inputs."""
+    with about(path):
+        if path.exists() and not path.is_file():
+            raise InvalidArgumentError("is not a regular file; it must be an .npz file")
+        try:
+            with _opened(path) as archive:
+                return _arrays(archive, inputs)
+        except OSError as error:
+            raise InvalidArgumentError(one_line(error, with_path=False)) from None
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile:
+        with path.open("rb") as file:
+            start = file.read(BEGINNING_BYTES)
+        known = "" if start.startswith(b"PK") else what_it_is(start)
+        raise InvalidArgumentError(known or "is not a whole .npz file, of numpy.savez") from None
+
+
+def _arrays(archive: zipfile.ZipFile, inputs: Mapping[str, _Input]) -> dict[str, np.ndarray]:
+    size = sum(entry.file_size for entry in archive.infolist())
+    if size > _MOST_BYTES:
+        raise InvalidArgumentError(f"unpacks to {size} bytes; it must be at most {_MOST_BYTES}")
+    arrays: dict[str, np.ndarray] = {}
+    for entry in archive.infolist():
+        name = entry.filename.removesuffix(".npy")
+        if name not in inputs:
+            raise InvalidArgumentError(f"has {name!r}; the model's inputs are {', '.join(inputs)}")
+        if name in arrays:
+            raise InvalidArgumentError(f"has {name!r} twice")
+        with within(name):
+            try:
+                arrays[name] = _array(archive, entry, inputs[name])
+            except (DmlError, OSError):
+                raise
+            except Exception as error:  # each way to pack has errors of its own
+                raise InvalidArgumentError(f"is damaged: {one_line(error)[:200]}") from None
+    return arrays
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, wanted: _Input) -> np.ndarray:
+    with archive.open(entry) as file:
+        header = read_npy_header(file)
+        _check(header, wanted)
+        data = file.read(header.size_in_bytes + 1)
+    if len(data) != header.size_in_bytes:
+        raise InvalidArgumentError(f"is damaged: its header says {header.size_in_bytes} bytes")
+    shape = header.shape[::-1] if header.fortran_order else header.shape
+    array = np.ndarray(shape, header.dtype, data).astype(header.dtype.newbyteorder("="))
+    array = array.T if header.fortran_order else array
+    return array.astype(str).astype(object) if wanted.kind.hasobject else array.view(wanted.kind)
+
+
+def _check(header: NpyHeader, wanted: _Input) -> None:
+    """Refuse an array that is not what the model declares."""
+    found, sizes = header.dtype.newbyteorder("="), wanted.sizes
+    # NumPy writes types that it lacks, such as bfloat16, as bytes.
+    allowed = (wanted.kind, np.dtype(wanted.kind.str))
+    if found.kind not in "US" if wanted.kind.hasobject else found not in allowed:
+        raise InvalidArgumentError(
+            f"has data type {found}; the model's input has {wanted.kind}. "
+            f"Fix: {wanted.name}.astype('{wanted.kind}')"
+        )
+    if sizes is None:
+        return
+    pairs = zip(header.shape, sizes, strict=False)
+    if len(header.shape) != len(sizes) or any(m not in (None, n) for n, m in pairs):
+        declared = str(tuple("any" if n is None else n for n in sizes)).replace("'", "")
+        raise InvalidArgumentError(f"has shape {header.shape}; the model's input has {declared}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto
 
 from dmlsplit.atomic import atomic_write
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
@@ -13,9 +13,9 @@ from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import scan
 from dmlsplit.frontends.onnx.inference import fix_dimensions, graphs
 from dmlsplit.lint.fix.comparison import Comparison, compare_models
-from dmlsplit.lint.fix.subgraph import NewName, find_replacement, name_maker, replacement_nodes
+from dmlsplit.lint.fix.subgraph import name_maker, replacement
 from dmlsplit.lint.judge import assess
-from dmlsplit.lint.verdict import FAILING, Assessment, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment
 
 # The name of a replaced split while the models are compared, without its number.
 _PROBE = "dmlsplit_replaced_split_"
@@ -41,23 +41,9 @@ def write_fixed(
 ) -> Rewriting:
     """Write the model `source`, which was assessed, with its refused splits replaced.
 
-    The output appears only if both models agree bit for bit on several inputs.
-
-    Parameters
-    ----------
-    sizes
-        Sizes of dynamic dimensions that the model was assessed for; the output has them fixed.
-    feed
-        An .npz file of inputs by name, to compare the models on besides random ones.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the model cannot be read, or the models differ.
-    UnsupportedError
-        If the models could not be run.
-    OSError
-        If a file cannot be read or written.
+    The output appears only if both models agree bit for bit on several inputs: random ones, and by
+    name those of `feed`, an .npz file. Its dynamic dimensions have the `sizes` of the assessment.
+    It is an InvalidArgumentError if they differ, an UnsupportedError if they could not be run.
     """
     model = _load(source)
     weights = _external_files(model.graph)
@@ -120,7 +106,7 @@ def _replace_splits(
                 continue
             name = f"{_PROBE}{len(probes)}"
             try:
-                nodes += _replacement(node, name, verdict, assessment, new_name, opset)
+                nodes += replacement(node, name, verdict, assessment.target, opset, new_name)
                 replaced.append(verdict.site)
                 probes[name] = node.name
             except UnsupportedError as error:
@@ -132,26 +118,6 @@ def _replace_splits(
     inside = "it is in the body of a function; inline the functions first (onnx.inliner)"
     left += [(verdict.site, inside) for verdict in wanted.values()]
     return probes, tuple(replaced), tuple(left)
-
-
-def _replacement(
-    node: NodeProto,
-    name: str,
-    verdict: Verdict,
-    assessment: Assessment,
-    new_name: NewName,
-    opset: int,
-) -> list[NodeProto]:
-    """The nodes that replace one, its split under a name."""
-    errors = {each.rule.id for each in verdict.diagnostics if each.severity == "error"}
-    if errors == {"ORT-NUM-OUTPUTS"}:
-        sized = NodeProto()
-        sized.CopyFrom(node)
-        sized.name = name
-        sized.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
-        return [sized]
-    new = find_replacement(node, name, verdict, assessment.target, opset)
-    return list(replacement_nodes(node, new, new_name, opset))
 
 
 def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:

@@ -34,27 +34,20 @@ def json_report(assessment: Assessment, colour: bool = False) -> str:
             },
             "summary": {str(name): count for name, count in assessment.counts.items()},
             "rules": {name: _rule(rule) for name, rule in rules.items()},
-            "splits": [_split(verdict) for verdict in assessment.verdicts],
-            "unreadable": [
-                {"file": file, "message": message} for file, message in assessment.unreadable
-            ],
+            "splits": list(map(_split, assessment.verdicts)),
+            "unreadable": [{"file": file, "message": why} for file, why in assessment.unreadable],
         },
         indent=2,
     )
 
 
 def _split(verdict: Verdict) -> dict[str, Any]:
-    site, least = verdict.site, verdict.minimum
-    return {
-        "file": site.file,
-        "place": site.place,
-        "node": site.node,
-        "index": site.index,
-        "operator": site.operator,
+    least = verdict.minimum
+    return _fields(verdict.site, "file", "place", "node", "index", "operator") | {
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
-        "descriptors": [_descriptor(desc) for desc in verdict.descriptors],
-        "legalized": [_descriptor(desc) for desc in verdict.legalized],
+        "descriptors": list(map(_descriptor, verdict.descriptors)),
+        "legalized": list(map(_descriptor, verdict.legalized)),
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
         "diagnostics": list(map(_diagnostic, verdict.diagnostics)),
@@ -63,7 +56,11 @@ def _split(verdict: Verdict) -> dict[str, Any]:
 
 def _diagnostic(violation: Violation) -> dict[str, Any]:
     keys = ("severity", "message", "tensor", "field", "found", "allowed", "hint")
-    return {"rule": violation.rule.id} | {key: getattr(violation, key) for key in keys}
+    return {"rule": violation.rule.id} | _fields(violation, *keys)
+
+
+def _fields(value: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
 
 
 def _hresult(number: int | None) -> str | None:
@@ -75,19 +72,15 @@ def _descriptor(desc: SplitOperatorDesc) -> dict[str, Any]:
         "text": str(desc),
         "axis": desc.axis,
         "input_tensor": _tensor(desc.input_tensor),
-        "output_tensors": [_tensor(tensor) for tensor in desc.output_tensors],
+        "output_tensors": list(map(_tensor, desc.output_tensors)),
     }
 
 
 def _tensor(tensor: TensorDesc) -> dict[str, Any]:
-    return {
-        "data_type": tensor.data_type.name,
-        "sizes": tensor.sizes,
-        "strides": tensor.strides,
-        "total_tensor_size_in_bytes": tensor.total_tensor_size_in_bytes,
-    }
+    keys = ("sizes", "strides", "total_tensor_size_in_bytes")
+    return {"data_type": tensor.data_type.name} | _fields(tensor, *keys)
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    texts = {key: getattr(rule, key) for key in ("sentence", "basis", "source", "hint")}
+    texts = _fields(rule, "sentence", "basis", "source", "hint")
     return texts | {"hresult": _hresult(rule.hresult)}

@@ -37,8 +37,7 @@ def headline(verdict: Verdict, assessment: Assessment) -> str:
 
 def code(verdict: Verdict) -> str:
     """The HRESULT of a refusal as people search for it; empty if nothing fails."""
-    number = verdict.hresult
-    return "" if number is None else numbered(number)
+    return "" if verdict.hresult is None else numbered(verdict.hresult)
 
 
 def numbered(hresult: int) -> str:
@@ -49,13 +48,8 @@ def numbered(hresult: int) -> str:
 def with_slashes(file: str) -> str:
     """The name of a file as annotations and URIs want it, wherever it is from."""
     # Elsewhere a backslash is an ordinary letter of a name, if a rare one.
-    theirs = is_windows() or PureWindowsPath(file).is_absolute()
+    theirs = os.sep == "\\" or PureWindowsPath(file).is_absolute()
     return (file.replace("\\", "/") if theirs else file).removeprefix("./")
-
-
-def is_windows() -> bool:
-    """Whether a backslash separates folders here."""
-    return os.sep == "\\"
 
 
 def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:

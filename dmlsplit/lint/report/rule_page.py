@@ -1,52 +1,24 @@
 """The page of a rule: what it says, how that is known, examples, the fix. Markdown or plain text.
 
-Both forms are made of the same blocks. They are what SARIF carries as `help`, what
+They are what SARIF carries as `help`, what
 ``dmlsplit explain RULE-ID`` prints, and the pages of the manual.
 """
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel
-from dmlsplit.directml.rules.rule import Rule
-from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules.rule import Example, Rule, Sample
+from dmlsplit.directml.rules.samples import GOOD
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.directml.validation import validate
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
-from dmlsplit.lint.report.example import example_of
 from dmlsplit.lint.report.phrases import numbered
 from dmlsplit.lint.target import requirement
 from dmlsplit.messages import WIDTH
-
-
-class Title(NamedTuple):
-    """A heading, of level 1 or 2."""
-
-    text: str
-    level: int
-
-
-class Code(NamedTuple):
-    """Lines as they are, in a language."""
-
-    language: str
-    text: str
-
-
-class Fields(NamedTuple):
-    """Names and values."""
-
-    pairs: Sequence[tuple[str, str]]
-
-
-class Table(NamedTuple):
-    """Rows of cells; the first has the headings."""
-
-    rows: Sequence[tuple[str, ...]]
-
-
-Block: TypeAlias = str | Title | Code | Fields | Table  # a string is a paragraph
 
 _INDENT = "    "
 _MEANINGS = {
@@ -68,38 +40,81 @@ _RELEASES = (
 )
 
 
+class _Markdown:
+    def title(self, text: str, level: int) -> str:
+        return f"{'#' * level} {text}"
+
+    def paragraph(self, text: str) -> str:
+        """Mark links, and options of commands, whose two hyphens would become a dash."""
+        if text.startswith("https://"):
+            return f"<{text}>"
+        return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
+
+    def code(self, language: str, text: str) -> str:
+        return f"```{language}\n{text}\n```"
+
+    def fields(self, pairs: dict[str, str]) -> str:
+        return "\n".join(f"- **{name}**: {self.paragraph(text)}" for name, text in pairs.items())
+
+    def table(self, rows: Sequence[tuple[str, ...]]) -> str:
+        head, *body = (f"| {' | '.join(row)} |" for row in rows)
+        return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
+
+
+class _Text:
+    def title(self, text: str, level: int) -> str:
+        return f"{text}\n{'=-'[level - 1] * len(text)}"
+
+    def paragraph(self, text: str, indent: str = "") -> str:
+        return textwrap.fill(
+            text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+
+    def code(self, language: str, text: str) -> str:
+        return textwrap.indent(text, _INDENT)
+
+    def fields(self, pairs: dict[str, str]) -> str:
+        lines = (self.paragraph(f"{name}: {text}", _INDENT) for name, text in pairs.items())
+        return "\n".join(lines)
+
+    def table(self, rows: Sequence[tuple[str, ...]]) -> str:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = (map(str.ljust, row, widths) for row in rows)
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
 def markdown_page(rule: Rule) -> str:
     """The page of a rule in Markdown, with one heading of the first level."""
-    return "\n\n".join(map(_markdown, _blocks(rule))) + "\n"
+    return "\n\n".join(_blocks(rule, _Markdown())) + "\n"
 
 
 def text_page(rule: Rule) -> str:
     """The page of a rule as text of at most 80 columns, links aside."""
-    return "\n\n".join(map(_text, _blocks(rule))) + "\n"
+    return "\n\n".join(_blocks(rule, _Text())) + "\n"
 
 
-def _blocks(rule: Rule) -> Iterator[Block]:
-    yield Title(rule.id, 1)
-    yield rule.sentence
-    at_run_time, basis = _at_run_time(rule), _BASES[rule.basis]
-    pairs = ("At run time", at_run_time), ("Basis", basis), ("Source", rule.source)
-    yield Fields([*pairs, ("Fix", rule.hint)])
+def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
+    yield form.title(rule.id, 1)
+    yield form.paragraph(rule.sentence)
+    told = {"At run time": _at_run_time(rule), "Basis": _BASES[rule.basis], "Source": rule.source}
+    yield form.fields({**told, "Fix": rule.hint})
     example = example_of(rule)
     # Only an error changes the verdict.
     names = ("Refused", "Accepted") if rule.severity == "error" else ("Reported", "Not reported")
     language = "text" if example.kind == "onnx" else "python"
-    yield Title(names[0], 2)
+    yield form.title(names[0], 2)
     if example.kind == "onnx":
-        yield _TEXT_FORM
-    yield Code(language, example.broken)
-    yield "dmlsplit says:"
-    yield Code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
-    yield Title(names[1], 2)
-    yield Code(language, example.kept)
+        yield form.paragraph(_TEXT_FORM)
+    yield form.code(language, example.broken)
+    yield form.paragraph("dmlsplit says:")
+    yield form.code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
+    yield form.title(names[1], 2)
+    yield form.code(language, example.kept)
     if rule.id in _NEEDS:
-        yield Title("Levels, DirectML and Windows", 2)
-        yield _RELEASES
-        yield Table([("", "level", "DirectML", "Windows"), *_needs(rule.id)])
+        yield form.title("Levels, DirectML and Windows", 2)
+        yield form.paragraph(_RELEASES)
+        rows = ((what, *requirement(level).cells) for what, level in _NEEDS[rule.id]())
+        yield form.table([("", "level", "DirectML", "Windows"), *rows])
 
 
 def _at_run_time(rule: Rule) -> str:
@@ -109,14 +124,6 @@ def _at_run_time(rule: Rule) -> str:
         why = rule.beyond_c or "DirectML's documents say nothing"
         return f"{numbered(rule.hresult)} from dmlsplit; {why}"
     return numbered(rule.hresult) + _MEANINGS[rule.hresult]
-
-
-def _needs(rule_id: str) -> Iterator[tuple[str, ...]]:
-    """What a rule demands, the level from which that is met, and the releases with it."""
-    for what, level in _NEEDS[rule_id]():
-        needed = requirement(level)
-        build = str(needed.windows.build) if needed.windows else "-"
-        yield what, str(level), needed.directml, build
 
 
 def _data_types() -> Iterator[tuple[str, FeatureLevel]]:
@@ -136,57 +143,65 @@ def _dimension_counts() -> Iterator[tuple[str, FeatureLevel]]:
             yield f"{least} dimensions" if least == most else f"{least} to {most} dimensions", level
 
 
-def _any_split() -> Iterator[tuple[str, FeatureLevel]]:
-    yield "any split in ONNX Runtime", MINIMUM_LEVEL
-
-
 # What the rules that depend on the level demand.
-_NEEDS = {
+_NEEDS: dict[str, Callable[[], Iterable[tuple[str, FeatureLevel]]]] = {
     "DML-LEVEL-DATA-TYPE": _data_types,
     "DML-LEVEL-DIMENSION-COUNT": _dimension_counts,
-    "ORT-FEATURE-LEVEL": _any_split,
+    "ORT-FEATURE-LEVEL": lambda: [("any split in ONNX Runtime", MINIMUM_LEVEL)],
 }
 
 
-def _markdown(block: Block) -> str:
-    match block:
-        case Title(text, level):
-            return f"{'#' * level} {text}"
-        case Code(language, text):
-            return f"```{language}\n{text}\n```"
-        case Fields(pairs):
-            return "\n".join(f"- **{name}**: {_marked(value)}" for name, value in pairs)
-        case Table(rows):
-            head, *body = (f"| {' | '.join(row)} |" for row in rows)
-            return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
-        case text:
-            return _marked(text)
+# The example: the one that a rule gives, or programs that validate its samples.
+
+_WIDEST = 76
+_NEWEST = Sample._field_defaults["level"]
 
 
-def _marked(text: str) -> str:
-    """Mark links, and options of commands, whose two hyphens would become a dash."""
-    if text.startswith("https://"):
-        return f"<{text}>"
-    return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
+def example_of(rule: Rule) -> Example:
+    """What breaks a rule, what keeps it, and what is reported of the former."""
+    if rule.example is not None:
+        return rule.example
+    broken, kept = rule.broken[0], (rule.kept or [Sample("", "", GOOD)])[0]
+    (said, *_) = validate(broken.desc, broken.level).violations
+    return Example("python", _program(broken), _program(kept), said.said)
 
 
-def _text(block: Block) -> str:
-    match block:
-        case Title(text, level):
-            return f"{text}\n{'=-'[level - 1] * len(text)}"
-        case Code(_, text):
-            return textwrap.indent(text, _INDENT)
-        case Fields(pairs):
-            return "\n".join(_filled(f"{name}: {value}", _INDENT) for name, value in pairs)
-        case Table(rows):
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            lines = (map(str.ljust, row, widths) for row in rows)
-            return "\n".join("  ".join(line).rstrip() for line in lines)
-        case text:
-            return _filled(text, "")
+def _program(sample: Sample) -> str:
+    at = "" if sample.level == _NEWEST else f', feature_level="{sample.level}"'
+    lines = [*_assignments(sample.desc), f"print(dml.validate(desc{at}))"]
+    return "\n".join(["import dmlsplit as dml", "", *lines])
 
 
-def _filled(text: str, indent: str) -> str:
-    return textwrap.fill(
-        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+def _assignments(desc: SplitOperatorDesc) -> Iterator[str]:
+    """Python statements that make a descriptor."""
+    x, outputs, sizes = desc.input_tensor, desc.output_tensors, desc.split_sizes
+    yield f"x = {_call('TensorDesc', _fields(x))}"
+    if sizes and desc == SplitOperatorDesc.from_sizes(x, axis=desc.axis, sizes=sizes):
+        called, given = "SplitOperatorDesc.from_sizes", [f"axis={desc.axis}", f"sizes={sizes}"]
+        yield f"desc = {_call(called, ['x', *given])}"
+        return
+    names = ["x" if tensor == x else f"y{at}" for at, tensor in enumerate(outputs)]
+    for name, tensor in zip(names, outputs, strict=True):
+        if name != "x":
+            yield f"{name} = {_call('TensorDesc', _fields(tensor))}"
+    listed = ["x", f"[{', '.join(names)}]", f"axis={desc.axis}"]
+    yield f"desc = {_call('SplitOperatorDesc', listed)}"
+
+
+def _fields(tensor: TensorDesc) -> Iterator[str]:
+    yield f'"{tensor.data_type.name}"'
+    yield str(tensor.sizes)
+    if tensor.strides is not None:
+        yield f"strides={tensor.strides}"
+    if tensor.flags:
+        yield f'flags="{tensor.flags.name}"'
+    if tensor.total_tensor_size_in_bytes != tensor.minimum_size_in_bytes:
+        yield f"total_tensor_size_in_bytes={tensor.total_tensor_size_in_bytes}"
+    if tensor.guaranteed_base_offset_alignment:
+        yield f"guaranteed_base_offset_alignment={tensor.guaranteed_base_offset_alignment}"
+
+
+def _call(name: str, arguments: Iterator[str] | list[str]) -> str:
+    given = ", ".join(arguments)
+    line = f"dml.{name}({given})"
+    return line if len(line) <= _WIDEST - len("desc = ") else f"dml.{name}(\n    {given}\n)"

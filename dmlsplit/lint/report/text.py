@@ -25,13 +25,12 @@ _Paint = Callable[[str, Outcome], str]
 
 def text_report(assessment: Assessment, colour: bool = False) -> str:
     """The assessment as text, with the verdicts in colour if asked."""
-    paint: _Paint = _coloured if colour else lambda text, outcome: text
+
+    def paint(text: str, outcome: Outcome) -> str:
+        return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
+
     paragraphs = ["\n".join(_paragraph(verdict, paint)) for verdict in assessment.verdicts]
     return "\n\n".join([*paragraphs, "\n".join(_summary(assessment, paint))])
-
-
-def _coloured(text: str, outcome: Outcome) -> str:
-    return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m"
 
 
 def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
@@ -86,10 +85,8 @@ def _names(assessment: Assessment) -> list[str]:
 
 
 def _row(name: str, verdict: Verdict, paint: _Paint) -> str:
-    least = verdict.minimum
     if len(name) > _NAME_WIDTH:
         name = "\n".join([*textwrap.wrap(name, WIDTH), " " * _NAME_WIDTH])
     outcome = paint(f"{verdict.outcome:<22}", verdict.outcome)
-    level, directml = (str(least.level), least.directml) if least else ("-", "-")
-    windows = str(least.windows.build) if least and least.windows else "-"
+    level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
     return f"{name:<{_NAME_WIDTH}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
