@@ -1,10 +1,10 @@
 """Small ONNX models for the validator: one split each, or one of each verdict."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 
@@ -55,8 +55,11 @@ def attribute_split(opset: int, axis: int, shape: Sequence[int]) -> onnx.ModelPr
     return model([node], {"x": (float_, shape)}, {"a": float_}, opset=opset)
 
 
-def session(content: onnx.ModelProto) -> onnxruntime.InferenceSession:
+def session(content: onnx.ModelProto) -> Any:
     """A model in ONNX Runtime, on the CPU and without its messages."""
+    # Imported here: it takes a while, and most models are not run.
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     provider = ["CPUExecutionProvider"]
