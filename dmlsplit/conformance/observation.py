@@ -9,8 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.conformance.byte_cases import is_small
-from dmlsplit.conformance.case import Case, Outcome, Placed, Placement
+from dmlsplit.conformance.case import Case, Outcome, Placed, Placement, is_small
 from dmlsplit.conformance.probe import SCHEMA
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.conformance.byte_cases import input_bytes, output_hashes
-from dmlsplit.conformance.case import Case, by_level, expected
-from dmlsplit.conformance.cases import QUESTIONS, Question, all_cases
-from dmlsplit.conformance.rule_cases import NOT_ASKED
+from dmlsplit.conformance.case import Case, by_level, expected, input_bytes, output_hashes
+from dmlsplit.conformance.cases import NOT_ASKED, QUESTIONS, Question, all_cases
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import TensorDataType

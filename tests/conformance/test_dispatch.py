@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.conformance import probe
-from dmlsplit.conformance.byte_cases import output_hashes
-from dmlsplit.conformance.case import expected
+from dmlsplit.conformance.case import expected, output_hashes
 from dmlsplit.conformance.cases import all_cases
 from dmlsplit.conformance.check import compare
 from dmlsplit.conformance.observation import read_observation
