@@ -60,7 +60,7 @@ def _check_address(scheduler: str) -> None:
 
 
 def _silence(host: str, port: int) -> str:
-    """Return why nothing answers, or nothing: a scheduler speaks first, and dask waits longer."""
+    """Why nothing answers, or nothing: a scheduler speaks first, and dask waits longer."""
     why = ""
     try:
         with socket.create_connection((host, port), ANSWER_SECONDS) as connection:

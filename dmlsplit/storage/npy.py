@@ -15,8 +15,7 @@ from dmlsplit.eager import plan_for, split
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
-from dmlsplit.storage.journal import Run
-from dmlsplit.storage.marks import check_unchanged, input_mark
+from dmlsplit.storage.journal import Run, check_unchanged, input_mark
 from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
 from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.system import allow_open_files
@@ -97,7 +96,7 @@ def split_file(
 
 
 def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
-    """Return the blocks of an array as it is stored: the last dimension is contiguous."""
+    """The blocks of an array as it is stored: the last dimension is contiguous."""
     shape, width = source.stored_shape, source.dtype.itemsize
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     on_cpu = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
@@ -138,7 +137,7 @@ def _write_pieces(
         for part, part_values in zip(block.parts, parts, strict=True):
             pieces[part.piece].write(part_values, part.region)
         done += values.nbytes
-        progress(done, source.nbytes)
+        progress(done, source.size_in_bytes)
     for piece in pieces:
         piece.sync()
 

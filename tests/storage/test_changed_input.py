@@ -11,7 +11,7 @@ import zarr
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.storage import marks, resumable, worker
+from dmlsplit.storage import journal, resumable, worker
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.resumable import split_store
 from tests.support.stores import (
@@ -190,9 +190,9 @@ def test_a_file_that_was_written_just_now_gets_a_mark_that_the_next_write_change
     path = tmp_path / "a.npy"
     for count in range(20):
         path.write_bytes(b"one")
-        before = marks.input_mark(path)
+        before = journal.input_mark(path)
         path.write_bytes(b"two")
-        assert marks.input_mark(path) != before, count
+        assert journal.input_mark(path) != before, count
 
 
 def test_a_pipe_or_device_as_a_chunk_is_refused_and_not_waited_for(
