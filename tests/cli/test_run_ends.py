@@ -1,4 +1,4 @@
-"""How `run` ends: signals, closed streams, a full disk, names and files that are hostile."""
+"""`run` on arrays, and how it ends: signals, closed streams, a full disk, hostile files."""
 
 import os
 import re
@@ -42,6 +42,11 @@ def assert_refused(capsys: pytest.CaptureFixture[str], line: list[str], message:
     assert said.startswith("dmlsplit: error: ")
     assert said.count("\n") == 1
     return said
+
+
+def test_one_piece_is_not_one_pieces(npy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "a.npy", "--axis", "0", "--count", "1"]) == 0
+    assert "-> 1 piece along axis 0" in capsys.readouterr().out
 
 
 # Signals.

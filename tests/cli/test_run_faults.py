@@ -29,17 +29,9 @@ INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 OLD = np.zeros((2, 2), "i2")
 NPY = ["run", "q.npy", "--axis", "1", "--split", "1,3", "-o", "out"]
 ZARR = ["run", "q.zarr", "--axis", "1", "--split", "1,3", "-o", "out"]
+ZEROS = {"initialValuesDataType": "FLOAT32", "initialValues": {"value": 0, "valueCount": 12}}
 MODEL = {
-    "resources": {
-        "A": {"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": "q.npy"}},
-        **{
-            name: {
-                "initialValuesDataType": "FLOAT32",
-                "initialValues": {"value": 0, "valueCount": 12},
-            }
-            for name in "BC"
-        },
-    },
+    "resources": {"A": ZEROS | {"initialValues": {"sourcePath": "q.npy"}}, "B": ZEROS, "C": ZEROS},
     "dispatchables": {
         "cut": {
             "type": "DML_OPERATOR_SPLIT",
@@ -112,14 +104,14 @@ Found = dict[str, bytes] | None
 
 
 def found(folder: Path, case: Case) -> list[Found]:
-    """Return the bytes of each target; None where there is none."""
-    paths = [folder / "out" / name for name in case.targets]
-    files = [
-        contents(path) if path.is_dir() else {"": path.read_bytes()}
-        for path in paths
-        if path.exists()
-    ]
-    return [files.pop(0) if path.exists() else None for path in paths]
+    """The bytes of each target; None where there is none."""
+    return [target_bytes(folder / "out" / name) for name in case.targets]
+
+
+def target_bytes(path: Path) -> Found:
+    if path.is_dir():
+        return contents(path)
+    return {"": path.read_bytes()} if path.exists() else None
 
 
 @dataclass(frozen=True)

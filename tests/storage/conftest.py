@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from dmlsplit.storage import resumable, worker, zarr_arrays
-from tests.support.stores import make_store
+from dmlsplit.storage.resumable import split_store
+from tests.support.stores import StopError, make_store, stop_after
 
 
 @pytest.fixture
@@ -19,6 +20,14 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path: Path) -> Path:
     """Fifteen chunks, each of which is a block."""
     return make_store(tmp_path / "in.zarr", chunks=(4, 33, 7))
+
+
+@pytest.fixture
+def begun(store: Path, tmp_path: Path) -> Path:
+    """The journal of a run that was interrupted after some blocks."""
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(6))
+    return tmp_path / ".in.unfinished" / "journal"
 
 
 @pytest.fixture

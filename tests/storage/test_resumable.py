@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -64,9 +62,9 @@ def test_earlier_pieces_stay_until_the_new_ones_are_complete(store: Path, tmp_pa
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
-def test_an_unfinished_run_of_another_split_is_not_continued(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(StopError):
-        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(3))
+def test_an_unfinished_run_of_another_split_is_not_continued(
+    store: Path, tmp_path: Path, begun: Path
+) -> None:
     with pytest.raises(
         dml.InvalidArgumentError, match=r"with sizes \[1, 6\]; this one has \[2, 5\]"
     ):
@@ -93,52 +91,6 @@ def test_an_interrupted_renaming_is_finished(
     assert (
         sorted(entry.name for entry in tmp_path.iterdir()) == "in.zarr in_0.zarr in_1.zarr".split()
     )
-
-
-# Python leaves SIGINT ignored in what a background job starts.
-PROGRAM = """
-import os, signal, sys, time
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from dmlsplit.storage import resumable
-from dmlsplit.storage import zarr_arrays
-from dmlsplit.storage.worker import move_block
-from dmlsplit.cli import main
-zarr_arrays.BLOCK_BYTES = 2048
-def slow(*arguments):
-    time.sleep(0.02)
-    number, mark = move_block(*arguments)
-    os.write(2, b"%d\\n" % number)
-    return number, mark
-resumable.move_block = slow
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.parametrize(
-    ("kill", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)]
-)
-def test_a_killed_process_is_resumed(
-    kill: signal.Signals, status: int, store: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    line = [sys.executable, "-c", PROGRAM, "run", str(store), "--axis", "2", "--split", "1,6"]
-    line += ["-o", str(out)]
-    first = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    assert first.stderr is not None
-    for _ in range(5):
-        first.stderr.readline()
-    first.send_signal(kill)
-    first.stderr.read()
-    first.stderr.close()
-    assert first.wait() == status
-    assert [path.name for path in out.iterdir()] == [".in.unfinished"]
-    finished = finished_blocks(out / ".in.unfinished" / "journal")
-    assert finished
-
-    second = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
-    redone = set(map(int, second.stderr.split()))
-    assert redone == set(range(15)) - finished
-    assert_pieces(out, VALUES, 2, (1, 6))
 
 
 def test_a_run_whose_pieces_cannot_be_created_leaves_nothing(

@@ -194,15 +194,6 @@ def test_what_a_live_run_writes_is_left_alone(path: Path, store: Path, tmp_path:
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
-def test_two_runs_of_one_npy_file_do_not_disturb_each_other(path: Path, tmp_path: Path) -> None:
-    def second(done: int, total: int) -> None:
-        with pytest.raises(dml.InvalidArgumentError, match="another run writes the same pieces"):
-            split_file(path, 2, 0, tmp_path)
-
-    split_file(path, 2, 0, tmp_path, progress=second)
-    assert_halves(tmp_path)
-
-
 def test_a_folder_of_the_user_is_not_taken_for_a_workspace(path: Path, tmp_path: Path) -> None:
     (tmp_path / ".q.unfinished").mkdir()
     (tmp_path / ".q.unfinished" / "poem.txt").write_text("first line")
