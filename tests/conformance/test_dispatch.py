@@ -180,21 +180,11 @@ def test_an_observation_of_a_program_too(
     shutil.copy(library, beside)
     done = stand_in.probed(*line)
     assert (done.returncode, done.stderr) == (0, "")
-    seen = {case["id"]: case for case in stand_in.observed(tmp_path / "o.json")["cases"]}
-    assert {name: case.get("outcome") for name, case in seen.items()} == {
-        "rule-SPLIT-OUTPUT-COUNT": "refused",
-        "limit-index": "accepted",
-        "bytes-type-INT64": "accepted",
-        "bind-in-place": None,
-    }
-    ran = {
-        name: case["dispatched"]["outcome"] for name, case in seen.items() if "dispatched" in case
-    }
-    assert ran == {
-        "rule-SPLIT-OUTPUT-COUNT": "refused",
-        "bytes-type-INT64": "accepted",
-        "bind-in-place": "refused",
-    }
+    seen = stand_in.observed(tmp_path / "o.json")["cases"]
+    asked = [case["id"] for case in seen if "outcome" in case]
+    assert asked == ["rule-SPLIT-OUTPUT-COUNT", "limit-index", "bytes-type-INT64"]
+    ran = [case["id"] for case in seen if "dispatched" in case]
+    assert ran == ["rule-SPLIT-OUTPUT-COUNT", "bytes-type-INT64", "bind-in-place"]
     assert compare(read_observation(tmp_path / "o.json")).differences == ()
 
 
