@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from dmlsplit.conformance.case import SPECIAL, Case, Placed, Placement, Values
+from dmlsplit.conformance.case import SPECIAL, Case, Placed, Placement
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
@@ -59,22 +59,18 @@ def _bytes() -> Iterator[Case]:
     """Accepted splits whose bytes are compared: types, ranks, axes, layouts, numbers of outputs."""
     rows = capability_table().values()
     for kind in sorted({kind for row in rows for kind in row.input_tensor.data_types}):
-        yield _bytes_case(f"type-{kind.name}", f"{kind.name} numbers", _split(kind=kind))
+        yield Case(f"bytes-type-{kind.name}", f"{kind.name} numbers", _split(kind=kind))
     for kind in SPECIAL:
         about = f"{kind.name} of any bits: NaNs with payloads, denormals, both zeros"
-        yield _bytes_case(f"bits-{kind.name}", about, _split(kind=kind), "bits")
+        yield Case(f"bytes-bits-{kind.name}", about, _split(kind=kind), "bits")
     for rank in range(1, 9):
         for axis in range(rank):
             least = 2 if rank < 6 else 1  # so that the bytes stay few
             shape = tuple(7 if at == axis else least + at % 2 for at in range(rank))
             about = f"axis {axis} of {rank} dimensions"
-            yield _bytes_case(f"axis-{rank}-{axis}", about, _split(shape, axis))
+            yield Case(f"bytes-axis-{rank}-{axis}", about, _split(shape, axis))
     for name, about, desc in _layouts():
-        yield _bytes_case(name, about, desc)
-
-
-def _bytes_case(name: str, about: str, desc: SplitOperatorDesc, values: Values = "numbers") -> Case:
-    return Case(f"bytes-{name}", about, desc, values)
+        yield Case(f"bytes-{name}", about, desc)
 
 
 def _split(

@@ -60,7 +60,7 @@ def write_kit(folder: Path) -> int:
 
 
 def kit() -> dict[str, str]:
-    """Return the files of the kit by their paths; the same every time."""
+    """The files of the kit by their paths; the same every time."""
     models = {case.id: _model(case) for case in all_cases() if is_small(case.desc)}
     return {
         "cases.json": _cases_text(),
@@ -93,6 +93,10 @@ def _cases_text() -> str:
 def _record(case: Case) -> dict[str, Any]:
     placement = {} if case.placement is None else {"placement": asdict(case.placement)}
     hashes = {"output_sha256": output_hashes(case)} if case.id.startswith("bytes-") else {}
+    expected = [
+        {"from": str(level), **asdict(now), "hresult": f"0x{now.hresult:08X}", "policy": now.policy}
+        for level, now in by_level(case)
+    ]
     return {
         "id": case.id,
         "about": case.about,
@@ -100,15 +104,7 @@ def _record(case: Case) -> dict[str, Any]:
         **placement,
         "last_stage": _last_stage(case),
         "desc": _desc_json(case.desc),
-        "expected": [
-            {
-                "from": str(level),
-                **asdict(now),
-                "hresult": f"0x{now.hresult:08X}",
-                "policy": now.policy,
-            }
-            for level, now in by_level(case)
-        ],
+        "expected": expected,
         **hashes,
     }
 
@@ -122,7 +118,7 @@ def _last_stage(case: Case) -> str:
 
 
 def _desc_json(desc: SplitOperatorDesc) -> dict[str, Any]:
-    """Return the contents of ``desc`` as `read_descriptor` reads them, every field given."""
+    """The contents of ``desc`` as `read_descriptor` reads them, every field given."""
     return {
         "InputTensor": _tensor(desc.input_tensor),
         "OutputCount": desc.output_count,
@@ -145,7 +141,7 @@ def _tensor(tensor: TensorDesc) -> dict[str, Any]:
 
 
 def _model(case: Case) -> dict[str, Any]:
-    """Return a model that dispatches a case, and writes the whole buffer of each output."""
+    """A model that dispatches a case, and writes the whole buffer of each output."""
     place = case.placement or _apart(case.desc)
     bound = {
         "InputTensor": _binding(place, place.input_tensor),
@@ -155,17 +151,14 @@ def _model(case: Case) -> dict[str, Any]:
     if case.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         dispatchable["bindings"] = {"InputTensor": bound.pop("InputTensor")}
     dispatch = {"type": "dispatch", "dispatchable": case.id, "bindings": bound}
+    path = f"outputs/{case.id}"
     writes = [
-        {
-            "type": "writeFile",
-            "resource": str(each.buffer),
-            "targetPath": f"outputs/{case.id}-{index}.bin",
-        }
+        {"type": "writeFile", "resource": str(each.buffer), "targetPath": f"{path}-{index}.bin"}
         for index, each in enumerate(place.output_tensors)
     ]
-    buffers = range(len(place.buffers))
+    resources = {str(index): _resource(case, place, index) for index in range(len(place.buffers))}
     return {
-        "resources": {str(index): _resource(case, place, index) for index in buffers},
+        "resources": resources,
         "dispatchables": {case.id: dispatchable},
         "commands": [dispatch, *writes],
     }
