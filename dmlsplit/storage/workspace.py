@@ -1,12 +1,11 @@
-"""The hidden folder in which pieces grow, and how they get their names.
+"""The hidden folder in which pieces grow, ``.NAME.unfinished``, and how they get their names.
 
-The workspace of a run lies beside its pieces, ``.NAME.unfinished``, and holds:
+It lies beside the pieces, and holds:
 
 - ``lock``, which is locked while a run uses the folder;
 - ``0``, ``1``, ...: the pieces until they have their names;
-- ``journal``, which vouches for the pieces. Without one they are worth nothing: they are removed
-  by the run itself, or if that was killed, by the next run into the same folder. So it is created
-  after the pieces, and removed before them.
+- ``journal``, which vouches for the pieces: created after them, removed before them. Without one
+  they are worth nothing, and are removed by the run itself, or if that was killed, by the next.
 
 A run is complete when all its pieces have their names and the journal is removed.
 """
