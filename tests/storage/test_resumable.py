@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,6 @@ from tests.support.stores import (
     stop_after,
 )
 
-ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
@@ -138,29 +138,20 @@ def test_something_else_than_a_scheduler_is_not_waited_for(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cluster_goes_on_when_a_worker_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from distributed import LocalCluster
-
+def test_a_cluster_goes_on_when_a_worker_is_killed(tmp_path: Path, cluster: Any) -> None:
     values = np.random.default_rng(2).integers(0, 1 << 16, (200, 33, 7), dtype="u2")
     long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
-    ) as cluster:
-        victim = cluster.workers[0].pid
+    victim = cluster.workers[0].pid
 
-        def kill_early(done: int, total: int) -> None:
-            nonlocal victim
-            if victim and 0 < done < total // 2:
-                os.kill(victim, signal.SIGKILL)
-                victim = 0
+    def kill_early(done: int, total: int) -> None:
+        nonlocal victim
+        if victim and 0 < done < total // 2:
+            os.kill(victim, signal.SIGKILL)
+            victim = 0
 
-        split_store(
-            long, (1, 6), 2, tmp_path, scheduler=cluster.scheduler_address, progress=kill_early
-        )
-        assert victim == 0
+    address = cluster.scheduler_address
+    split_store(long, (1, 6), 2, tmp_path, scheduler=address, progress=kill_early)
+    assert victim == 0
     assert_pieces(tmp_path, values, 2, (1, 6), "long")
 
 
