@@ -115,11 +115,10 @@ def _verdict(answer: Field) -> str:
 
 
 def _hresult(answer: Field) -> int:
-    field = answer.get("hresult")
-    try:
-        return Field(int(field.text(), 16), "").integer(0, UINT_MAX)
-    except ValueError:  # InvalidArgumentError is one, too
-        raise field.error("an HRESULT such as 0x80070057") from None
+    def convert(text: str) -> int:
+        return Field(int(text, 16)).integer(0, UINT_MAX)
+
+    return answer.get("hresult").read(convert, "an HRESULT such as 0x80070057")
 
 
 def _level_answer(field: Field) -> tuple[int, str]:
