@@ -110,7 +110,7 @@ def test_a_run_whose_pieces_cannot_be_created_leaves_nothing(
 @pytest.mark.parametrize(
     "address",
     [
-        "nonsense://x",
+        *("", "tcp://", "http://x", "nonsense://x"),
         *(f"tcp://{host}:PORT" for host in ("127.0.0.1", "localhost", "nowhere.invalid", "[::1]")),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_dead_scheduler_is_said_at_once(
     begun = time.monotonic()
     assert main([*line, "--scheduler", address]) == 2
     assert time.monotonic() - begun < 5
-    assert f"no Dask scheduler answers at {address}: " in capsys.readouterr().err
+    assert f"no Dask scheduler answers at {address or repr('')}: " in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
