@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.support.command import FLAGS, ROOT, save, started
+from tests.support.command import FLAGS, ROOT, save, shell, started
 from tests.support.models import single
 
 CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}
@@ -29,15 +29,6 @@ LINES = [
     "validate --help",
     "--version",
 ]
-
-
-def shell(line: str) -> "subprocess.CompletedProcess[str]":
-    """Run a line of the shell in the current folder; `dmlsplit` in it is ours."""
-    line = line.replace("dmlsplit", f"{sys.executable} -m dmlsplit", 1)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(
-        ["bash", "-c", line], env=environment, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture

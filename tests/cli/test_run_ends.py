@@ -1,6 +1,5 @@
 """`run` on arrays, and how it ends: signals, closed streams, a full disk, hostile files."""
 
-import os
 import re
 import signal
 import subprocess
@@ -13,20 +12,11 @@ import pytest
 import zarr
 
 from dmlsplit.cli import main
-from tests.support.command import ROOT, started
+from tests.support.command import ours, shell, started
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 HALVES = ["--axis", "0", "--count", "2"]
 TIME_LIMIT_S = 120
-CLOSED = {**os.environ, "PYTHONPATH": str(ROOT)}
-
-
-def shell(line: str) -> "subprocess.CompletedProcess[str]":
-    """Run a line of the shell in the current folder; `dmlsplit` in it is ours."""
-    line = line.replace("dmlsplit", f"{sys.executable} -m dmlsplit")
-    return subprocess.run(
-        ["bash", "-c", line], env=CLOSED, capture_output=True, text=True, check=False
-    )
 
 
 @pytest.fixture
@@ -140,7 +130,7 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
 
 def test_an_ignored_signal_stays_ignored(npy: Path) -> None:
     line = ["nohup", sys.executable, "-c", SLOW, "run", "a.npy", *HALVES, "-o", "out"]
-    child = subprocess.Popen(line, env=CLOSED, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(line, env=ours(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert child.stdout
     child.stdout.read(1)
     child.send_signal(signal.SIGHUP)
@@ -240,6 +230,6 @@ def test_a_wrong_number_of_threads_is_refused_at_the_first_split(npy: Path) -> N
     assert "DMLSPLIT_NUM_THREADS is 'abc'; it must be a whole number from 1 to 1024" in done.stderr
     program = "import numpy, dmlsplit; dmlsplit.split(numpy.zeros(4), 2)"
     line = [sys.executable, "-c", program]
-    many = {**CLOSED, "DMLSPLIT_NUM_THREADS": "0"}
+    many = {**ours(), "DMLSPLIT_NUM_THREADS": "0"}
     done = subprocess.run(line, env=many, capture_output=True, text=True, check=False)
     assert "InvalidArgumentError: DMLSPLIT_NUM_THREADS is '0'" in done.stderr

@@ -19,6 +19,11 @@ ROOT = Path(__file__).parents[2]
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
 
 
+def ours() -> dict[str, str]:
+    """The environment of a process that imports this tree."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
 def started(
     *arguments: str, folder: Path | None = None, program: str | None = None, **more: object
 ) -> "subprocess.Popen[bytes]":
@@ -26,7 +31,7 @@ def started(
 
     A `program` is run in place of the module, with the same arguments.
     """
-    more.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT)})
+    more.setdefault("env", ours())
     line = [sys.executable, *(["-c", program] if program else ["-m", "dmlsplit"]), *arguments]
     pipe = subprocess.PIPE
     # A handler of Python's is not inherited, but being ignored is.
@@ -36,6 +41,12 @@ def started(
     finally:
         for number, before in inherited.items():
             signal.signal(number, before)
+
+
+def shell(line: str) -> "subprocess.CompletedProcess[str]":
+    """Run a line of the shell in the current folder; the word `dmlsplit` in it is ours."""
+    words = ["bash", "-c", line.replace("dmlsplit", f"{sys.executable} -m dmlsplit", 1)]
+    return subprocess.run(words, env=ours(), capture_output=True, text=True, check=False)
 
 
 def save(name: str, content: onnx.ModelProto) -> None:
