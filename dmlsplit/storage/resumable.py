@@ -122,9 +122,9 @@ def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Pro
 
 def _changed(workspace: Workspace, journal: Journal, submit: Submit) -> list[int]:
     """The blocks that are recorded with another mark than their files have now."""
-    done = np.flatnonzero(journal.marks).tolist()
+    done = np.flatnonzero(journal.marks)
     starts = range(0, len(done), MARKS_AT_ONCE)
-    batches = (done[start : start + MARKS_AT_ONCE] for start in starts)
+    batches = (done[start : start + MARKS_AT_ONCE].tolist() for start in starts)
     work = partial(marks, str(workspace.folder), journal.run.name)
     found = submit(work, batches)
     return [block for batch in found for block, mark in batch if journal.marks[block] != mark]
