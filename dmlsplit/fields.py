@@ -76,6 +76,12 @@ class Field:
             raise self.error("a string")
         return self.value
 
+    def truth(self) -> bool:
+        """A boolean."""
+        if not isinstance(self.value, bool):
+            raise self.error("true or false")
+        return self.value
+
     def integer(self, low: int | None = None, high: int | None = None) -> int:
         """An integer within bounds, if there are any."""
         value = self.value

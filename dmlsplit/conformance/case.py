@@ -1,22 +1,34 @@
-"""A case: a descriptor, perhaps with bindings, and what DirectML should say of it at each level."""
+"""A case: a descriptor, perhaps with bindings, and what should come of it at each level."""
 
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
+from hashlib import sha256
+from itertools import accumulate, groupby
 from typing import Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from dmlsplit.binding import BindingTable, BufferBinding
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.directml.validation import validate
 from dmlsplit.errors import DeviceRemovedError, InvalidArgumentError
 
 S_OK = 0
+# Above this, for all tensors together, a case is not dispatched: its bytes are in no file.
+_MOST_BYTES = 1 << 15
 
 Values = Literal["numbers", "bits"]
+# Floats whose bits arithmetic would change: NaNs, signalling and with payload, the least denormal,
+# the zero with a sign, an infinity.
+SPECIAL = {
+    TensorDataType.FLOAT16: (0x7D01, 0xFE55, 0x0001, 0x8000, 0xFC00),
+    TensorDataType.FLOAT32: (0x7F800001, 0xFFC12345, 0x00000001, 0x80000000, 0xFF800000),
+    TensorDataType.FLOAT64: (0x7FF << 52 | 1, 0xFFF8 << 48 | 0x12345, 1, 1 << 63, 0xFFF << 52),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,7 @@ def expected(case: Case, level: FeatureLevel) -> Outcome:
 
 @cache
 def by_level(case: Case) -> tuple[tuple[FeatureLevel, Outcome], ...]:
-    """Return each level at which the expected outcome changes, the lowest level first."""
+    """Each level at which the expected outcome changes, the lowest level first."""
     levels = ((level, expected(case, level)) for level in FeatureLevel)
     return tuple(next(same) for _, same in groupby(levels, key=lambda each: each[1]))
 
@@ -97,3 +109,36 @@ def _broken_bindings(desc: SplitOperatorDesc, placement: Placement) -> tuple[str
     except InvalidArgumentError as error:
         return error.report.rule_ids if error.report else ()
     return ()
+
+
+def is_small(desc: SplitOperatorDesc) -> bool:
+    """Whether the tensors of a descriptor are small enough to be dispatched."""
+    tensors = (desc.input_tensor, *desc.output_tensors)
+    return sum(tensor.total_tensor_size_in_bytes for tensor in tensors) <= _MOST_BYTES
+
+
+def input_bytes(case: Case) -> bytes:
+    """The whole buffer of the input, TotalTensorSizeInBytes long; the same every time."""
+    tensor = case.desc.input_tensor
+    total, kind, width = tensor.total_tensor_size_in_bytes, tensor.data_type, tensor.element_bytes
+    if kind in SPECIAL and case.values == "numbers":
+        numbers = (np.arange(total // width) % 1021 - 510 + 0.25).astype(f"<{kind.numpy_name}")
+        return numbers.tobytes().ljust(total, b"\0")
+    special = SPECIAL.get(kind, ()) if case.values == "bits" else ()
+    blocks = [bits.to_bytes(width, "little") for bits in special]
+    blocks += [sha256(f"{kind.name} {index}".encode()).digest() for index in range(total // 32 + 1)]
+    return b"".join(blocks)[:total]
+
+
+def output_hashes(case: Case) -> tuple[str, ...]:
+    """The SHA-256 of each output's elements, packed in row-major order.
+
+    What lies between the elements of a strided output does not count: DirectML may write it.
+    """
+    desc = case.desc
+    width, tensor = desc.input_tensor.element_bytes, desc.input_tensor
+    elements = np.frombuffer(input_bytes(case), f"V{width}", tensor.last_element_index + 1)
+    strides = [step * width for step in tensor.effective_strides]
+    whole = as_strided(elements, tensor.sizes, strides, writeable=False)
+    parts = np.split(whole, list(accumulate(desc.split_sizes))[:-1], axis=desc.axis)
+    return tuple(sha256(part.tobytes()).hexdigest() for part in parts)

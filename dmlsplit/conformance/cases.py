@@ -4,18 +4,132 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from typing import Any
 
-from dmlsplit.conformance.binding_cases import binding_cases
-from dmlsplit.conformance.byte_cases import byte_cases
-from dmlsplit.conformance.case import Case
-from dmlsplit.conformance.rule_cases import rule_cases
-from dmlsplit.conformance.table_cases import table_cases
+from dmlsplit.conformance.case import SPECIAL, Case, Placed, Placement
+from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc
+
+# Rules that no case breaks, and why.
+NOT_ASKED = {
+    rule.id: why for rule in RULES.values() if (why := rule.beyond_c or rule.beyond_dxdispatch)
+}
 
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Return every case, in the same order every time."""
-    return (*table_cases(), *rule_cases(), *byte_cases(), *binding_cases())
+    """Every case, in the same order every time."""
+    return (*_table(), *_rules(), *_bytes(), *_bindings())
+
+
+def _table() -> Iterator[Case]:
+    """Every data type at every dimension count, those that exist nowhere included."""
+    for kind in TensorDataType:
+        # UNKNOWN has no size, which would break a second rule on the other side.
+        total = 64 if kind is TensorDataType.UNKNOWN else None
+        for rank in range(DIMENSION_COUNT_MAX + 2):
+            # A dimension of 4 is split into 1 and 3; without dimensions, there is a copy.
+            front = (*(1,) * (rank - 2), *(2,) * (rank > 1))
+            shapes = [(*front, last) for last in (4, 1, 3)] if rank else [(), ()]
+            x, *outputs = (TensorDesc(kind, s, total_tensor_size_in_bytes=total) for s in shapes)
+            desc = SplitOperatorDesc(x, outputs, max(rank - 1, 0))
+            yield Case(f"table-{kind.name}-{rank}", f"{kind.name} with {rank} dimensions", desc)
+
+
+def _rules() -> Iterator[Case]:
+    """A case for each way to break a rule that C can break, and for each value at its limit."""
+    asked = [
+        rule
+        for rule in RULES.values()
+        # The table of types and dimension counts asks about levels.
+        if rule.id not in NOT_ASKED and not rule.id.startswith("DML-LEVEL-")
+    ]
+    for rule in asked:
+        for name, about, desc, *_ in rule.broken:
+            yield Case("-".join(filter(None, ("rule", rule.id[4:], name))), about, desc)
+    for rule in asked:
+        for name, about, desc, *_ in rule.kept:
+            if name:
+                yield Case(f"limit-{name}", about, desc)
+
+
+def _bytes() -> Iterator[Case]:
+    """Accepted splits whose bytes are compared: types, ranks, axes, layouts, numbers of outputs."""
+    rows = capability_table().values()
+    for kind in sorted({kind for row in rows for kind in row.input_tensor.data_types}):
+        yield Case(f"bytes-type-{kind.name}", f"{kind.name} numbers", _split(kind=kind))
+    for kind in SPECIAL:
+        about = f"{kind.name} of any bits: NaNs with payloads, denormals, both zeros"
+        yield Case(f"bytes-bits-{kind.name}", about, _split(kind=kind), "bits")
+    for rank in range(1, 9):
+        for axis in range(rank):
+            least = 2 if rank < 6 else 1  # so that the bytes stay few
+            shape = tuple(7 if at == axis else least + at % 2 for at in range(rank))
+            about = f"axis {axis} of {rank} dimensions"
+            yield Case(f"bytes-axis-{rank}-{axis}", about, _split(shape, axis))
+    for name, about, desc in _layouts():
+        yield Case(f"bytes-{name}", about, desc)
+
+
+def _split(
+    shape: tuple[int, ...] = (2, 3, 7, 5),
+    axis: int = 2,
+    sizes: tuple[int, ...] = (2, 1, 4),
+    kind: TensorDataType = TensorDataType.FLOAT32,
+    **fields: Any,
+) -> SplitOperatorDesc:
+    return SplitOperatorDesc.from_sizes(TensorDesc(kind, shape, **fields), axis=axis, sizes=sizes)
+
+
+def _layouts() -> Iterator[tuple[str, str, SplitOperatorDesc]]:
+    half = TensorDataType.FLOAT16
+    yield "one-output", "a copy", _split(sizes=(7,))
+    many = _split((1, 1, 3, 100), 3, (1,) * 100, half)
+    yield "outputs-100", "100 outputs of one element per row", many
+    yield "odd-bytes", "FLOAT16 rows of 2, 6 and 10 bytes", _split((1, 3, 5, 9), 3, (1, 3, 5), half)
+    yield "long-rows", "rows of 2048 bytes", _split((1, 1, 4, 512), 3, (200, 1, 311))
+    yield "broadcast", "an input that repeats its rows", _split(strides=(0, 0, 5, 1))
+    yield "nhwc", "an input in NHWC order", _split((1, 7, 4, 5), 1, strides=(140, 1, 35, 7))
+    x = TensorDesc("FLOAT32", (2, 3, 7, 5))
+    for name, about, strides in (
+        ("padded", "outputs with gaps between rows", (96, 32, 8, 1)),
+        ("permuted", "outputs in another order of dimensions", (1, 2, 6, 24)),
+    ):
+        outputs = [TensorDesc("FLOAT32", (2, 3, part, 5), strides=strides) for part in (2, 1, 4)]
+        yield f"{name}-outputs", about, SplitOperatorDesc(x, outputs, 2)
+
+
+_IN = Placed(0)
+_ROOM = (128, 128, 128)  # bytes of three buffers; each takes any tensor of the split
+_APART = (Placed(1), Placed(2))
+
+# Name, what it is, sizes of the buffers, where the input is, where the outputs are.
+_BINDINGS: list[tuple[str, str, tuple[int, ...], Placed, tuple[Placed, Placed]]] = [
+    ("offset-16", "an input at an offset of 16", (160, 128, 128), Placed(0, 16), _APART),
+    ("swapped", "outputs in buffers of another order", _ROOM, _IN, (Placed(2), Placed(1))),
+    ("one-buffer", "both outputs in one buffer", (128, 128), _IN, (Placed(1), Placed(1, 64))),
+    ("same-buffer", "an output behind the input", (256, 128), _IN, (Placed(1), Placed(0, 128))),
+    ("offset-4", "an input at an offset of 4", (160, 128, 128), Placed(0, 4), _APART),
+    ("small-input", "an input buffer 32 bytes too small", (64, 128, 128), _IN, _APART),
+    ("small-output", "an output buffer 16 bytes too small", (128, 128, 32), _IN, _APART),
+    ("overlap", "two outputs in one place", (128, 128), _IN, (Placed(1), Placed(1))),
+    ("overlap-half", "outputs that share 16 bytes", (128, 128), _IN, (Placed(1), Placed(1, 32))),
+    ("in-place", "an output over the input", (128, 128), _IN, (Placed(0), Placed(1))),
+]
+
+
+def _bindings() -> Iterator[Case]:
+    """Bindings, right and wrong, of one split; only a dispatch shows what DirectML says of them."""
+    shape, axis, sizes = (1, 1, 6, 4), 2, (3, 3)  # 96 bytes into two pieces of 48 bytes
+    for name, about, buffers, source, outputs in _BINDINGS:
+        placement = Placement(buffers, source, outputs)
+        yield Case(f"bind-{name}", about, _split(shape, axis, sizes), placement=placement)
+    placement = Placement((160, 128, 128), Placed(0, 16), _APART)
+    about = "an offset of 16 where the descriptor guarantees 32"
+    desc = _split(shape, axis, sizes, guaranteed_base_offset_alignment=32)
+    yield Case("bind-guaranteed", about, desc, placement=placement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dmlsplit.conformance.byte_cases import output_hashes
-from dmlsplit.conformance.case import S_OK, Case, Outcome, expected
+from dmlsplit.conformance.case import S_OK, Case, Outcome, expected, output_hashes
 from dmlsplit.conformance.cases import all_cases
 from dmlsplit.conformance.observation import VERDICTS, Answer, Observation
 from dmlsplit.directml.levels import FeatureLevel

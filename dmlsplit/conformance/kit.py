@@ -1,4 +1,8 @@
-"""The kit: a folder with the cases, DxDispatch models of them, and the probe that asks."""
+"""The kit: a folder with the cases, DxDispatch models of them, and the probe that asks.
+
+dxdispatch.exe and dmlsplit's own front end run the models. Each case has one of its own, because
+one refused operator ends the whole model. All buffers are bytes.
+"""
 
 import errno
 import json
@@ -9,17 +13,26 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.conformance.byte_cases import is_small, output_hashes
-from dmlsplit.conformance.case import Case, by_level
-from dmlsplit.conformance.cases import QUESTIONS, all_cases
-from dmlsplit.conformance.models import desc_json, model
-from dmlsplit.conformance.probe import SCHEMA, json_lines
-from dmlsplit.conformance.rule_cases import NOT_ASKED
+from dmlsplit.conformance.case import (
+    Case,
+    Placed,
+    Placement,
+    by_level,
+    input_bytes,
+    is_small,
+    output_hashes,
+)
+from dmlsplit.conformance.cases import NOT_ASKED, QUESTIONS, all_cases
+from dmlsplit.conformance.probe import POISON, SCHEMA, json_lines
 from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.tensor import TensorDesc, TensorFlags
 
 # A tensor of this size and more is created, but not compiled: DirectML might allocate it.
 _HUGE_BYTES = 1 << 30
+# How many bytes of poison lie behind each tensor, unless a case says where its tensors are.
+_GUARD = 64
 
 
 def write_kit(folder: Path) -> int:
@@ -47,8 +60,8 @@ def write_kit(folder: Path) -> int:
 
 
 def kit() -> dict[str, str]:
-    """Return the files of the kit by their paths; the same every time."""
-    models = {case.id: model(case) for case in all_cases() if is_small(case.desc)}
+    """The files of the kit by their paths; the same every time."""
+    models = {case.id: _model(case) for case in all_cases() if is_small(case.desc)}
     return {
         "cases.json": _cases_text(),
         **{f"dxdispatch/{name}.json": json.dumps(each) + "\n" for name, each in models.items()},
@@ -80,22 +93,18 @@ def _cases_text() -> str:
 def _record(case: Case) -> dict[str, Any]:
     placement = {} if case.placement is None else {"placement": asdict(case.placement)}
     hashes = {"output_sha256": output_hashes(case)} if case.id.startswith("bytes-") else {}
+    expected = [
+        {"from": str(level), **asdict(now), "hresult": f"0x{now.hresult:08X}", "policy": now.policy}
+        for level, now in by_level(case)
+    ]
     return {
         "id": case.id,
         "about": case.about,
         "values": case.values,
         **placement,
         "last_stage": _last_stage(case),
-        "desc": desc_json(case.desc),
-        "expected": [
-            {
-                "from": str(level),
-                **asdict(now),
-                "hresult": f"0x{now.hresult:08X}",
-                "policy": now.policy,
-            }
-            for level, now in by_level(case)
-        ],
+        "desc": _desc_json(case.desc),
+        "expected": expected,
         **hashes,
     }
 
@@ -106,3 +115,76 @@ def _last_stage(case: Case) -> str:
     tensors = (case.desc.input_tensor, *case.desc.output_tensors)
     largest = max(max(t.total_tensor_size_in_bytes, t.minimum_size_in_bytes) for t in tensors)
     return "create" if largest >= _HUGE_BYTES else "compile"
+
+
+def _desc_json(desc: SplitOperatorDesc) -> dict[str, Any]:
+    """The contents of ``desc`` as `read_descriptor` reads them, every field given."""
+    return {
+        "InputTensor": _tensor(desc.input_tensor),
+        "OutputCount": desc.output_count,
+        "OutputTensors": [_tensor(tensor) for tensor in desc.output_tensors],
+        "Axis": desc.axis,
+    }
+
+
+def _tensor(tensor: TensorDesc) -> dict[str, Any]:
+    strides = {} if tensor.strides is None else {"Strides": list(tensor.strides)}
+    return {
+        "DataType": tensor.data_type.name,
+        "Flags": tensor.flags.name,
+        "DimensionCount": tensor.dimension_count,
+        "Sizes": list(tensor.sizes),
+        **strides,
+        "TotalTensorSizeInBytes": tensor.total_tensor_size_in_bytes,
+        "GuaranteedBaseOffsetAlignment": tensor.guaranteed_base_offset_alignment,
+    }
+
+
+def _model(case: Case) -> dict[str, Any]:
+    """A model that dispatches a case, and writes the whole buffer of each output."""
+    place = case.placement or _apart(case.desc)
+    bound = {
+        "InputTensor": _binding(place, place.input_tensor),
+        "OutputTensors": [_binding(place, each) for each in place.output_tensors],
+    }
+    dispatchable = {"type": "DML_OPERATOR_SPLIT", "desc": _desc_json(case.desc)}
+    if case.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
+        dispatchable["bindings"] = {"InputTensor": bound.pop("InputTensor")}
+    dispatch = {"type": "dispatch", "dispatchable": case.id, "bindings": bound}
+    path = f"outputs/{case.id}"
+    writes = [
+        {"type": "writeFile", "resource": str(each.buffer), "targetPath": f"{path}-{index}.bin"}
+        for index, each in enumerate(place.output_tensors)
+    ]
+    resources = {str(index): _resource(case, place, index) for index in range(len(place.buffers))}
+    return {
+        "resources": resources,
+        "dispatchables": {case.id: dispatchable},
+        "commands": [dispatch, *writes],
+    }
+
+
+def _apart(desc: SplitOperatorDesc) -> Placement:
+    """Place each tensor in a buffer of its own."""
+    tensors = (desc.input_tensor, *desc.output_tensors)
+    sizes = tuple((t.total_tensor_size_in_bytes + _GUARD + 3) // 4 * 4 for t in tensors)
+    return Placement(sizes, Placed(0), tuple(Placed(i) for i in range(1, len(tensors))))
+
+
+def _resource(case: Case, place: Placement, index: int) -> dict[str, Any]:
+    """Fill a buffer with poison, and with the input if it is there, as far as it fits."""
+    size = place.buffers[index]
+    values: Any = {"valueCount": size, "value": POISON}
+    if place.input_tensor.buffer == index:
+        before = bytes([POISON] * place.input_tensor.offset)
+        values = list((before + input_bytes(case)).ljust(size, bytes([POISON]))[:size])
+    return {"initialValuesDataType": "UINT8", "initialValues": values, "sizeInBytes": size}
+
+
+def _binding(place: Placement, placed: Placed) -> dict[str, Any]:
+    return {
+        "name": str(placed.buffer),
+        "elementCount": place.buffers[placed.buffer] - placed.offset,
+        "elementSizeInBytes": 1,
+        "elementOffset": placed.offset,
+    }

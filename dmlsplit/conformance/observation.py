@@ -9,8 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.conformance.byte_cases import is_small
-from dmlsplit.conformance.case import Case, Outcome, Placed, Placement
+from dmlsplit.conformance.case import Case, Outcome, Placed, Placement, is_small
 from dmlsplit.conformance.probe import SCHEMA
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
@@ -80,21 +79,15 @@ def read_observation(path: str | PathLike[str]) -> Observation:
             root.get("date").text(),
             version.text() if version.value is not None else "of unknown version",
             library.get("sha256").text(),
-            _truth(library.get("stand_in")),
+            library.get("stand_in").truth(),
             _level(root.get("level")),
             root.get("adapter").get("name").text(),
             f"{system.get('name').text()} {system.get('build').text()}",
-            _truth(root.get("debug")),
+            root.get("debug").truth(),
             _lacking(root.get("data_types")),
             tuple(map(_level_answer, root.get("minimum_levels").items())),
             tuple(map(_answer, root.get("cases").items())),
         )
-
-
-def _truth(field: Field) -> bool:
-    if not isinstance(field.value, bool):
-        raise field.error("true or false")
-    return field.value
 
 
 def _choice(field: Field, *names: str) -> Any:
@@ -114,7 +107,7 @@ def _lacking(field: Field) -> frozenset[TensorDataType]:
     for name, _ in field.members():
         if name not in kinds:
             raise field.wrong(f"has {name[:40]!r}, which is no data type")
-    return frozenset(kinds[name] for name, value in field.members() if not _truth(value))
+    return frozenset(kinds[name] for name, value in field.members() if not value.truth())
 
 
 def _verdict(answer: Field) -> str:
@@ -122,11 +115,10 @@ def _verdict(answer: Field) -> str:
 
 
 def _hresult(answer: Field) -> int:
-    field = answer.get("hresult")
-    try:
-        return Field(int(field.text(), 16), "").integer(0, UINT_MAX)
-    except ValueError:  # InvalidArgumentError is one, too
-        raise field.error("an HRESULT such as 0x80070057") from None
+    def convert(text: str) -> int:
+        return Field(int(text, 16)).integer(0, UINT_MAX)
+
+    return answer.get("hresult").read(convert, "an HRESULT such as 0x80070057")
 
 
 def _level_answer(field: Field) -> tuple[int, str]:
@@ -196,4 +188,4 @@ def _dispatched(field: Field, case: Case) -> Dispatched:
 def _output(field: Field) -> tuple[str, bool] | None:
     if field.value is None:
         return None
-    return field.get("sha256").text(), _truth(field.get("kept_behind"))
+    return field.get("sha256").text(), field.get("kept_behind").truth()

@@ -130,14 +130,14 @@ def new(function: Callable[..., int], *arguments: int) -> tuple[int, int]:
 
 
 def made(name: str, hresult: int, this: int) -> int:
-    """Return a new object, which must be there."""
+    """A new object, which must be there."""
     if hresult & FAILED or not this:
         raise UnusableError(f"{name} returned 0x{hresult:08X}")
     return this
 
 
 def exported(library: ctypes.CDLL, name: str, *arguments: int) -> int:
-    """Return a new object of a function that a library exports."""
+    """A new object of a function that a library exports."""
     return made(name, *new(partial(call, (name, library)), *arguments))
 
 
@@ -265,8 +265,8 @@ def ask_case(direct3d: Direct3D, device: int, case: Record) -> Record:
         hresult, compiled = new(compile_, operator, 0, IDML_COMPILED_OPERATOR)
     for this in filter(None, (compiled, operator)):
         method(this, RELEASE)()
-    outcome = "refused" if hresult & FAILED else "accepted"
-    outcome = "removed" if hresult in REMOVED else outcome
+    refused = "removed" if hresult in REMOVED else "refused"
+    outcome = refused if hresult & FAILED else "accepted"
     answer = {"outcome": outcome, "stage": stage, "hresult": f"0x{hresult:08X}"}
     said = direct3d.said()
     return {**answer, "debug": said} if said else answer
@@ -390,22 +390,19 @@ def run_models(
     """Run the model of each case that has one; yield the id of the case, and its record."""
     line = [str(program.resolve()), "--dml_feature_level", LEAST_LEVEL, *options]
     for case in cases:
-        model = kit / "dxdispatch" / f"{case['id']}.json"
-        if model.is_file():
-            yield case["id"], run_model(model, case, line, timeout)
-
-
-def run_model(model: Path, case: Record, line: list[str], timeout: float) -> Record:
-    """Run a model in a new folder, so that no file of another run is taken for its own."""
-    asked: Record = {key: case[key] for key in ("values", "placement") if key in case}
-    with tempfile.TemporaryDirectory() as folder:
-        copy = shutil.copy(str(model), folder)
-        ended = _run([*line, copy, "--output_path", folder], folder, timeout)
-        # Of the other cases only the verdict is compared.
-        tensors = case["desc"]["OutputTensors"] if "output_sha256" in case else []
-        paths = (Path(folder, "outputs", f"{case['id']}-{at}.bin") for at in range(len(tensors)))
-        outputs = list(map(_output, paths, tensors))
-        return {**asked, "dispatched": {**ended, "outputs": outputs}}
+        name, model = case["id"], kit / "dxdispatch" / f"{case['id']}.json"
+        if not model.is_file():
+            continue
+        # In a new folder, so that no file of another run is taken for its own.
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copy(str(model), folder)
+            ended = _run([*line, copy, "--output_path", folder], folder, timeout)
+            # Of the other cases only the verdict is compared.
+            tensors = case["desc"]["OutputTensors"] if "output_sha256" in case else []
+            paths = (Path(folder, "outputs", f"{name}-{at}.bin") for at in range(len(tensors)))
+            ended["outputs"] = list(map(_output, paths, tensors))
+        asked = {key: value for key, value in case.items() if key in ("values", "placement")}
+        yield name, {**asked, "dispatched": ended}
 
 
 def _run(line: list[str], folder: str, timeout: float) -> Record:
@@ -454,7 +451,10 @@ def observe(
 ) -> Record:
     """Ask a library about every case of a kit; with DxDispatch, run their models as well."""
     kit, data = json.loads(cases.read_text("utf-8")), directml.read_bytes()
-    _check_options(adapter, timeout)
+    if adapter != "warp" and not adapter.isdecimal():
+        raise UnusableError(f"--adapter is {adapter!r}; it must be warp or a number such as 0")
+    if not 0 < timeout <= 86400:
+        raise UnusableError(f"--timeout is {timeout}; it must be seconds above 0, at most 86400")
     _check_library(directml, data, dxdispatch)
     levels = list(kit["levels"].values())
     settings: Record = {"directml": str(directml.resolve()), "adapter": adapter, "debug": debug}
@@ -477,18 +477,16 @@ def observe(
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "directml": {"file": directml.name, **library_record(data)},
         **device,
-        "system": system_record(),
+        "system": {  # without the name of the machine
+            "name": platform.system(),
+            "build": platform.version(),
+            "machine": platform.machine(),
+            "python": platform.python_version(),
+        },
         "debug": debug,
         "minimum_levels": [{"asked": level, **each} for level, each in zip(minimums, devices)],
         "cases": [each for each in found.values() if len(each) > len(kept)],
     }
-
-
-def _check_options(adapter: str, timeout: float) -> None:
-    if adapter != "warp" and not adapter.isdecimal():
-        raise UnusableError(f"--adapter is {adapter!r}; it must be warp or a number such as 0")
-    if not 0 < timeout <= 86400:
-        raise UnusableError(f"--timeout is {timeout}; it must be seconds above 0, at most 86400")
 
 
 def _check_library(directml: Path, data: bytes, dxdispatch: Path | None) -> None:
@@ -499,16 +497,6 @@ def _check_library(directml: Path, data: bytes, dxdispatch: Path | None) -> None
     beside = dxdispatch and dxdispatch.resolve().with_name(directml.name)
     if beside and (not beside.is_file() or beside.read_bytes() != data):
         raise UnusableError(f"{beside} is not the library that is asked; copy that one there")
-
-
-def system_record() -> Record:
-    """Describe the operating system, without the name of the machine."""
-    return {
-        "name": platform.system(),
-        "build": platform.version(),
-        "machine": platform.machine(),
-        "python": platform.python_version(),
-    }
 
 
 def library_record(data: bytes) -> Record:

@@ -9,12 +9,9 @@ no chunk of a piece is written by two of them:
 - Across the axis, a block is a power of two of chunks of the input, and a chunk of a piece is
   a power of two of them that is no larger, so each lies in one block.
 
-Where shards (files of several chunks) are in use, "chunk" means the shard here: the unit
-that is written whole. The pieces' shards consist of whole inner chunks.
-
-Where a piece begins inside a chunk of the input, chunk borders of input and piece drift
-apart along the axis: those chunks of the input are read by two blocks. Each element is still
-split once.
+Where there are shards (files of several chunks), "chunk" means the shard: what is written whole.
+Where a piece begins inside a chunk of the input, that chunk is read by two blocks; each element is
+still split once.
 """
 
 from __future__ import annotations
@@ -26,13 +23,12 @@ from functools import cached_property
 from itertools import accumulate
 from math import prod
 from operator import mul
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlsplit.geometry import piece_shapes
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """What one block gives to one piece: `size` along the axis, written to `region`."""
 
     piece: int
@@ -67,16 +63,16 @@ class BlockGrid:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> BlockGrid:
-        """Return the grid that was written as JSON."""
+        """The grid that was written as JSON."""
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**fields)
 
     def __len__(self) -> int:
-        """Return the number of blocks."""
+        """The number of blocks."""
         return prod(map(len, self._block_starts))
 
     def __getitem__(self, index: int) -> Block:
-        """Return a block by its number; numbers count row-major."""
+        """A block by its number; numbers count row-major."""
         region: tuple[slice, ...] = ()
         for starts, length in zip(reversed(self._block_starts), reversed(self.shape), strict=True):
             index, position = divmod(index, len(starts))
@@ -85,7 +81,7 @@ class BlockGrid:
         return Block(region, tuple(self._parts(region)))
 
     def nbytes(self, index: int) -> int:
-        """Return the size of a block in bytes."""
+        """The size of a block in bytes."""
         return prod(self[index].shape) * self.item_bytes
 
     def piece_shape(self, piece: int) -> tuple[int, ...]:
@@ -93,7 +89,7 @@ class BlockGrid:
         return piece_shapes(self.shape, self.axis, (self.sizes[piece],))[0]
 
     def piece_chunk(self, piece: int) -> tuple[int, ...]:
-        """Return the chunk, or shard, of a piece.
+        """The chunk, or shard, of a piece.
 
         Along the axis it is that of the input or the piece, whichever is smaller. Where that
         makes it small, it grows along the other dimensions, within a block.
@@ -112,7 +108,7 @@ class BlockGrid:
             yield Part(piece, end - begin, place)
 
     def _along(self, piece: int) -> int:
-        """Return the size of a piece's chunks along the axis: whole inner chunks."""
+        """The size of a piece's chunks along the axis: whole inner chunks."""
         inner = self.inner[self.axis]
         return min(self.chunk[self.axis], max(1, -(-self.sizes[piece] // inner)) * inner)
 
@@ -174,10 +170,10 @@ class BlockGrid:
 
 
 def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the pieces that a range along the axis overlaps, as (piece, begin, end).
+    """The pieces that a range along the axis overlaps, empty ones left out: (piece, begin, end).
 
-    `starts` says where each piece begins and the last one ends. `begin` and `end` of the
-    overlap count from where the piece begins. Empty pieces are left out.
+    `starts` says where each piece begins and the last one ends; `begin` and `end` count from
+    where the piece begins.
     """
     for piece in range(bisect_right(starts, low) - 1, bisect_left(starts, high)):
         begin, end = max(low, starts[piece]), min(high, starts[piece + 1])
@@ -186,7 +182,7 @@ def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, 
 
 
 def _powers_of_two(budget: int, limits: Sequence[int]) -> tuple[int, ...]:
-    """Return a power of two for each limit, up to it; the first ones take most of the budget.
+    """A power of two up to each limit; the first ones take most of the budget.
 
     Their product is at most `budget`; it and the limits are at least 1.
     """
@@ -198,7 +194,7 @@ def _powers_of_two(budget: int, limits: Sequence[int]) -> tuple[int, ...]:
 
 
 def packed_chunk(shape: Sequence[int], item_bytes: int, chunk_bytes: int) -> tuple[int, ...]:
-    """Return a chunk of about `chunk_bytes` for a packed array: whole rows where they fit."""
+    """A chunk of about `chunk_bytes` for a packed array: whole rows where they fit."""
     chunk: tuple[int, ...] = ()
     budget = max(1, chunk_bytes // max(1, item_bytes))
     for size in reversed(shape):

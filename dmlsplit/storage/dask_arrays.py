@@ -1,12 +1,12 @@
 """`dml.split` of a dask.array into dask arrays, lazily, with one dispatch per block.
 
-A block inside one piece is passed on unchanged. A block that crosses the border of a piece is
-split into all its parts in one dispatch. Nothing is rechunked, so each chunk of
-a piece is a chunk of the input or a part of one.
+A block inside one piece is passed on unchanged; one that crosses the border of a piece is split
+into all its parts in one dispatch. Nothing is rechunked: a chunk of a piece is one of the input, or
+a part of it.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, pairwise, product
 from operator import itemgetter
@@ -65,18 +65,18 @@ def split_dask(
 def _tasks(
     array: Any, dispatch: str, names: Sequence[str], sizes: Sequence[int], axis: int
 ) -> tuple[dict[Any, Any], list[dict[Any, Any]], list[list[int]]]:
-    """Return the dispatches, and the blocks of each piece with their sizes along the axis.
+    """The dispatches, and the blocks of each piece with their sizes along the axis.
 
     There is one dispatch for each block that is cut; its result is the list of its parts.
     """
     dispatches: dict[Any, Any] = {}
     layers: list[dict[Any, Any]] = [{} for _ in names]
     along: list[list[int]] = [[] for _ in names]
-    starts = [0, *accumulate(sizes)]
+    starts, behind = [0, *accumulate(sizes)], array.numblocks[axis + 1 :]
     for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
         parts = [(piece, end - begin) for piece, begin, end in overlaps(starts, low, high)]
         cut = partial(split, sizes_or_count=tuple(size for _, size in parts), axis=axis)
-        for place in _places(array.numblocks, axis, chunk):
+        for place in product(*map(range, array.numblocks[:axis]), [chunk], *map(range, behind)):
             block = (array.name, *place)
             if len(parts) > 1:
                 dispatches[(dispatch, *place)] = (cut, block)
@@ -88,11 +88,6 @@ def _tasks(
         for piece, size in parts:
             along[piece].append(size)
     return dispatches, layers, along
-
-
-def _places(counts: Sequence[int], axis: int, chunk: int) -> Iterator[tuple[int, ...]]:
-    """Yield the indices of the blocks that have number `chunk` along the axis."""
-    return product(*([chunk] if d == axis else range(n) for d, n in enumerate(counts)))
 
 
 def _check_blocks(array: Any) -> None:

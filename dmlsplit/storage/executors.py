@@ -32,39 +32,31 @@ def submitting(scheduler: str | None) -> Iterator[Submit]:
             yield partial(_in_flight, pool, 2 * threads)
         return
     distributed = needed("distributed", "scheduler")
-    _check_address(scheduler)
+    nobody = f"no Dask scheduler answers at {scheduler or repr(scheduler)}"
+    why = _silence(scheduler)
+    if why:
+        raise InvalidArgumentError(f"{nobody}: {why}")
     try:
         client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
-        raise UnsupportedError(
-            f"no Dask scheduler answers at {scheduler}: {describe(error)}"
-        ) from None
+        raise UnsupportedError(f"{nobody}: {describe(error)}") from None
     with client, client.get_executor(pure=False) as pool:
         _check_cluster(client)
         yield partial(_in_flight, pool, max(4, 4 * sum(client.nthreads().values())))
 
 
-def _check_address(scheduler: str) -> None:
-    """Refuse an address that dask would hang on."""
+def _silence(scheduler: str) -> str:
+    """Why no scheduler answers at an address, or nothing; dask would hang, or wait longer."""
     found = re.fullmatch(r"(?:(tcp|tls|ucx|wss?)://)?([^/\s]+):(\d{1,5})|inproc://\S+", scheduler)
     if not found:
-        raise InvalidArgumentError(
-            f"no Dask scheduler answers at {scheduler or repr(scheduler)}: it must be an address "
-            "such as tcp://host:8786"
-        )
+        return "it must be an address such as tcp://host:8786"
     scheme, host, port = found.groups()
-    if host and scheme in (None, "tcp"):
-        why = _silence(host.strip("[]"), int(port))
-        if why:
-            raise InvalidArgumentError(f"no Dask scheduler answers at {scheduler}: {why}")
-
-
-def _silence(host: str, port: int) -> str:
-    """Return why nothing answers, or nothing: a scheduler speaks first, and dask waits longer."""
+    if not host or scheme not in (None, "tcp"):
+        return ""
     why = ""
     try:
-        with socket.create_connection((host, port), ANSWER_SECONDS) as connection:
-            why = "something else is listening there"
+        with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as connection:
+            why = "something else is listening there"  # a scheduler speaks first
             return "" if connection.recv(1) else why
     except (OSError, OverflowError) as error:
         return why or describe(error)

@@ -1,15 +1,20 @@
 """The record of a run: what it does, and from which files each of its blocks was written.
 
 The first line of a journal, JSON, says what the run does. Eight bytes for each block follow: zeros
-until it is written, then the mark of the files that it was read from. A block is done if that is
-the mark of these files now. Otherwise it is done again, whether it was never written, written but
-not recorded, recorded by half, or written from files that have changed.
+until it is written, then the mark of the files that it was read from, made from their sizes and
+times. A block is done if that is the mark of these files now. Otherwise it is done again: it was
+never written, written but not recorded, recorded by half, or written from files that have changed.
+A program that changes a file through a map may leave its time as it was; nothing notices that.
 """
 
 import json
-from collections.abc import Iterator
+import stat
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from itertools import product
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -17,16 +22,21 @@ from uuid import uuid4
 import numpy as np
 
 from dmlsplit.atomic import naming, write_text
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.system import write_at
 
 _MARK_BYTES = 8
+# Two changes within a tick of the file system's clock leave the same time. Ticks are up to 10 ms.
+TICK_NS = 20_000_000
+# The files that make a folder a zarr array, and those that zarr looks for beside them.
+ARRAY_FILES = ("zarr.json", ".zarray")
+METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run does."""
+    """What a run does: the first line of its journal."""
 
     input: str  # absolute path of the array to split
     format: str  # of the pieces
@@ -108,3 +118,53 @@ def is_continued(path: Path, wanted: Run) -> bool:
 def _short(value: Any) -> str:
     text = str(list(value) if isinstance(value, tuple) else value)
     return text if len(text) <= 80 else f"{text[:80]}..."
+
+
+def array_files(store: Path) -> list[Path]:
+    """The files that make a folder a zarr array."""
+    return [store / name for name in ARRAY_FILES if (store / name).is_file()]
+
+
+def input_mark(path: Path) -> int:
+    """The mark of the files that make an input what it is: of a zarr array, its metadata."""
+    return _mark(array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path])
+
+
+def block_mark(path: Path, stored: Any, grid: BlockGrid, index: int) -> int:
+    """The mark of the chunks, or shards, that a block is read from; a single file has no others."""
+    if not path.is_dir():
+        return _mark(())
+    sides = zip(grid[index].region, grid.chunk, strict=True)
+    places = product(*(range(s.start // n, -(-s.stop // n)) for s, n in sides))
+    return _mark(path / stored.metadata.encode_chunk_key(place) for place in places)
+
+
+def check_unchanged(path: Path, mark: int) -> None:
+    """Refuse pieces of an input that was changed while it was read."""
+    if input_mark(path) != mark:
+        raise InvalidArgumentError(
+            f"{path} changed while it was split; no piece was written. "
+            "Fix: start the same run again when nothing writes to it"
+        )
+
+
+def _mark(files: Iterable[Path]) -> int:
+    """A number that changes when one of the files changes; never 0."""
+    seen = repr(list(map(_seen, files))).encode()
+    return int.from_bytes(blake2b(seen, digest_size=8).digest()) or 1
+
+
+def _seen(file: Path) -> tuple[int, int] | None:
+    """Size and time of a file, if there is one; after a tick, if it was written just now."""
+    try:
+        found = file.stat()
+        age = time.time_ns() - found.st_mtime_ns
+        if 0 <= age < TICK_NS:
+            time.sleep((TICK_NS - age) / 1e9)
+            found = file.stat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        with about(file):
+            raise InvalidArgumentError("is not a regular file")
+    return found.st_size, found.st_mtime_ns

@@ -15,8 +15,7 @@ from dmlsplit.eager import plan_for, split
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
-from dmlsplit.storage.journal import Run
-from dmlsplit.storage.marks import check_unchanged, input_mark
+from dmlsplit.storage.journal import Run, check_unchanged, input_mark
 from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
 from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.system import allow_open_files
@@ -89,15 +88,15 @@ def split_file(
     workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
     with claimed(workspace, run, overwrite) as notes:
         if not workspace.journal.is_file():  # else all pieces are whole, some may have their names
-            _check_space(workspace, source, shapes)
-            _write_pieces(workspace, source, shapes, grid, device, progress)
+            pieces = _create_pieces(workspace, source, shapes)
+            _write_pieces(source, pieces, grid, device, progress)
             check_unchanged(path, mark)
             workspace.vouch(run)
     return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes, notes)
 
 
 def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
-    """Return the blocks of an array as it is stored: the last dimension is contiguous."""
+    """The blocks of an array as it is stored: the last dimension is contiguous."""
     shape, width = source.stored_shape, source.dtype.itemsize
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     on_cpu = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
@@ -106,27 +105,29 @@ def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> Bl
     return BlockGrid(shape, axis, sizes, chunk, (1,) * len(shape), width, wanted)
 
 
-def _check_space(workspace: Workspace, source: NpyFile, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Refuse pieces that do not fit on the disk before the first byte is written."""
-    sizes = (prod(shape) * source.dtype.itemsize for shape in shapes)
-    for target, wanted in zip(workspace.targets, accumulate(sizes), strict=True):
+def _create_pieces(
+    workspace: Workspace, source: NpyFile, shapes: Sequence[tuple[int, ...]]
+) -> list[NpyFile]:
+    """Empty pieces under the names of drafts, if they fit on the disk and can all be open."""
+    ends = accumulate(prod(shape) * source.dtype.itemsize for shape in shapes)
+    for target, wanted in zip(workspace.targets, ends, strict=True):
         check_space(workspace.folder, wanted, target)
-
-
-def _write_pieces(
-    workspace: Workspace,
-    source: NpyFile,
-    shapes: Sequence[tuple[int, ...]],
-    grid: BlockGrid,
-    device: str,
-    progress: Progress,
-) -> None:
-    """Write whole pieces under the names of drafts."""
-    _allow_open_files(len(shapes))
-    pieces = [
+    wanted = len(shapes) + 128
+    limit = allow_open_files(wanted)
+    if limit is not None:
+        raise UnsupportedError(
+            f"{len(shapes)} pieces need {wanted} open files; the limit is {limit}. "
+            "Fix: raise it with ulimit -n, or split in two steps"
+        )
+    return [
         create_npy(workspace.draft(index), target, source, shape)
         for index, (target, shape) in enumerate(zip(workspace.targets, shapes, strict=True))
     ]
+
+
+def _write_pieces(
+    source: NpyFile, pieces: list[NpyFile], grid: BlockGrid, device: str, progress: Progress
+) -> None:
     most = max((prod(grid[index].shape) for index in range(len(grid))), default=0)
     whole, arena = np.empty(most, source.dtype), np.empty(most, source.dtype)
     done = 0
@@ -138,20 +139,9 @@ def _write_pieces(
         for part, part_values in zip(block.parts, parts, strict=True):
             pieces[part.piece].write(part_values, part.region)
         done += values.nbytes
-        progress(done, source.nbytes)
+        progress(done, source.size_in_bytes)
     for piece in pieces:
         piece.sync()
-
-
-def _allow_open_files(count: int) -> None:
-    """Raise the soft limit on open files: every mapped piece holds one."""
-    wanted = count + 128
-    limit = allow_open_files(wanted)
-    if limit is not None:
-        raise UnsupportedError(
-            f"{count} pieces need {wanted} open files; the limit is {limit}. "
-            "Fix: raise it with ulimit -n, or split in two steps"
-        )
 
 
 def _split_block(

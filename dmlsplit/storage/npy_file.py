@@ -24,7 +24,7 @@ Region = tuple[slice, ...]
 
 
 @dataclass(frozen=True)
-class NpyFile:
+class NpyFile(NpyHeader):
     """An open .npy file.
 
     Errors name `path`, which for a draft is the file that it becomes. In `stored_shape` the last
@@ -32,31 +32,15 @@ class NpyFile:
     """
 
     path: Path
-    header: NpyHeader
     handle: int  # closed with the object
 
     def __post_init__(self) -> None:
         finalize(self, os.close, self.handle)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Elements per dimension of the array."""
-        return self.header.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Data type of the elements."""
-        return self.header.dtype
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.header.size_in_bytes
-
-    @property
     def is_fortran(self) -> bool:
         """Whether the array is stored with its first dimension contiguous."""
-        return self.header.fortran_order and len(self.shape) > 1
+        return self.fortran_order and len(self.shape) > 1
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
@@ -93,16 +77,16 @@ class NpyFile:
             os.fsync(self.handle)
 
     def _runs(self, values: np.ndarray, region: Region) -> Iterator[tuple[int, memoryview]]:
-        """Yield the bytes of a box that are contiguous in the file, and where they begin."""
+        """The bytes of a box that are contiguous in the file, and where they begin."""
         flat = values.reshape(-1).view(np.uint8).data
         width, at = self.dtype.itemsize, 0
         for first, count in runs(self.stored_shape, region):
-            yield self.header.offset + first * width, flat[at : at + count * width]
+            yield self.offset + first * width, flat[at : at + count * width]
             at += count * width
 
 
 def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
-    """Yield the first element and the number of elements of each contiguous run of a box."""
+    """The first element and the number of elements of each contiguous run of a box."""
     sizes = [side.stop - side.start for side in region]
     if not prod(sizes):
         return
@@ -123,8 +107,9 @@ def open_npy(path: Path) -> NpyFile:
             raise InvalidArgumentError("is not a regular file; it must be a .npy file")
         with path.open("rb") as file:
             header = read_npy_header(file)
-            found = NpyFile(path, header, os.dup(file.fileno()))
-        size, wanted = os.fstat(found.handle).st_size, header.offset + header.size_in_bytes
+            fields = header.shape, header.fortran_order, header.dtype, header.offset
+            found = NpyFile(*fields, path, os.dup(file.fileno()))
+        size, wanted = os.fstat(found.handle).st_size, found.offset + found.size_in_bytes
         if size < wanted:
             raise InvalidArgumentError(
                 f"has {size} bytes; its header says {wanted}. Fix: copy the file again"
@@ -138,12 +123,11 @@ def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -
     It has the data type and the order of `like`. Errors name `path`, which the draft becomes.
     """
     header = npy_header(shape, like.is_fortran, like.dtype)
-    created = NpyHeader(shape, like.is_fortran, like.dtype, len(header))
     with naming(path):
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o666)
-        piece = NpyFile(path, created, handle)
+        piece = NpyFile(shape, like.is_fortran, like.dtype, len(header), path, handle)
         # Reserved now, so that a full disk is an error before any work is done.
-        reserve(handle, created.offset + created.size_in_bytes)
+        reserve(handle, piece.offset + piece.size_in_bytes)
         _write(handle, memoryview(header), 0)
     return piece
 

@@ -1,20 +1,12 @@
 """Splits stores that are larger than memory, block by block, on threads or on a Dask cluster.
 
-Pieces grow in the workspace of the run, with a journal of the blocks that are written. They get
-their names when all of them are complete. The same run, started again, continues from what it finds
-after an interruption:
-
-- No journal: pieces may be half created, so they are created anew.
-- A journal: blocks with the mark of their input in it are done, all others are written again.
-- Some pieces have their names: the rest follow.
-- No workspace: the run is complete, or had not begun.
+Pieces grow in the workspace of the run, and the same run, started again, continues from there.
 """
 
 from collections.abc import Iterable, Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,10 +15,8 @@ from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.interrupts import held
 from dmlsplit.messages import counted
-from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.storage.executors import Submit, submitting
-from dmlsplit.storage.journal import Journal, Run, open_journal
-from dmlsplit.storage.marks import check_unchanged, input_mark
+from dmlsplit.storage.journal import Journal, Run, check_unchanged, input_mark, open_journal
 from dmlsplit.storage.npy import Progress, SplitFiles
 from dmlsplit.storage.worker import marks, move_block
 from dmlsplit.storage.workspace import Workspace, claimed
@@ -67,14 +57,11 @@ def split_store(
 
     Raises
     ------
-    InvalidArgumentError
-        If the input is damaged or changes meanwhile, its data type has no fixed size, the
-        sizes do not fit, a piece exists or would replace the input, or the folder holds an
-        unfinished run of another split.
+    InvalidArgumentError, OSError
+        As of `split_file`; also if the input is damaged, its data type has no fixed size, or
+        the folder holds an unfinished run of another split.
     UnsupportedError
         If zarr or dask is not installed.
-    OSError
-        If a file cannot be read or written.
     """
     mark = input_mark(path)
     stored = open_stored(path)
@@ -86,7 +73,9 @@ def split_store(
     workspace = Workspace(folder.absolute() / f".{name}.unfinished", path, targets)
     with submitting(scheduler) as submit, claimed(workspace, run, overwrite) as notes:
         if not workspace.journal.is_file():
-            _create_pieces(workspace, stored, grid)
+            for piece, target in enumerate(targets):
+                with naming(target):
+                    create_piece(workspace.draft(piece), stored, grid, piece)
             workspace.vouch(run)
         with open_journal(workspace.journal) as journal:
             redone = _run_blocks(workspace, journal, device, submit, progress)
@@ -96,16 +85,10 @@ def split_store(
     return SplitFiles(path, str(stored.dtype), grid.shape, axis, targets, shapes, notes)
 
 
-def _create_pieces(workspace: Workspace, stored: Any, grid: BlockGrid) -> None:
-    for piece, target in enumerate(workspace.targets):
-        with naming(target):
-            create_piece(workspace.draft(piece), stored, grid, piece)
-
-
 def _run_blocks(
     workspace: Workspace, journal: Journal, device: str, submit: Submit, progress: Progress
 ) -> tuple[str, ...]:
-    """Do the blocks that are not done, or are done from old files; return notes for the user."""
+    """Do the blocks that are not done, or are done from old files. There are notes for the user."""
     old = _changed(workspace, journal, submit)
     if old or not journal.marks.all():
         workspace.check_unpublished()
@@ -122,13 +105,11 @@ def _run_blocks(
             f"{workspace.input} changed while it was split: {late} of {len(journal.marks)} blocks "
             "are old. Fix: start the same run again when nothing writes to it"
         )
-    if not old:
-        return ()
-    return (f"{counted(len(old), 'block')} of {workspace.input} had changed: done again",)
+    again = f"{counted(len(old), 'block')} of {workspace.input} had changed: done again"
+    return (again,) * bool(old)
 
 
 def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Progress) -> None:
-    """Record blocks as they finish."""
     grid = journal.run.grid
     total = prod(grid.shape) * grid.item_bytes
     done = sum(map(grid.nbytes, np.flatnonzero(journal.marks).tolist()))
@@ -140,11 +121,10 @@ def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Pro
 
 
 def _changed(workspace: Workspace, journal: Journal, submit: Submit) -> list[int]:
-    """Return the blocks that are recorded with another mark than their files have now."""
+    """The blocks that are recorded with another mark than their files have now."""
     done = np.flatnonzero(journal.marks)
-    batches = (
-        done[start : start + MARKS_AT_ONCE].tolist() for start in range(0, len(done), MARKS_AT_ONCE)
-    )
+    starts = range(0, len(done), MARKS_AT_ONCE)
+    batches = (done[start : start + MARKS_AT_ONCE].tolist() for start in starts)
     work = partial(marks, str(workspace.folder), journal.run.name)
     found = submit(work, batches)
     return [block for batch in found for block, mark in batch if journal.marks[block] != mark]

@@ -13,18 +13,14 @@ import numpy as np
 from dmlsplit.atomic import naming
 from dmlsplit.errors import DmlError, InvalidArgumentError
 from dmlsplit.storage.blocks import Block, BlockGrid
-from dmlsplit.storage.journal import read_run
-from dmlsplit.storage.marks import block_mark
+from dmlsplit.storage.journal import block_mark, read_run
 from dmlsplit.storage.npy import split_on
 from dmlsplit.storage.zarr_arrays import describe, needed, open_stored
 
 
 @lru_cache(maxsize=4)
 def _input(workspace: str, run: str) -> tuple[Path, Any, BlockGrid]:
-    """Open the input of a run once per process.
-
-    `run` tells it from an earlier one in the same workspace.
-    """
+    """Open the input once per process; `run` tells it from an earlier one in the same workspace."""
     found = read_run(Path(workspace) / "journal")
     path = Path(found.input)
     return path, open_stored(path), found.grid
@@ -32,7 +28,6 @@ def _input(workspace: str, run: str) -> tuple[Path, Any, BlockGrid]:
 
 @lru_cache(maxsize=4)
 def _pieces(workspace: str, run: str, count: int) -> list[Any]:
-    """Open the pieces of a run once per process."""
     zarr = needed("zarr", "a zarr store")
     found = []
     for draft in (Path(workspace) / str(piece) for piece in range(count)):
@@ -44,7 +39,7 @@ def _pieces(workspace: str, run: str, count: int) -> list[Any]:
 
 
 def marks(workspace: str, run: str, blocks: list[int]) -> list[tuple[int, int]]:
-    """Return the marks that the files of blocks have now, each after the number of its block."""
+    """The marks that the files of blocks have now, each after the number of its block."""
     path, stored, grid = _input(workspace, run)
     return [(index, block_mark(path, stored, grid, index)) for index in blocks]
 

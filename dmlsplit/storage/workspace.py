@@ -1,12 +1,11 @@
-"""The hidden folder in which pieces grow, and how they get their names.
+"""The hidden folder in which pieces grow, ``.NAME.unfinished``, and how they get their names.
 
-The workspace of a run lies beside its pieces, ``.NAME.unfinished``, and holds:
+It lies beside the pieces, and holds:
 
 - ``lock``, which is locked while a run uses the folder;
 - ``0``, ``1``, ...: the pieces until they have their names;
-- ``journal``, which vouches for the pieces. Without one they are worth nothing: they are removed
-  by the run itself, or if that was killed, by the next run into the same folder. So it is created
-  after the pieces, and removed before them.
+- ``journal``, which vouches for the pieces: created after them, removed before them. Without one
+  they are worth nothing, and are removed by the run itself, or if that was killed, by the next.
 
 A run is complete when all its pieces have their names and the journal is removed.
 """
@@ -25,8 +24,7 @@ from typing import Any
 
 from dmlsplit.atomic import lock, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.storage.journal import Run, create_journal, is_continued, read_run
-from dmlsplit.storage.marks import ARRAY_FILES, array_files
+from dmlsplit.storage.journal import Run, array_files, create_journal, is_continued, read_run
 from dmlsplit.system import closing
 
 _RENAME_EXCHANGE = 2
@@ -58,7 +56,7 @@ class Workspace:
         create_journal(self.journal, replace(run, pieces=inodes))
 
     def published(self) -> set[int]:
-        """Return the pieces that have their names."""
+        """The pieces that have their names."""
         inodes = read_run(self.journal).pieces if self.journal.is_file() else ()
         # After an exchange the draft is what the target was, until the workspace is removed.
         return {
@@ -191,9 +189,7 @@ def _release(folder: Path, handle: int) -> None:
 def _check_targets(workspace: Workspace, overwrite: bool) -> None:
     """Refuse to replace the input, or anything that is not to be replaced."""
     source = workspace.input
-    inputs = [source]
-    if source.is_dir():  # its files may be links
-        inputs += [source / name for name in (*ARRAY_FILES, "c")]
+    inputs = [source, *array_files(source), source / "c"]  # those in a folder may be links
     published = workspace.published()
     for piece, target in enumerate(workspace.targets):
         if piece in published:

@@ -10,7 +10,7 @@ from typing import Any
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.messages import listed
 from dmlsplit.storage.blocks import BlockGrid, packed_chunk
-from dmlsplit.storage.marks import METADATA_FILES
+from dmlsplit.storage.journal import METADATA_FILES
 from dmlsplit.storage.npy_file import NpyFile, open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
@@ -89,7 +89,7 @@ def _fix_for_group(path: Path, group: Any) -> str:
 def grid_for(
     stored: Any, axis: int, sizes: tuple[int, ...], block_bytes: int | None = None
 ) -> BlockGrid:
-    """Return the blocks in which to split a zarr array or a .npy file."""
+    """The blocks in which to split a zarr array or a .npy file."""
     wanted = BLOCK_BYTES if block_bytes is None else block_bytes
     if wanted < 1:
         raise InvalidArgumentError(f"block_bytes is {wanted}; it must be at least 1")
@@ -102,16 +102,15 @@ def grid_for(
 
 
 def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
-    """Return a note if chunks are missing: the array is sparse, or is an incomplete copy."""
+    """A note if chunks are missing: the array is sparse, or is an incomplete copy."""
     if isinstance(stored, NpyFile) or stored.nchunks > COUNTED_CHUNKS:
         return ()
     absent = stored.nchunks - stored.nchunks_initialized
-    if not absent:
-        return ()
-    return (
+    note = (
         f"{absent} of {stored.nchunks} chunks of {path} are not stored; zarr reads them as the "
-        f"fill value, {stored.fill_value}",
+        f"fill value, {stored.fill_value}"
     )
+    return (note,) * bool(absent)
 
 
 def create_piece(path: Path, stored: Any, grid: BlockGrid, piece: int) -> None:
@@ -135,7 +134,7 @@ def create_piece(path: Path, stored: Any, grid: BlockGrid, piece: int) -> None:
 
 
 def _kept(stored: Any) -> dict[str, Any]:
-    """Return what the pieces have in common with a zarr array."""
+    """What the pieces have in common with a zarr array."""
     if isinstance(stored, NpyFile):
         return {}
     metadata = stored.metadata
@@ -169,5 +168,5 @@ def settle() -> None:
 
 
 def describe(error: Exception) -> str:
-    """Return the type and message of an error of another library in one short line."""
+    """The type and message of an error of another library, in one short line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]

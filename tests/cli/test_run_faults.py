@@ -92,14 +92,14 @@ Found = dict[str, bytes] | None
 
 
 def found(folder: Path, case: Case) -> list[Found]:
-    """Return the bytes of each target; None where there is none."""
-    paths = [folder / "out" / name for name in case.targets]
-    files = [
-        contents(path) if path.is_dir() else {"": path.read_bytes()}
-        for path in paths
-        if path.exists()
-    ]
-    return [files.pop(0) if path.exists() else None for path in paths]
+    """The bytes of each target; None where there is none."""
+    return [target_bytes(folder / "out" / name) for name in case.targets]
+
+
+def target_bytes(path: Path) -> Found:
+    if path.is_dir():
+        return contents(path)
+    return {"": path.read_bytes()} if path.exists() else None
 
 
 @dataclass(frozen=True)

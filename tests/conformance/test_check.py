@@ -13,6 +13,7 @@ from dmlsplit.conformance.observation import read_observation
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import InvalidArgumentError
 from tests.conformance.conftest import Observe
+from tests.conformance.stand_in.build import edited, observed
 
 
 def found(path: Path) -> Comparison:
@@ -114,19 +115,15 @@ def test_a_removed_device_counts_as_a_crash(observe: Observe) -> None:
 
 
 def test_a_newer_library_is_held_to_the_newest_level_known(observe: Observe) -> None:
-    document = json.loads(observe().read_text())
-    path = observe()
-    path.write_text(json.dumps(document | {"level": 0x7000, "minimum_levels": []}))
+    path = edited(observe(), level=0x7000, minimum_levels=[])
     assert str(found(path).observation.level) == "6_4"
     assert found(path).agrees
 
 
 def test_cases_that_were_not_asked_are_named(observe: Observe) -> None:
     path = observe()
-    document = json.loads(path.read_text())
-    document["cases"] = [case for case in document["cases"] if case["id"] != "limit-elements"]
-    path.write_text(json.dumps(document))
-    assert found(path).not_asked == ("limit-elements",)
+    cases = [case for case in observed(path)["cases"] if case["id"] != "limit-elements"]
+    assert found(edited(path, cases=cases)).not_asked == ("limit-elements",)
 
 
 # ---- what DxDispatch gave ----------------------------------------------------------------------
@@ -141,14 +138,12 @@ def dispatched(observe: Observe, kit: Path) -> Dispatch:
 
     def compared(change: Callable[[Cases], None]) -> Comparison:
         path = observe()
-        document = json.loads(path.read_text())
-        cases = {case["id"]: case for case in document["cases"]}
+        cases = {case["id"]: case for case in observed(path)["cases"]}
         for case in json.loads((kit / "cases.json").read_text())["cases"]:
             if (kit / "dxdispatch" / f"{case['id']}.json").exists():
                 cases.setdefault(case["id"], case).update(case | {"dispatched": right(case)})
         change(cases)
-        path.write_text(json.dumps(document | {"cases": list(cases.values())}))
-        return found(path)
+        return found(edited(path, cases=list(cases.values())))
 
     return compared
 
@@ -165,21 +160,17 @@ def test_right_bytes_and_bindings_agree(dispatched: Dispatch) -> None:
     assert sum(answer.dispatched is not None for answer in comparison.observation.answers) > 230
 
 
-def flipped(cases: Cases) -> None:
-    cases["bytes-type-INT8"]["dispatched"]["outputs"][1]["sha256"] = "0" * 64
-
-
-def unwritten(cases: Cases) -> None:
-    cases["bytes-type-INT8"]["dispatched"]["outputs"][1] = None
-
-
-def written_behind(cases: Cases) -> None:
-    cases["bytes-type-INT8"]["dispatched"]["outputs"][1]["kept_behind"] = False
-
-
-@pytest.mark.parametrize("change", [flipped, unwritten, written_behind])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda outputs: outputs[1].update(sha256="0" * 64),
+        lambda outputs: outputs[1].update(kept_behind=False),
+        lambda outputs: outputs.__setitem__(1, None),
+    ],
+    ids=["other bytes", "written behind", "unwritten"],
+)
 def test_other_bytes_are_found(dispatched: Dispatch, change: Any) -> None:
-    comparison = dispatched(change)
+    comparison = dispatched(lambda cases: change(cases["bytes-type-INT8"]["dispatched"]["outputs"]))
     assert said(comparison.differences) == {("bytes", "bytes-type-INT8 OutputTensors[1]")}
     assert not comparison.agrees
 
@@ -228,8 +219,7 @@ SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
 def test_what_is_wrong_with_a_file_is_said(
     observe: Observe, change: dict[str, Any], message: str
 ) -> None:
-    path = observe()
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    path = edited(observe(), **change)
     with pytest.raises(InvalidArgumentError, match=f"{path}: {message}"):
         read_observation(path)
 

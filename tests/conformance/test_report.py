@@ -10,6 +10,7 @@ from dmlsplit.conformance.check import KINDS, compare
 from dmlsplit.conformance.observation import read_observation
 from dmlsplit.conformance.report import MOST_SHOWN, REPORTS
 from tests.conformance.conftest import Observe
+from tests.conformance.stand_in.build import edited, observed
 
 
 def reported(path: Path, form: str) -> str:
@@ -57,9 +58,7 @@ def test_markdown_has_a_table_for_each_kind(observe: Observe) -> None:
 
 
 def test_a_text_names_so_many_differences_and_json_all(observe: Observe) -> None:
-    path = observe()
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps(document | {"level": 0x1000, "minimum_levels": []}))
+    path = edited(observe(), level=0x1000, minimum_levels=[])
     many = len(compare(read_observation(path)).differences)
     assert many > MOST_SHOWN
     for form in ("text", "markdown"):
@@ -71,10 +70,8 @@ def test_a_text_names_so_many_differences_and_json_all(observe: Observe) -> None
 def test_names_cannot_break_out(observe: Observe, form: str) -> None:
     """An observation comes from someone else's machine."""
     path = observe("any-sum")
-    document = json.loads(path.read_text())
-    document["adapter"]["name"] = "\x1b[31m<script>|`a`"
-    document["cases"] = [dict(case, id="x\n| y |<b>") for case in document["cases"]]
-    path.write_text(json.dumps(document))
+    cases = [dict(case, id="x\n| y |<b>") for case in observed(path)["cases"]]
+    edited(path, adapter={"name": "\x1b[31m<script>|`a`"}, cases=cases)
     text = reported(path, form)
     assert "\x1b" not in text
     assert "\n| y |" not in text

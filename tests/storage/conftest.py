@@ -1,12 +1,16 @@
 """Small blocks, so that small arrays have many."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dmlsplit.storage import resumable, worker, zarr_arrays
-from tests.support.stores import make_store
+from dmlsplit.storage.resumable import split_store
+from tests.support.stores import StopError, make_store, stop_after
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -19,6 +23,27 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 def store(tmp_path: Path) -> Path:
     """Fifteen chunks, each of which is a block."""
     return make_store(tmp_path / "in.zarr", chunks=(4, 33, 7))
+
+
+@pytest.fixture
+def begun(store: Path, tmp_path: Path) -> Path:
+    """The journal of a run that was interrupted after some blocks."""
+    with pytest.raises(StopError):
+        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(6))
+    return tmp_path / ".in.unfinished" / "journal"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two worker processes, which import this tree."""
+    from distributed import LocalCluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        with LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
+        ) as cluster:
+            yield cluster
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Input that changes: noticed by a resumed run, and by a run that is under way."""
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -11,7 +12,7 @@ import zarr
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.storage import marks, resumable, worker
+from dmlsplit.storage import journal, resumable, worker
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.resumable import split_store
 from tests.support.stores import (
@@ -22,38 +23,30 @@ from tests.support.stores import (
     finished_blocks,
     make_store,
     publishing_stops_at,
-    stop_after,
 )
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
-@pytest.fixture
-def begun(store: Path, tmp_path: Path) -> set[int]:
-    """A run that was interrupted after some blocks."""
-    with pytest.raises(StopError):
-        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(6))
-    return finished_blocks(tmp_path / ".in.unfinished" / "journal")
-
-
 def test_blocks_whose_chunks_changed_are_done_again(
-    store: Path, tmp_path: Path, begun: set[int], moved: list[int]
+    store: Path, tmp_path: Path, begun: Path, moved: list[int]
 ) -> None:
-    again = min(begun)  # a block is a chunk of four rows
+    finished = finished_blocks(begun)
+    again = min(finished)  # a block is a chunk of four rows
     values = VALUES.copy()
     values[4 * again : 4 * again + 4] += 1
     zarr.open_array(str(store))[4 * again : 4 * again + 4] = values[4 * again : 4 * again + 4]
     done = split_store(store, (1, 6), 2, tmp_path)
-    assert sorted(moved) == sorted(set(range(15)) - begun | {again})
+    assert sorted(moved) == sorted(set(range(15)) - finished | {again})
     assert_pieces(tmp_path, values, 2, (1, 6))
     assert done.notes == (f"1 block of {store} had changed: done again",)
 
 
 def test_an_old_chunk_that_comes_back_is_read_again(
-    store: Path, tmp_path: Path, begun: set[int], monkeypatch: pytest.MonkeyPatch
+    store: Path, tmp_path: Path, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill right after a block was written from other data leaves that data in the pieces."""
-    again = min(begun)
+    again = min(finished_blocks(begun))
     chunk = store / f"c/{again}/0/0"
     shutil.copy2(chunk, tmp_path / "backup")
     zarr.open_array(str(store))[4 * again : 4 * again + 4] = 0xBAD
@@ -72,27 +65,28 @@ def test_an_old_chunk_that_comes_back_is_read_again(
 
 
 def test_chunks_that_became_empty_are_empty_in_the_pieces(
-    store: Path, tmp_path: Path, begun: set[int]
+    store: Path, tmp_path: Path, begun: Path
 ) -> None:
-    values = VALUES.copy()
-    values[4 * min(begun) : 4 * min(begun) + 4] = 0
-    (store / f"c/{min(begun)}/0/0").unlink()
+    values, again = VALUES.copy(), min(finished_blocks(begun))
+    values[4 * again : 4 * again + 4] = 0
+    (store / f"c/{again}/0/0").unlink()
     split_store(store, (1, 6), 2, tmp_path)
     assert_pieces(tmp_path, values, 2, (1, 6))
 
 
 @pytest.mark.parametrize("layout", [{}, {"fill_value": 9, "dtype": "u4"}, {"chunks": (9, 9, 7)}])
 def test_another_array_in_its_place_is_split_anew(
-    layout: dict[str, Any], store: Path, tmp_path: Path, begun: set[int], moved: list[int]
+    layout: dict[str, Any], store: Path, tmp_path: Path, begun: Path, moved: list[int]
 ) -> None:
     """Also of the pieces nothing is left: they have the data type and fill value of the input."""
+    finished = finished_blocks(begun)
     shutil.rmtree(store)
     make_store(store, VALUES + 1, **{"chunks": (4, 33, 7), **layout})
     done = split_store(store, (1, 6), 2, tmp_path)
     assert done.notes == (f"{store} was replaced or changed: split anew",)
     for piece in assert_pieces(tmp_path, VALUES + 1, 2, (1, 6)):
         assert (piece.dtype, piece.fill_value) == (done.dtype, layout.get("fill_value", 0))
-    assert set(moved) >= begun
+    assert set(moved) >= finished
     assert [entry.name for entry in tmp_path.glob(".*")] == []
 
 
@@ -190,25 +184,20 @@ def test_a_file_that_was_written_just_now_gets_a_mark_that_the_next_write_change
     path = tmp_path / "a.npy"
     for count in range(20):
         path.write_bytes(b"one")
-        before = marks.input_mark(path)
+        before = journal.input_mark(path)
         path.write_bytes(b"two")
-        assert marks.input_mark(path) != before, count
+        assert journal.input_mark(path) != before, count
 
 
 def test_a_pipe_or_device_as_a_chunk_is_refused_and_not_waited_for(
     store: Path, tmp_path: Path
 ) -> None:
-    import os
-
     chunk = store / "c/3/0/0"
-    chunk.unlink()
-    os.mkfifo(chunk)
-    with pytest.raises(dml.InvalidArgumentError, match="c/3/0/0: is not a regular file"):
-        split_store(store, (1, 6), 2, tmp_path)
-    chunk.unlink()
-    chunk.symlink_to("/dev/zero")
-    with pytest.raises(dml.InvalidArgumentError, match="c/3/0/0: is not a regular file"):
-        split_store(store, (1, 6), 2, tmp_path)
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero")):
+        chunk.unlink()
+        make(chunk)
+        with pytest.raises(dml.InvalidArgumentError, match="c/3/0/0: is not a regular file"):
+            split_store(store, (1, 6), 2, tmp_path)
     (store / "zarr.json").unlink()
     os.mkfifo(store / "zarr.json")
     with pytest.raises(dml.InvalidArgumentError, match=r"its zarr.json is not a regular file"):

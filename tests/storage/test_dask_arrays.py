@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -195,25 +194,11 @@ except dmlsplit.UnsupportedError as error:
     assert 'Fix: dask.config.set({"array.query-planning": False})' in done.stdout, done.stderr
 
 
-@contextmanager
-def workers_import_this_tree() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        yield
-
-
 @pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A cluster of two worker processes."""
-    from distributed import Client, LocalCluster
+def client(cluster: Any) -> Iterator[Any]:
+    from distributed import Client
 
-    with (
-        workers_import_this_tree(),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
-        ) as cluster,
-        Client(cluster) as client,
-    ):
+    with Client(cluster) as client:
         yield client
 
 

@@ -10,7 +10,7 @@ import dmlsplit as dml
 from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.storage.journal import Run, create_journal, open_journal, read_run
 from dmlsplit.storage.resumable import split_store
-from tests.support.stores import VALUES, StopError, assert_pieces, finished_blocks, stop_after
+from tests.support.stores import VALUES, assert_pieces, finished_blocks
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
@@ -34,14 +34,6 @@ def test_a_journal_is_continued_where_it_ended(tmp_path: Path) -> None:
                     assert other.marks.tolist() == journal.marks.tolist() == right
     assert read_run(path) == RUN
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.fixture
-def begun(store: Path, tmp_path: Path) -> Path:
-    """The journal of a run that was interrupted after some blocks."""
-    with pytest.raises(StopError):
-        split_store(store, (1, 6), 2, tmp_path, progress=stop_after(4))
-    return tmp_path / ".in.unfinished" / "journal"
 
 
 def test_a_mark_that_was_written_by_half_does_not_count(

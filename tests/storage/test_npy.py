@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.arrays.npy_header import npy_header
 from dmlsplit.storage import npy
 from dmlsplit.storage.npy import split_file
+from tests.support.stores import contents
+
+NPY = npy_header((6, 2), False, np.dtype("f4")) + bytes(48)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -24,12 +28,9 @@ def test_pieces_are_those_of_numpy_whatever_the_block(
     np.save(tmp_path / "a.npy", np.asarray(array, order=order))  # type: ignore[call-overload]
     sizes = {6: (1, 5), 4: (3, 0, 1), 8: (2, 2, 4)}[array.shape[axis]]
     steps: list[tuple[int, int]] = []
+    out = tmp_path / "out"
     done = split_file(
-        tmp_path / "a.npy",
-        sizes,
-        axis,
-        tmp_path / "out",
-        progress=lambda a, b: steps.append((a, b)),
+        tmp_path / "a.npy", sizes, axis, out, progress=lambda *step: steps.append(step)
     )
     for path, wanted in zip(done.paths, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
         found = np.load(path, allow_pickle=False)
@@ -37,7 +38,7 @@ def test_pieces_are_those_of_numpy_whatever_the_block(
         np.testing.assert_array_equal(found, wanted)
     assert [path.name for path in done.paths] == [f"a_{i}.npy" for i in range(len(sizes))]
     assert steps[-1] == (array.nbytes, array.nbytes)
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [p.name for p in done.paths]
+    assert sorted(p.name for p in out.iterdir()) == [p.name for p in done.paths]
 
 
 def test_an_array_without_elements_is_split_too(tmp_path: Path) -> None:
@@ -52,60 +53,36 @@ def test_more_pieces_than_open_files_are_allowed_at_first(tmp_path: Path) -> Non
     assert [int(np.load(path)[0]) for path in done.paths] == list(range(1500))
 
 
-def test_an_interrupted_run_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_run_that_fails_leaves_old_pieces_and_nothing_else(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: int) -> None:
+        raise error(28, "stopped here")
+
     monkeypatch.setattr(npy, "BLOCK_BYTES", 16)
+    if error is OSError:
+        monkeypatch.setattr(os, "posix_fallocate", fail)
     np.save(tmp_path / "a.npy", np.zeros((64, 4), "f4"))
     (tmp_path / "out").mkdir()
-    np.save(tmp_path / "out" / "a_0.npy", np.ones(3))
-    before = (tmp_path / "out" / "a_0.npy").read_bytes()
-
-    def interrupt(done: int, total: int) -> None:
-        if done > total // 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", overwrite=True, progress=interrupt)
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["a_0.npy"]
-    assert (tmp_path / "out" / "a_0.npy").read_bytes() == before
+    (tmp_path / "out" / "a_0.npy").write_bytes(b"old")
+    with pytest.raises(error, match="stopped here"):
+        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", overwrite=True, progress=fail)
+    assert contents(tmp_path / "out") == {"a_0.npy": b"old"}
 
 
-def test_a_full_disk_is_an_error_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((64, 4), "f4"))
-
-    def full(*arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match="No space left"):
-        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
-
-
-def npy_file(header: str, data: bytes = b"") -> bytes:
-    text = header.encode()
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
-
-
-HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
 # More about headers is in tests/arrays.
-DAMAGED = {
-    "zip": (b"PK\x03\x04" + bytes(60), "is a zip archive. Fix: unpack it"),
-    "cut in the header": (npy_file(HEADER)[:20], "damaged"),
-    "cut in the data": (npy_file(HEADER, bytes(47)), r"has \d+ bytes; its header says"),
-    "bad type": (npy_file(HEADER.replace("<f4", "<f3"), bytes(48)), "damaged"),
-    "too large": (
-        npy_file(HEADER.replace("6, 2", f"{10**15}, 2")),
-        "its header says 8000000000000",
-    ),
-    "overflow": (npy_file(HEADER.replace("6, 2", f"{10**30}, 2")), "header says"),
-}
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
-    content, message = DAMAGED[name]
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04" + bytes(60), "is a zip archive. Fix: unpack it"),
+        (NPY[:20], "is a damaged .npy file"),
+        (NPY[:-1], "has 175 bytes; its header says 176"),
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_line(
+    content: bytes, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises(dml.InvalidArgumentError, match=message) as error:
         split_file(tmp_path / "a.npy", 2, 0, tmp_path / "out")

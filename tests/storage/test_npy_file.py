@@ -40,7 +40,7 @@ def test_a_box_is_read_and_written_as_numpy_does(
     array = random_array(shape, dtype, order)
     np.save(folder / "a.npy", array)
     found = open_npy(folder / "a.npy")
-    assert (found.shape, found.dtype, found.nbytes) == (shape, array.dtype, array.nbytes)
+    assert (found.shape, found.dtype, found.size_in_bytes) == (shape, array.dtype, array.nbytes)
     assert found[region].tobytes() == array[region].tobytes()
 
     sides = region[::-1] if found.is_fortran else region

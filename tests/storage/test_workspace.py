@@ -33,21 +33,6 @@ def assert_halves(folder: Path) -> None:
     assert [entry.name for entry in folder.glob(".*")] == []
 
 
-@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
-@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
-def test_the_input_is_never_replaced(
-    link: object, overwrite: list[str], path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path.rename(path.with_name("q_0.npy"))
-    link(path, path.with_name("q_0.npy"))  # type: ignore[operator]
-    before = path.read_bytes()
-    line = ["run", str(path), "--axis", "0", "--count", "2", "-o", str(path.parent)]
-    assert main([*line, *overwrite]) == 2
-    assert "q_0.npy is the input" in capsys.readouterr().err
-    assert path.read_bytes() == before
-    assert sorted(entry.name for entry in path.parent.iterdir()) == ["q.npy", "q_0.npy"]
-
-
 @pytest.mark.parametrize("how", ["link", "link to metadata", "inside", "around"])
 def test_an_input_store_is_never_replaced(how: str, tmp_path: Path) -> None:
     folder, name = tmp_path, tmp_path / "in.zarr"
@@ -192,15 +177,6 @@ def test_what_a_live_run_writes_is_left_alone(path: Path, store: Path, tmp_path:
 
     split_store(store, (1, 6), 2, tmp_path, progress=second)
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
-
-
-def test_two_runs_of_one_npy_file_do_not_disturb_each_other(path: Path, tmp_path: Path) -> None:
-    def second(done: int, total: int) -> None:
-        with pytest.raises(dml.InvalidArgumentError, match="another run writes the same pieces"):
-            split_file(path, 2, 0, tmp_path)
-
-    split_file(path, 2, 0, tmp_path, progress=second)
-    assert_halves(tmp_path)
 
 
 def test_a_folder_of_the_user_is_not_taken_for_a_workspace(path: Path, tmp_path: Path) -> None:

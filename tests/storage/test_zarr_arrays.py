@@ -140,9 +140,6 @@ def group(path: Path) -> None:
         ),
         (lambda path: zarr.create_array(str(path), shape=(), dtype="f4"), [], "scalar"),
         (make_store, ["--axis", "3"], "axis is 3"),
-        (make_store, ["--split", "1,2"], "sizes are [1, 2], 3 in sum"),
-        (make_store, ["--format", "npy"], "is split into zarr only"),
-        (make_store, ["--device", "tpu"], "device is 'tpu'"),
         (make_store, ["--block-bytes", "0"], "block_bytes is 0; it must be at least 1"),
     ],
 )

@@ -23,6 +23,11 @@ ROOT = Path(__file__).parents[2]
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
 
 
+def ours() -> dict[str, str]:
+    """The environment of a process that imports this tree."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
 def started(
     *arguments: str, folder: Path | None = None, program: str | None = None, **more: object
 ) -> "subprocess.Popen[bytes]":
@@ -30,7 +35,7 @@ def started(
 
     A `program` is run in place of the module, with the same arguments.
     """
-    more.setdefault("env", {**os.environ, "PYTHONPATH": str(ROOT)})
+    more.setdefault("env", ours())
     line = [sys.executable, *(["-c", program] if program else ["-m", "dmlsplit"]), *arguments]
     pipe = subprocess.PIPE
     # A handler of Python's is not inherited, but being ignored is.
@@ -44,7 +49,7 @@ def started(
 
 def ran(*line: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     """Run a program to its end, with our package for Python."""
-    options["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
+    options["env"] = ours() | options.pop("env", {})
     pipe = subprocess.PIPE
     return subprocess.run(
         line, **{"stdout": pipe, "stderr": pipe, "text": True, "check": False, **options}

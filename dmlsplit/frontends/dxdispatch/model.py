@@ -223,10 +223,8 @@ def _command(field: Field, folder: Path) -> Command:
             name = field.get("dispatchable").text()
             return Dispatch(field.path, name, _bindings(field.get("bindings")))
         case "print":
-            verbose = field.optional("verbose", default=False)
-            if not isinstance(verbose.value, bool):
-                raise verbose.error("true or false")
-            return Print(field.path, field.get("resource").text(), verbose.value)
+            verbose = field.optional("verbose", default=False).truth()
+            return Print(field.path, field.get("resource").text(), verbose)
         case "writefile":
             return _write_file(field, folder)
     raise kind.error("'dispatch', 'print' or 'writeFile'")

@@ -47,6 +47,12 @@ def probed(
 
 
 def observed(output: Path) -> dict[str, Any]:
-    """Return the observation of a file."""
+    """The observation of a file."""
     found: dict[str, Any] = json.loads(output.read_text("utf-8"))
     return found
+
+
+def edited(output: Path, **fields: Any) -> Path:
+    """Put other fields into the observation of a file."""
+    output.write_text(json.dumps(observed(output) | fields))
+    return output
