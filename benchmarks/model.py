@@ -49,7 +49,7 @@ from dmlsplit.geometry import SplitGeometry
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.support import nvrtc
-from tests.support.kernel_cases import SHARED_PER_SM
+from tests.support.plans import SHARED_PER_SM
 
 ARCH = "sm_90"
 SECTOR, LINE = 32, 128

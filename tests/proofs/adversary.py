@@ -19,7 +19,8 @@ from dmlsplit.backends.cuda.launch import LOADS, VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits
 from tests.host_cuda.harness import Buffer
 from tests.proofs import covers
-from tests.support.kernel_cases import SHARED_PER_BLOCK, Case
+from tests.support.kernel_cases import Case
+from tests.support.plans import check_fits
 
 # Pitches are one of these powers of two, or one element more or less.
 FAR = (16, 24, 25, 27, 31, 32, 33)
@@ -208,10 +209,7 @@ def check_plan(case: Case) -> None:
     """Assert that launches fit the device, and that together they copy every byte once."""
     copied: Counter[int] = Counter()
     for launch in case.launches:
-        assert 0 < launch.grid < 2**31
-        parameters = launch.parameters([0] * (1 + len(launch.outputs)))
-        assert len(parameters) <= case.limits.parameter_bytes
-        assert launch.shared_bytes <= SHARED_PER_BLOCK
+        check_fits(launch, case.limits)
         assert codegen.source(launch)
         pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
         assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())

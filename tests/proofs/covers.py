@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from dmlsplit.backends.cuda.launch import LOADS, THREADS, VECTOR, KernelLaunch, blocks
-from dmlsplit.backends.cuda.planner.squares import SQUARE_BYTES
+from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
 from dmlsplit.geometry import StridedCopy
 
 Pieces = Mapping[int, StridedCopy]

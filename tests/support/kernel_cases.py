@@ -16,8 +16,6 @@ from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 from tests.host_cuda import harness
 
 POISON = 0xEE
-# Bytes of shared memory: of a block without opting in to more, on any GPU; of an SM of an H200.
-SHARED_PER_BLOCK, SHARED_PER_SM = 48 << 10, 228 << 10
 
 
 @dataclass(frozen=True)

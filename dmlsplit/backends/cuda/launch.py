@@ -105,7 +105,7 @@ class KernelLaunch:
     kernel: str  # its name, and that of its file in cuda/
     outputs: tuple[int, ...]  # that it writes, as indices into the geometry's pieces
     total_bytes: int  # read, which is also the number of bytes written
-    assumed: Assumptions
+    bypasses_cache: bool  # as in `Assumptions`
     own_constants: tuple[Constant, ...]  # beside those that every kernel has
     grid: int  # blocks, in one dimension
     bytes_in_flight: int  # that one thread has requested before it waits for the first
@@ -122,8 +122,7 @@ class KernelLaunch:
     @property
     def with_other_stores(self) -> KernelLaunch:
         """The same for outputs that fit the L2 cache, if these do not, or the other way round."""
-        other = replace(self.assumed, bypasses_cache=not self.assumed.bypasses_cache)
-        return replace(self, assumed=other)
+        return replace(self, bypasses_cache=not self.bypasses_cache)
 
     @property
     def members(self) -> list[Constant]:
@@ -145,7 +144,7 @@ class KernelLaunch:
             Constant("int", "kOutputs", self.slots),
             Constant("int", "kThreads", THREADS),
             Constant("int", "kResident", self.resident),
-            Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
+            Constant("bool", "kStream", int(self.bypasses_cache)),
             *self.own_constants,
         )
 

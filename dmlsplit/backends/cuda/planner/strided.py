@@ -95,7 +95,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
         "strided",
         tuple(chain.from_iterable(entry.outputs for entry in found)),
         sum(turns(entry.nest.loops) * form.unit * form.channels for entry in found),
-        assumed,
+        assumed.bypasses_cache,
         (
             Constant("int", "kUnit", form.unit),
             Constant("int", "kItemBytes", form.item),

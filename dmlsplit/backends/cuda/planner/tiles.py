@@ -18,9 +18,9 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     index_type,
 )
-from dmlsplit.backends.cuda.planner.chunks import chunk_steps, dealt
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
+from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
 
 # Entries of tables, at least. Those of more than LONG are any power of two: they take room.
 LEAST_CAPACITY, LONG = 4, 256
@@ -54,7 +54,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         "tile",
         columns.outputs,
         columns.total_bytes,
-        assumed,
+        assumed.bypasses_cache,
         (
             Constant("int", "kItem", layout.item),
             Constant("bool", "kWhole", int(layout.is_whole)),

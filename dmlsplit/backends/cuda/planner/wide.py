@@ -125,7 +125,7 @@ def _launch(
         "rows",
         columns.outputs,
         columns.total_bytes,
-        assumed,
+        assumed.bypasses_cache,
         (
             Constant("int", "kLoads", LOADS),
             Constant("bool", "kAligned", int(is_aligned)),
