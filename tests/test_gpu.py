@@ -6,6 +6,8 @@ copies from the host, so that the simulated card, which has no kernels but ours,
 """
 
 import threading
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -150,6 +152,48 @@ def test_sanitize_strided_arrays(order: tuple[int, ...]) -> None:
             dml.split(source, sizes, 1), np.split(wanted, cuts(sizes), 1), strict=True
         ):
             assert found.get().tobytes() == np.ascontiguousarray(piece).tobytes()
+
+
+def test_an_operator_returns_arrays_laid_out_as_described() -> None:
+    import cupy
+
+    array = noise((2, 3, 4), "f4")
+    x = dml.TensorDesc("FLOAT32", (2, 3, 4))
+    outputs = [
+        dml.TensorDesc("FLOAT32", (2, 1, 4), strides=(4, 4, 1)),
+        dml.TensorDesc("FLOAT32", (2, 2, 4), strides=(1, 2, 4)),
+    ]
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc(x, outputs, 1))
+    one, two = (out.get(order="A") for out in op(cupy.asarray(array)))
+    assert two.strides == (4, 8, 16)
+    assert one.tobytes() == array[:, :1].tobytes()
+    assert np.ascontiguousarray(two).tobytes() == array[:, 1:].tobytes()
+
+
+def test_files_go_through_the_device(tmp_path: Path) -> None:
+    from dmlsplit.storage.npy import split_file
+
+    array = noise((6, 7), "f4")
+    np.save(tmp_path / "a.npy", array)
+    done = split_file(tmp_path / "a.npy", (3, 4), 1, tmp_path / "out", device="cuda:0")
+    assert [np.load(path).tobytes() for path in done.paths] == [
+        piece.tobytes() for piece in np.split(array, [3], 1)
+    ]
+
+
+def test_out_may_be_columns_of_one_array() -> None:
+    import cupy
+
+    array = noise((6, 5), "u2")
+    store = cupy.asarray(np.zeros((6, 12), "u2"))
+    widths, gap = (3, 2), 1
+    starts = accumulate((width + gap for width in widths[:-1]), initial=0)
+    views = [store[:, at : at + width] for at, width in zip(starts, widths, strict=True)]
+    dml.split(cupy.asarray(array), widths, 1, out=views)
+    found = store.get()
+    np.testing.assert_array_equal(found[:, :3], array[:, :3])
+    np.testing.assert_array_equal(found[:, 4:6], array[:, 3:])
+    assert not found[:, [3, *range(6, 12)]].any()
 
 
 def test_more_than_2_to_the_31_elements() -> None:

@@ -57,7 +57,10 @@ class Rows(Case):
 def case(number: int) -> Case:
     """Return a case."""
     draw = Random(number)
-    plain = draw.choice((near, near, far, far, filled, elements, strided, turned))(draw)
+    families = (
+        RARER if number % 10 >= 8 else (near, near, far, far, filled, elements, strided, turned)
+    )
+    plain = draw.choice(families)(draw)
     return replace(plain, misaligned=_phases(draw, len(plain.sizes)), limits=_limits(draw))
 
 
@@ -99,18 +102,18 @@ def elements(draw: Random) -> Case:
     return Rows((rows, count), (1,) * count, element_bytes=size, strides=(pitch, 1))
 
 
-def strided(draw: Random) -> Case:
+def strided(draw: Random, most_rank: int = 5) -> Case:
     """Dimensions in any order, with gaps, turned round or broadcast; so are outputs."""
-    rank = draw.randint(1, 5)
-    most = (2000, 90, 24, 12, 7)[rank - 1]
+    rank = draw.randint(1, most_rank)
+    most = (2000, 90, 24, 12, 7, 4, 4, 4)[rank - 1]
     shape = [draw.randint(1, most) for _ in range(rank)]
     axis = draw.randrange(rank)
     sizes = tuple(draw.randint(0, most) for _ in range(draw.choice((1, 2, 3, 5, 30 // rank))))
     shape[axis] = sum(sizes) or 1
     sizes = sizes if any(sizes) else (1,)
     parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
-    targets = tuple(_strides(draw, part, 0) if draw.random() < 0.4 else None for part in parts)
-    source = _strides(draw, tuple(shape), 0.15)
+    targets = tuple(strides(draw, part, 0) if draw.random() < 0.4 else None for part in parts)
+    source = strides(draw, tuple(shape), 0.15)
     return Case(tuple(shape), sizes, axis, draw.choice((1, 1, 2, 4, 8)), source, targets)
 
 
@@ -125,6 +128,36 @@ def turned(draw: Random) -> Case:
     outer = draw.choice((1, 1, 3))
     shape, strides = (outer, sum(sizes), across), (pitch * across, 1, pitch)
     return Case(shape, sizes, 1, size, strides)
+
+
+def deep(draw: Random) -> Case:
+    """Up to eight dimensions."""
+    return strided(draw, 8)
+
+
+def vectors(draw: Random) -> Case:
+    """Packed elements of 16 bytes, of which everything is a multiple."""
+    sizes = tuple(draw.randint(0, draw.choice((3, 24, 200))) for _ in range(draw.randint(1, 14)))
+    shape = draw.choice(((), (draw.randint(1, 40),), (3, 5))), sum(sizes) or 1
+    return Case((*shape[0], shape[1]), sizes if any(sizes) else (1,), element_bytes=16)
+
+
+def windows(draw: Random) -> Case:
+    """Long rows whose elements are a few apart, in outputs with or without gaps, or in channels."""
+    rows, step, size = draw.randint(1, 9), draw.randint(-5, 5), draw.choice((1, 1, 2, 4, 8))
+    unit = draw.choice((1, 16))
+    sizes = tuple(draw.randint(200, 1200) // unit * unit for _ in range(draw.randint(1, 3)))
+    length, channels = sum(sizes), draw.randint(1, max(1, step))
+    pitch = length * max(1, abs(step)) + draw.choice((0, 1, 2, 16))
+    if channels > 1:
+        return Case((rows, length, channels), (1,) * channels, -1, size, (pitch, step, 1))
+    gap = draw.choice((None, 0, 1, 16))
+    outputs = None if gap is None else tuple((size + gap, 1) for size in sizes)
+    return Case((rows, length), sizes, -1, size, (pitch, step), outputs)
+
+
+COMMON = (near, near, far, far, filled, elements, strided, turned)
+RARER = (deep, vectors, windows)
 
 
 def _far(draw: Random, size: int) -> int:
@@ -147,7 +180,7 @@ def _widths(draw: Random) -> tuple[int, ...]:
     return tuple(widths) if any(widths) else (*widths[1:], 1)
 
 
-def _strides(draw: Random, shape: tuple[int, ...], broadcast: float) -> tuple[int, ...]:
+def strides(draw: Random, shape: tuple[int, ...], broadcast: float) -> tuple[int, ...]:
     strides = [0] * len(shape)
     step = draw.choice((1, 1, 1, 2, 3))
     for dimension in draw.sample(range(len(shape)), len(shape)):

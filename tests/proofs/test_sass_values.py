@@ -26,11 +26,7 @@ EDGES = [
 Numbers = np.ndarray
 
 
-@pytest.fixture(scope="module", autouse=True)
-def tools() -> None:
-    lacking = nvrtc.missing()
-    if lacking:
-        pytest.skip(lacking)
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
 def u64(value: int) -> int:

@@ -9,6 +9,8 @@ BYTES = 16  # of an instruction
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)(?:\s+(.*?))?\s*;")
 _LABEL = re.compile(r"^([.$\w]+):$")
 _TARGET = re.compile(r"^`\((\S+)\)$")
+_REGISTER = re.compile(r"\bR(\d+)\b")
+SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # of accesses, in bytes
 _CONSTANT = re.compile(r"\.nv\.constant(\d+)")
 
 
@@ -28,8 +30,18 @@ class Instruction:
 
     def __str__(self) -> str:
         guard = f"@{self.predicate} " if self.predicate else ""
-        name = ".".join((self.opcode, *self.modifiers))
-        return f"/*{self.index * BYTES:04x}*/ {guard}{name} {', '.join(self.operands)}".rstrip()
+        text = f"/*{self.index * BYTES:04x}*/ {guard}{self.name} {', '.join(self.operands)}"
+        return text.rstrip()
+
+    @property
+    def name(self) -> str:
+        """The opcode with its modifiers."""
+        return ".".join((self.opcode, *self.modifiers))
+
+    @property
+    def size(self) -> int:
+        """The bytes of a load or store."""
+        return next((SIZES[part] for part in self.modifiers if part in SIZES), 4)
 
     def unknown(self, what: str) -> UnknownCodeError:
         """Return the error that refuses this instruction."""
@@ -75,6 +87,40 @@ class Listing:
         if not found or found[1] not in self.labels:
             raise instruction.unknown(f"the target {instruction.operands[-1]}")
         return self.labels[found[1]]
+
+    def bytes_in_flight(self) -> int:
+        """The most bytes of global loads that are under way at once in one thread.
+
+        The code is read in a straight line, and loads are taken to arrive in order: an instruction
+        that reads a register waits for the load that fills it and for those before. Behind a jump
+        that is always taken another path begins, which has only its own loads.
+        """
+        most = 0
+        waiting: list[tuple[set[int], int]] = []
+        for instruction in self.instructions:
+            is_load = instruction.opcode == "LDG"
+            sources = ",".join(instruction.operands[1 if is_load else 0 :])
+            read = set(map(int, _REGISTER.findall(sources)))
+            arrived = [i for i, (registers, _) in enumerate(waiting) if registers & read]
+            if instruction.opcode in ("BRA", "EXIT") and not instruction.predicate:
+                waiting.clear()
+            if arrived:
+                del waiting[: arrived[-1] + 1]
+            if is_load:
+                first = int(_REGISTER.findall(instruction.operands[0])[0])
+                registers = set(range(first, first + max(1, instruction.size // 4)))
+                waiting.append((registers, instruction.size))
+                most = max(most, sum(size for _, size in waiting))
+        return most
+
+
+def printed(*lines: str) -> str:
+    """What nvdisasm would print of such code; lines that end in a colon are labels."""
+    text, address = "", 0
+    for line in lines:
+        text += f"{line}\n" if line.endswith(":") else f"        /*{address:04x}*/    {line} ;\n"
+        address += 0 if line.endswith(":") else BYTES
+    return text
 
 
 def parse(text: str) -> Listing:

@@ -8,6 +8,8 @@ from math import gcd
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import Phase, settings
 
 from dmlsplit.backends.cuda import codegen, planner
 from dmlsplit.backends.cuda.gpus import H200
@@ -16,6 +18,14 @@ from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 from tests.host_cuda import harness
 
 POISON = 0xEE
+
+each_toolchain = pytest.mark.parametrize(
+    "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
+)
+# A case costs a compilation, too dear to repeat while looking for a smaller one.
+COMPILING = settings(
+    settings.get_profile("default"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
 
 
 @dataclass(frozen=True)
@@ -214,6 +224,12 @@ def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
             f"the first at {wrong[0]}: {found[wrong[0]]:#x}, expected {wanted[wrong[0]]:#x}"
         )
     assert ran.stored_bytes == case.geometry.total_bytes, "bytes are written more than once"
+
+
+def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain) -> None:
+    """Assert the same of cases that are compiled together."""
+    for case, ran in zip(cases, run(cases, builds, toolchain), strict=True):
+        check(case, ran)
 
 
 def small_parameters(case: Case) -> Case:

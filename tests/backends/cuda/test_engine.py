@@ -1,6 +1,6 @@
 """The CUDA engine: binding, launches, streams, limits, errors, as a recording driver sees them.
 
-What comes out is compared in test_results.py and test_gpu.py, on the simulated card and on GPUs.
+What comes out is compared in test_gpu.py, on the simulated card and on GPUs.
 """
 
 from collections.abc import Iterator
