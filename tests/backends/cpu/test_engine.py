@@ -170,7 +170,7 @@ def test_thousands_of_equal_outputs_are_one_assignment() -> None:
     outputs = [np.empty(24, np.uint8) for _ in range(count)]
     geometry = split_geometry((count * 24,), 0, (24,) * count, 1, (1,), [None] * count)
     program = NumpyBackend().compile(geometry)
-    assert [len(nests.outputs) for group in program.groups for nests in group] == [count]
+    assert [len(nests.outputs) for batch in program.batches for nests in batch] == [count]
     program.bind(address(source), [address(out) for out in outputs])()
     assert b"".join(out.tobytes() for out in outputs) == source.tobytes()
 
