@@ -42,7 +42,7 @@ from benchmarks import prediction
 from benchmarks.cases import Case
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
-from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import wide
 from dmlsplit.geometry import SplitGeometry
@@ -149,13 +149,13 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
         planner.plan(geometry, *workload.case.alignments, H200.limits)
         for workload, geometry in zip(workloads, geometries, strict=True)
     ]
-    sources = [codegen.source(launch) for launches in plans for launch in launches]
+    sources = [launch.source for launches in plans for launch in launches]
     programs = harness.build(sources, folder, harness.COUNTING)
 
     def figures(of: int) -> Figures:
         workload = workloads[of]
         launches = tuple(
-            launch_figures(workload.case, geometries[of], launch, programs[codegen.source(launch)])
+            launch_figures(workload.case, geometries[of], launch, programs[launch.source])
             for launch in plans[of]
         )
         total = geometries[of].total_bytes
@@ -179,7 +179,7 @@ def launch_figures(
     counts = program.run(
         launch.grid, launch.block, buffers, chosen, True, launch.argument_bytes
     ).counts
-    code = sass.compiled(codegen.source(launch), program.path.parent)
+    code = sass.compiled(launch.source, program.path.parent)
     used = code.resources
     resident = resident_blocks(launch, used)
     copied = counts.store_bytes

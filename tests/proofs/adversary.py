@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits
@@ -243,7 +242,7 @@ def check_plan(case: Case) -> None:
     copied: Counter[int] = Counter()
     for launch in case.launches:
         check_fits(launch, case.limits)
-        assert codegen.source(launch)
+        assert launch.source
         pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
         assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())
         copied.update(covers.bytes_of(launch, pieces))

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks.workloads import WORKLOADS, scaled
-from dmlsplit.backends.cuda import codegen
 from tests.host_cuda import harness
 from tests.support import kernel_cases
 from tests.support.kernel_cases import Case, each_toolchain, small_parameters
@@ -254,7 +253,7 @@ def test_no_case_hangs_on_the_order_of_threads(builds: Path) -> None:
     shared = [
         case
         for case in CASES.values()
-        if any("__shared__" in codegen.source(launch) for launch in case.launches)
+        if any("__shared__" in launch.source for launch in case.launches)
     ]
     assert set().union(*(case.kernels for case in shared)) >= {"tile", "transpose"}
     kernel_cases.check_all(shared, builds, harness.COUNTING)
@@ -264,7 +263,7 @@ def test_no_case_hangs_on_the_order_of_threads(builds: Path) -> None:
 def test_without_its_barrier_a_kernel_is_refused(name: str, builds: Path) -> None:
     case = CASES[name]
     (launch,) = case.launches
-    source = codegen.source(launch)
+    source = launch.source
     assert source.count("__syncthreads();") == 1
     wrong = source.replace("__syncthreads();", "")
     program = harness.build([wrong], builds, harness.COUNTING)[wrong]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import model
-from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda import planner
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.sass import listing
@@ -110,7 +110,7 @@ def launch_of(name: str) -> planner.KernelLaunch:
 
 
 def code_of(launch: planner.KernelLaunch, builds: Path) -> sass.Code:
-    return sass.compiled(codegen.source(launch), builds)
+    return sass.compiled(launch.source, builds)
 
 
 def names(code: sass.Code) -> set[str]:
@@ -127,7 +127,7 @@ def test_the_cases_reach_every_kernel() -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
     def resources(name: str) -> nvrtc.Resources:
-        cubin = nvrtc.compile_cubin(codegen.source(launch_of(name)), arch, builds)
+        cubin = nvrtc.compile_cubin(launch_of(name).source, arch, builds)
         return nvrtc.resources(cubin, builds)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:

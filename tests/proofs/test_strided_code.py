@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import model, prediction
-from dmlsplit.backends.cuda import codegen
 from tests.sass import launch as sass
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case
@@ -61,7 +60,7 @@ def test_few_instructions_and_many_bytes_in_flight(name: str, builds: Path) -> N
     case, most, reads = CASES[name]
     launch = max(case.launches, key=lambda launch: launch.total_bytes)
     assert launch.kernel == "strided"
-    code = sass.compiled(codegen.source(launch), builds)
+    code = sass.compiled(launch.source, builds)
     counts = sass.run(case.geometry, launch, code, sass.sampled(launch.grid, BLOCKS))
     assert counts.issue <= most
     resident = model.resident_blocks(launch, code.resources)

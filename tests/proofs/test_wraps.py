@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda import codegen
+from dmlsplit.backends.cuda.launch import KernelLaunch
 from tests.host_cuda import harness
 from tests.proofs import adversary
 from tests.proofs.test_kernels import CASES as SMALL
@@ -55,7 +55,7 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 def run(case: Case, builds: Path, blocks: int = BLOCKS) -> None:
     """Run some blocks of each launch, the first and the last among them."""
-    sources = [codegen.source(launch) for launch in case.launches]
+    sources = [launch.source for launch in case.launches]
     programs = harness.build(sources, builds, harness.CHECKED)
     for launch, source in zip(case.launches, sources, strict=True):
         programs[source].run(
@@ -92,13 +92,13 @@ def test_a_number_that_wraps_is_refused(
     name: str, builds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, wrong = MISTAKES[name]
-    source = codegen.source
+    assert any(right in launch.source for launch in CASES[name].launches)
+    source = KernelLaunch.source.fget
 
-    def mistaken(launch: codegen.KernelLaunch) -> str:
+    def mistaken(launch: KernelLaunch) -> str:
         return source(launch).replace(right, wrong)
 
-    assert any(right in source(launch) for launch in CASES[name].launches)
-    monkeypatch.setattr(codegen, "source", mistaken)
+    monkeypatch.setattr(KernelLaunch, "source", property(mistaken))
     with pytest.raises(harness.KernelFaultError, match="wraps at 32 bits: block"):
         run(CASES[name], builds)
 

@@ -50,20 +50,22 @@ def iadd3(i: Instruction, t: Threads) -> Run:
     return run
 
 
+def calculated(i: Instruction, t: Threads, count: int, function: Callable[..., Array]) -> Run:
+    """An instruction that writes a function of so many operands of 32 bits."""
+    o = Operands(i, t)
+    d, *sources = i.take(1 + count)
+    write, readers = o.write(d), [o.value(source) for source in sources]
+    return lambda mask: write(function(*(read() for read in readers)), mask)
+
+
 def viadd(i: Instruction, t: Threads) -> Run:
     i.allow()
-    o = Operands(i, t)
-    d, a, b = i.take(3)
-    write, a_of, b_of = o.write(d), o.value(a), o.value(b)
-    return lambda mask: write(a_of() + b_of(), mask)
+    return calculated(i, t, 2, np.add)
 
 
 def iabs(i: Instruction, t: Threads) -> Run:
     i.allow()
-    o = Operands(i, t)
-    d, a = i.take(2)
-    write, a_of = o.write(d), o.signed(a)
-    return lambda mask: write(np.abs(a_of()), mask)
+    return calculated(i, t, 1, lambda a: np.abs(a.view(np.int32).astype(np.int64)))
 
 
 def vimnmx(i: Instruction, t: Threads) -> Run:

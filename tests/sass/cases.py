@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.launch import KernelLaunch
 from tests.sass import launch as sass
 from tests.support.kernel_cases import Case
@@ -20,6 +19,6 @@ def run(
 ) -> None:
     """Run some blocks of each launch, and check what they store."""
     for launch in case.launches:
-        code = sass.compiled(codegen.source(launch), builds)
+        code = sass.compiled(launch.source, builds)
         phases = [case.output_phases[output] for output in launch.outputs]
         sass.run(case.geometry, launch, code, blocks(launch), case.misaligned[0], phases)

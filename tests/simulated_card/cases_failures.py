@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import codegen, driver
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.launch import KernelLaunch
 from tests.simulated_card import card
 from tests.support.gpu_arrays import bound, noise, problem, same
 
@@ -128,12 +129,12 @@ def test_a_module_that_cannot_be_loaded() -> None:
 def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dmlsplit.backends.cuda import engine as cuda
+    right = KernelLaunch.source.fget
 
-    def wrong(launch: Any) -> str:
-        return codegen.source(launch).replace("threadIdx.x", "threadIdx.no_such_member")
+    def wrong(launch: KernelLaunch) -> str:
+        return str(right(launch)).replace("threadIdx.x", "threadIdx.no_such_member")
 
-    monkeypatch.setattr(cuda, "kernel_source", wrong)
+    monkeypatch.setattr(KernelLaunch, "source", property(wrong))
     source = cupy.asarray(noise((78, 31)))
     with pytest.raises(dml.DmlError, match="no_such_member") as failure:
         dml.split(source, (11, 20), 1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, settings
 
-from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
@@ -180,7 +180,7 @@ def run(
     cases: Sequence[Case], folder: Path, toolchain: harness.Toolchain = harness.SANITIZED
 ) -> list[Ran | harness.KernelFaultError]:
     """Compile the launches of all cases together, and run them two at a time."""
-    sources = [[codegen.source(launch) for launch in case.launches] for case in cases]
+    sources = [[launch.source for launch in case.launches] for case in cases]
     programs = harness.build([text for texts in sources for text in texts], folder, toolchain)
 
     def one(case: Case, texts: list[str]) -> Ran | harness.KernelFaultError:

@@ -3,7 +3,6 @@
 from itertools import chain
 from typing import Any
 
-from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
@@ -53,7 +52,7 @@ def sources(
 ) -> list[str]:
     """The sources of the launches that are planned."""
     launches = planned(geometry, input_alignment, output_alignment)
-    return [codegen.source(launch) for launch in launches]
+    return [launch.source for launch in launches]
 
 
 def known(launch: KernelLaunch) -> dict[str, Any]:

@@ -35,11 +35,6 @@ def thread_count() -> int:
 
     The environment variable DMLSPLIT_NUM_THREADS if it is set, else the number of processors that
     this process may run on, limited by the quota of its control group.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the variable is not a whole number from 1 to 1024.
     """
     asked = os.environ.get(VARIABLE, "").strip()
     if not asked:

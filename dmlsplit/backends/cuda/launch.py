@@ -5,8 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
+
+from dmlsplit.resources import kernel_source
 
 _Entry = TypeVar("_Entry")
 
@@ -33,6 +36,13 @@ _FORMATS = {
     DIVISOR: "II",
 }
 POINTER_BYTES = 8
+COMMON = "common.cuh"
+# The kernel's only parameter, passed by value: no table of pointers is copied to the device.
+PARAMETERS = """struct Parameters {
+    const unsigned char* input;
+    unsigned char* outputs[kOutputs];
+"""
+_text = cache(kernel_source)
 # The first tile of an output that a table has room for, but a launch does not have.
 UNUSED_TILE = 2**32 - 1
 
@@ -78,6 +88,21 @@ class Constant:
         """The entries, if it is a table."""
         value: Any = self.value
         return value if isinstance(value, tuple) and not isinstance(value, Divisor) else None
+
+    @property
+    def definition(self) -> str:
+        """A constant in C++."""
+        if self.type == "using":
+            return f"using {self.name} = {self.value};"
+        assert isinstance(self.value, int)
+        suffix = "ll" if self.value < 0 else "ull" if self.value >= 2**31 else ""
+        return f"constexpr {self.type} {self.name} = {self.value}{suffix};"
+
+    @property
+    def member(self) -> str:
+        """An argument in C++, as a member of the parameters."""
+        count = "" if self.table is None else f"[{len(self.table)}]"
+        return f"    {self.type} {self.name}{count};\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +183,22 @@ class KernelLaunch:
             layout += _FORMATS[argument.type] * len(entries)
             values += chain.from_iterable(entries) if argument.type == DIVISOR else entries
         return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
+
+    @property
+    def source(self) -> str:
+        """The CUDA source: constants, the type of the parameters, then the texts from ``cuda/``.
+
+        A complete translation unit with one entry, named `kernel`. The texts are joined here, never
+        included by the compiler: CuPy's cache of compiled kernels knows the source it was given,
+        and nothing of included files.
+        """
+        constants = "\n".join(constant.definition for constant in self.constants)
+        arguments = "".join(argument.member for argument in self.members)
+        kernel = f"{self.kernel}.cu"
+        return (
+            f'{constants}\n#line 1 "{COMMON}"\n{_text(COMMON)}'
+            f'{PARAMETERS}{arguments}}};\n#line 1 "{kernel}"\n{_text(kernel)}'
+        )
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """The struct by value for the addresses of the input and of each output; () for none."""

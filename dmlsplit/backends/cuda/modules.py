@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from dmlsplit.backends.cuda import images
-from dmlsplit.backends.cuda.failures import CompileError
+from dmlsplit.errors import DmlError
 
 # Modules that one device keeps loaded, the least recently used go first. Those that bound
 # operators and captured graphs need come on top.
@@ -19,6 +19,14 @@ MOST_MODULES = 256
 OPTIONS = ("-std=c++17",)
 
 Context: TypeAlias = AbstractContextManager[object]
+
+
+class CompileError(DmlError):
+    """A kernel does not compile for a device; the message ends with NVRTC's log."""
+
+    def __init__(self, kernel: str, device: int, log: object) -> None:
+        super().__init__(f"kernel {kernel} does not compile for cuda:{device}; NVRTC says:\n{log}")
+        self.kernel, self.device = kernel, device
 
 
 class Kernel:

@@ -34,13 +34,7 @@ class CudaDevice:
 
 
 def cuda_devices() -> list[CudaDevice]:
-    """The CUDA devices; an empty list if there is no NVIDIA driver.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is a driver, but NVML fails.
-    """
+    """The CUDA devices; an empty list if there is no NVIDIA driver, an error if NVML fails."""
     import pynvml
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -69,13 +63,7 @@ def gpu_memory(bus_id: str) -> tuple[int, int] | None:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Keep NVML open inside a ``with`` block.
-
-    Raises
-    ------
-    pynvml.NVMLError
-        If there is no driver, or NVML fails.
-    """
+    """Keep NVML open inside a ``with`` block, or raise its `NVMLError`."""
     import pynvml
 
     pynvml.nvmlInit()

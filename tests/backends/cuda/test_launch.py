@@ -1,10 +1,15 @@
-"""The arithmetic of launches."""
+"""A launch as a value: its arithmetic, and its source, which is complete and small."""
+
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import capacity, divisor
+from dmlsplit.backends.cuda.launch import Constant, capacity, divisor
+from tests.support.descriptors import packed
+from tests.support.plans import sources
 
 
 @pytest.mark.parametrize(
@@ -28,3 +33,38 @@ def test_numbers_divide_as_kernels_do(bits: int, data: st.DataObject) -> None:
         if 0 <= value < below:
             shifted = (2 * value % 2**bits) * found.magic >> bits  # as `quotient` of common.cuh
             assert shifted >> found.shift == value // by
+
+
+KERNELS = Path(__file__).parents[3] / "cuda"
+
+
+def test_a_source_is_constants_then_common_then_the_kernel() -> None:
+    (text,) = sources(packed((64, 48), 1, (16, 32), 1))
+    assert "constexpr int kOutputs = 4;\n" in text
+    assert "    unsigned widths[4];\n" in text
+    assert text.index("kOutputs = 4") < text.index('#line 1 "common.cuh"')
+    assert text.index('#line 1 "common.cuh"') < text.index('#line 1 "rows.cu"')
+    assert text.endswith((KERNELS / "rows.cu").read_text())
+
+
+def test_large_and_negative_numbers_are_typed() -> None:
+    far = Constant("long long", "kBefore", -(2**33)), Constant("long long", "kBehind", 2**36)
+    assert [constant.definition for constant in far] == [
+        "constexpr long long kBefore = -8589934592ll;",
+        "constexpr long long kBehind = 68719476736ull;",
+    ]
+    (text,) = sources(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1)
+    assert "    unsigned long long places[4];\n" in text
+
+
+def test_thousands_of_outputs_stay_small() -> None:
+    for text in sources(packed((8, 8000), 1, (1, 3) * 2000, 1)):
+        assert len(text) < 100_000
+
+
+def test_every_kernel_file_has_one_entry_of_its_name_and_a_header() -> None:
+    for path in KERNELS.glob("*.cu"):
+        text = path.read_text()
+        assert re.findall(r'extern "C" __global__ void __launch.*?\) (\w+)\(', text) == [path.stem]
+        assert text.startswith("// ")
+        assert "#include" not in text

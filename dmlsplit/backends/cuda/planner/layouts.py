@@ -59,11 +59,6 @@ class Layout:
     arrangement: Arrangement
     shared_vectors: int
 
-    @property
-    def is_padded(self) -> bool:
-        """Whether there is padding between some rows in shared memory."""
-        return self.arrangement.pad_bits is not None
-
 
 def _least_rows(columns: Columns) -> int:
     """How many rows fill a line of an output of the mean width, and half of any."""

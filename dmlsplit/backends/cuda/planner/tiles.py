@@ -58,7 +58,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         (
             Constant("int", "kItem", layout.item),
             Constant("bool", "kWhole", int(layout.is_whole)),
-            Constant("bool", "kPadded", int(layout.is_padded)),
+            Constant("bool", "kPadded", int(layout.arrangement.pad_bits is not None)),
             Constant("bool", "kAligned", int(assumed.output_alignment == VECTOR)),
             Constant("int", "kLoads", layout.loads),
             Constant("int", "kSharedVectors", layout.shared_vectors),

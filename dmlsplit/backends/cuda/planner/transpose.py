@@ -6,7 +6,7 @@ and strides are arguments. A kernel is compiled for an element, the shape of a s
 of lines, and for how many outputs, planes and loops there are.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from math import gcd, prod
@@ -78,11 +78,6 @@ class Square:
         """Elements of a line of the output."""
         return SQUARE_BYTES // self.unit // self.down
 
-    @property
-    def stretch(self) -> int:
-        """How far it is from having equal sides, in bytes."""
-        return abs(self.down - self.across) * self.unit
-
     def counts(self, plane: Plane) -> list[int]:
         """How many squares there are down, across, and along the loops around."""
         sides = blocks(plane.down, self.down), blocks(plane.across, self.across)
@@ -113,7 +108,7 @@ def write_bytes(planes: Iterable[Plane], assumed: Assumptions) -> int:
 
 def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
     """The square that is filled best, and of equally good ones that with equal sides."""
-    return max(allowed, key=lambda square: (round(8 * square.fill(planes)), -square.stretch))
+    return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
 def transposed_elements(columns: Columns, assumed: Assumptions) -> KernelLaunch | None:
@@ -163,7 +158,11 @@ def transposes(
 
     Each has as many outputs as its parameters have room for.
     """
-    most, most_nests = _most_transposed(alike, assumed)
+    room = POINTER_BYTES * assumed.most_outputs - SPARE_BYTES
+    loops = max(len(nest.loops) for nest in alike) - 2
+    nest_bytes = NEST_BYTES + LOOP_BYTES * max(loops, 1)
+    most_nests = min(MOST_NESTS, room // NEST_PART // nest_bytes, len(alike))
+    most = (room - most_nests * nest_bytes) // OUTPUT_BYTES
     part: dict[Nest, list[int]] = {}
     for nest, outputs in alike.items():
         for index in outputs:
@@ -173,15 +172,6 @@ def transposes(
                 part = {}
             part.setdefault(nest, []).append(index)
     yield _transpose(part, pieces, assumed)
-
-
-def _most_transposed(nests: Collection[Nest], assumed: Assumptions) -> tuple[int, int]:
-    """How many outputs and nests fit the parameters of a launch."""
-    room = POINTER_BYTES * assumed.most_outputs - SPARE_BYTES
-    loops = max(len(nest.loops) for nest in nests) - 2
-    nest_bytes = NEST_BYTES + LOOP_BYTES * max(loops, 1)
-    most_nests = min(MOST_NESTS, room // NEST_PART // nest_bytes, len(nests))
-    return (room - most_nests * nest_bytes) // OUTPUT_BYTES, most_nests
 
 
 def _transpose(

@@ -36,8 +36,8 @@ LEAST_CAPACITY = 4
 FEW_OUTPUTS = 16
 # Threads of a block.
 BLOCK_SIZES = (256, 128, 64)
-# Registers of a thread, for aligned memory and for any.
-REGISTERS, SHIFTING_REGISTERS = 40, 48
+# Registers of a thread, for memory that is aligned or not.
+REGISTERS = {True: 40, False: 48}
 # If at least this share of the GPU's thread slots does useful work, no smaller block size is tried.
 BUSY = 0.95
 # Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
@@ -62,22 +62,20 @@ def wide_launches(
     count = len(columns.outputs)
     # Of outputs along axis 0, some of which are empty, the others may be equal by chance.
     is_equal = _is_equal(columns) and (columns.rows > 1 or count == assumed.outputs)
-    entry = POINTER_BYTES if is_equal else _output_bytes(columns)
-    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // entry
+    place_bytes = 4 if _place(columns) == "unsigned" else 8
+    tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 2
+    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
-        chunks = _chunks(part, assumed.limits, _registers(is_aligned))
+        chunks = _chunks(part, assumed.limits, REGISTERS[is_aligned])
         make = partial(_launch, part, assumed, is_aligned, is_equal, most)
         launch = make(chunks)
-        yield replace(launch, siblings=partial(_siblings, launch, columns, chunks, make))
+        yield replace(launch, siblings=partial(_siblings, part, chunks, launch, make))
 
 
 def _siblings(
-    launch: KernelLaunch,
-    columns: Columns,
-    chunks: _Chunks,
-    make: Callable[[_Chunks], KernelLaunch],
+    columns: Columns, chunks: _Chunks, launch: KernelLaunch, make: Callable[[_Chunks], KernelLaunch]
 ) -> list[KernelLaunch]:
     siblings = [launch.with_other_stores]
     if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
@@ -100,10 +98,6 @@ class _Chunks:
     def grid(self) -> int:
         """Blocks."""
         return self.count * sum(self.tiles)
-
-
-def _registers(is_aligned: bool) -> int:
-    return REGISTERS if is_aligned else SHIFTING_REGISTERS
 
 
 def _launch(
@@ -135,7 +129,7 @@ def _launch(
         chunks.grid,
         block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
-        least_resident=resident_blocks(assumed.limits, _registers(is_aligned), THREADS),
+        least_resident=resident_blocks(assumed.limits, REGISTERS[is_aligned], THREADS),
         reason=_REASONS[is_aligned],
         slots=slots,
         arguments=(
@@ -199,12 +193,6 @@ def _is_equal(columns: Columns) -> bool:
     """Whether outputs need no table. Few are found as fast in one, and share its program."""
     follow = columns.offsets[-1] - columns.first_byte == columns.row_bytes - columns.widths[-1]
     return bool(columns.equal_width) and follow and len(columns.outputs) > FEW_OUTPUTS
-
-
-def _output_bytes(columns: Columns) -> int:
-    """The bytes of parameters that an output takes in tables."""
-    place = 4 if _place(columns) == "unsigned" else 8
-    return POINTER_BYTES + 2 * place + 8 + 4 + 2
 
 
 def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
 from dmlsplit.backends.cuda.planner.columns import Columns
@@ -87,7 +86,10 @@ ROWS = (1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
 @given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
 def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int) -> None:
     texts = {
-        tuple(map(codegen.source, tile_launches(replace(columns, rows=rows), assumed(src, dst))))
+        tuple(
+            launch.source
+            for launch in tile_launches(replace(columns, rows=rows), assumed(src, dst))
+        )
         for rows in ROWS
     }
     # Of a single row, neither the pitch nor its alignment matters.

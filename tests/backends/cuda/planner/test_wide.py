@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.planner.wide import (
-    REGISTERS,
-    SHIFTING_REGISTERS,
-    evenness,
-    resident_blocks,
-)
+from dmlsplit.backends.cuda.planner.wide import REGISTERS, evenness, resident_blocks
 from dmlsplit.geometry import SplitGeometry
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
@@ -73,7 +68,7 @@ def test_last_waves_are_filled_where_another_block_size_fills_them(workload: Any
     for launch in planned(geometry):
         if launch.kernel != "rows":
             continue
-        registers = REGISTERS if known(launch)["kAligned"] else SHIFTING_REGISTERS
+        registers = REGISTERS[bool(known(launch)["kAligned"])]
         at_once = H200.limits.sm_count * resident_blocks(H200.limits, registers, launch.block)
         waves, last = divmod(launch.grid, at_once)
         assert waves == 0 or waves >= 10 or last == 0 or last / at_once >= THIRD
