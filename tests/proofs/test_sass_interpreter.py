@@ -121,11 +121,18 @@ def test_threads_may_end_before_others_vote_and_meet_at_barriers(builds: Path) -
     assert np.array_equal(out, wanted)
 
 
-@pytest.mark.parametrize("kind", ["unsigned char", "signed char", "short", "u32", "uint2", "uint4"])
-def test_a_block_is_reversed_in_shared_memory(kind: str, builds: Path) -> None:
-    size = {"unsigned char": 1, "signed char": 1, "short": 2, "u32": 4, "uint2": 8, "uint4": 16}[
-        kind
-    ]
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("unsigned char", 1),
+        ("signed char", 1),
+        ("short", 2),
+        ("u32", 4),
+        ("uint2", 8),
+        ("uint4", 16),
+    ],
+)
+def test_a_block_is_reversed_in_shared_memory(kind: str, size: int, builds: Path) -> None:
     body = f"""
     __shared__ {kind} kept[128];
     const {kind}* source = ({kind}*)in; {kind}* target = ({kind}*)out;
