@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dmlsplit.backends.cuda.launch import KernelLaunch
 from tests.host_cuda import harness
 from tests.proofs import adversary
+from tests.proofs.test_far import CASES as FAR
 from tests.proofs.test_kernels import CASES as SMALL
 from tests.sass.launch import sampled
 from tests.support import kernel_cases
@@ -24,30 +25,22 @@ MOST_BYTES = 1 << 36
 GIB = 1 << 30
 # 31 and 32 bits are reached by rows, by pitches, by chunks and by places in outputs.
 CASES = {
+    **{name: case for name, (case, _, _) in FAR.items()},
     "rows_beside_narrow_outputs": Case((4, (1 << 25) + 1605), ((1 << 25) + 5, *(16,) * 100)),
     "rows_in_chunks": Case((1 << 20, 6001), (5000, 1001), misaligned=(3, 5)),
     "rows_as_wide_as_chunks": Case((3, GIB - 1), (GIB - 1602, 1601), misaligned=(1, 0)),
     "rows_of_one_output": Case((7, GIB // 2 - 3), (GIB // 2 - 3,), misaligned=(0, 9)),
-    "rows_wider_than_chunks": Case((2, 5 * GIB), (3 * GIB - 1, 2 * GIB + 1)),
-    "rows_aligned": Case((1 << 20, 4096), (3072, 1024), element_bytes=2),
     "rows_equal": Case((5, 17 * ((1 << 24) + 1)), ((1 << 24) + 1,) * 17),
     "rows_many": Case((1 << 18, 300 * 601), (600, 602) * 150),
     "rows_one_segment": Case(((1 << 33) + 5,), (1, (1 << 33) + 4)),
-    "tile": Case((64_000_001, 85), (2, 3, 80), misaligned=(1, 7)),
+    "tile_misaligned": Case((64_000_001, 85), (2, 3, 80), misaligned=(1, 7)),
     "tile_aligned": Case((64_000_001, 84), (4, 80)),
     "tile_groups": Case((5_000_001, 1200), (3,) * 400),
     "tile_far_rows": Case((999, 173), (40, 4, 31, 14, 84), strides=((1 << 32) + 1, 1)),
     "tile_one_row": Case((5000, 173), (1, 2, 3, 167), axis=1, strides=((1 << 24) - 1, 1)),
-    "deinterleave": Case((3 * GIB + 5, 3), (1, 1, 1)),
-    "transpose": Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001)),
-    "transpose_elements": Case((100_000_003, 61), (1,) * 61),
-    "strided": Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1)),
     "strided_below_2_to_30": Case((2, GIB // 2 - 1), (GIB // 2 - 1,), strides=(GIB, 2)),
     "strided_above_2_to_30": Case((2, GIB + 1), (GIB - 257, 258), strides=(2 * GIB + 5, 2)),
     "strided_far_units": Case((3, (1 << 28) + 3), (5, (1 << 28) - 2), strides=(1 << 33, 9)),
-    "strided_targets": Case(
-        (5, 4096), (2048, 2048), element_bytes=2, output_strides=((2 * GIB, 1),) * 2
-    ),
 }
 
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))

@@ -36,12 +36,10 @@ class CudaProgram:
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """The launches for an alignment, in bytes, of the memory, their kernels compiled."""
         key = input_alignment, output_alignment
-        if key not in self.variants:
-            launches = plan(self.geometry, *key, self.driver.limits(self.device))
-            self.variants[key] = tuple(
-                (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
-                for launch in launches
-            )
+        self.variants[key] = tuple(
+            (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
+            for launch in plan(self.geometry, *key, self.driver.limits(self.device))
+        )
         return self.variants[key]
 
     def _launcher(self, launch: KernelLaunch) -> Launcher:

@@ -216,7 +216,7 @@ def divisor(number: int, bits: int = 32) -> Divisor:
     return Divisor(blocks(1 << (bits - 1 + shift), number), shift)
 
 
-def capacity(count: int, most: int, least: int = 1) -> int:
+def capacity(count: int, most: int, least: int = 4) -> int:
     """The entries of a table for `count`: a power of four. Each number is a program: few do."""
     bits = (max(count, least) - 1).bit_length()
     return min(most, 1 << (bits + bits % 2))

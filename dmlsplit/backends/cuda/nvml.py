@@ -86,17 +86,12 @@ def _device(nvml: Any, index: int) -> CudaDevice:
     capability = answer(lambda: nvml.nvmlDeviceGetCudaComputeCapability(gpu))
     return CudaDevice(
         index,
-        _text(answer(lambda: nvml.nvmlDeviceGetName(gpu))) or "unknown",
+        answer(lambda: nvml.nvmlDeviceGetName(gpu)) or "unknown",
         answer(lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total),
         capability and ".".join(map(str, capability)),
         answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)),
         answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
         answer(lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
-        _text(answer(nvml.nvmlSystemGetDriverVersion)),
+        answer(nvml.nvmlSystemGetDriverVersion),
         answer(lambda: nvml.nvmlDeviceGetNumGpuCores(gpu)),
     )
-
-
-def _text(value: Any) -> str | None:
-    """Text, where older bindings return bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -17,11 +17,6 @@ class Columns:
     widths: tuple[int, ...]  # columns of each output, in bytes
 
     @property
-    def first_byte(self) -> int:
-        """Column at which the first output begins."""
-        return self.offsets[0]
-
-    @property
     def row_bytes(self) -> int:
         """Bytes of a row in all outputs."""
         return sum(self.widths)

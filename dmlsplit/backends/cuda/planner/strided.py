@@ -69,7 +69,7 @@ def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entr
         most = space // (entry_bytes + nest_bytes)
     for first in range(0, len(found), most):
         part = found[first : first + most]
-        yield part, capacity(len(part), most)
+        yield part, capacity(len(part), most, least=1)
 
 
 def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -> KernelLaunch:

@@ -22,8 +22,8 @@ from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
 
-# Entries of tables, at least. Those of more than LONG are any power of two: they take room.
-LEAST_CAPACITY, LONG = 4, 256
+# Tables of more entries have any power of two of them: they take room.
+LONG = 256
 
 
 def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
@@ -147,4 +147,4 @@ def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
 
 def _slots(count: int) -> int:
     most = max(LONG, 1 << (count - 1).bit_length())
-    return capacity(count, most, LEAST_CAPACITY)
+    return capacity(count, most)

@@ -17,8 +17,6 @@ SAMPLED_WARPS = 2
 # Vectors of a thread in a chunk, at most: enough to be worth looking up what the output is.
 MOST_STEPS = 4
 
-Chunk = tuple[int, int]  # an output, and the first byte of its share of the tile
-
 
 def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
     """The vectors of a thread in each chunk, so that there is a chunk for every team.
@@ -29,8 +27,8 @@ def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
     return max(1, min(MOST_STEPS, (steps << team_bits) // THREADS))
 
 
-def dealt(sizes: Sequence[int], chunk_bytes: int, lead: int = 0) -> Iterator[Chunk]:
-    """The chunks of a tile in the order in which teams take them.
+def dealt(sizes: Sequence[int], chunk_bytes: int, lead: int = 0) -> Iterator[tuple[int, int]]:
+    """The chunks of a tile in the order in which teams take them: outputs, and first bytes.
 
     Teams of a warp get chunks of outputs of the same width, so that they do not wait for each
     other, and neighbouring ones, which are in neighbouring banks. Up to `lead` bytes, an output's

@@ -30,8 +30,6 @@ from dmlsplit.backends.cuda.planner.columns import Columns
 
 # A vector may reach the next row of an output, but no further. A single row may be as narrow.
 LEAST_WIDTH = VECTOR
-# Outputs that the tables of a kernel are made for, at least.
-LEAST_CAPACITY = 4
 # Longer tables of tiles come with one that says where to look; rows.cu has the same number.
 FEW_OUTPUTS = 16
 # Threads of a block.
@@ -112,9 +110,10 @@ def _launch(
     # In a mixture of experts the empty outputs differ from call to call; the number of outputs does
     # not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
-    slots = capacity(wanted, most, LEAST_CAPACITY)
+    slots = capacity(wanted, most)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     tables = _equal if is_equal else _tables
+    aligned = "and every width, offset and address is a multiple of 16 bytes"
     return KernelLaunch(
         "rows",
         columns.outputs,
@@ -130,7 +129,7 @@ def _launch(
         block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
         least_resident=resident_blocks(assumed.limits, REGISTERS[is_aligned], THREADS),
-        reason=_REASONS[is_aligned],
+        reason=f"outputs are wide, {aligned if is_aligned else 'at any alignment'}",
         slots=slots,
         arguments=(
             Constant(place, "pitch", columns.pitch),
@@ -143,12 +142,6 @@ def _launch(
             *tables(columns, chunks, slots),
         ),
     )
-
-
-_REASONS = {
-    True: "outputs are wide, and every width, offset and address is a multiple of 16 bytes",
-    False: "outputs are wide, at any alignment",
-}
 
 
 def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
@@ -169,7 +162,7 @@ def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
     """What stands for the tables where outputs are equal and follow each other."""
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     yield Constant(place, "width", columns.equal_width)
-    yield Constant(place, "first_byte", columns.first_byte)
+    yield Constant(place, "first_byte", columns.offsets[0])
     yield Constant(DIVISOR, "by_output_tiles", divisor(chunks.tiles[0]))
     yield Constant("unsigned", "output_tiles", chunks.tiles[0])
     if not chunks.is_one_row:
@@ -191,7 +184,7 @@ def _place(columns: Columns) -> str:
 
 def _is_equal(columns: Columns) -> bool:
     """Whether outputs need no table. Few are found as fast in one, and share its program."""
-    follow = columns.offsets[-1] - columns.first_byte == columns.row_bytes - columns.widths[-1]
+    follow = columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
     return bool(columns.equal_width) and follow and len(columns.outputs) > FEW_OUTPUTS
 
 
