@@ -54,7 +54,7 @@ class Rows(Case):
 
 
 def case(number: int) -> Case:
-    """Return a case."""
+    """The case of a number."""
     draw = Random(number)
     families = (
         RARER if number % 10 >= 8 else (near, near, far, far, filled, elements, strided, turned)
@@ -160,7 +160,7 @@ RARER = (deep, vectors, windows)
 
 
 def _far(draw: Random, size: int) -> int:
-    """Return a length near a power of two of bytes, in elements."""
+    """A length near a power of two of bytes, in elements."""
     return (1 << draw.choice(FAR)) // size + draw.choice((-1, 0, 1, 1, 5))
 
 
@@ -206,7 +206,7 @@ def _limits(draw: Random) -> DeviceLimits:
 
 
 def borders(launch: KernelLaunch) -> list[int]:
-    """Return all blocks of a launch; of many, those at the ends of outputs and rows, and others."""
+    """All blocks of a launch; of many, those at the ends of outputs and rows, and others."""
     if launch.grid <= MOST_BLOCKS:
         return list(range(launch.grid))
     known = {argument.name: argument.value for argument in launch.arguments}
@@ -221,14 +221,14 @@ def borders(launch: KernelLaunch) -> list[int]:
 
 
 def _starts(launch: KernelLaunch, known: dict[str, Any]) -> list[int]:
-    """Return the first block of each output."""
+    """The first block of each output."""
     if "output_tiles" in known:
         return list(range(0, known["chunk_tiles"], known["output_tiles"]))
     return list(known.get("tile_starts", known.get("starts", ())))[: len(launch.outputs)]
 
 
 def _row_starts(launch: KernelLaunch, known: dict[str, Any]) -> Iterator[int]:
-    """Yield the blocks of `rows` in which a row of the widest output begins."""
+    """The blocks of `rows` in which a row of the widest output begins."""
     widths = known.get("widths", (known.get("width"),))
     width, tile_bytes = max(widths), launch.block * LOADS * VECTOR
     start = _starts(launch, known)[widths.index(width)]

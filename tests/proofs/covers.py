@@ -13,7 +13,7 @@ Known = Mapping[str, Any]
 
 
 def bytes_of(launch: KernelLaunch, pieces: Pieces) -> dict[int, int]:
-    """Return how many bytes of each output the blocks of a launch copy.
+    """How many bytes of each output the blocks of a launch copy.
 
     Asserts that there are just as many blocks as it takes, and that tables say where outputs are.
     """

@@ -147,7 +147,7 @@ def runs(card: Card) -> Runs:
 
 
 def _functions(path: Path) -> list[str]:
-    """Return the tests of a file, those of a class with its name."""
+    """The tests of a file, those of a class with its name."""
     found = []
     for node in ast.parse(path.read_text()).body:
         inside = node.body if isinstance(node, ast.ClassDef) else [node]

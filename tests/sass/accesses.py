@@ -80,7 +80,7 @@ def sts(i: Instruction, t: Threads) -> Run:
 
 
 def _size(i: Instruction, *allowed: str) -> tuple[int, bool]:
-    """Return the bytes of an access, and whether a part of a register is filled with its sign."""
+    """The bytes of an access, and whether a part of a register is filled with its sign."""
     modifiers = i.allow(*SIZES, *allowed)
     return i.size, bool(modifiers & {"S8", "S16"})
 
@@ -125,7 +125,7 @@ def _shared_access(t: Threads, i: Instruction, addresses: Array, mask: Array, si
 
 
 def _shared_index(access: Access) -> Array:
-    """Return the place of each thread's first word in the shared memory of all blocks."""
+    """The place of each thread's first word in the shared memory of all blocks."""
     t = access.threads
     unit = min(access.size, 4)
     inside = np.where(access.mask, access.addresses.astype(np.int64), 0)

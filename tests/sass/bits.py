@@ -50,7 +50,7 @@ _COMMON = {
 
 
 def _table(table: int) -> Callable[[Array, Array, Array], Array]:
-    """Return the function of a table: bit 4a + 2b + c of it is the result for bits a, b and c."""
+    """The function of a table: bit 4a + 2b + c of it is the result for bits a, b and c."""
 
     def function(a: Array, b: Array, c: Array) -> Array:
         result = np.zeros((1, 1), a.dtype)

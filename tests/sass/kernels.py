@@ -28,7 +28,7 @@ class Arrays:
         self.addresses = [FIRST_ADDRESS + GAP * i for i in range(len(arrays))]
 
     def load(self, access: Access) -> list[Array]:
-        """Return the words that threads get."""
+        """The words that threads get."""
         found = np.zeros((*access.mask.shape, max(4, access.size)), np.uint8)
         for memory, mask, at in self._places(access):
             found[mask, : access.size] = memory[at[:, None] + np.arange(access.size)]
@@ -42,7 +42,7 @@ class Arrays:
             memory[at[:, None] + np.arange(access.size)] = data[mask, : access.size]
 
     def _places(self, access: Access) -> Iterator[tuple[Array, Array, Array]]:
-        """Yield each array that is touched, the threads that do so, and where in it."""
+        """Each array that is touched, the threads that do so, and where in it."""
         left = access.mask
         for start, memory in zip(self.addresses, self.bytes, strict=True):
             at = access.addresses.astype(np.int64) - start

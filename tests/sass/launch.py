@@ -35,7 +35,7 @@ class Code:
     resources: nvrtc.Resources
 
     def banks_for(self, parameters: bytes, grid: int, block: int) -> dict[int, bytes]:
-        """Return the constant banks: bank 0 has the launch's shape and parameters."""
+        """The constant banks: bank 0 has the launch's shape and parameters."""
         filled = bytearray(self.banks.get(0, b"").ljust(PARAMETERS_AT + len(parameters), b"\0"))
         struct.pack_into("<6I", filled, 0, block, 1, 1, grid, 1, 1)
         filled[PARAMETERS_AT : PARAMETERS_AT + len(parameters)] = parameters
@@ -85,7 +85,7 @@ def compiled(source: str, folder: Path) -> Code:
 
 
 def sampled(grid: int, between: int = SAMPLED) -> list[int]:
-    """Return the first and last block and some between, the same ones every time."""
+    """The first and last block and some between, the same ones every time."""
     if grid <= between + 2:
         return list(range(grid))
     draw = random.Random(grid).sample(range(1, grid - 1), between)

@@ -44,20 +44,20 @@ class Instruction:
         return next((SIZES[part] for part in self.modifiers if part in SIZES), 4)
 
     def unknown(self, what: str) -> UnknownCodeError:
-        """Return the error that refuses this instruction."""
+        """The error that refuses this instruction."""
         return UnknownCodeError(
             f"{self}: {what} is not known. Add it to tests/sass, with a test that runs it."
         )
 
     def allow(self, *modifiers: str) -> frozenset[str]:
-        """Return its modifiers, if all are among these."""
+        """Its modifiers, if all are among these."""
         for modifier in self.modifiers:
             if modifier not in modifiers:
                 raise self.unknown(f"the modifier .{modifier}")
         return frozenset(self.modifiers)
 
     def take(self, least: int, most: int | None = None) -> tuple[str, ...]:
-        """Return its operands, if there are as many as that."""
+        """Its operands, if there are as many as that."""
         if not least <= len(self.operands) <= (most or least):
             raise self.unknown(f"a form with {len(self.operands)} operands")
         return self.operands
@@ -82,7 +82,7 @@ class Listing:
     labels: dict[str, int]
 
     def target(self, instruction: Instruction) -> int:
-        """Return the index that a jump goes to."""
+        """The index that a jump goes to."""
         found = _TARGET.match(instruction.operands[-1])
         if not found or found[1] not in self.labels:
             raise instruction.unknown(f"the target {instruction.operands[-1]}")
@@ -124,7 +124,7 @@ def printed(*lines: str) -> str:
 
 
 def parse(text: str) -> Listing:
-    """Return the instructions of a cubin with one kernel."""
+    """The instructions of a cubin with one kernel."""
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     for line in text.splitlines():
@@ -152,7 +152,7 @@ def _split(operands: str | None) -> tuple[str, ...]:
 
 
 def constant_banks(cubin: bytes) -> dict[int, bytes]:
-    """Return the constant banks of a cubin with one kernel, by number, from its ELF sections."""
+    """The constant banks of a cubin with one kernel, by number, from its ELF sections."""
     (table,) = struct.unpack_from("<Q", cubin, 0x28)
     entry, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry) for i in range(count)]

@@ -98,7 +98,7 @@ def _kind(modifiers: frozenset[str]) -> np.dtype:
 
 
 def _distinct(values: Array, mask: Array) -> int:
-    """Return how many different values the warps have, each warp by itself, in all."""
+    """How many different values the warps have, each warp by itself, in all."""
     ordered = np.sort(np.where(mask, values.astype(np.int64), -1), axis=1)
     return int((ordered[:, 0] >= 0).sum() + (np.diff(ordered, axis=1) > 0).sum())
 

@@ -14,7 +14,7 @@ PICTURE = Path(__file__).parent.parent / "data" / "picture.npy"
 
 
 def run(*arguments: object) -> int:
-    """Return the exit status of ``dmlsplit`` with these arguments."""
+    """The exit status of ``dmlsplit`` with these arguments."""
     return cli.main([str(argument) for argument in arguments])
 
 

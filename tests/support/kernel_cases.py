@@ -50,7 +50,7 @@ class Layout:
         return self.origin + reach + self.element_bytes
 
     def view(self, memory: np.ndarray) -> np.ndarray:
-        """Return the tensor inside the bytes of its buffer."""
+        """The tensor inside the bytes of its buffer."""
         kind = np.dtype(f"V{self.element_bytes}")
         return np.ndarray(self.shape, kind, memory, self.origin, self.strides)
 
@@ -123,7 +123,7 @@ class Case:
         return np.random.default_rng(5).integers(0, 256, self.source.size, np.uint8)
 
     def expected(self, data: np.ndarray) -> list[np.ndarray]:
-        """Return every output's buffer: NumPy's elements, and poison where none lies."""
+        """Every output's buffer: NumPy's elements, and poison where none lies."""
         whole = self.source.view(data)
         parts = np.split(whole, np.cumsum(self.sizes)[:-1], axis=self.axis)
         buffers = []
@@ -135,7 +135,7 @@ class Case:
         return buffers
 
     def empty_buffers(self, outputs: Iterable[int]) -> list[harness.Buffer]:
-        """Return zeroed memory of the input and some of the outputs, of any size."""
+        """Zeroed memory of the input and some of the outputs, of any size."""
         layouts = [self.source, *(self.targets[o] for o in outputs)]
         phases = [self.misaligned[0], *(self.misaligned[1] for _ in outputs)]
         return [
@@ -144,7 +144,7 @@ class Case:
         ]
 
     def buffers(self, data: np.ndarray, outputs: Iterable[int]) -> list[harness.Buffer]:
-        """Return the input, and the poisoned memory of some of the outputs."""
+        """The input, and the poisoned memory of some of the outputs."""
         layouts = self.targets
         poisoned = [
             harness.Buffer(
@@ -159,7 +159,7 @@ class Case:
         return [self.source_buffer(data), *poisoned]
 
     def source_buffer(self, data: np.ndarray) -> harness.Buffer:
-        """Return the input, all of which comes back."""
+        """The input, all of which comes back."""
         whole = (0, data.size)
         return harness.Buffer(
             data.size, self.source.origin, self.misaligned[0], ((0, data),), (whole,)
@@ -233,5 +233,5 @@ def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain)
 
 
 def small_parameters(case: Case) -> Case:
-    """Return the case on a driver that takes 4096 bytes of parameters."""
+    """The case on a driver that takes 4096 bytes of parameters."""
     return replace(case, limits=replace(H200.limits, parameter_bytes=4096))

@@ -36,7 +36,7 @@ class Resources:
 
 
 def missing() -> str | None:
-    """Return which of the tools is not installed, or None."""
+    """Which of the tools is not installed, or None."""
     for file, wheel in (
         ("lib/libnvrtc.so.*", "nvidia-cuda-nvrtc"),
         ("bin/cuobjdump", "nvidia-cuda-cuobjdump"),
@@ -49,7 +49,7 @@ def missing() -> str | None:
 
 @cache
 def compile_cubin(source: str, arch: str, folder: Path) -> bytes:
-    """Return the cubin of a source for an architecture such as "sm_90".
+    """The cubin of a source for an architecture such as "sm_90".
 
     Raises
     ------
@@ -85,13 +85,13 @@ def _compiled(source: str, options: tuple[str, ...]) -> bytes:
 
 @cache
 def resources(cubin: bytes, folder: Path) -> Resources:
-    """Return what the kernel of a cubin takes."""
+    """What the kernel of a cubin takes."""
     (usage,) = _USAGE.findall(_said("cuobjdump", "--dump-resource-usage", cubin, folder))
     return Resources(*map(int, usage))
 
 
 def disassembly(cubin: bytes, folder: Path) -> str:
-    """Return what nvdisasm prints of a cubin, with labels."""
+    """What nvdisasm prints of a cubin, with labels."""
     return _said("nvdisasm", "--print-code", cubin, folder)
 
 
@@ -135,7 +135,7 @@ def _read(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_vo
 
 
 def _said(tool: str, option: str, cubin: bytes, folder: Path) -> str:
-    """Return what a tool prints about a cubin."""
+    """What a tool prints about a cubin."""
     path = _find(f"bin/{tool}")
     assert path, missing()
     name = builds.key(_fingerprint(path), option, cubin) + ".txt"
