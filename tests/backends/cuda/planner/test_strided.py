@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
+from dmlsplit.backends.cuda.planner.strided import EDGED_RESIDENT
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.plans import known, planned, sources
 
@@ -79,3 +80,11 @@ def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
 
     assert not is_wide((1 << 20) - 1)
     assert is_wide(1 << 20)
+
+
+def test_edges_of_far_rows_keep_their_registers() -> None:
+    """Numbers of 64 bits, several items and the edges of several nests take registers."""
+    sizes = ((1 << 31) - 1, 258)
+    geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
+    (launch,) = planned(geometry)
+    assert known(launch)["kResident"] == EDGED_RESIDENT
