@@ -42,16 +42,15 @@ from benchmarks import prediction
 from benchmarks.cases import Case
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS, Workload
-from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import wide
 from dmlsplit.geometry import SplitGeometry
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.support import nvrtc
-from tests.support.kernel_cases import SHARED_PER_SM
+from tests.support.plans import SHARED_PER_SM
 
-ARCH = "sm_90"
 SECTOR, LINE = 32, 128
 SAMPLED_BLOCKS = 64
 
@@ -150,13 +149,13 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
         planner.plan(geometry, *workload.case.alignments, H200.limits)
         for workload, geometry in zip(workloads, geometries, strict=True)
     ]
-    sources = [codegen.source(launch) for launches in plans for launch in launches]
+    sources = [launch.source for launches in plans for launch in launches]
     programs = harness.build(sources, folder, harness.COUNTING)
 
     def figures(of: int) -> Figures:
         workload = workloads[of]
         launches = tuple(
-            launch_figures(workload.case, geometries[of], launch, programs[codegen.source(launch)])
+            launch_figures(workload.case, geometries[of], launch, programs[launch.source])
             for launch in plans[of]
         )
         total = geometries[of].total_bytes
@@ -180,10 +179,8 @@ def launch_figures(
     counts = program.run(
         launch.grid, launch.block, buffers, chosen, True, launch.argument_bytes
     ).counts
-    folder = program.path.parent
-    cubin = nvrtc.compile_cubin(codegen.source(launch), ARCH, folder)
-    used = nvrtc.resources(cubin, folder)
-    code = sass.code(nvrtc.disassembly(cubin, folder), cubin, used.shared_bytes)
+    code = sass.compiled(launch.source, program.path.parent)
+    used = code.resources
     resident = resident_blocks(launch, used)
     copied = counts.store_bytes
     read = copied * case.read_bytes / case.total_bytes
@@ -200,7 +197,7 @@ def launch_figures(
         warp_outputs=counts.store_request_targets / counts.store_requests,
         registers=used.registers,
         resident=resident,
-        in_flight=nvrtc.bytes_in_flight(nvrtc.sass(cubin, folder)) * launch.block * resident,
+        in_flight=code.listing.bytes_in_flight() * launch.block * resident,
         executed=sass.run(geometry, launch, code, sass.sampled(launch.grid), src, dst),
     )
 
@@ -280,6 +277,6 @@ def main(argv: Sequence[str]) -> int:
             tqdm.write(line(figures))
             found.append(asdict(figures))
     if options.json:
-        head = {"environment": environment(["model", *argv], with_gpu=False), "arch": ARCH}
+        head = {"environment": environment(["model", *argv], with_gpu=False), "arch": sass.ARCH}
         options.json.write_text(json.dumps({**head, "workloads": found}, indent=1) + "\n")
     return 0

@@ -56,12 +56,6 @@ class StridedCopy:
         """Bytes copied."""
         return turns(self.loops) * self.run_bytes
 
-    @property
-    def is_dense(self) -> bool:
-        """Whether the output is written without gaps, in order."""
-        packed = packed_byte_strides([loop.size for loop in self.loops], self.run_bytes)
-        return tuple(loop.output_stride for loop in self.loops) == packed
-
 
 @dataclass(frozen=True, slots=True)
 class RowSplit:
@@ -94,11 +88,10 @@ class SplitGeometry:
         """The packed form, or None where an input or output is strided in another way."""
         filled = [piece for piece in self.pieces if piece.run_bytes]
         nests = {tuple(loop[:2] for loop in piece.loops) for piece in filled}
-        if len(nests) != 1 or not all(piece.is_dense for piece in filled):
+        has_gaps = any(loop[2] != piece.run_bytes for piece in filled for loop in piece.loops)
+        if len(nests) != 1 or has_gaps or max(map(len, nests)) > 1:
             return None
         (loops,) = nests
-        if len(loops) > 1:
-            return None
         widths = tuple(piece.run_bytes for piece in self.pieces)
         offsets = tuple(piece.input_offset for piece in self.pieces)
         rows, pitch = loops[0] if loops else (1, sum(widths))

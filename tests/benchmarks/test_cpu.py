@@ -1,4 +1,4 @@
-"""A run on the CPU: rows of failures, allocations, callers, and resuming."""
+"""A run on the CPU: rows of failures, allocations, callers, resuming, and its peers."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import cases, cpu, peers_cpu
+from benchmarks import calls, cases, cpu, peers_cpu
 from benchmarks.cases import Case
 from benchmarks.peers_cpu import Prepared, Problem
 from benchmarks.results import Results, load
@@ -124,3 +124,37 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     assert load(path)["resumed"] == [MACHINE["time"]]
     assert load(path)["after"] == {"time": "later"}
     assert list(tmp_path.iterdir()) == [path]
+
+
+# Peers: exact, or absent with a reason; a wrong one is found.
+
+
+@pytest.mark.parametrize("name", peers_cpu.PEERS)
+@pytest.mark.parametrize("case", [TINY, cases.latency_cases()[-1]], ids=lambda case: case.name)
+def test_a_peer_is_exact_or_says_why_not(name: str, case: Case) -> None:
+    problem = cpu.random_problem(case, 1)
+    try:
+        prepared = peers_cpu.PEERS[name](problem)
+    except ModuleNotFoundError as error:
+        pytest.skip(str(error))
+    cpu.check(problem, prepared)
+
+
+@pytest.mark.parametrize("name", ["dmlsplit", "dmlsplit dispatch", "dmlsplit eager"])
+def test_our_own_calls_are_exact(name: str) -> None:
+    problem = cpu.random_problem(TINY, 1)
+    cpu.check(problem, calls.PEERS[name](problem))
+
+
+def test_a_wrong_peer_is_found_out() -> None:
+    def forgets_a_byte(problem: Problem) -> Prepared:
+        def call() -> None:
+            for out, view in zip(problem.outputs, problem.views, strict=True):
+                out[...] = view
+            problem.outputs[1].view(np.uint8)[-1, -1] ^= 1
+
+        return Prepared(call, lambda: problem.outputs)
+
+    problem = cpu.random_problem(TINY, 1)
+    with pytest.raises(AssertionError, match="output 1"):
+        cpu.check(problem, forgets_a_byte(problem))

@@ -10,7 +10,7 @@ from benchmarks import __main__ as command
 from benchmarks import cases
 from benchmarks.compare import compare, report
 from benchmarks.ratios import markdown
-from benchmarks.results import ResultsError, failed, load, measured
+from benchmarks.results import Results, ResultsError, failed, load, measured
 from benchmarks.table import duration, line
 from benchmarks.timing import summary
 
@@ -107,3 +107,29 @@ def test_a_ratio_is_the_peers_time_over_ours() -> None:
         "| --- | ---: | ---: | ---: | ---: |",
         "| x |  | 2 ms | 2.00 / 1.00 | failed |",
     ]
+
+
+# Results files: which are resumed, and which are refused.
+
+
+def test_only_an_unfinished_run_of_the_same_kind_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    Results(path, "cpu", MACHINE)
+    with pytest.raises(ResultsError, match="kind is cpu; this run's is gpu"):
+        Results(path, "gpu", MACHINE)
+    with pytest.raises(ResultsError, match="commit is c0ffee"):
+        Results(path, "cpu", {**MACHINE, "commit": "other"})
+    Results(path, "cpu", MACHINE).finish({})
+    with pytest.raises(ResultsError, match="the run in it is complete"):
+        Results(path, "cpu", MACHINE)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', "not json"])
+def test_a_file_that_is_not_a_result_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(text)
+    with pytest.raises(ResultsError, match="not "):
+        load(path)
+    with pytest.raises(ResultsError, match="not "):
+        Results(path, "cpu", MACHINE)
+    assert path.read_text() == text

@@ -179,7 +179,7 @@ class Program:
 
 
 def missing() -> str | None:
-    """Return what the machine lacks to compile kernels for its CPU, or None."""
+    """What the machine lacks to compile kernels for its CPU, or None."""
     return None if shutil.which("g++") else "g++ is not installed: kernels cannot run on the CPU"
 
 
@@ -253,7 +253,7 @@ def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: 
 
 @cache
 def compiler_version() -> str:
-    """Return what tells one release of g++ from another."""
+    """What tells one release of g++ from another."""
     line = ["g++", "-dumpfullversion", "-dumpmachine"]
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout
 

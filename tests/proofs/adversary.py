@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits
 from tests.host_cuda.harness import Buffer
 from tests.proofs import covers
-from tests.support.kernel_cases import SHARED_PER_BLOCK, Case
+from tests.support.kernel_cases import Case
+from tests.support.plans import check_fits
 
 # Pitches are one of these powers of two, or one element more or less.
 FAR = (16, 24, 25, 27, 31, 32, 33)
@@ -54,9 +54,12 @@ class Rows(Case):
 
 
 def case(number: int) -> Case:
-    """Return a case."""
+    """The case of a number."""
     draw = Random(number)
-    plain = draw.choice((near, near, far, far, filled, elements, strided, turned))(draw)
+    families = (
+        RARER if number % 10 >= 8 else (near, near, far, far, filled, elements, strided, turned)
+    )
+    plain = draw.choice(families)(draw)
     return replace(plain, misaligned=_phases(draw, len(plain.sizes)), limits=_limits(draw))
 
 
@@ -98,18 +101,18 @@ def elements(draw: Random) -> Case:
     return Rows((rows, count), (1,) * count, element_bytes=size, strides=(pitch, 1))
 
 
-def strided(draw: Random) -> Case:
+def strided(draw: Random, most_rank: int = 5) -> Case:
     """Dimensions in any order, with gaps, turned round or broadcast; so are outputs."""
-    rank = draw.randint(1, 5)
-    most = (2000, 90, 24, 12, 7)[rank - 1]
+    rank = draw.randint(1, most_rank)
+    most = (2000, 90, 24, 12, 7, 4, 4, 4)[rank - 1]
     shape = [draw.randint(1, most) for _ in range(rank)]
     axis = draw.randrange(rank)
     sizes = tuple(draw.randint(0, most) for _ in range(draw.choice((1, 2, 3, 5, 30 // rank))))
     shape[axis] = sum(sizes) or 1
     sizes = sizes if any(sizes) else (1,)
     parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
-    targets = tuple(_strides(draw, part, 0) if draw.random() < 0.4 else None for part in parts)
-    source = _strides(draw, tuple(shape), 0.15)
+    targets = tuple(strides(draw, part, 0) if draw.random() < 0.4 else None for part in parts)
+    source = strides(draw, tuple(shape), 0.15)
     return Case(tuple(shape), sizes, axis, draw.choice((1, 1, 2, 4, 8)), source, targets)
 
 
@@ -126,8 +129,38 @@ def turned(draw: Random) -> Case:
     return Case(shape, sizes, 1, size, strides)
 
 
+def deep(draw: Random) -> Case:
+    """Up to eight dimensions."""
+    return strided(draw, 8)
+
+
+def vectors(draw: Random) -> Case:
+    """Packed elements of 16 bytes, of which everything is a multiple."""
+    sizes = tuple(draw.randint(0, draw.choice((3, 24, 200))) for _ in range(draw.randint(1, 14)))
+    shape = draw.choice(((), (draw.randint(1, 40),), (3, 5))), sum(sizes) or 1
+    return Case((*shape[0], shape[1]), sizes if any(sizes) else (1,), element_bytes=16)
+
+
+def windows(draw: Random) -> Case:
+    """Long rows whose elements are a few apart, in outputs with or without gaps, or in channels."""
+    rows, step, size = draw.randint(1, 9), draw.randint(-5, 5), draw.choice((1, 1, 2, 4, 8))
+    unit = draw.choice((1, 16))
+    sizes = tuple(draw.randint(200, 1200) // unit * unit for _ in range(draw.randint(1, 3)))
+    length, channels = sum(sizes), draw.randint(1, max(1, step))
+    pitch = length * max(1, abs(step)) + draw.choice((0, 1, 2, 16))
+    if channels > 1:
+        return Case((rows, length, channels), (1,) * channels, -1, size, (pitch, step, 1))
+    gap = draw.choice((None, 0, 1, 16))
+    outputs = None if gap is None else tuple((size + gap, 1) for size in sizes)
+    return Case((rows, length), sizes, -1, size, (pitch, step), outputs)
+
+
+COMMON = (near, near, far, far, filled, elements, strided, turned)
+RARER = (deep, vectors, windows)
+
+
 def _far(draw: Random, size: int) -> int:
-    """Return a length near a power of two of bytes, in elements."""
+    """A length near a power of two of bytes, in elements."""
     return (1 << draw.choice(FAR)) // size + draw.choice((-1, 0, 1, 1, 5))
 
 
@@ -146,7 +179,7 @@ def _widths(draw: Random) -> tuple[int, ...]:
     return tuple(widths) if any(widths) else (*widths[1:], 1)
 
 
-def _strides(draw: Random, shape: tuple[int, ...], broadcast: float) -> tuple[int, ...]:
+def strides(draw: Random, shape: tuple[int, ...], broadcast: float) -> tuple[int, ...]:
     strides = [0] * len(shape)
     step = draw.choice((1, 1, 1, 2, 3))
     for dimension in draw.sample(range(len(shape)), len(shape)):
@@ -173,7 +206,7 @@ def _limits(draw: Random) -> DeviceLimits:
 
 
 def borders(launch: KernelLaunch) -> list[int]:
-    """Return all blocks of a launch; of many, those at the ends of outputs and rows, and others."""
+    """All blocks of a launch; of many, those at the ends of outputs and rows, and others."""
     if launch.grid <= MOST_BLOCKS:
         return list(range(launch.grid))
     known = {argument.name: argument.value for argument in launch.arguments}
@@ -188,14 +221,14 @@ def borders(launch: KernelLaunch) -> list[int]:
 
 
 def _starts(launch: KernelLaunch, known: dict[str, Any]) -> list[int]:
-    """Return the first block of each output."""
+    """The first block of each output."""
     if "output_tiles" in known:
         return list(range(0, known["chunk_tiles"], known["output_tiles"]))
     return list(known.get("tile_starts", known.get("starts", ())))[: len(launch.outputs)]
 
 
 def _row_starts(launch: KernelLaunch, known: dict[str, Any]) -> Iterator[int]:
-    """Yield the blocks of `rows` in which a row of the widest output begins."""
+    """The blocks of `rows` in which a row of the widest output begins."""
     widths = known.get("widths", (known.get("width"),))
     width, tile_bytes = max(widths), launch.block * LOADS * VECTOR
     start = _starts(launch, known)[widths.index(width)]
@@ -208,11 +241,8 @@ def check_plan(case: Case) -> None:
     """Assert that launches fit the device, and that together they copy every byte once."""
     copied: Counter[int] = Counter()
     for launch in case.launches:
-        assert 0 < launch.grid < 2**31
-        parameters = launch.parameters([0] * (1 + len(launch.outputs)))
-        assert len(parameters) <= case.limits.parameter_bytes
-        assert launch.shared_bytes <= SHARED_PER_BLOCK
-        assert codegen.source(launch)
+        check_fits(launch, case.limits)
+        assert launch.source
         pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
         assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())
         copied.update(covers.bytes_of(launch, pieces))

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from dmlsplit.backends.cuda.launch import LOADS, THREADS, VECTOR, KernelLaunch, blocks
-from dmlsplit.backends.cuda.planner.squares import SQUARE_BYTES
+from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
 from dmlsplit.geometry import StridedCopy
 
 Pieces = Mapping[int, StridedCopy]
@@ -13,7 +13,7 @@ Known = Mapping[str, Any]
 
 
 def bytes_of(launch: KernelLaunch, pieces: Pieces) -> dict[int, int]:
-    """Return how many bytes of each output the blocks of a launch copy.
+    """How many bytes of each output the blocks of a launch copy.
 
     Asserts that there are just as many blocks as it takes, and that tables say where outputs are.
     """

@@ -1,16 +1,17 @@
 """Splits of the adversary: planned, run on the processor, and run as machine code."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.host_cuda import harness
 from tests.proofs import adversary
 from tests.sass import cases
 from tests.support import kernel_cases, nvrtc
-from tests.support.kernel_cases import Case
+from tests.support.kernel_cases import COMPILING, Case, each_toolchain
 
 # Cases that found something: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
 # divisor was too large where the pitch is beyond 2^31 vectors.
@@ -26,9 +27,8 @@ SWEEPS = {
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
-each_toolchain = pytest.mark.parametrize(
-    "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
-)
+# Compiled together; new ones in every run with --slow.
+BATCHES = st.lists(st.integers(0, 10**9), min_size=8, max_size=12)
 
 
 @pytest.mark.parametrize("number", [*range(30), FAR_PITCH])
@@ -70,30 +70,34 @@ def test_machine_code_stores_every_byte_once(number: int, builds: Path) -> None:
 
 @needs_gcc
 @each_toolchain
-def test_the_processor_copies_every_byte_once(builds: Path, toolchain: harness.Toolchain) -> None:
-    check_on_host(range(4), builds, toolchain)
+@settings(COMPILING, max_examples=10)
+@given(numbers=BATCHES)
+def test_the_processor_copies_every_byte_once(
+    numbers: list[int], builds: Path, toolchain: harness.Toolchain
+) -> None:
+    check_on_host(numbers, builds, toolchain)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give the sweeps as many cases as --adversary asks for, and ten times as many plans."""
     count = metafunc.config.getoption("--adversary")
-    if "numbers" in metafunc.fixturenames:
+    if "part" in metafunc.fixturenames:
         step = SWEEPS[metafunc.function.__name__]
         most = count * 10 if step == PLANS else count
         parts = [range(first, min(first + step, most)) for first in range(0, most, step)]
-        metafunc.parametrize("numbers", parts, ids=[str(part[0]) for part in parts])
+        metafunc.parametrize("part", parts, ids=[str(one[0]) for one in parts])
 
 
 @pytest.mark.slow
-def test_many_more_plans_copy_every_byte_once(numbers: range) -> None:
-    for number in numbers:
+def test_many_more_plans_copy_every_byte_once(part: range) -> None:
+    for number in part:
         adversary.check_plan(adversary.case(number))
 
 
 @pytest.mark.slow
 @needs_nvrtc
-def test_more_machine_code_stores_every_byte_once(numbers: range, builds: Path) -> None:
-    for number in numbers:
+def test_more_machine_code_stores_every_byte_once(part: range, builds: Path) -> None:
+    for number in part:
         cases.run(adversary.case(number), builds, adversary.borders)
 
 
@@ -101,14 +105,12 @@ def test_more_machine_code_stores_every_byte_once(numbers: range, builds: Path) 
 @needs_gcc
 @each_toolchain
 def test_the_processor_copies_every_byte_of_many_more(
-    numbers: range, builds: Path, toolchain: harness.Toolchain
+    part: range, builds: Path, toolchain: harness.Toolchain
 ) -> None:
-    check_on_host(numbers, builds, toolchain)
+    check_on_host(part, builds, toolchain)
 
 
-def check_on_host(numbers: Iterable[int], builds: Path, toolchain: harness.Toolchain) -> None:
-    drawn = [adversary.case(number) for number in numbers]
+def check_on_host(numbers: list[int], builds: Path, toolchain: harness.Toolchain) -> None:
+    drawn = map(adversary.case, numbers)
     fitting = [case for case in drawn if adversary.fits_host(case)]
-    assert fitting
-    for case, ran in zip(fitting, kernel_cases.run(fitting, builds, toolchain), strict=True):
-        kernel_cases.check(case, ran)
+    kernel_cases.check_all(fitting, builds, toolchain)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import model
 from benchmarks.workloads import WORKLOADS, Workload, scaled
-from dmlsplit.backends.cuda.planner.row_split import WARP_OUTPUTS
+from dmlsplit.backends.cuda.planner import WARP_OUTPUTS
 from tests.host_cuda import harness
 from tests.support import nvrtc
 

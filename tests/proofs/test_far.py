@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR
 from tests.host_cuda import harness
 from tests.support.kernel_cases import Case
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 @pytest.fixture(scope="module")
 def programs(builds: Path) -> dict[str, harness.Program]:
-    sources = [codegen.source(launch) for case, _, _ in CASES.values() for launch in case.launches]
+    sources = [launch.source for case, _, _ in CASES.values() for launch in case.launches]
     return harness.build(sources, builds)
 
 
@@ -117,7 +117,7 @@ def test_the_last_blocks_reach_the_end(name: str, programs: dict[str, harness.Pr
         blocks = range(max(0, launch.grid - BLOCKS), launch.grid)
         if launch.kernel == "rows":
             blocks = last_tiles(launch)
-        outcome = programs[codegen.source(launch)].run(
+        outcome = programs[launch.source].run(
             launch.grid,
             launch.block,
             [source, *targets],

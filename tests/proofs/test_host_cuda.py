@@ -1,5 +1,7 @@
 """The CPU that stands in for a GPU: right kernels pass on it, wrong ones are caught."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -72,69 +74,63 @@ def without(barrier: str) -> str:
     return PHASES.replace(f"__syncthreads();  // {barrier}", "")
 
 
-# Each gives the right bytes, or might on a GPU; the message, and the change to KERNEL.
-HAZARDS = {
-    "two_lanes_store_one_byte": (
+# Each gives the right bytes, or might on a GPU.
+HAZARDS = [
+    (
         "shared memory race: threads 0 and 1, store after store",
         "tile[threadIdx.x] =",
         "reinterpret_cast<char*>(tile)[threadIdx.x / 2] = 7; __syncthreads(); tile[threadIdx.x] =",
     ),
-    "a_word_over_a_neighbours_byte": (
+    (
         "shared memory race: threads 0 and 1, store after store .*: 16 bytes",
         "tile[threadIdx.x] =",
         "if (threadIdx.x == 0) reinterpret_cast<char*>(tile)[31] = 7; tile[threadIdx.x] =",
     ),
-    "no_barrier_at_all": (
+    (
         "shared memory loaded before its block stores it: 16 bytes",
         "__syncthreads();",
         "",
     ),
-    "a_slot_that_nobody_stores": (
+    (
         "shared memory loaded before its block stores it: 16 bytes",
         "tile[threadIdx.x] =",
         "if (threadIdx.x) tile[threadIdx.x] =",
     ),
-    "what_another_block_stored": (
+    (
         "shared memory loaded before its block stores it: .* block 1",
         "tile[threadIdx.x] =",
         "if (blockIdx.x == 0) tile[threadIdx.x] =",
     ),
-    "neighbours_store_one_vector": (
+    (
         "target byte stored twice in one launch: 16 bytes .* thread 62\n  byte 496 of target 0",
         "outputs[0]) + at",
         "outputs[0]) + at / 2",
     ),
-    "blocks_store_one_range": (
+    (
         "target byte stored twice in one launch: 16 bytes .* block 1, .*\n  byte 0 of target 0",
         "outputs[0]) + at",
         "outputs[0]) + at % kThreads",
     ),
-    "one_byte_of_a_vector": (
+    (
         "target byte stored twice in one launch: 1 bytes .*\n  byte 16 of target 0",
         "__syncthreads();",
         "__syncthreads(); if (at == 0) __stcs(pointers.outputs[0] + 16, (unsigned char)0);",
     ),
-}
+]
 
 # What is put before KERNEL's first store, and what is said of it.
 WRAPS = {
-    "sum": (
-        "const unsigned n = at + 4294967290u;",
-        "6 . 4294967290 wraps at 32 bits: block 0, .* 6",
-    ),
-    "difference": ("const unsigned n = at - 1;", "0 - 1 wraps at 32 bits: block 0, thread 0"),
-    "product": ("const unsigned n = (at + 1) * 4000000000u;", "2 . 4000000000 wraps at 32 bits"),
-    "assigned product": ("unsigned n = at + 1; n *= 4000000000u;", "2 . 4000000000 wraps at 32"),
-    "negation": ("const unsigned n = -at;", "0 - 1 wraps at 32 bits: block 0, thread 1"),
-    "number of a block": ("const unsigned n = blockIdx.x * 4000000000u;", "2 . 4000000000 wraps"),
-    "64 bits": ("const unsigned long long n = at - 1ull;", "0 - 1 wraps at 64 bits"),
-    "narrower": (
-        "const auto n = static_cast<unsigned>(at + 4294967290ull);",
-        "4294967296 wraps at 32",
-    ),
-    "negative": ("const int m = threadIdx.x; const unsigned n = m - 5;", "-5 wraps at 32 bits"),
-    "signed": ("const int n = static_cast<int>(at + 2147483647u);", "2147483648 wraps at 32"),
-    "comparison": ("const int n = threadIdx.x; if (n - 1 < at) return;", "-1 wraps at 32 bits"),
+    "const unsigned n = at + 4294967290u;": "6 . 4294967290 wraps at 32 bits: block 0, .* 6",
+    "const unsigned n = at - 1;": "0 - 1 wraps at 32 bits: block 0, thread 0",
+    "const unsigned n = (at + 1) * 4000000000u;": "2 . 4000000000 wraps at 32 bits",
+    "unsigned n = at + 1; n *= 4000000000u;": "2 . 4000000000 wraps at 32",
+    "const unsigned n = -at;": "0 - 1 wraps at 32 bits: block 0, thread 1",
+    "const unsigned n = blockIdx.x * 4000000000u;": "2 . 4000000000 wraps",
+    "const unsigned long long n = at - 1ull;": "0 - 1 wraps at 64 bits",
+    "const auto n = static_cast<unsigned>(at + 4294967290ull);": "4294967296 wraps at 32",
+    "const int m = threadIdx.x; const unsigned n = m - 5;": "-5 wraps at 32 bits",
+    "const int n = static_cast<int>(at + 2147483647u);": "2147483648 wraps at 32",
+    "const int n = threadIdx.x; if (n - 1 < at) return;": "-1 wraps at 32 bits",
 }
 
 # Stores one byte of each word, and loads the word: the rest is masked away.
@@ -150,15 +146,71 @@ PARTIAL = KERNEL.replace(
 )
 
 
+RACE = KERNEL.replace("__syncthreads();", "")
+WRAPPING = {
+    KERNEL.replace("tile[threadIdx.x] =", f"{line} tile[threadIdx.x] ="): f"fault: {message}"
+    for line, message in WRAPS.items()
+}
+# By what refuses them: the toolchain, and the message of each wrong kernel.
+FAULTS = {
+    "sanitizers": (
+        harness.SANITIZED,
+        {KERNEL.replace(*change): message for message, change in WRONG.items()},
+    ),
+    "hazards": (
+        harness.COUNTING,
+        {KERNEL.replace(*change): message for message, *change in HAZARDS},
+    ),
+    "wraps": (harness.CHECKED, WRAPPING),
+}
+RIGHT = {"turn": KERNEL, "phases": PHASES, "partial": PARTIAL}
+EACH_FAULT = [
+    pytest.param(kind, source, message, id=f"{kind}-{message}")
+    for kind, (_, faults) in FAULTS.items()
+    for source, message in faults.items()
+]
+
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+Programs = Callable[[str], dict[str, harness.Program]]
 
 
 @pytest.fixture(scope="module")
-def programs(builds: Path) -> dict[str, harness.Program]:
-    wrong = [KERNEL.replace(*change) for change in WRONG.values()]
-    assert KERNEL not in wrong
-    race = KERNEL.replace("__syncthreads();", "")
-    return harness.build([KERNEL, race, *wrong], builds)
+def programs(builds: Path) -> Programs:
+    """The programs of a kind of faults, right kernels among them."""
+
+    @cache
+    def made(kind: str) -> dict[str, harness.Program]:
+        toolchain, faults = FAULTS[kind]
+        assert not faults.keys() & set(RIGHT.values())
+        sources = [*RIGHT.values(), RACE, *map(without, BARRIERS), *faults]
+        return harness.build(sources, builds, toolchain)
+
+    return made
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_kernel_passes(kind: str, name: str, programs: Programs, data: np.ndarray) -> None:
+    (_, (target,)) = programs(kind)[RIGHT[name]].run(3, THREADS, memory(data)).windows
+    assert np.array_equal(target, data)
+
+
+@pytest.mark.parametrize(("kind", "source", "message"), EACH_FAULT)
+def test_a_fault_is_refused(
+    kind: str, source: str, message: str, programs: Programs, data: np.ndarray
+) -> None:
+    with pytest.raises(harness.KernelFaultError, match=message):
+        programs(kind)[source].run(3, THREADS, memory(data))
+
+
+@pytest.mark.parametrize("block", [0, 1], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("barrier", BARRIERS)
+def test_every_missing_barrier_is_a_race_in_any_order(
+    barrier: str, block: int, programs: Programs, data: np.ndarray
+) -> None:
+    race = r"shared memory race: threads (\d+) and (?!\1\b)\d+, \w+ after \w+ without a barrier"
+    with pytest.raises(harness.KernelFaultError, match=race):
+        programs("hazards")[without(barrier)].run(3, THREADS, memory(data), blocks=[block])
 
 
 def memory(data: np.ndarray) -> list[harness.Buffer]:
@@ -175,10 +227,8 @@ def data() -> np.ndarray:
     return np.random.default_rng(3).integers(0, 256, ROWS * 64, np.uint8)
 
 
-def test_a_right_kernel_gives_its_bytes_and_counts(
-    programs: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    outcome = programs[KERNEL].run(3, THREADS, memory(data), counting=True)
+def test_a_right_kernel_gives_its_bytes_and_counts(programs: Programs, data: np.ndarray) -> None:
+    outcome = programs("sanitizers")[KERNEL].run(3, THREADS, memory(data), counting=True)
     (source,), (target,) = outcome.windows
     assert np.array_equal(source, data)
     assert np.array_equal(target, data)
@@ -194,14 +244,14 @@ def test_a_right_kernel_gives_its_bytes_and_counts(
 
 
 def test_sectors_count_what_a_misaligned_range_touches(
-    programs: dict[str, harness.Program], data: np.ndarray
+    programs: Programs, data: np.ndarray
 ) -> None:
     source, target = memory(data)
     shifted = [
         harness.Buffer(source.size, misalignment=16, patches=source.patches),
         target,
     ]
-    counts = programs[KERNEL].run(3, THREADS, shifted, counting=True).counts
+    counts = programs("sanitizers")[KERNEL].run(3, THREADS, shifted, counting=True).counts
     # Now only the warp that wraps round to the block's first 16 bytes does.
     assert counts.load_request_sectors == data.nbytes // 32 + 3
     assert counts.load_block_sectors == data.nbytes // 32 + 3
@@ -212,101 +262,26 @@ def test_wavefronts_count_the_conflicts_of_shared_memory(builds: Path, data: np.
     apart = KERNEL.replace("tile[kThreads]", "tile[8 * kThreads]").replace("tile[(", "tile[8 * ((")
     apart = apart.replace("% kThreads]", "% kThreads)]")
     apart = apart.replace("tile[threadIdx.x]", "tile[8 * threadIdx.x]")
-    programs = harness.build([KERNEL, apart], builds, harness.COUNTING)
+    built = harness.build([KERNEL, apart], builds, harness.COUNTING)
     for source, turns in [(KERNEL, 4), (apart, 32)]:
-        outcome = programs[source].run(3, THREADS, memory(data), counting=True)
+        outcome = built[source].run(3, THREADS, memory(data), counting=True)
         assert np.array_equal(outcome.windows[1][0], data)
         assert outcome.counts.shared_requests == 2 * 3 * THREADS // 32
         assert outcome.counts.shared_wavefronts == turns * outcome.counts.shared_requests
 
 
-def test_only_the_chosen_blocks_run(programs: dict[str, harness.Program], data: np.ndarray) -> None:
-    (_, (target,)) = programs[KERNEL].run(3, THREADS, memory(data), blocks=[1]).windows
+def test_only_the_chosen_blocks_run(programs: Programs, data: np.ndarray) -> None:
+    (_, (target,)) = (
+        programs("sanitizers")[KERNEL].run(3, THREADS, memory(data), blocks=[1]).windows
+    )
     assert np.array_equal(target[1024:2048], data[1024:2048])
     assert np.all(target[:1024] == 0xEE)
     assert np.all(target[2048:] == 0xEE)
 
 
-def test_a_missing_barrier_spoils_the_result(
-    programs: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    race = programs[KERNEL.replace("__syncthreads();", "")]
-    (_, (target,)) = race.run(3, THREADS, memory(data)).windows
+def test_a_missing_barrier_spoils_the_result(programs: Programs, data: np.ndarray) -> None:
+    (_, (target,)) = programs("sanitizers")[RACE].run(3, THREADS, memory(data)).windows
     assert not np.array_equal(target, data)
-
-
-@pytest.fixture(scope="module")
-def watched(builds: Path) -> dict[str, harness.Program]:
-    broken = [KERNEL.replace(*change) for _, *change in HAZARDS.values()]
-    broken += [without(barrier) for barrier in BARRIERS]
-    assert not {KERNEL, PHASES} & set(broken)
-    return harness.build([KERNEL, PHASES, PARTIAL, *broken], builds, harness.COUNTING)
-
-
-@pytest.mark.parametrize("source", [KERNEL, PHASES, PARTIAL], ids=["turn", "phases", "partial"])
-def test_a_kernel_that_keeps_its_threads_apart_passes(
-    source: str, watched: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    (_, (target,)) = watched[source].run(3, THREADS, memory(data)).windows
-    assert np.array_equal(target, data)
-
-
-@pytest.mark.parametrize("block", [0, 1], ids=["forwards", "backwards"])
-@pytest.mark.parametrize("barrier", BARRIERS)
-def test_every_missing_barrier_is_a_race_in_any_order(
-    barrier: str, block: int, watched: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    race = r"shared memory race: threads (\d+) and (?!\1\b)\d+, \w+ after \w+ without a barrier"
-    with pytest.raises(harness.KernelFaultError, match=race):
-        watched[without(barrier)].run(3, THREADS, memory(data), blocks=[block])
-
-
-@pytest.mark.parametrize("name", HAZARDS)
-def test_a_hazard_is_refused(
-    name: str, watched: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    message, *change = HAZARDS[name]
-    with pytest.raises(harness.KernelFaultError, match=message):
-        watched[KERNEL.replace(*change)].run(3, THREADS, memory(data))
-
-
-@pytest.fixture(scope="module")
-def checked(builds: Path) -> dict[str, harness.Program]:
-    wrapping = [
-        KERNEL.replace("tile[threadIdx.x] =", f"{line} tile[threadIdx.x] =")
-        for line, _ in WRAPS.values()
-    ]
-    return dict(
-        zip(
-            ["", *WRAPS],
-            harness.build([KERNEL, *wrapping], builds, harness.CHECKED).values(),
-            strict=True,
-        )
-    )
-
-
-def test_a_kernel_whose_numbers_fit_passes(
-    checked: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    (_, (target,)) = checked[""].run(3, THREADS, memory(data)).windows
-    assert np.array_equal(target, data)
-
-
-@pytest.mark.parametrize("name", WRAPS)
-def test_a_number_that_wraps_is_refused(
-    name: str, checked: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    with pytest.raises(harness.KernelFaultError, match=f"fault: {WRAPS[name][1]}"):
-        checked[name].run(3, THREADS, memory(data))
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_a_wrong_kernel_is_caught(
-    message: str, programs: dict[str, harness.Program], data: np.ndarray
-) -> None:
-    program = programs[KERNEL.replace(*WRONG[message])]
-    with pytest.raises(harness.KernelFaultError, match=message):
-        program.run(3, THREADS, memory(data))
 
 
 def test_a_source_that_does_not_compile_shows_the_compiler_log(builds: Path) -> None:

@@ -1,16 +1,17 @@
-"""Every kernel, from the sources in cuda/, against NumPy: bit by bit, under sanitizers."""
+"""Every kernel, from the sources in cuda/, against NumPy: bit by bit, under sanitizers.
 
+The cases here are chosen; test_adversary.py draws others.
+"""
+
+from math import prod
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS, scaled
-from dmlsplit.backends.cuda import codegen
 from tests.host_cuda import harness
 from tests.support import kernel_cases
-from tests.support.kernel_cases import Case, small_parameters
+from tests.support.kernel_cases import Case, each_toolchain, small_parameters
 
 
 def evens(total: int, parts: int) -> tuple[int, ...]:
@@ -28,6 +29,24 @@ def narrow(width: int, outputs: int) -> Case:
     return Case((rows, width * outputs), (width,) * outputs)
 
 
+def elements(width: int, outputs: int, rows: int) -> Case:
+    return Case((rows, outputs), (1,) * outputs, element_bytes=width)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))
+
+
+# Bytes of an output and how many there are.
+NARROW = [
+    *"1x1 1x7 1x40 2x5 3x3 3x40 5x9 6x2 7x1 8x33 12x6".split(),
+    *"13x4 17x11 20x3 24x40 31x2 33x5 47x3 48x7 63x2 64x40".split(),
+]
+# Bytes of an element, how many there are in a row, and rows.
+ELEMENTS = [
+    *"1x16x3000 1x61x517 1x256x250 2x12x1500 2x51x300".split(),
+    *"4x32x259 4x85x95 4x200x127 8x24x127".split(),
+]
 CASES = {
     # Axis 0, or one row: every output is one segment.
     "segments": Case((12, 4096), (3, 8, 1), axis=0),
@@ -53,32 +72,7 @@ CASES = {
     "five_wide": Case((4, 16005), (1001, 5000, 3004, 6000, 1000)),
     "seven_aligned": Case((40, 2048), (16, 1024, 32, 512, 48, 400, 16)),
     # Narrow rows.
-    **{
-        f"narrow_{width}x{outputs}": narrow(width, outputs)
-        for width, outputs in [
-            (1, 1),
-            (1, 7),
-            (1, 40),
-            (2, 5),
-            (3, 3),
-            (3, 40),
-            (5, 9),
-            (6, 2),
-            (7, 1),
-            (8, 33),
-            (12, 6),
-            (13, 4),
-            (17, 11),
-            (20, 3),
-            (24, 40),
-            (31, 2),
-            (33, 5),
-            (47, 3),
-            (48, 7),
-            (63, 2),
-            (64, 40),
-        ]
-    },
+    **{f"narrow_{size}": narrow(*numbers(size)) for size in NARROW},
     "head_85": Case((257, 85), (2, 2, 1, 80), element_bytes=2),
     "box_144": Case((97, 144), (64, 80), element_bytes=2),
     "five_uneven": Case((333, 40), (3, 9, 1, 20, 7)),
@@ -87,8 +81,8 @@ CASES = {
     "thousand_pieces": Case((40, 8000), evens(8000, 1000), element_bytes=4),
     "thousand_bytes": Case((70, 1000), evens(1000, 1000)),
     **{
-        f"tall_{width}x{outputs}": Case((301, width * outputs), (width,) * outputs)
-        for width, outputs in [(1, 64), (1, 250), (2, 300), (3, 120), (2, 32), (1, 33)]
+        f"tall_{size}": Case((301, prod(numbers(size))), numbers(size)[:1] * numbers(size)[1])
+        for size in "1x64 1x250 2x300 3x120 2x32 1x33".split()
     },
     # Vectors that end in the rows of the next tile, and of none.
     **{
@@ -107,20 +101,7 @@ CASES = {
     "crowded_uneven_columns": Case((41, 2000), (4, 8, 12, 16) * 50, element_bytes=4),
     "crowded_vectors": Case((33, 3000), (4,) * 750, element_bytes=4),
     # One element to an output: rows are transposed.
-    **{
-        f"elements_{width}x{outputs}": Case((rows, outputs), (1,) * outputs, element_bytes=width)
-        for width, outputs, rows in [
-            (1, 16, 3000),
-            (1, 61, 517),
-            (1, 256, 250),
-            (2, 12, 1500),
-            (2, 51, 300),
-            (4, 32, 259),
-            (4, 85, 95),
-            (4, 200, 127),
-            (8, 24, 127),
-        ]
-    },
+    **{f"elements_{size}": elements(*numbers(size)) for size in ELEMENTS},
     "elements_padded": Case((301, 28), (1,) * 28, element_bytes=4, strides=(35, 1)),
     "elements_with_empty_pieces": Case((301, 28), (0, *(1,) * 28, 0), element_bytes=4),
     "elements_small_parameters": small_parameters(Case((250, 480), (1,) * 480)),
@@ -272,17 +253,17 @@ def test_no_case_hangs_on_the_order_of_threads(builds: Path) -> None:
     shared = [
         case
         for case in CASES.values()
-        if any("__shared__" in codegen.source(launch) for launch in case.launches)
+        if any("__shared__" in launch.source for launch in case.launches)
     ]
     assert set().union(*(case.kernels for case in shared)) >= {"tile", "transpose"}
-    check_batch(shared, builds, harness.COUNTING)
+    kernel_cases.check_all(shared, builds, harness.COUNTING)
 
 
 @pytest.mark.parametrize("name", ["narrow_3x3", "transposed_bytes"])
 def test_without_its_barrier_a_kernel_is_refused(name: str, builds: Path) -> None:
     case = CASES[name]
     (launch,) = case.launches
-    source = codegen.source(launch)
+    source = launch.source
     assert source.count("__syncthreads();") == 1
     wrong = source.replace("__syncthreads();", "")
     program = harness.build([wrong], builds, harness.COUNTING)[wrong]
@@ -297,178 +278,6 @@ def test_the_cases_reach_every_kernel() -> None:
     assert reached == {source.stem for source in sources}
 
 
-@st.composite
-def packed_cases(draw: st.DrawFn) -> Case:
-    """Rows of few or many bytes, cut anywhere, at any address."""
-    most = draw(st.sampled_from([3, 24, 200, 3000]))
-    sizes = draw(st.lists(st.integers(0, most), min_size=1, max_size=14).filter(any))
-    outer = draw(st.lists(st.integers(1, 40), max_size=2))
-    width = draw(st.sampled_from([1, 2, 4, 8, 16]))
-    offset = st.one_of(st.just(0), st.integers(0, 15))
-    rows_fit = max(1, (1 << 18) // (sum(sizes) * width))
-    shape = (*(min(n, rows_fit) for n in outer[:1]), *outer[1:][: rows_fit > 40], sum(sizes))
-    return Case(
-        shape,
-        tuple(sizes),
-        element_bytes=width,
-        misaligned=(draw(offset), draw(offset)),
-    )
-
-
-@st.composite
-def strides_for(draw: st.DrawFn, shape: tuple[int, ...], broadcast: bool) -> tuple[int, ...]:
-    """Distinct elements at distinct places, dimensions in any order, gaps, some turned round."""
-    strides = [0] * len(shape)
-    step = draw(st.sampled_from([1, 1, 1, 2, 3]))
-    for d in draw(st.permutations(range(len(shape)))):
-        strides[d] = step * draw(st.sampled_from([1, 1, 1, -1]))
-        step = step * max(1, shape[d]) + draw(st.sampled_from([0, 0, 0, 1, 4, 16]))
-        if broadcast and draw(st.integers(0, 5)) == 0:
-            strides[d] = 0
-    return tuple(strides)
-
-
-@st.composite
-def strided_cases(draw: st.DrawFn) -> Case:
-    rank = draw(st.integers(1, 8))
-    most = {1: 3000, 2: 90, 3: 30, 4: 12}.get(rank, 4)
-    shape = [draw(st.integers(1, most)) for _ in range(rank)]
-    axis = draw(st.integers(0, rank - 1))
-    sizes = draw(st.lists(st.integers(0, most), min_size=1, max_size=4).filter(any))
-    shape[axis] = sum(sizes)
-    parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
-    targets = [draw(st.one_of(st.none(), strides_for(part, broadcast=False))) for part in parts]
-    return Case(
-        tuple(shape),
-        tuple(sizes),
-        axis,
-        draw(st.sampled_from([1, 2, 4, 8])),
-        draw(strides_for(tuple(shape), broadcast=True)),
-        tuple(targets),
-        (draw(st.sampled_from([0, 0, 4, 1])), draw(st.sampled_from([0, 0, 8, 2]))),
-    )
-
-
-@st.composite
-def transposed_cases(draw: st.DrawFn) -> Case:
-    """Two dimensions that change places, with gaps, among short ones in any order."""
-    outer = draw(st.lists(st.integers(1, 4), max_size=2))
-    width = draw(st.sampled_from([1, 2, 4, 8, 16]))
-    most = {0: 300, 1: 140, 2: 70}[len(outer)]
-    sizes = draw(st.lists(st.integers(8, most), min_size=1, max_size=3))
-    across = draw(st.integers(8, most))
-    gap = draw(st.sampled_from([0, 0, 1, 4, 16]))
-    shape = (*outer, sum(sizes), across)
-    strides = [0] * len(outer)
-    step = (sum(sizes) + gap) * across
-    for d in draw(st.permutations(range(len(outer)))):
-        strides[d], step = step, step * shape[d]
-    strides += [1, sum(sizes) + gap]
-    at = draw(st.sampled_from([0, 0, 1, 3])), draw(st.sampled_from([0, 0, 1, 2]))
-    misaligned = tuple(width * elements % 16 for elements in at)
-    return Case(shape, tuple(sizes), len(outer), width, tuple(strides), misaligned=misaligned)
-
-
-@st.composite
-def element_cases(draw: st.DrawFn) -> Case:
-    """Rows of outputs that are one element wide."""
-    width = draw(st.sampled_from([1, 2, 4, 8]))
-    outputs = draw(st.integers(9, 150))
-    rows = draw(st.integers(1, max(300, 40_000 // outputs // width)))
-    pitch = outputs + draw(st.sampled_from([0, 0, 0, 1, 4, 32]))
-    return Case((rows, outputs), (1,) * outputs, element_bytes=width, strides=(pitch, 1))
-
-
-@st.composite
-def windowed_cases(draw: st.DrawFn) -> Case:
-    """Long rows whose elements are a few apart, at any address, in outputs with or without gaps."""
-    rows, step = draw(st.integers(1, 9)), draw(st.integers(-5, 5))
-    sizes = draw(st.lists(st.integers(200, 1200), min_size=1, max_size=3))
-    if draw(st.booleans()):
-        sizes = [size // 16 * 16 for size in sizes]
-    length = sum(sizes)
-    pitch = length * max(1, abs(step)) + draw(st.sampled_from([0, 1, 2, 16]))
-    gap = draw(st.sampled_from([None, 0, 1, 16]))
-    outputs = None if gap is None else tuple((size + gap, 1) for size in sizes)
-    channels = draw(st.integers(1, max(1, step)))
-    misaligned = (draw(st.sampled_from([0, 0, 1, 4])), draw(st.sampled_from([0, 0, 2, 8])))
-    element_bytes = draw(st.sampled_from([1, 1, 2, 4, 8]))
-    if channels == 1:
-        shape, strides = (rows, length), (pitch, step)
-        return Case(shape, tuple(sizes), -1, element_bytes, strides, outputs, misaligned)
-    shape, strides = (rows, length, channels), (pitch, step, 1)
-    return Case(shape, (1,) * channels, -1, element_bytes, strides, None, misaligned)
-
-
-BATCH = 8
-# A batch costs a compilation, too dear to repeat while looking for a smaller example.
-COMPILING = settings(
-    settings.get_profile("default"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)
-
-
-def check_batch(cases: list[Case], builds: Path, toolchain: harness.Toolchain) -> None:
-    for case, ran in zip(cases, kernel_cases.run(cases, builds, toolchain), strict=True):
-        kernel_cases.check(case, ran)
-
-
-each_toolchain = pytest.mark.parametrize(
-    "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
-)
-
-
-@each_toolchain
-@settings(COMPILING, max_examples=3)
-@given(cases=st.lists(packed_cases(), min_size=BATCH, max_size=BATCH))
-def test_any_packed_split_gives_numpy_bytes(
-    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
-) -> None:
-    check_batch(cases, builds, toolchain)
-
-
-@each_toolchain
-@settings(COMPILING, max_examples=3)
-@given(cases=st.lists(strided_cases(), min_size=BATCH, max_size=BATCH))
-def test_any_strided_split_gives_numpy_bytes(
-    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
-) -> None:
-    check_batch(cases, builds, toolchain)
-
-
-@each_toolchain
-@settings(COMPILING, max_examples=2)
-@given(cases=st.lists(transposed_cases() | element_cases(), min_size=BATCH, max_size=BATCH))
-def test_any_transposed_split_gives_numpy_bytes(
-    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
-) -> None:
-    check_batch(cases, builds, toolchain)
-
-
-@each_toolchain
-@settings(COMPILING, max_examples=2)
-@given(cases=st.lists(windowed_cases(), min_size=BATCH, max_size=BATCH))
-def test_any_split_in_windows_gives_numpy_bytes(
-    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
-) -> None:
-    check_batch(cases, builds, toolchain)
-
-
-@pytest.mark.slow
-@each_toolchain
-@settings(COMPILING, max_examples=40)
-@given(
-    cases=st.lists(
-        packed_cases() | strided_cases() | transposed_cases() | element_cases() | windowed_cases(),
-        min_size=BATCH,
-        max_size=2 * BATCH,
-    )
-)
-def test_many_more_splits_give_numpy_bytes(
-    builds: Path, toolchain: harness.Toolchain, cases: list[Case]
-) -> None:
-    check_batch(cases, builds, toolchain)
-
-
 @pytest.mark.slow
 @each_toolchain
 def test_scaled_workloads_give_numpy_bytes(builds: Path, toolchain: harness.Toolchain) -> None:
@@ -480,4 +289,4 @@ def test_scaled_workloads_give_numpy_bytes(builds: Path, toolchain: harness.Tool
         for w in chosen
         for where in {(0, 0), w.misaligned, (w.element_bytes, 3 * w.element_bytes)}
     ]
-    check_batch(cases, builds, toolchain)
+    kernel_cases.check_all(cases, builds, toolchain)

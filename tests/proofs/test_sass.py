@@ -2,18 +2,19 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import model
-from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda import planner
 from tests.host_cuda import harness
+from tests.sass import launch as sass
+from tests.sass import listing
 from tests.support import nvrtc
-from tests.support.kernel_cases import Case
+from tests.support.kernel_cases import COMPILING, Case
 
 # The oldest, the newest, and the one that the figures are about; the others between with --slow.
 ARCHES = [
@@ -98,11 +99,7 @@ CASES = {
 KERNELS = {"rows", "tile", "deinterleave", "transpose", "strided"}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def tools() -> None:
-    lacking = nvrtc.missing()
-    if lacking:
-        pytest.skip(lacking)
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
 def launch_of(name: str) -> planner.KernelLaunch:
@@ -112,28 +109,12 @@ def launch_of(name: str) -> planner.KernelLaunch:
     return launch
 
 
-@dataclass(frozen=True)
-class Code:
-    """The machine code of one launch, and the folder that keeps what is found out of it."""
-
-    cubin: bytes
-    builds: Path
-
-    @property
-    def resources(self) -> nvrtc.Resources:
-        return nvrtc.resources(self.cubin, self.builds)
-
-    @property
-    def sass(self) -> tuple[nvrtc.Instruction, ...]:
-        return nvrtc.sass(self.cubin, self.builds)
-
-    @property
-    def opcodes(self) -> set[str]:
-        return {instruction.opcode for instruction in self.sass}
+def code_of(launch: planner.KernelLaunch, builds: Path) -> sass.Code:
+    return sass.compiled(launch.source, builds)
 
 
-def code_of(launch: planner.KernelLaunch, builds: Path, arch: str = model.ARCH) -> Code:
-    return Code(nvrtc.compile_cubin(codegen.source(launch), arch, builds), builds)
+def names(code: sass.Code) -> set[str]:
+    return {instruction.name for instruction in code.listing.instructions}
 
 
 each = pytest.mark.parametrize("name", CASES)
@@ -145,8 +126,12 @@ def test_the_cases_reach_every_kernel() -> None:
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
+    def resources(name: str) -> nvrtc.Resources:
+        cubin = nvrtc.compile_cubin(launch_of(name).source, arch, builds)
+        return nvrtc.resources(cubin, builds)
+
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
-        found = list(pool.map(lambda name: code_of(launch_of(name), builds, arch).resources, CASES))
+        found = list(pool.map(resources, CASES))
     for name, used in zip(CASES, found, strict=True):
         assert (used.stack_bytes, used.local_bytes) == (0, 0), name
 
@@ -175,20 +160,18 @@ def large_cases(draw: st.DrawFn) -> Case:
     return Case(shape, sizes, len(outer), element_bytes, strides, None, misaligned)
 
 
+def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None:
+    """Check what a launch takes against what its plan says."""
+    assert used.stack_bytes == 0
+    reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
+    assert used.shared_bytes == launch.shared_bytes + reserved
+    assert model.resident_blocks(launch, used) >= launch.resident
+
+
 def check_machine_code(case: Case, builds: Path) -> None:
-    """Check the first and the last launch of a split against what its plan says."""
+    """Check the first and the last launch of a split."""
     for launch in {case.launches[0], case.launches[-1]}:
-        used = code_of(launch, builds).resources
-        assert used.stack_bytes == 0, case
-        reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
-        assert used.shared_bytes == launch.shared_bytes + reserved, case
-        assert model.resident_blocks(launch, used) >= launch.resident, case
-
-
-# To shrink a failure would compile for minutes.
-COMPILING = settings(
-    settings.get_profile("default"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
-)
+        check_resources(launch, code_of(launch, builds).resources)
 
 
 @settings(COMPILING, max_examples=12)
@@ -207,17 +190,14 @@ def test_many_more_plans_compile(builds: Path, case: Case) -> None:
 @each
 def test_code_neither_spills_nor_calls(name: str, builds: Path) -> None:
     """A call would be a division of 64-bit numbers by a variable: 117 instructions."""
-    for opcode in code_of(launch_of(name), builds).opcodes:
+    for opcode in names(code_of(launch_of(name), builds)):
         assert not re.match(r"LDL|STL|CALL", opcode), opcode
 
 
 @each
 def test_resources_allow_the_planned_blocks(name: str, builds: Path) -> None:
     launch = launch_of(name)
-    used = code_of(launch, builds).resources
-    reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
-    assert used.shared_bytes == launch.shared_bytes + reserved
-    assert model.resident_blocks(launch, used) >= launch.resident
+    check_resources(launch, code_of(launch, builds).resources)
 
 
 @each
@@ -225,7 +205,7 @@ def test_loads_are_under_way_together(name: str, builds: Path) -> None:
     """As many as the plan counts on, or as many as an H200 needs."""
     launch = launch_of(name)
     code = code_of(launch, builds)
-    found = nvrtc.bytes_in_flight(code.sass)
+    found = code.listing.bytes_in_flight()
     resident = model.resident_blocks(launch, code.resources)
     enough = found * launch.block * resident >= model.IN_FLIGHT_BYTES
     assert enough or found >= launch.bytes_in_flight
@@ -236,14 +216,14 @@ ALIGNED = r"rows_aligned|deinterleave|transpose_(\d+|rows_of_elements|4000_eleme
 
 @pytest.mark.parametrize("name", [name for name in CASES if re.match(ALIGNED, name)])
 def test_aligned_paths_load_and_store_16_bytes_at_once(name: str, builds: Path) -> None:
-    opcodes = code_of(launch_of(name), builds).opcodes
+    opcodes = names(code_of(launch_of(name), builds))
     assert any(re.match(r"LDG\.E\..*128", opcode) for opcode in opcodes)
     assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if re.match("rows|tile", name)])
 def test_misaligned_paths_store_16_bytes_at_once(name: str, builds: Path) -> None:
-    opcodes = code_of(launch_of(name), builds).opcodes
+    opcodes = names(code_of(launch_of(name), builds))
     assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)
 
 
@@ -256,14 +236,14 @@ def test_spills_and_calls_would_be_seen(builds: Path) -> None:
         for (int i = 0; i < 64; ++i) at[i] = held[held[i] % 64];
     }
     """
-    code = Code(nvrtc.compile_cubin(bad, model.ARCH, builds), builds)
-    assert {"LDL", "STL", "CALL"} <= {opcode.partition(".")[0] for opcode in code.opcodes}
+    code = sass.compiled(bad, builds)
+    assert {"LDL", "STL", "CALL"} <= {found.opcode for found in code.listing.instructions}
     assert code.resources.stack_bytes >= 512
 
 
 def test_a_rejected_source_shows_the_log_of_the_compiler(tmp_path: Path) -> None:
     with pytest.raises(nvrtc.CompileError, match="no_such_word"):
-        nvrtc.compile_cubin("no_such_word", model.ARCH, tmp_path)
+        nvrtc.compile_cubin("no_such_word", sass.ARCH, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -278,5 +258,4 @@ def test_a_rejected_source_shows_the_log_of_the_compiler(tmp_path: Path) -> None
     ],
 )
 def test_bytes_in_flight_end_where_a_load_is_waited_for(code: list[str], wanted: int) -> None:
-    lines = tuple(nvrtc.Instruction("", *line.split(" ", 1)) for line in code)
-    assert nvrtc.bytes_in_flight(lines) == wanted
+    assert listing.parse(listing.printed(*code)).bytes_in_flight() == wanted

@@ -9,18 +9,13 @@ import pytest
 from tests.sass import kernels, listing
 from tests.sass.listing import UnknownCodeError
 from tests.sass.machine import Machine
-from tests.sass.memory import Arrays
 from tests.sass.threads import SassError, Threads
 from tests.support import nvrtc
 
 Numbers = np.ndarray
 
 
-@pytest.fixture(scope="module", autouse=True)
-def tools() -> None:
-    lacking = nvrtc.missing()
-    if lacking:
-        pytest.skip(lacking)
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
 def run(body: str, arrays: list[Numbers], builds: Path, grid: int = 1, block: int = 64) -> Machine:
@@ -126,11 +121,18 @@ def test_threads_may_end_before_others_vote_and_meet_at_barriers(builds: Path) -
     assert np.array_equal(out, wanted)
 
 
-@pytest.mark.parametrize("kind", ["unsigned char", "signed char", "short", "u32", "uint2", "uint4"])
-def test_a_block_is_reversed_in_shared_memory(kind: str, builds: Path) -> None:
-    size = {"unsigned char": 1, "signed char": 1, "short": 2, "u32": 4, "uint2": 8, "uint4": 16}[
-        kind
-    ]
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("unsigned char", 1),
+        ("signed char", 1),
+        ("short", 2),
+        ("u32", 4),
+        ("uint2", 8),
+        ("uint4", 16),
+    ],
+)
+def test_a_block_is_reversed_in_shared_memory(kind: str, size: int, builds: Path) -> None:
     body = f"""
     __shared__ {kind} kept[128];
     const {kind}* source = ({kind}*)in; {kind}* target = ({kind}*)out;
@@ -176,7 +178,7 @@ def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
         table.out[64 + threadIdx.x] = table.values[8175];
     }"""
     out = np.zeros(128, np.uint32)
-    memory = Arrays([out])
+    memory = kernels.Arrays([out])
     values = [n << 32 | n for n in range(4090)]
     kernels.run_in(source, memory, [*memory.addresses, *values], builds)
     assert np.array_equal(out[:64], np.arange(8116, 8180) // 2)
@@ -203,13 +205,8 @@ def test_numbers_of_blocks_are_calculated_for_warps(builds: Path) -> None:
 
 
 def run_code(*lines: str) -> Threads:
-    """Run code as nvdisasm prints it; lines that end in a colon are labels."""
-    text, address = "", 0
-    for line in (*lines, "EXIT"):
-        text += f"{line}\n" if line.endswith(":") else f"        /*{address:04x}*/    {line} ;\n"
-        address += 0 if line.endswith(":") else listing.BYTES
-    threads = Threads([0], 32, {}, 0, Arrays([]))
-    Machine(listing.parse(text), threads).run()
+    threads = Threads([0], 32, {}, 0, kernels.Arrays([]))
+    Machine(listing.parse(listing.printed(*lines, "EXIT")), threads).run()
     return threads
 
 

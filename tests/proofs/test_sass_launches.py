@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import model
 from tests.proofs.test_kernels import CASES
 from tests.sass import cases, kernels, launch, split_memory
 from tests.sass.split_memory import Places, SplitMemory
@@ -17,12 +16,7 @@ from tests.sass.wavefronts import wavefronts
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case
 
-
-@pytest.fixture(scope="module", autouse=True)
-def tools() -> None:
-    lacking = nvrtc.missing()
-    if lacking:
-        pytest.skip(lacking)
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
 # Small launches of every kernel, run whole.
@@ -45,6 +39,15 @@ WHOLE = {
     "reversed": Case((90, 60), (20, 40), strides=(-64, -1)),
     "padded_outputs": Case((40, 30), (10, 20), element_bytes=2, output_strides=((13, 1), (-24, 1))),
     "rank_5": Case((2, 3, 4, 5, 6), (1, 3), axis=2, element_bytes=2, strides=(500, 160, 35, 6, 1)),
+    "windows_of_odd_rows": Case((40, 1501), (700, 801), strides=(3005, 2)),
+    "reversed_by_two": Case((9, 800), (384, 416), -1, 2, (1601, -2)),
+    "rgb_edges": Case((2, 5, 301, 3), (1,) * 3, 3, strides=(4525, 905, 3, 1)),
+    "padded_long_outputs": Case((9, 2000), (999, 1001), -1, 2, None, ((1003, 1), (1024, 1))),
+    "reversed_misaligned": Case((9, 1111), (300, 811), strides=(1112, -1), misaligned=(3, 5)),
+    "far_units": Case((6, 600), (288, 312), strides=(5407, 9)),
+    "eight_dimensions": Case(
+        (2, 3, 2, 3, 2, 2, 3, 5), (1, 2), 3, 2, (3000, 700, 301, 90, 44, 21, 6, 1)
+    ),
 }
 
 
@@ -142,8 +145,7 @@ def test_wrong_kernels_are_caught(first: str, builds: Path) -> None:
 
 def test_a_byte_that_nobody_stores_is_caught(builds: Path) -> None:
     source = COPY.replace("FIRST", "if (row != 7) first[0] = source[0];")
-    cubin = nvrtc.compile_cubin(source, model.ARCH, builds)
-    code = launch.code(nvrtc.disassembly(cubin, builds), cubin, 0)
+    code = launch.compiled(source, builds)
     one = Launch((0, 1), grid=1, block=64)
     with pytest.raises(SassError, match="stored 1528 of 1536 bytes"):
         launch.run(ROWS.geometry, one, code, [0])
@@ -209,8 +211,7 @@ def test_a_plain_copy_is_counted_exactly(builds: Path) -> None:
         p.outputs[0][i] = p.input[i];
     }"""
     case = Case((5 * 128 * 16,), (5 * 128 * 16,))
-    cubin = nvrtc.compile_cubin(source, model.ARCH, builds)
-    code = launch.code(nvrtc.disassembly(cubin, builds), cubin, 0)
+    code = launch.compiled(source, builds)
     one = Launch((0,), grid=5, block=128)
     counts = launch.run(case.geometry, one, code, list(range(5)))
     length = next(i.index for i in code.listing.instructions if i.opcode == "EXIT") + 1

@@ -83,29 +83,30 @@ class Card:
     folder: Path
     options: tuple[str, ...]
 
-    def environment(self, **more: str) -> dict[str, str]:
+    def run(self, *line: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run Python on the card."""
         paths = [str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
-        return {
-            **os.environ,
-            **self.libraries.environment,
-            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            **more,
-        }
-
-    def tests(self, name: str, *arguments: str, **environment: str) -> list[Result]:
-        """Run pytest on the card and return what came of each test."""
-        report = self.folder / f"{name}.xml"
-        line = [sys.executable, "-m", "pytest", "-p", "tests.simulated_card.plugin", "--tb=short"]
-        line += ["-p", "no:cacheprovider", f"--builds={self.builds}", f"--junitxml={report}"]
-        done = subprocess.run(
-            [*line, *self.options, *arguments],
+        return subprocess.run(
+            [sys.executable, *line],
             cwd=TESTS.parent,
-            env=self.environment(**environment),
+            env={
+                **os.environ,
+                **self.libraries.environment,
+                "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                **environment,
+            },
             capture_output=True,
             text=True,
             timeout=TIME_LIMIT_S,
             check=False,
         )
+
+    def tests(self, name: str, *arguments: str, **environment: str) -> list[Result]:
+        """Run pytest on the card and return what came of each test."""
+        report = self.folder / f"{name}.xml"
+        line = ["-m", "pytest", "-p", "tests.simulated_card.plugin", "--tb=short"]
+        line += ["-p", "no:cacheprovider", f"--builds={self.builds}", f"--junitxml={report}"]
+        done = self.run(*line, *self.options, *arguments, **environment)
         assert done.returncode in (0, 1), done.stdout[-4000:] + done.stderr[-4000:]
         return [_result(case) for case in ET.parse(report).iter("testcase")]
 
@@ -146,7 +147,7 @@ def runs(card: Card) -> Runs:
 
 
 def _functions(path: Path) -> list[str]:
-    """Return the tests of a file, those of a class with its name."""
+    """The tests of a file, those of a class with its name."""
     found = []
     for node in ast.parse(path.read_text()).body:
         inside = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -196,16 +197,8 @@ def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> N
 def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
     """Its figures are not looked at."""
     path = card.folder / "dispatch.json"
-    line = [sys.executable, "-m", "benchmarks", "dispatch", "--rounds", "1", "--json", str(path)]
-    done = subprocess.run(
-        line,
-        cwd=TESTS.parent,
-        env=card.environment(CARD_NVRTC="", **{dispatch.INSIDE: "1"}),
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        check=False,
-    )
+    line = ["-m", "benchmarks", "dispatch", "--rounds", "1", "--json", str(path)]
+    done = card.run(*line, CARD_NVRTC="", **{dispatch.INSIDE: "1"})
     assert done.returncode in (0, 1), done.stderr[-4000:]
     found = json.loads(path.read_text())
     assert [row["outputs"] for row in found["rows"]] == list(dispatch.OUTPUTS)
@@ -232,16 +225,7 @@ def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None
     """Its figures are not looked at: they would be those of this machine's processor."""
     path = card.folder / f"{command}.json"
     arguments, measured = REHEARSALS[command]
-    line = [sys.executable, "-m", "tests.simulated_card.rehearsal", *arguments]
-    done = subprocess.run(
-        [*line, "-o", str(path)],
-        cwd=TESTS.parent,
-        env=card.environment(),
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT_S,
-        check=False,
-    )
+    done = card.run("-m", "tests.simulated_card.rehearsal", *arguments, "-o", str(path))
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     found = json.loads(path.read_text())
     assert found["after"] is not None

@@ -1,12 +1,10 @@
 """The machine code of `strided`: every byte that it stores, and what it takes."""
 
-from math import prod
 from pathlib import Path
 
 import pytest
 
 from benchmarks import model, prediction
-from dmlsplit.backends.cuda import codegen, planner
 from tests.sass import launch as sass
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case
@@ -57,49 +55,19 @@ BLOCKS = 6
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
-def code_of(launch: planner.KernelLaunch, builds: Path) -> tuple[bytes, sass.Code]:
-    cubin = nvrtc.compile_cubin(codegen.source(launch), model.ARCH, builds)
-    return cubin, sass.code(nvrtc.disassembly(cubin, builds), cubin, 0)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_few_instructions_and_many_bytes_in_flight(name: str, builds: Path) -> None:
     case, most, reads = CASES[name]
     launch = max(case.launches, key=lambda launch: launch.total_bytes)
     assert launch.kernel == "strided"
-    cubin, code = code_of(launch, builds)
-    blocks = sass.sampled(launch.grid, BLOCKS)
-    counts = sass.run(case.geometry, launch, code, blocks)
+    code = sass.compiled(launch.source, builds)
+    counts = sass.run(case.geometry, launch, code, sass.sampled(launch.grid, BLOCKS))
     assert counts.issue <= most
-    resident = model.resident_blocks(launch, nvrtc.resources(cubin, builds))
-    in_flight = nvrtc.bytes_in_flight(nvrtc.sass(cubin, builds)) * launch.block * resident
+    resident = model.resident_blocks(launch, code.resources)
+    in_flight = code.listing.bytes_in_flight() * launch.block * resident
     assert in_flight >= IN_FLIGHT_BYTES
     for gpu in prediction.GPUS:
         if gpu.name in LEAST:
             copy = gpu.copy_clocks * (1 + reads) / 2
             extra = prediction.CLOCKS_PER_INSTRUCTION * (counts.issue - 16)
             assert copy / (copy + extra) >= LEAST[gpu.name]
-
-
-SMALL = {
-    "odd rows": Case((40, 1501), (700, 801), strides=(3005, 2)),
-    "reversed by two": Case((9, 800), (384, 416), -1, 2, (1601, -2)),
-    "RGB, edges": Case((2, 5, 301, 3), (1,) * 3, 3, strides=(4525, 905, 3, 1)),
-    "padded outputs": Case((9, 2000), (999, 1001), -1, 2, None, ((1003, 1), (1024, 1))),
-    "misaligned": Case((9, 1111), (300, 811), strides=(1112, -1), misaligned=(3, 5)),
-    "far units": Case((6, 600), (288, 312), strides=(5407, 9)),
-    "eight dimensions": Case(
-        (2, 3, 2, 3, 2, 2, 3, 5), (1, 2), 3, 2, (3000, 700, 301, 90, 44, 21, 6, 1)
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_every_byte_is_stored_once(name: str, builds: Path) -> None:
-    case = SMALL[name]
-    stored = 0
-    for launch in case.launches:
-        _, code = code_of(launch, builds)
-        counts = sass.run(case.geometry, launch, code, range(launch.grid), *case.misaligned)
-        stored += counts.stored_bytes if launch.grid <= 2 else launch.total_bytes
-    assert stored == prod(case.shape) * case.element_bytes

@@ -6,12 +6,11 @@ from collections.abc import Callable
 import numpy as np
 
 from tests.sass.arithmetic import U64, Run
-from tests.sass.listing import Instruction
+from tests.sass.listing import SIZES, Instruction
 from tests.sass.operands import Operands, Reader, following
 from tests.sass.threads import Access, Array, Threads
 from tests.sass.wavefronts import wavefronts
 
-_SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 # How long caches keep a line, and with whom an access is ordered: neither changes what it moves.
 _CACHING = ("E", "CONSTANT", "EF", "EL", "LU", "NA", "STRONG", "SM", "GPU", "SYS", "WEAK")
 _PREFETCH = ("LTC64B", "LTC128B", "LTC256B")
@@ -81,11 +80,9 @@ def sts(i: Instruction, t: Threads) -> Run:
 
 
 def _size(i: Instruction, *allowed: str) -> tuple[int, bool]:
-    """Return the bytes of an access, and whether a part of a register is filled with its sign."""
-    modifiers = i.allow(*_SIZES, *allowed)
-    named = modifiers & set(_SIZES)
-    size = _SIZES[next(iter(named))] if named else 4
-    return size, bool(modifiers & {"S8", "S16"})
+    """The bytes of an access, and whether a part of a register is filled with its sign."""
+    modifiers = i.allow(*SIZES, *allowed)
+    return i.size, bool(modifiers & {"S8", "S16"})
 
 
 def _kind(size: int) -> type[np.unsignedinteger]:
@@ -128,7 +125,7 @@ def _shared_access(t: Threads, i: Instruction, addresses: Array, mask: Array, si
 
 
 def _shared_index(access: Access) -> Array:
-    """Return the place of each thread's first word in the shared memory of all blocks."""
+    """The place of each thread's first word in the shared memory of all blocks."""
     t = access.threads
     unit = min(access.size, 4)
     inside = np.where(access.mask, access.addresses.astype(np.int64), 0)

@@ -16,7 +16,7 @@ BITS_32 = np.uint64(32)
 
 
 def _carries_out(o: Operands, names: tuple[str, ...]) -> Callable[[Array, Array], None]:
-    """Return a writer of the carries of a sum: set from 2**32 on, and from 2**33 on."""
+    """A writer of the carries of a sum: set from 2**32 on, and from 2**33 on."""
     writers = [o.write_predicate(name) for name in names]
 
     def write(total: Array, mask: Array) -> None:
@@ -50,20 +50,22 @@ def iadd3(i: Instruction, t: Threads) -> Run:
     return run
 
 
+def calculated(i: Instruction, t: Threads, count: int, function: Callable[..., Array]) -> Run:
+    """An instruction that writes a function of so many operands of 32 bits."""
+    o = Operands(i, t)
+    d, *sources = i.take(1 + count)
+    write, readers = o.write(d), [o.value(source) for source in sources]
+    return lambda mask: write(function(*(read() for read in readers)), mask)
+
+
 def viadd(i: Instruction, t: Threads) -> Run:
     i.allow()
-    o = Operands(i, t)
-    d, a, b = i.take(3)
-    write, a_of, b_of = o.write(d), o.value(a), o.value(b)
-    return lambda mask: write(a_of() + b_of(), mask)
+    return calculated(i, t, 2, np.add)
 
 
 def iabs(i: Instruction, t: Threads) -> Run:
     i.allow()
-    o = Operands(i, t)
-    d, a = i.take(2)
-    write, a_of = o.write(d), o.signed(a)
-    return lambda mask: write(np.abs(a_of()), mask)
+    return calculated(i, t, 1, lambda a: np.abs(a.view(np.int32).astype(np.int64)))
 
 
 def vimnmx(i: Instruction, t: Threads) -> Run:
@@ -82,7 +84,7 @@ def viaddmnmx(i: Instruction, t: Threads) -> Run:
 
 
 def _least_or_most(i: Instruction, o: Operands, d: str, values: list[Reader], p: str) -> Run:
-    """Return a choice of a value; with .RELU 0 where all are below."""
+    """A choice of a value; with .RELU 0 where all are below."""
     modifiers = i.allow("U32", "RELU")
     if modifiers == {"U32", "RELU"}:
         raise i.unknown("RELU of unsigned numbers")
@@ -122,7 +124,7 @@ def imad(i: Instruction, t: Threads) -> Run:
 
 
 def _product_32(o: Operands, a: str, b: str) -> Reader | None:
-    """Return a reader of the low half of a product; None if it is 0."""
+    """A reader of the low half of a product; None if it is 0."""
     if {a, b} & {"RZ", "URZ"}:
         return None
     if b == "0x1":
@@ -184,7 +186,7 @@ def idp(i: Instruction, t: Threads) -> Run:
 
 
 def _parts(i: Instruction, value: Reader, kind: str) -> Reader:
-    """Return a reader of the bytes or halves of a register, along a new last axis."""
+    """A reader of the bytes or halves of a register, along a new last axis."""
     kinds = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
     if kind not in kinds:
         raise i.unknown(f"the modifier .{kind}")
@@ -223,7 +225,7 @@ def lea(i: Instruction, t: Threads) -> Run:
 def _shifted(
     o: Operands, modifiers: frozenset[str], a: str, more: list[str], shift: np.uint64
 ) -> Reader:
-    """Return a reader of LEA's shifted term, 32 bits of it, negated as `Operands.addend` does."""
+    """A reader of LEA's shifted term, 32 bits of it, negated as `Operands.addend` does."""
     low = o.value(a.removeprefix("-"))
     if is_negated(a):
         return lambda: ONE_33 - ((low().astype(U64) << shift) & MASK_32)

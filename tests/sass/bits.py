@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.sass.arithmetic import BITS_32, U64, Run
+from tests.sass.arithmetic import BITS_32, U64, Run, calculated
 from tests.sass.listing import Instruction
-from tests.sass.operands import Operands, Reader, immediate
+from tests.sass.operands import Operands
 from tests.sass.threads import Array, Threads
 
 U32 = np.uint32
@@ -50,7 +50,7 @@ _COMMON = {
 
 
 def _table(table: int) -> Callable[[Array, Array, Array], Array]:
-    """Return the function of a table: bit 4a + 2b + c of it is the result for bits a, b and c."""
+    """The function of a table: bit 4a + 2b + c of it is the result for bits a, b and c."""
 
     def function(a: Array, b: Array, c: Array) -> Array:
         result = np.zeros((1, 1), a.dtype)
@@ -93,31 +93,22 @@ def shf(i: Instruction, t: Threads) -> Run:
     d, low, count, *high = i.take(3, 4)
     write, low_of, high_of = o.write(d), o.value(low), o.value(high[0] if high else "RZ")
     width = 64 if modifiers & {"U64", "S64"} else 32
-    count_of = _shift_count(o, count, width, "W" in modifiers)
+    count_of = o.value(count)
     is_signed = bool(modifiers & {"S32", "S64"})
 
     def run(mask: Array) -> None:
         pair = low_of().astype(U64) | (high_of().astype(U64) << BITS_32)
+        by = count_of()
+        by = by.astype(U64) % U64(width) if "W" in modifiers else _clamped(by, width)
         if "L" in modifiers:
-            pair = pair << count_of()
+            pair = pair << by
         elif is_signed:
-            pair = (pair.view(np.int64) >> count_of().view(np.int64)).view(U64)
+            pair = (pair.view(np.int64) >> by.view(np.int64)).view(U64)
         else:
-            pair = pair >> count_of()
+            pair = pair >> by
         write(pair >> BITS_32 if "HI" in modifiers else pair, mask)
 
     return run
-
-
-def _shift_count(o: Operands, text: str, width: int, wraps: bool) -> Reader:
-    value = o.value(text)
-    if immediate(text) is not None:
-        fixed = value().astype(U64)
-        fixed = fixed % U64(width) if wraps else np.minimum(fixed, U64(width))
-        return lambda: fixed
-    if wraps:
-        return lambda: value().astype(U64) & U64(width - 1)
-    return lambda: np.minimum(value().astype(U64), U64(width))
 
 
 def prmt(i: Instruction, t: Threads) -> Run:
@@ -126,13 +117,9 @@ def prmt(i: Instruction, t: Threads) -> Run:
     Bit 3 of them takes the sign of the byte, eight times.
     """
     i.allow()
-    o = Operands(i, t)
-    d, a, selector, b = i.take(4)
-    write, a_of, b_of, selector_of = o.write(d), o.value(a), o.value(b), o.value(selector)
 
-    def run(mask: Array) -> None:
-        pair = a_of().astype(U64) | (b_of().astype(U64) << BITS_32)
-        chosen = selector_of()
+    def permuted(a: Array, chosen: Array, b: Array) -> Array:
+        pair = a.astype(U64) | (b.astype(U64) << BITS_32)
         result = np.zeros((1, 1), U32)
         for place in range(0, 16, 4):
             nibble = chosen >> U32(place)
@@ -140,43 +127,37 @@ def prmt(i: Instruction, t: Threads) -> Run:
             sign = np.where(byte > 127, np.uint8(255), np.uint8(0))
             byte = np.where(nibble & U32(8), sign, byte)
             result = result | (byte.astype(U32) << U32(2 * place))
-        write(result, mask)
+        return result
 
-    return run
+    return calculated(i, t, 3, permuted)
 
 
 def bmsk(i: Instruction, t: Threads) -> Run:
     """``BMSK Rd, Ra, Rb``: b ones, the lowest at place a."""
     i.allow()
-    o = Operands(i, t)
-    d, a, b = i.take(3)
-    write, first_of, count_of = (
-        o.write(d),
-        _shift_count(o, a, 32, False),
-        _shift_count(o, b, 32, False),
-    )
     one = U64(1)
-    return lambda mask: write(((one << count_of()) - one) << first_of(), mask)
+    return calculated(i, t, 2, lambda a, b: ((one << _clamped(b)) - one) << _clamped(a))
 
 
 def sgxt(i: Instruction, t: Threads) -> Run:
     """``SGXT Rd, Ra, n``: the low n bits of a, filled with their sign, or with .U32 with zeros."""
     is_signed = "U32" not in i.allow("U32")
-    o = Operands(i, t)
-    d, a, n = i.take(3)
-    write, a_of, count_of = o.write(d), o.value(a), _shift_count(o, n, 32, False)
 
-    def run(mask: Array) -> None:
-        left = U64(64) - count_of()
-        top = a_of().astype(U64) << left  # NumPy shifts by 64 to 0
-        write(top.view(np.int64) >> left.view(np.int64) if is_signed else top >> left, mask)
+    def extended(a: Array, n: Array) -> Array:
+        left = U64(64) - _clamped(n)
+        top = a.astype(U64) << left  # NumPy shifts by 64 to 0
+        return top.view(np.int64) >> left.view(np.int64) if is_signed else top >> left
 
-    return run
+    return calculated(i, t, 2, extended)
+
+
+def _clamped(count: Array, width: int = 32) -> Array:
+    return np.minimum(count.astype(U64), U64(width))
 
 
 def brev(i: Instruction, t: Threads) -> Run:
     i.allow()
-    return _unary(i, t, _reversed)
+    return calculated(i, t, 1, _reversed)
 
 
 def _reversed(value: Array) -> Array:
@@ -187,7 +168,7 @@ def _reversed(value: Array) -> Array:
 
 def popc(i: Instruction, t: Threads) -> Run:
     i.allow()
-    return _unary(i, t, np.bitwise_count)
+    return calculated(i, t, 1, np.bitwise_count)
 
 
 def flo(i: Instruction, t: Threads) -> Run:
@@ -201,11 +182,4 @@ def flo(i: Instruction, t: Threads) -> Run:
         found = 32 - exponent if "SH" in modifiers else exponent - 1
         return np.where(value == 0, np.int64(-1), found)
 
-    return _unary(i, t, place)
-
-
-def _unary(i: Instruction, t: Threads, function: Callable[[Array], Array]) -> Run:
-    o = Operands(i, t)
-    d, a = i.take(2)
-    write, a_of = o.write(d), o.value(a)
-    return lambda mask: write(function(a_of()), mask)
+    return calculated(i, t, 1, place)

@@ -1,16 +1,56 @@
 """Compile and run any kernel of one block dimension on arrays, to test what opcodes do."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tests.sass import launch
 from tests.sass.machine import Machine
-from tests.sass.memory import Arrays
-from tests.sass.threads import Array, Memory, Threads
-from tests.support import nvrtc
+from tests.sass.threads import Access, Array, Memory, Threads
 
-ARCH = "sm_90"
+FIRST_ADDRESS = 1 << 40
+GAP = 1 << 20  # between two arrays
+
+
+class Arrays:
+    """Some arrays in global memory, which kernels load from and store to.
+
+    Attributes
+    ----------
+    addresses : list of int
+        Where each array begins.
+    """
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self.bytes = [array.reshape(-1).view(np.uint8) for array in arrays]
+        self.addresses = [FIRST_ADDRESS + GAP * i for i in range(len(arrays))]
+
+    def load(self, access: Access) -> list[Array]:
+        """The words that threads get."""
+        found = np.zeros((*access.mask.shape, max(4, access.size)), np.uint8)
+        for memory, mask, at in self._places(access):
+            found[mask, : access.size] = memory[at[:, None] + np.arange(access.size)]
+        words = found.view(np.uint32)
+        return [words[..., n] for n in range(words.shape[-1])]
+
+    def store(self, access: Access, words: list[Array]) -> None:
+        """Take the words of those threads that store."""
+        data = np.stack(words, axis=-1).astype(np.uint32).view(np.uint8)
+        for memory, mask, at in self._places(access):
+            memory[at[:, None] + np.arange(access.size)] = data[mask, : access.size]
+
+    def _places(self, access: Access) -> Iterator[tuple[Array, Array, Array]]:
+        """Each array that is touched, the threads that do so, and where in it."""
+        left = access.mask
+        for start, memory in zip(self.addresses, self.bytes, strict=True):
+            at = access.addresses.astype(np.int64) - start
+            mask = access.mask & (at >= 0) & (at + access.size <= len(memory))
+            left = left & ~mask
+            if mask.any():
+                yield memory, mask, at[mask]
+        access.refuse_if(left, "outside all arrays")
 
 
 def run(
@@ -31,13 +71,9 @@ def run_in(
     block: int = 64,
 ) -> Machine:
     """Run all blocks of a kernel whose parameters are these addresses."""
-    cubin = nvrtc.compile_cubin(source, ARCH, folder)
-    shared_bytes = nvrtc.resources(cubin, folder).shared_bytes
-    code = launch.code(nvrtc.disassembly(cubin, folder), cubin, shared_bytes)
-    parameters = struct.pack(f"<{len(addresses)}Q", *addresses)
-    threads = Threads(
-        range(grid), block, code.banks_for(parameters, grid, block), shared_bytes, memory
-    )
+    code = launch.compiled(source, folder)
+    banks = code.banks_for(struct.pack(f"<{len(addresses)}Q", *addresses), grid, block)
+    threads = Threads(range(grid), block, banks, code.resources.shared_bytes, memory)
     machine = Machine(code.listing, threads)
     machine.run()
     return machine

@@ -3,8 +3,10 @@
 import random
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +18,9 @@ from tests.sass.machine import Machine
 from tests.sass.opcodes import Pipe
 from tests.sass.split_memory import SplitMemory
 from tests.sass.threads import SassError, Threads
+from tests.support import nvrtc
 
+ARCH = "sm_90"
 PARAMETERS_AT = 0x210  # in constant bank 0, from sm_90 on
 WARPS_AT_ONCE = 64  # as many as fit a CPU's cache
 SAMPLED = 30
@@ -24,14 +28,14 @@ SAMPLED = 30
 
 @dataclass(frozen=True)
 class Code:
-    """What a launch runs: its instructions, constants, and shared memory of a block."""
+    """What a source is compiled to: instructions, constants, and what a thread or block takes."""
 
     listing: Listing
     banks: dict[int, bytes]
-    shared_bytes: int
+    resources: nvrtc.Resources
 
     def banks_for(self, parameters: bytes, grid: int, block: int) -> dict[int, bytes]:
-        """Return the constant banks: bank 0 has the launch's shape and parameters."""
+        """The constant banks: bank 0 has the launch's shape and parameters."""
         filled = bytearray(self.banks.get(0, b"").ljust(PARAMETERS_AT + len(parameters), b"\0"))
         struct.pack_into("<6I", filled, 0, block, 1, 1, grid, 1, 1)
         filled[PARAMETERS_AT : PARAMETERS_AT + len(parameters)] = parameters
@@ -72,18 +76,16 @@ class Counts:
     stored_bytes: int
 
 
-def code(text: str, cubin: bytes, shared_bytes: int) -> Code:
-    """Return what is to run, from what nvdisasm prints of a cubin."""
-    return Code(listing.parse(text), listing.constant_banks(cubin), shared_bytes)
-
-
-def parameters(launch: KernelLaunch, addresses: Sequence[int]) -> bytes:
-    """Return a launch's parameters, for the addresses of its input and outputs."""
-    return launch.parameters(addresses)
+@lru_cache(maxsize=64)
+def compiled(source: str, folder: Path) -> Code:
+    """The machine code of a source; a folder of `builds` keeps it."""
+    cubin = nvrtc.compile_cubin(source, ARCH, folder)
+    parsed = listing.parse(nvrtc.disassembly(cubin, folder))
+    return Code(parsed, listing.constant_banks(cubin), nvrtc.resources(cubin, folder))
 
 
 def sampled(grid: int, between: int = SAMPLED) -> list[int]:
-    """Return the first and last block and some between, the same ones every time."""
+    """The first and last block and some between, the same ones every time."""
     if grid <= between + 2:
         return list(range(grid))
     draw = random.Random(grid).sample(range(1, grid - 1), between)
@@ -111,13 +113,16 @@ def run(
         A byte is wrong, stored twice, or outside its output; or a load is outside the input.
     """
     memory = SplitMemory(geometry, launch.outputs, input_phase, output_phases)
-    banks = code.banks_for(parameters(launch, memory.addresses), launch.grid, launch.block)
+    banks = code.banks_for(launch.parameters(memory.addresses), launch.grid, launch.block)
     totals: Counter[str] = Counter()
     issued = np.zeros(len(code.listing.instructions), np.int64)
     edges = {0, launch.grid - 1} if len(blocks) > 2 else set()
-    for chunk in _chunks(blocks, max(1, WARPS_AT_ONCE * 32 // launch.block)):
-        counted = [block not in edges for block in chunk]
-        threads = Threads(chunk, launch.block, banks, code.shared_bytes, memory, counted)
+    at_once = max(1, WARPS_AT_ONCE * 32 // launch.block)
+    for start in range(0, len(blocks), at_once):
+        part = blocks[start : start + at_once]
+        counted = [block not in edges for block in part]
+        shared_bytes = code.resources.shared_bytes
+        threads = Threads(part, launch.block, banks, shared_bytes, memory, counted)
         machine = Machine(code.listing, threads)
         machine.run()
         totals += threads.counts
@@ -126,11 +131,6 @@ def run(
     if len(blocks) == launch.grid and stored != memory.total_bytes:
         raise SassError(f"stored {stored} of {memory.total_bytes} bytes")
     return _counts(code.listing, issued, totals)
-
-
-def _chunks(blocks: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    for start in range(0, len(blocks), size):
-        yield blocks[start : start + size]
 
 
 def _counts(listing: Listing, issued: np.ndarray, totals: Counter[str]) -> Counts:

@@ -9,6 +9,8 @@ BYTES = 16  # of an instruction
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)(?:\s+(.*?))?\s*;")
 _LABEL = re.compile(r"^([.$\w]+):$")
 _TARGET = re.compile(r"^`\((\S+)\)$")
+_REGISTER = re.compile(r"\bR(\d+)\b")
+SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # of accesses, in bytes
 _CONSTANT = re.compile(r"\.nv\.constant(\d+)")
 
 
@@ -28,24 +30,34 @@ class Instruction:
 
     def __str__(self) -> str:
         guard = f"@{self.predicate} " if self.predicate else ""
-        name = ".".join((self.opcode, *self.modifiers))
-        return f"/*{self.index * BYTES:04x}*/ {guard}{name} {', '.join(self.operands)}".rstrip()
+        text = f"/*{self.index * BYTES:04x}*/ {guard}{self.name} {', '.join(self.operands)}"
+        return text.rstrip()
+
+    @property
+    def name(self) -> str:
+        """The opcode with its modifiers."""
+        return ".".join((self.opcode, *self.modifiers))
+
+    @property
+    def size(self) -> int:
+        """The bytes of a load or store."""
+        return next((SIZES[part] for part in self.modifiers if part in SIZES), 4)
 
     def unknown(self, what: str) -> UnknownCodeError:
-        """Return the error that refuses this instruction."""
+        """The error that refuses this instruction."""
         return UnknownCodeError(
             f"{self}: {what} is not known. Add it to tests/sass, with a test that runs it."
         )
 
     def allow(self, *modifiers: str) -> frozenset[str]:
-        """Return its modifiers, if all are among these."""
+        """Its modifiers, if all are among these."""
         for modifier in self.modifiers:
             if modifier not in modifiers:
                 raise self.unknown(f"the modifier .{modifier}")
         return frozenset(self.modifiers)
 
     def take(self, least: int, most: int | None = None) -> tuple[str, ...]:
-        """Return its operands, if there are as many as that."""
+        """Its operands, if there are as many as that."""
         if not least <= len(self.operands) <= (most or least):
             raise self.unknown(f"a form with {len(self.operands)} operands")
         return self.operands
@@ -70,15 +82,49 @@ class Listing:
     labels: dict[str, int]
 
     def target(self, instruction: Instruction) -> int:
-        """Return the index that a jump goes to."""
+        """The index that a jump goes to."""
         found = _TARGET.match(instruction.operands[-1])
         if not found or found[1] not in self.labels:
             raise instruction.unknown(f"the target {instruction.operands[-1]}")
         return self.labels[found[1]]
 
+    def bytes_in_flight(self) -> int:
+        """The most bytes of global loads that are under way at once in one thread.
+
+        The code is read in a straight line, and loads are taken to arrive in order: an instruction
+        that reads a register waits for the load that fills it and for those before. Behind a jump
+        that is always taken another path begins, which has only its own loads.
+        """
+        most = 0
+        waiting: list[tuple[set[int], int]] = []
+        for instruction in self.instructions:
+            is_load = instruction.opcode == "LDG"
+            sources = ",".join(instruction.operands[1 if is_load else 0 :])
+            read = set(map(int, _REGISTER.findall(sources)))
+            arrived = [i for i, (registers, _) in enumerate(waiting) if registers & read]
+            if instruction.opcode in ("BRA", "EXIT") and not instruction.predicate:
+                waiting.clear()
+            if arrived:
+                del waiting[: arrived[-1] + 1]
+            if is_load:
+                first = int(_REGISTER.findall(instruction.operands[0])[0])
+                registers = set(range(first, first + max(1, instruction.size // 4)))
+                waiting.append((registers, instruction.size))
+                most = max(most, sum(size for _, size in waiting))
+        return most
+
+
+def printed(*lines: str) -> str:
+    """What nvdisasm would print of such code; lines that end in a colon are labels."""
+    text, address = "", 0
+    for line in lines:
+        text += f"{line}\n" if line.endswith(":") else f"        /*{address:04x}*/    {line} ;\n"
+        address += 0 if line.endswith(":") else BYTES
+    return text
+
 
 def parse(text: str) -> Listing:
-    """Return the instructions of a cubin with one kernel."""
+    """The instructions of a cubin with one kernel."""
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     for line in text.splitlines():
@@ -106,7 +152,7 @@ def _split(operands: str | None) -> tuple[str, ...]:
 
 
 def constant_banks(cubin: bytes) -> dict[int, bytes]:
-    """Return the constant banks of a cubin with one kernel, by number, from its ELF sections."""
+    """The constant banks of a cubin with one kernel, by number, from its ELF sections."""
     (table,) = struct.unpack_from("<Q", cubin, 0x28)
     entry, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry) for i in range(count)]

@@ -71,9 +71,9 @@ class Machine:
         """Run the threads that are furthest behind until they part or meet others."""
         t = self.threads
         at = int(np.where(ready, t.pc, FAR).min())
-        group = ready & (t.pc == at)
-        others_at = int(np.where(ready & ~group, t.pc, FAR).min())
-        warps = group.any(axis=1, keepdims=True)
+        running = ready & (t.pc == at)
+        others_at = int(np.where(ready & ~running, t.pc, FAR).min())
+        warps = running.any(axis=1, keepdims=True)
         counted = int((warps & t.counted).sum())
         start = at
         while True:
@@ -81,17 +81,17 @@ class Machine:
             self.issued[at] += counted
             at += 1
             if step.control:
-                np.copyto(t.pc, at, where=group)
-                step.control(group, group & step.holds() if step.holds else group)
+                np.copyto(t.pc, at, where=running)
+                step.control(running, running & step.holds() if step.holds else running)
                 break
-            mask = warps if step.is_uniform else group
+            mask = warps if step.is_uniform else running
             if step.holds:
                 mask = mask & step.holds()
             assert step.run
             if not step.holds or mask.any():
                 step.run(mask)
             if at == others_at:
-                np.copyto(t.pc, at, where=group)
+                np.copyto(t.pc, at, where=running)
                 break
         return at - start
 

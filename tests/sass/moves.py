@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from tests.sass.arithmetic import U64, Run
+from tests.sass.arithmetic import U64, Run, calculated
 from tests.sass.listing import Instruction
 from tests.sass.operands import CONSTANT_BYTES, Operands, following
 from tests.sass.threads import Array, SassError, Threads
@@ -15,10 +15,7 @@ _INDEXED = re.compile(r"c\[0x([0-9a-f]+)\]\[(.*)\]")
 
 def mov(i: Instruction, t: Threads) -> Run:
     i.allow("U32")
-    o = Operands(i, t)
-    d, a = i.take(2)
-    write, a_of = o.write(d), o.value(a)
-    return lambda mask: write(a_of(), mask)
+    return calculated(i, t, 1, lambda a: a)
 
 
 def hfma2(i: Instruction, t: Threads) -> Run:
@@ -101,7 +98,7 @@ def _kind(modifiers: frozenset[str]) -> np.dtype:
 
 
 def _distinct(values: Array, mask: Array) -> int:
-    """Return how many different values the warps have, each warp by itself, in all."""
+    """How many different values the warps have, each warp by itself, in all."""
     ordered = np.sort(np.where(mask, values.astype(np.int64), -1), axis=1)
     return int((ordered[:, 0] >= 0).sum() + (np.diff(ordered, axis=1) > 0).sum())
 
@@ -179,12 +176,9 @@ def mufu(i: Instruction, t: Threads) -> Run:
     """
     if "RCP" not in i.allow("RCP"):
         raise i.unknown("MUFU")
-    o = Operands(i, t)
-    d, a = i.take(2)
-    write, a_of = o.write(d), o.value(a)
 
-    def run(mask: Array) -> None:
+    def reciprocal(a: Array) -> Array:
         with np.errstate(all="ignore"):
-            write((np.float32(1) / a_of().view(np.float32)).view(np.uint32), mask)
+            return (np.float32(1) / a.view(np.float32)).view(np.uint32)
 
-    return run
+    return calculated(i, t, 1, reciprocal)

@@ -115,5 +115,5 @@ PLAIN: dict[str, tuple[Build, Pipe]] = {
 
 
 def pipe(opcode: str) -> Pipe:
-    """Return where an opcode executes."""
+    """Where an opcode executes."""
     return PLAIN[opcode][1] if opcode in PLAIN else Pipe.OTHER

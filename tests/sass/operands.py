@@ -23,7 +23,7 @@ ONE_33 = np.uint64(1 << 32)
 
 
 def immediate(text: str) -> int | None:
-    """Return a literal as 32 bits; None if it is none."""
+    """A literal as 32 bits; None if it is none."""
     return int(text, 0) & 0xFFFFFFFF if _NUMBER.fullmatch(text) else None
 
 
@@ -40,7 +40,7 @@ class Operands:
         self.threads = threads
 
     def value(self, text: str) -> Reader:
-        """Return a reader of 32 bits; ``-`` negates and ``~`` inverts them."""
+        """A reader of 32 bits; ``-`` negates and ``~`` inverts them."""
         if is_negated(text) or text.startswith("~"):
             plain = self.value(text[1:])
             change = np.negative if text[0] == "-" else np.invert
@@ -49,12 +49,12 @@ class Operands:
         return lambda: view
 
     def signed(self, text: str) -> Reader:
-        """Return a reader of the same 32 bits as signed numbers, in 64 bits."""
+        """A reader of the same 32 bits as signed numbers, in 64 bits."""
         value = self.value(text)
         return lambda: value().view(np.int32).astype(np.int64)
 
     def addend(self, text: str) -> Reader:
-        """Return a reader of a term of a sum with carry: ``-x`` is 2**32 - x, in 64 bits."""
+        """A reader of a term of a sum with carry: ``-x`` is 2**32 - x, in 64 bits."""
         if is_negated(text):
             plain = self.value(text[1:])
             return lambda: ONE_33 - plain().astype(np.uint64)
@@ -62,7 +62,7 @@ class Operands:
         return lambda: value().astype(np.uint64)
 
     def wide(self, text: str) -> Reader:
-        """Return a reader of 64 bits from a pair of registers."""
+        """A reader of 64 bits from a pair of registers."""
         if text.startswith("-"):
             plain = self.wide(text[1:])
             return lambda: np.negative(plain())
@@ -70,12 +70,12 @@ class Operands:
         return lambda: low.astype(np.uint64) | (high.astype(np.uint64) << np.uint64(32))
 
     def sum_of(self, text: str) -> Reader:
-        """Return a reader of a sum of 32 bits, such as the offset ``R4+UR2+0x210``."""
+        """A reader of a sum of 32 bits, such as the offset ``R4+UR2+0x210``."""
         parts = [self.value(part) for part in text.split("+")]
         return lambda: reduce(np.add, (part() for part in parts))
 
     def predicate(self, text: str) -> Reader:
-        """Return a reader of a predicate; ``!`` inverts it."""
+        """A reader of a predicate; ``!`` inverts it."""
         if text.startswith("!"):
             plain = self.predicate(text[1:])
             return lambda: ~plain()
@@ -83,14 +83,14 @@ class Operands:
         return lambda: view
 
     def write(self, text: str) -> Writer:
-        """Return a writer of the low 32 bits of what it gets."""
+        """A writer of the low 32 bits of what it gets."""
         if text in ("RZ", "URZ"):
             return lambda values, mask: None
         to = self._register(text)
         return lambda values, mask: np.copyto(to, values, where=mask, casting="unsafe")
 
     def write_wide(self, text: str) -> Writer:
-        """Return a writer of 64 bits to a pair of registers."""
+        """A writer of 64 bits to a pair of registers."""
         low, high = self.write(text), self.write(following(text))
 
         def write(values: Array, mask: Array) -> None:
@@ -100,14 +100,14 @@ class Operands:
         return write
 
     def write_predicate(self, text: str) -> Writer:
-        """Return a writer of a predicate."""
+        """A writer of a predicate."""
         if text in ("PT", "UPT"):
             return lambda values, mask: None
         to = self._predicate_view(text)
         return lambda values, mask: np.copyto(to, values, where=mask)
 
     def _view(self, text: str) -> Array:
-        """Return the array that an operand without a sign stands for."""
+        """The array that an operand without a sign stands for."""
         number = immediate(text)
         if number is not None or text in ("RZ", "URZ"):
             return np.full((1, 1), number or 0, np.uint32)
@@ -118,7 +118,7 @@ class Operands:
         return self._register(text)
 
     def bank(self, number: int) -> Array:
-        """Return a constant bank as bytes."""
+        """A constant bank as bytes."""
         if number not in self.threads.banks:
             raise self.instruction.unknown(f"constant bank {number}")
         return self.threads.banks[number]
@@ -141,7 +141,7 @@ class Operands:
 
 
 def following(text: str, by: int = 1) -> str:
-    """Return the operand 32 bits times `by` after another; RZ is followed by RZ."""
+    """The operand 32 bits times `by` after another; RZ is followed by RZ."""
     if text in ("RZ", "URZ"):
         return text
     constant = _CONSTANT.fullmatch(text)

@@ -19,14 +19,14 @@ VECTOR = 16
 
 
 def input_words(addresses: Array) -> Array:
-    """Return the 32 bits of the input at addresses that are multiples of 4."""
+    """The 32 bits of the input at addresses that are multiples of 4."""
     mixed = (addresses >> np.uint64(2)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     return ((mixed * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(32)).astype(np.uint32)
 
 
 def input_bytes(addresses: Array) -> Array:
-    """Return the bytes of the input at any addresses."""
+    """The bytes of the input at any addresses."""
     shift = ((addresses & np.uint64(3)) << np.uint64(3)).astype(np.uint32)
     return (input_words(addresses) >> shift).astype(np.uint8)
 
@@ -59,7 +59,7 @@ class Places:
         self.extent[number] = extent if piece.total_bytes else 0
 
     def of(self, output: Array, offset: Array) -> Array:
-        """Return where bytes come from in the input; -1 << 62 for bytes between elements."""
+        """Where bytes come from in the input; -1 << 62 for bytes between elements."""
         rest = offset - self.first[output]
         origin = self.origin[output]
         is_inside = (rest >= 0) & (rest < self.extent[output])
@@ -122,7 +122,7 @@ class SplitMemory:
         self.stored: list[Stored] = []
 
     def load(self, access: Access) -> list[Array]:
-        """Return the words that threads get."""
+        """The words that threads get."""
         address = access.addresses
         last = np.uint64(self.end_of_words - access.size)
         outside = (address < np.uint64(self.lowest_word)) | (address > last)
@@ -199,7 +199,7 @@ def _thread(stored: list[Stored], row: int) -> str:
 
 
 def input_span(geometry: SplitGeometry) -> tuple[int, int]:
-    """Return the lowest offset that is read of the input, and the one behind the highest."""
+    """The lowest offset that is read of the input, and the one behind the highest."""
     lows, highs = [], []
     for piece in geometry.pieces:
         if piece.total_bytes:

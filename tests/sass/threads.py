@@ -39,7 +39,7 @@ class Memory(Protocol):
     """Global memory. Arrays are of shape (warps, 32); a word is 32 bits of each thread."""
 
     def load(self, access: Access) -> list[Array]:
-        """Return the words that threads get."""
+        """The words that threads get."""
 
     def store(self, access: Access, words: list[Array]) -> None:
         """Take the words of those threads that store."""
@@ -132,7 +132,7 @@ class Threads:
 
 
 def lane_bits(mask: Array) -> Array:
-    """Return, for each warp, one bit per lane."""
+    """For each warp, one bit per lane."""
     return (mask.astype(np.uint32) << np.arange(LANES, dtype=np.uint32)).sum(
         axis=1, keepdims=True, dtype=np.uint32
     )

@@ -14,7 +14,7 @@ WORD = 4
 
 
 def wavefronts(addresses: Array, mask: Array, size: int) -> int:
-    """Return the passes of all warps together; arrays are of shape (warps, 32)."""
+    """The passes of all warps together; arrays are of shape (warps, 32)."""
     active = mask.any(axis=1)
     if not active.any():
         return 0

@@ -40,7 +40,7 @@ class Libraries:
 
 
 def missing() -> str | None:
-    """Return what the machine lacks to run CuPy on the simulated card, or None."""
+    """What the machine lacks to run CuPy on the simulated card, or None."""
     if platform.machine() != "x86_64":
         return f"the simulated card jumps in x86-64 code; this machine is {platform.machine()}"
     for program in ("g++", "nm"):
@@ -125,7 +125,7 @@ def _redirects(runtime: Path) -> str:
 
 
 def _functions(runtime: Path) -> dict[str, int]:
-    """Return the places of the CUDA runtime's functions in CuPy's extension module."""
+    """The places of the CUDA runtime's functions in CuPy's extension module."""
     listing = subprocess.run(
         ["nm", "--numeric-sort", str(runtime)], capture_output=True, text=True, check=True
     ).stdout

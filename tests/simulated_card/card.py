@@ -54,12 +54,12 @@ def calls() -> Iterator[Calls]:
 
 
 def log() -> list[str]:
-    """Return every call since the process began."""
+    """Every call since the process began."""
     return [_driver().card_log_entry(i).decode() for i in range(_driver().card_log_size())]
 
 
 def count(name: str) -> int:
-    """Return how often a function was called, of an idle card, which keeps no list."""
+    """How often a function was called, of an idle card, which keeps no list."""
     return int(_driver().card_count(name.encode()))
 
 
@@ -69,7 +69,7 @@ def fail(name: str, status: int, calls_before: int = 0) -> None:
 
 
 def failures_left() -> int:
-    """Return how many failures have not had their turn."""
+    """How many failures have not had their turn."""
     return int(_driver().card_failures_left())
 
 
@@ -89,12 +89,12 @@ def set_memory_limit(device: int, size: int) -> None:
 
 
 def memory_used(device: int) -> int:
-    """Return the bytes that are allocated on a device."""
+    """The bytes that are allocated on a device."""
     return int(_driver().card_memory_used(device))
 
 
 def pending() -> int:
-    """Return how many pieces of work wait in streams."""
+    """How many pieces of work wait in streams."""
     return int(_driver().card_pending())
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import dmlsplit as dml
 from tests.simulated_card import card
-from tests.support.gpu_arrays import noise
+from tests.support.gpu_arrays import Interface, noise, operator
 
 SIZES = (1, 2, 5)
 
@@ -43,18 +43,6 @@ def test_split_on_the_second_device_gives_arrays_there() -> None:
     found = dml.split(source, SIZES, 1)
     assert {piece.device.id for piece in found} == {1}
     check(found, array)
-
-
-class Interface:
-    """An array of a library with nothing but ``__cuda_array_interface__``."""
-
-    def __init__(self, array: Any, stream: int | None = None) -> None:
-        self._array = array
-        described = dict(array.__cuda_array_interface__)
-        described.pop("stream", None)
-        if stream is not None:
-            described["stream"] = stream
-        self.__cuda_array_interface__ = described
 
 
 class DlPack:
@@ -139,8 +127,7 @@ def test_what_another_library_has_under_way_is_waited_for(library: str) -> None:
 def test_it_is_waited_for_on_the_stream_that_is_given(library: str, how: str) -> None:
     """The split runs on `stream`, so that is the stream that must wait."""
     source, producer, array, _fresh = written_late()
-    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (40, 8)), axis=1, sizes=SIZES)
-    op = dml.Device("cuda:0").compile(desc)
+    op = operator((40, 8), SIZES)
     foreign = LIBRARIES[library](source, producer)
     side = cupy.cuda.Stream(non_blocking=True)
     if how == "call":
@@ -170,11 +157,10 @@ class Consumer(DlPack):
 
 
 def test_another_library_takes_outputs_on_the_stream_that_writes_them() -> None:
-    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (40, 8)), axis=1, sizes=SIZES)
     side = cupy.cuda.Stream(non_blocking=True)
     source = Consumer(cupy.asarray(noise((40, 8), "f4")))
     cupy.cuda.Device().synchronize()
-    dml.Device("cuda:0").compile(desc)(source, stream=side)
+    operator((40, 8), SIZES)(source, stream=side)
     assert source.streams == [side.ptr] * 3
 
 
@@ -223,11 +209,10 @@ def test_stream_ordered_outputs_belong_to_the_stream_that_is_given(stream_ordere
     source = cupy.asarray(array)
     cupy.cuda.Device().synchronize()
     side = cupy.cuda.Stream(non_blocking=True)
-    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (40, 8)), axis=1, sizes=SIZES)
-    found = dml.Device("cuda:0").compile(desc)(source, stream=side)
+    found = operator((40, 8), SIZES)(source, stream=side)
     with side:
         check(found, array)
     # Dropped while work on them is queued: they go when `side` is done with them.
-    dml.Device("cuda:0").compile(desc)(source, stream=side)
+    operator((40, 8), SIZES)(source, stream=side)
     cupy.cuda.Stream.null.synchronize()
     cupy.cuda.Device().synchronize()

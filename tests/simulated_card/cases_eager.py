@@ -1,6 +1,6 @@
 """`dml.split` on a GPU by plans that earlier calls left: addresses, devices, streams."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import cupy
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import eager
 from tests.simulated_card import card
-from tests.support.gpu_arrays import forget_programs, noise
+from tests.support.gpu_arrays import forget_programs, noise, same
 
 ROWS, COLUMNS = 8, 12
 STORE = noise((4096,))
@@ -97,30 +97,23 @@ def test_another_device_is_made_current_and_left() -> None:
     with cupy.cuda.Stream(non_blocking=True):
         found = dml.split(source, 3, 1)
     assert cupy.cuda.runtime.getDevice() == 0
-    assert np.concatenate([one.get() for one in found], 1).tobytes() == source.get().tobytes()
+    assert same(source, found)
 
 
 def test_threads_share_a_plan() -> None:
     """Each has parameters of its own: the driver reads them while others run."""
     sources = [cupy.asarray(noise((16, 12), "f4", seed=seed)) for seed in range(8)]
-    wrong: list[int] = []
 
     def work(number: int) -> None:
         with cupy.cuda.Stream(non_blocking=True) as stream:
             for _ in range(30):
                 found = dml.split(sources[number], 3, 1)
                 stream.synchronize()
-                joined = np.concatenate([piece.get() for piece in found], 1)
-                if joined.tobytes() != sources[number].get().tobytes():
-                    wrong.append(number)
+                assert same(sources[number], found)
 
     cupy.cuda.Device().synchronize()
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
 
 
 def test_a_call_refuses_as_it_did_before() -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import codegen, driver
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.launch import KernelLaunch
 from tests.simulated_card import card
-from tests.support.gpu_arrays import bound, noise, problem, same
+from tests.support.gpu_arrays import Interface, bound, noise, operator, problem, same
 
 LAUNCHES = {
     719: (dml.DeviceRemovedError, "cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"),
@@ -34,64 +35,59 @@ LAUNCHES = {
 def test_a_launch_that_fails(status: int) -> None:
     kind, message = LAUNCHES[status]
     source, outs = problem()
-    operator = bound(source, outs)
+    split = bound(source, outs)
     card.fail("cuLaunchKernel", status)
     with pytest.raises(dml.DmlError, match=message) as failure:
-        operator.dispatch()
+        split.dispatch()
     assert type(failure.value) is kind
     assert not any(out.get().any() for out in outs)
-    operator.dispatch()
+    split.dispatch()
     assert same(source, outs)
 
 
 def test_a_dead_stream_is_refused() -> None:
     source, outs = problem()
-    operator = bound(source, outs)
+    split = bound(source, outs)
     stream = cupy.cuda.Stream()
     handle = stream.ptr
     del stream
     with pytest.raises(dml.InvalidArgumentError, match="a stream that is alive"):
-        operator.dispatch(handle)
+        split.dispatch(handle)
 
 
 def test_a_capture_that_the_launch_would_break_is_reported() -> None:
     source, outs = problem()
-    operator = bound(source, outs)
+    split = bound(source, outs)
     stream = cupy.cuda.Stream()
     stream.begin_capture()
     with pytest.raises(dml.InvalidArgumentError, match="capture allows it"):
-        operator.dispatch()  # On the legacy stream, which the capture would depend on.
+        split.dispatch()  # On the legacy stream, which the capture would depend on.
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
         stream.end_capture()
-    operator.dispatch()
+    split.dispatch()
     assert same(source, outs)
 
 
 def compiled(source: Any) -> dml.CompiledOperator:
-    x = dml.TensorDesc("FLOAT32", source.shape)
-    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(100, 200))
-    return dml.Device("cuda:0").compile(desc)
+    return operator(source.shape, (100, 200))
 
 
-class Foreign:
-    """An array with nothing but the array interface, and work under way on a stream."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-        self.__cuda_array_interface__ = dict(array.__cuda_array_interface__) | {"stream": 1}
+def foreign(array: Any) -> Interface:
+    """An array of another library with work under way on a stream."""
+    return Interface(array, stream=1)
 
 
 # Each is one public call while the device is gone.
 CALLS: dict[str, Callable[[Any, list[Any], dml.BoundOperator], object]] = {
-    "dispatch": lambda source, outs, operator: operator.dispatch(),
-    "dispatch on a stream": lambda source, outs, operator: operator.dispatch(0),
-    "call": lambda source, outs, operator: compiled(source)(source),
-    "call on a stream": lambda source, outs, operator: compiled(source)(source, stream=0),
-    "split": lambda source, outs, operator: dml.split(source, (100, 200), 1),
-    "split into": lambda source, outs, operator: dml.split(source, (100, 200), 1, out=outs),
-    "split of a new shape": lambda source, outs, operator: dml.split(source, (99, 201), 1, outs),
-    "foreign array": lambda source, outs, operator: dml.split(Foreign(source), (100, 200), 1),
-    "foreign binding": lambda source, outs, operator: compiled(source).bind(Foreign(source), outs),
+    "dispatch": lambda source, outs, split: split.dispatch(),
+    "dispatch on a stream": lambda source, outs, split: split.dispatch(0),
+    "call": lambda source, outs, split: compiled(source)(source),
+    "call on a stream": lambda source, outs, split: compiled(source)(source, stream=0),
+    "split": lambda source, outs, split: dml.split(source, (100, 200), 1),
+    "split into": lambda source, outs, split: dml.split(source, (100, 200), 1, out=outs),
+    "split of a new shape": lambda source, outs, split: dml.split(source, (99, 201), 1, outs),
+    "foreign array": lambda source, outs, split: dml.split(foreign(source), (100, 200), 1),
+    "foreign binding": lambda source, outs, split: compiled(source).bind(foreign(source), outs),
     "upload": lambda *_: driver.load().upload(0, np.zeros(1 << 16)),
     "download": lambda source, *_: driver.load().download(0, source),
 }
@@ -102,12 +98,12 @@ def test_a_device_that_is_gone(call: str) -> None:
     source, outs = problem()
     if call == "split of a new shape":
         outs = [cupy.zeros((512, 99), "f4"), cupy.zeros((512, 201), "f4")]
-    operator = bound(source, outs) if call != "split of a new shape" else None
+    dispatched = bound(source, outs) if call != "split of a new shape" else None
     cupy.get_default_memory_pool().free_all_blocks()
     cupy.cuda.Device().synchronize()
     card.break_device(0, 46)
     with pytest.raises(dml.DeviceRemovedError, match=r"is gone.*start a new process"):
-        CALLS[call](source, outs, operator)
+        CALLS[call](source, outs, dispatched)
 
 
 def test_memory_that_runs_out_during_an_upload() -> None:
@@ -128,12 +124,12 @@ def test_a_module_that_cannot_be_loaded() -> None:
 def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from dmlsplit.backends.cuda import engine as cuda
+    right = KernelLaunch.source.fget
 
-    def wrong(launch: Any) -> str:
-        return codegen.source(launch).replace("threadIdx.x", "threadIdx.no_such_member")
+    def wrong(launch: KernelLaunch) -> str:
+        return str(right(launch)).replace("threadIdx.x", "threadIdx.no_such_member")
 
-    monkeypatch.setattr(cuda, "kernel_source", wrong)
+    monkeypatch.setattr(KernelLaunch, "source", property(wrong))
     source = cupy.asarray(noise((78, 31)))
     with pytest.raises(dml.DmlError, match="no_such_member") as failure:
         dml.split(source, (11, 20), 1)

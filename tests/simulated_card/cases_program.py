@@ -7,7 +7,6 @@ import cupy
 import numpy as np
 import pytest
 
-import dmlsplit as dml
 from dmlsplit import cli
 from tests.simulated_card import card
 
@@ -15,17 +14,13 @@ PICTURE = Path(__file__).parent.parent / "data" / "picture.npy"
 
 
 def run(*arguments: object) -> int:
-    """Return the exit status of ``dmlsplit`` with these arguments."""
+    """The exit status of ``dmlsplit`` with these arguments."""
     return cli.main([str(argument) for argument in arguments])
 
 
 def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("devices") == 0
     assert capsys.readouterr().out.count("Simulated H200") == 2
-
-
-def test_the_card_is_the_default_device() -> None:
-    assert dml.Device().name == "cuda:0"
 
 
 @pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])

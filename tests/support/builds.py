@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 30
 
 
 def key(*parts: str | bytes) -> str:
-    """Return a name for what is made from `parts`."""
+    """A name for what is made from `parts`."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part

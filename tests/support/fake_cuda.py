@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda.failures import CompileError
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.modules import CompileError
 from dmlsplit.backends.cuda.packed_launch import BoundLaunch
 from dmlsplit.errors import DmlError, OutOfMemoryError
 

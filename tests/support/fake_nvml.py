@@ -45,7 +45,7 @@ class FakeNvml:
 
         def answer(gpu: int = 0, clock: int = 0) -> Any:
             if name == "nvmlSystemGetDriverVersion":
-                return b"580.95.05"
+                return "580.95.05"
             if gpu == 1:
                 raise self.NVMLError(3)
             if name == "nvmlDeviceGetMaxClockInfo":

@@ -1,7 +1,7 @@
 """Arrays and bound operators for tests on a GPU or on the simulated card."""
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -24,11 +24,30 @@ def cuts(sizes: tuple[int, ...]) -> list[int]:
     return [int(end) for end in np.cumsum(sizes)[:-1]]
 
 
-def bound(source: Any, outs: list[Any]) -> dml.BoundOperator:
-    x = dml.TensorDesc("FLOAT32", source.shape)
-    sizes = [out.shape[1] for out in outs]
-    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=sizes)
-    return dml.Device("cuda").compile(desc).bind(source, outs)
+def operator(
+    shape: tuple[int, ...], sizes: Sequence[int], axis: int = 1, device: str = "cuda"
+) -> dml.CompiledOperator:
+    """A split of floats."""
+    x = dml.TensorDesc("FLOAT32", shape)
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=axis, sizes=sizes)
+    return dml.Device(device).compile(desc)
+
+
+def bound(source: Any, outs: list[Any], axis: int = 1, device: str = "cuda") -> dml.BoundOperator:
+    sizes = [out.shape[axis] for out in outs]
+    return operator(source.shape, sizes, axis, device).bind(source, outs)
+
+
+class Interface:
+    """An array of a library with nothing but ``__cuda_array_interface__``."""
+
+    def __init__(self, array: Any, stream: int | None = None) -> None:
+        self._array = array
+        described = dict(array.__cuda_array_interface__)
+        described.pop("stream", None)
+        if stream is not None:
+            described["stream"] = stream
+        self.__cuda_array_interface__ = described
 
 
 def problem(columns: int = 100) -> tuple[Any, list[Any]]:

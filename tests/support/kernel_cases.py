@@ -8,16 +8,24 @@ from math import gcd
 from pathlib import Path
 
 import numpy as np
+import pytest
+from hypothesis import Phase, settings
 
-from dmlsplit.backends.cuda import codegen, planner
+from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 from tests.host_cuda import harness
 
 POISON = 0xEE
-# Bytes of shared memory: of a block without opting in to more, on any GPU; of an SM of an H200.
-SHARED_PER_BLOCK, SHARED_PER_SM = 48 << 10, 228 << 10
+
+each_toolchain = pytest.mark.parametrize(
+    "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
+)
+# A case costs a compilation, too dear to repeat while looking for a smaller one.
+COMPILING = settings(
+    settings.get_profile("default"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
+)
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Layout:
         return self.origin + reach + self.element_bytes
 
     def view(self, memory: np.ndarray) -> np.ndarray:
-        """Return the tensor inside the bytes of its buffer."""
+        """The tensor inside the bytes of its buffer."""
         kind = np.dtype(f"V{self.element_bytes}")
         return np.ndarray(self.shape, kind, memory, self.origin, self.strides)
 
@@ -115,7 +123,7 @@ class Case:
         return np.random.default_rng(5).integers(0, 256, self.source.size, np.uint8)
 
     def expected(self, data: np.ndarray) -> list[np.ndarray]:
-        """Return every output's buffer: NumPy's elements, and poison where none lies."""
+        """Every output's buffer: NumPy's elements, and poison where none lies."""
         whole = self.source.view(data)
         parts = np.split(whole, np.cumsum(self.sizes)[:-1], axis=self.axis)
         buffers = []
@@ -127,7 +135,7 @@ class Case:
         return buffers
 
     def empty_buffers(self, outputs: Iterable[int]) -> list[harness.Buffer]:
-        """Return zeroed memory of the input and some of the outputs, of any size."""
+        """Zeroed memory of the input and some of the outputs, of any size."""
         layouts = [self.source, *(self.targets[o] for o in outputs)]
         phases = [self.misaligned[0], *(self.misaligned[1] for _ in outputs)]
         return [
@@ -136,7 +144,7 @@ class Case:
         ]
 
     def buffers(self, data: np.ndarray, outputs: Iterable[int]) -> list[harness.Buffer]:
-        """Return the input, and the poisoned memory of some of the outputs."""
+        """The input, and the poisoned memory of some of the outputs."""
         layouts = self.targets
         poisoned = [
             harness.Buffer(
@@ -151,7 +159,7 @@ class Case:
         return [self.source_buffer(data), *poisoned]
 
     def source_buffer(self, data: np.ndarray) -> harness.Buffer:
-        """Return the input, all of which comes back."""
+        """The input, all of which comes back."""
         whole = (0, data.size)
         return harness.Buffer(
             data.size, self.source.origin, self.misaligned[0], ((0, data),), (whole,)
@@ -172,7 +180,7 @@ def run(
     cases: Sequence[Case], folder: Path, toolchain: harness.Toolchain = harness.SANITIZED
 ) -> list[Ran | harness.KernelFaultError]:
     """Compile the launches of all cases together, and run them two at a time."""
-    sources = [[codegen.source(launch) for launch in case.launches] for case in cases]
+    sources = [[launch.source for launch in case.launches] for case in cases]
     programs = harness.build([text for texts in sources for text in texts], folder, toolchain)
 
     def one(case: Case, texts: list[str]) -> Ran | harness.KernelFaultError:
@@ -218,6 +226,12 @@ def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
     assert ran.stored_bytes == case.geometry.total_bytes, "bytes are written more than once"
 
 
+def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain) -> None:
+    """Assert the same of cases that are compiled together."""
+    for case, ran in zip(cases, run(cases, builds, toolchain), strict=True):
+        check(case, ran)
+
+
 def small_parameters(case: Case) -> Case:
-    """Return the case on a driver that takes 4096 bytes of parameters."""
+    """The case on a driver that takes 4096 bytes of parameters."""
     return replace(case, limits=replace(H200.limits, parameter_bytes=4096))

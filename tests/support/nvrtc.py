@@ -18,8 +18,6 @@ from pathlib import Path
 from tests.support import builds
 
 OPTIONS = ("--std=c++17",)
-_LINE = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+)?\s*(\S+)\s*(.*?)\s*;")
-_REGISTER = re.compile(r"\bR(\d+)\b")
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
 
@@ -37,17 +35,8 @@ class Resources:
     local_bytes: int
 
 
-@dataclass(frozen=True)
-class Instruction:
-    """One line of SASS; the predicate, such as "@!P0", is empty where it always runs."""
-
-    predicate: str
-    opcode: str
-    operands: str
-
-
 def missing() -> str | None:
-    """Return which of the tools is not installed, or None."""
+    """Which of the tools is not installed, or None."""
     for file, wheel in (
         ("lib/libnvrtc.so.*", "nvidia-cuda-nvrtc"),
         ("bin/cuobjdump", "nvidia-cuda-cuobjdump"),
@@ -60,7 +49,7 @@ def missing() -> str | None:
 
 @cache
 def compile_cubin(source: str, arch: str, folder: Path) -> bytes:
-    """Return the cubin of a source for an architecture such as "sm_90".
+    """The cubin of a source for an architecture such as "sm_90".
 
     Raises
     ------
@@ -96,53 +85,14 @@ def _compiled(source: str, options: tuple[str, ...]) -> bytes:
 
 @cache
 def resources(cubin: bytes, folder: Path) -> Resources:
-    """Return what the kernel of a cubin takes."""
+    """What the kernel of a cubin takes."""
     (usage,) = _USAGE.findall(_said("cuobjdump", "--dump-resource-usage", cubin, folder))
     return Resources(*map(int, usage))
 
 
-@cache
-def sass(cubin: bytes, folder: Path) -> tuple[Instruction, ...]:
-    """Return the instructions of a cubin's kernel, in order."""
-    return tuple(Instruction(*found) for found in _LINE.findall(disassembly(cubin, folder)))
-
-
 def disassembly(cubin: bytes, folder: Path) -> str:
-    """Return what nvdisasm prints of a cubin, with labels."""
+    """What nvdisasm prints of a cubin, with labels."""
     return _said("nvdisasm", "--print-code", cubin, folder)
-
-
-def bytes_in_flight(instructions: tuple[Instruction, ...]) -> int:
-    """Return the most bytes of global loads that are under way at once in one thread.
-
-    The code is read in a straight line, and loads are taken to arrive in order: an instruction
-    that reads a register waits for the load that fills it and for those before. Behind a jump
-    that is always taken another path begins, which has only its own loads.
-    """
-    most = 0
-    waiting: list[tuple[set[int], int]] = []
-    for instruction in instructions:
-        operands = instruction.operands
-        is_load = instruction.opcode.startswith("LDG")
-        target, _, sources = operands.partition(",") if is_load else ("", "", operands)
-        read = set(map(int, _REGISTER.findall(sources)))
-        arrived = [i for i, (registers, _) in enumerate(waiting) if registers & read]
-        if instruction.opcode in ("BRA", "EXIT") and not instruction.predicate:
-            waiting.clear()
-        if arrived:
-            del waiting[: arrived[-1] + 1]
-        if is_load:
-            size = _bytes(instruction.opcode)
-            first = int(_REGISTER.findall(target)[0])
-            waiting.append((set(range(first, first + max(1, size // 4))), size))
-            most = max(most, sum(size for _, size in waiting))
-    return most
-
-
-def _bytes(opcode: str) -> int:
-    parts = set(opcode.split("."))
-    sizes = {"128": 16, "64": 8, "U16": 2, "S16": 2, "U8": 1, "S8": 1}
-    return next((size for part, size in sizes.items() if part in parts), 4)
 
 
 @cache
@@ -185,7 +135,7 @@ def _read(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_vo
 
 
 def _said(tool: str, option: str, cubin: bytes, folder: Path) -> str:
-    """Return what a tool prints about a cubin."""
+    """What a tool prints about a cubin."""
     path = _find(f"bin/{tool}")
     assert path, missing()
     name = builds.key(_fingerprint(path), option, cubin) + ".txt"

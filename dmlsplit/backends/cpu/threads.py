@@ -14,7 +14,7 @@ import os
 import sys
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import lru_cache
 from itertools import cycle
@@ -35,11 +35,6 @@ def thread_count() -> int:
 
     The environment variable DMLSPLIT_NUM_THREADS if it is set, else the number of processors that
     this process may run on, limited by the quota of its control group.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the variable is not a whole number from 1 to 1024.
     """
     asked = os.environ.get(VARIABLE, "").strip()
     if not asked:
@@ -65,8 +60,13 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
             task()
 
     shares = [_Share(work) for _ in range(min(threads, len(waiting)) - 1)]
+    # On other processors, starting after the caller's.
+    helpers = cycle(_others(os.getpid(), _sched_getcpu()())) if shares else ()
     try:
-        _hand_out(shares)
+        # No more threads, or the interpreter is shutting down: work alone.
+        with suppress(RuntimeError):
+            for share, helper in zip(shares, helpers, strict=False):
+                helper.put(share)
         work()
     finally:
         # After an interrupt the caller may free the memory: wait until no helper writes to it.
@@ -114,19 +114,6 @@ class _Share:
                 return interrupt or self._failure
             except BaseException as error:  # the helper still writes: keep waiting
                 interrupt = error
-
-
-def _hand_out(shares: Sequence[_Share]) -> None:
-    """Give each share to a helper on another processor, starting after the caller's."""
-    if not shares:
-        return
-    current_processor = _sched_getcpu()
-    helpers = cycle(_others(os.getpid(), current_processor()))
-    try:
-        for share, helper in zip(shares, helpers, strict=False):
-            helper.put(share)
-    except RuntimeError:  # no more threads, or the interpreter is shutting down: work alone
-        return
 
 
 class _Helper:

@@ -6,7 +6,7 @@ No other module of the library imports CuPy. Tests replace `load` to use a drive
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache, partial
 from itertools import repeat
 from types import SimpleNamespace
@@ -14,29 +14,35 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda.failures import translated
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel, kernels
 from dmlsplit.backends.cuda.nvml import gpu_memory
 from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
-from dmlsplit.errors import DmlError, UnsupportedError
+from dmlsplit.errors import (
+    DeviceRemovedError,
+    DmlError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
 
 # Bytes of kernel parameters, and the CUDA version that raised them, from a compute capability on
 # (CUDA 12.1 release notes).
 LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 32764, 4096, 12010, 7
 
-_NO_CONTEXT = nullcontext()
+# cudaError_t and CUresult share these numbers. Source: cuda.h and driver_types.h.
+OUT_OF_MEMORY = 2
+# An invalid handle, and everything about a stream's capture.
+BAD_STREAM = frozenset({400, *range(900, 909)})
+# After a fork the child cannot use CUDA, which its parent has initialised.
+NOT_INITIALIZED = 3
+# After these the context cannot be used again.
+REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 999})
 
 
 @cache
 def load() -> Driver:
-    """The driver.
-
-    Raises
-    ------
-    UnsupportedError
-        If CuPy is not installed or cannot be imported, or there is no CUDA driver or device.
-    """
+    """The driver, or an `UnsupportedError` that says what is missing."""
     try:
         import cupy
     except ImportError as error:
@@ -95,39 +101,31 @@ class Driver:
         self._array, self._alloc = cupy.ndarray, cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._api = _driver_api()
-        self._limits: dict[int, DeviceLimits] = {}
-        self._kernels: dict[int, Callable[[str, str], Kernel]] = {}
+        # What the planner must know of a device, which CUDA is asked once; and a loader of kernels
+        # on it, by source and name, whose `CompileError` has the compiler's log.
+        self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
+        self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
         # Devices and sources whose siblings have been compiled too; the engine adds them.
         self.has_siblings: set[tuple[int, str]] = set()
 
-    def limits(self, device: int) -> DeviceLimits:
-        """What the planner must know of a device; CUDA is asked once."""
-        if device not in self._limits:
-            runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
-            with self._on(device, "its limits cannot be read"):
-                properties = runtime.getDeviceProperties(device)
-                major, minor = cuda.nvrtc.getVersion()
-                version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
-            is_large = version >= LARGE_SINCE and properties["major"] >= LARGE_CAPABILITY
-            self._limits[device] = DeviceLimits(
-                properties["multiProcessorCount"],
-                properties["maxThreadsPerMultiProcessor"],
-                properties["l2CacheSize"],
-                LARGE_PARAMETERS if is_large else SMALL_PARAMETERS,
-                properties["regsPerMultiprocessor"],
-                properties["maxBlocksPerMultiProcessor"],
-            )
-        return self._limits[device]
+    def _limits(self, device: int) -> DeviceLimits:
+        runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
+        with self._on(device, "its limits cannot be read"):
+            properties = runtime.getDeviceProperties(device)
+            major, minor = cuda.nvrtc.getVersion()
+            version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
+        is_large = version >= LARGE_SINCE and properties["major"] >= LARGE_CAPABILITY
+        return DeviceLimits(
+            properties["multiProcessorCount"],
+            properties["maxThreadsPerMultiProcessor"],
+            properties["l2CacheSize"],
+            LARGE_PARAMETERS if is_large else SMALL_PARAMETERS,
+            properties["regsPerMultiprocessor"],
+            properties["maxBlocksPerMultiProcessor"],
+        )
 
-    def kernels(self, device: int) -> Callable[[str, str], Kernel]:
-        """A loader of kernels on a device, by source and name.
-
-        It raises `CompileError` with the compiler's log; the kernels used last stay loaded.
-        """
-        if device not in self._kernels:
-            on_device = partial(self._on, device)
-            self._kernels[device] = kernels(self._cupy, on_device, self._target)
-        return self._kernels[device]
+    def _kernels(self, device: int) -> Callable[[str, str], Kernel]:
+        return kernels(self._cupy, partial(self._on, device), self._target)
 
     def _target(self, function: Any) -> Any:
         """The target of a launch of a function of CuPy, once its code is on the device.
@@ -148,8 +146,10 @@ class Driver:
 
     def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> Any:
         """Allocate a packed CuPy array."""
-        with self._current(device):
-            return self._cupy.ndarray(shape, dtype)
+        if self._current_device() == device:  # which is faster than to make it current
+            return self._array(shape, dtype)
+        with self._cupy.cuda.Device(device):
+            return self._array(shape, dtype)
 
     def strided(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """A view of a CuPy array's memory, with strides in bytes."""
@@ -172,11 +172,6 @@ class Driver:
         made = list(map(self._array, shapes, repeat(dtype), map(memory.__add__, offsets)))
         start = memory.ptr
         return made, [start + offset for offset in offsets]
-
-    def _current(self, device: int) -> AbstractContextManager[object]:
-        """A context in which a device is current, which is free if it is already."""
-        is_current = self._current_device() == device
-        return _NO_CONTEXT if is_current else self._cupy.cuda.Device(device)
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""
@@ -251,8 +246,35 @@ class Driver:
     def translated(
         self, error: Exception, device: int | None, what: str, needed: int | None = None
     ) -> DmlError:
-        """The library's error for one of CUDA's; see `failures.translated`."""
-        return translated(error, device, what, needed, self.memory)
+        """The library's error for one of CUDA's, which have a ``status``, CuPy's or torch's.
+
+        `what` could not be done, on a device if it is known; `needed` bytes were asked for, if any.
+        """
+        status = getattr(error, "status", None)
+        name = "the CUDA device" if device is None else f"cuda:{device}"
+        if status in REMOVED:
+            return DeviceRemovedError(
+                f"{what}: {name} is gone or has failed: {error}. Fix: start a new process"
+            )
+        if status in BAD_STREAM:
+            return InvalidArgumentError(
+                f"{what} on {name}: {error}. Fix: dispatch on a stream that is alive, of "
+                "this device, and whose capture allows it"
+            )
+        if status == NOT_INITIALIZED:
+            return DmlError(
+                f"{what} on {name}: {error}. A forked process cannot use CUDA if its parent did. "
+                "Fix: start processes with spawn"
+            )
+        is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+        if device is None or (not is_full and status != OUT_OF_MEMORY):
+            return DmlError(f"{what} on {name}: {error}")
+        try:
+            free, total = self.memory(device)
+        except RuntimeError:
+            return OutOfMemoryError(f"{what} on {name}: out of memory")
+        wanted = "" if needed is None else f"{needed} bytes are needed, "
+        return OutOfMemoryError(f"{what} on {name}: {wanted}{free} of {total} bytes are free")
 
     def _stream(self, handle: int) -> Any:
         return self._cupy.cuda.Stream.from_external(

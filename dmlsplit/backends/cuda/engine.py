@@ -9,9 +9,8 @@ from typing import Any
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda.codegen import source as kernel_source
 from dmlsplit.backends.cuda.driver import Driver
-from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
@@ -29,7 +28,6 @@ class CudaProgram:
 
     driver: Driver
     device: int
-    limits: DeviceLimits
     geometry: SplitGeometry
     # Selects the outputs that have elements; addresses of empty ones are ignored.
     written: Picked
@@ -38,23 +36,21 @@ class CudaProgram:
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """The launches for an alignment, in bytes, of the memory, their kernels compiled."""
         key = input_alignment, output_alignment
-        if key not in self.variants:
-            launches = plan(self.geometry, *key, self.limits)
-            self.variants[key] = tuple(
-                (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
-                for launch in launches
-            )
+        self.variants[key] = tuple(
+            (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
+            for launch in plan(self.geometry, *key, self.driver.limits(self.device))
+        )
         return self.variants[key]
 
     def _launcher(self, launch: KernelLaunch) -> Launcher:
         # Interned, so that cache look-ups compare by identity.
-        source = intern(kernel_source(launch))
+        source = intern(launch.source)
         kernels = self.driver.kernels(self.device)
         load = partial(kernels, source, launch.kernel)
         load()
         if (self.device, source) not in self.driver.has_siblings:
             for sibling in launch.siblings():
-                kernels(intern(kernel_source(sibling)), sibling.kernel)
+                kernels(intern(sibling.source), sibling.kernel)
             self.driver.has_siblings.add((self.device, source))
         return self.driver.launcher(self.device, load, launch)
 
@@ -94,13 +90,7 @@ def _picks(outputs: Sequence[int], count: int) -> Picked:
 
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
-    """The engine of ``Device("cuda:N")``.
-
-    Raises
-    ------
-    UnsupportedError
-        If CuPy, the CUDA driver or the device is missing.
-    """
+    """The engine of ``Device("cuda:N")``, which must be there."""
 
     number: int = 0
 
@@ -122,6 +112,6 @@ class CudaBackend:
         found = driver.load()
         pieces = geometry.pieces
         written = _picks([i for i, piece in enumerate(pieces) if piece.run_bytes], len(pieces))
-        program = CudaProgram(found, self.number, found.limits(self.number), geometry, written)
+        program = CudaProgram(found, self.number, geometry, written)
         program.variant(VECTOR, VECTOR)
         return program

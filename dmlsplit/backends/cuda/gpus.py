@@ -14,30 +14,16 @@ from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU product, or one device.
-
-    Attributes
-    ----------
-    name : str
-    compute_capability : str or None
-        Such as ``"9.0"``; None if it is not known.
-    bandwidth : int or None
-        Of its memory at its peak, in bytes per second; None if it is not known.
-    limits : DeviceLimits
-    source : str
-        Where its figures come from.
-    nvml_name : str
-        How the name begins that NVML gives it, without the maker's name; "" for `name` itself.
-    assumed : tuple of str
-        What is not known of a device, each with the value that was taken for it.
-    """
+    """One GPU product, or one device."""
 
     name: str
-    compute_capability: str | None
-    bandwidth: int | None
+    compute_capability: str | None  # such as "9.0"; None if it is not known
+    bandwidth: int | None  # of its memory at its peak, in bytes per second; None if not known
     limits: DeviceLimits
-    source: str
+    source: str  # where its figures come from
+    # How the name begins that NVML gives it, without the maker's name; "" for `name` itself.
     nvml_name: str = ""
+    # What is not known of a device, each with the value that was taken for it.
     assumed: tuple[str, ...] = ()
 
 
@@ -124,13 +110,7 @@ GPUS = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of that name, or else the first whose name begins with it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If no known GPU's name begins with `name`.
-    """
+    """The GPU of that name, or else the first whose name begins with it; there must be one."""
     wanted = _short(name)
     exact = [gpu for gpu in GPUS if gpu.name.upper() == wanted]
     begun = [gpu for gpu in GPUS if wanted and gpu.name.upper().startswith(wanted)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
+
+from dmlsplit.resources import kernel_source
 
 _Entry = TypeVar("_Entry")
 
@@ -33,6 +36,13 @@ _FORMATS = {
     DIVISOR: "II",
 }
 POINTER_BYTES = 8
+COMMON = "common.cuh"
+# The kernel's only parameter, passed by value: no table of pointers is copied to the device.
+PARAMETERS = """struct Parameters {
+    const unsigned char* input;
+    unsigned char* outputs[kOutputs];
+"""
+_text = cache(kernel_source)
 # The first tile of an output that a table has room for, but a launch does not have.
 UNUSED_TILE = 2**32 - 1
 
@@ -79,6 +89,21 @@ class Constant:
         value: Any = self.value
         return value if isinstance(value, tuple) and not isinstance(value, Divisor) else None
 
+    @property
+    def definition(self) -> str:
+        """A constant in C++."""
+        if self.type == "using":
+            return f"using {self.name} = {self.value};"
+        assert isinstance(self.value, int)
+        suffix = "ll" if self.value < 0 else "ull" if self.value >= 2**31 else ""
+        return f"constexpr {self.type} {self.name} = {self.value}{suffix};"
+
+    @property
+    def member(self) -> str:
+        """An argument in C++, as a member of the parameters."""
+        count = "" if self.table is None else f"[{len(self.table)}]"
+        return f"    {self.type} {self.name}{count};\n"
+
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
@@ -105,7 +130,7 @@ class KernelLaunch:
     kernel: str  # its name, and that of its file in cuda/
     outputs: tuple[int, ...]  # that it writes, as indices into the geometry's pieces
     total_bytes: int  # read, which is also the number of bytes written
-    assumed: Assumptions
+    bypasses_cache: bool  # as in `Assumptions`
     own_constants: tuple[Constant, ...]  # beside those that every kernel has
     grid: int  # blocks, in one dimension
     bytes_in_flight: int  # that one thread has requested before it waits for the first
@@ -122,8 +147,7 @@ class KernelLaunch:
     @property
     def with_other_stores(self) -> KernelLaunch:
         """The same for outputs that fit the L2 cache, if these do not, or the other way round."""
-        other = replace(self.assumed, bypasses_cache=not self.assumed.bypasses_cache)
-        return replace(self, assumed=other)
+        return replace(self, bypasses_cache=not self.bypasses_cache)
 
     @property
     def members(self) -> list[Constant]:
@@ -145,7 +169,7 @@ class KernelLaunch:
             Constant("int", "kOutputs", self.slots),
             Constant("int", "kThreads", THREADS),
             Constant("int", "kResident", self.resident),
-            Constant("bool", "kStream", int(self.assumed.bypasses_cache)),
+            Constant("bool", "kStream", int(self.bypasses_cache)),
             *self.own_constants,
         )
 
@@ -159,6 +183,22 @@ class KernelLaunch:
             layout += _FORMATS[argument.type] * len(entries)
             values += chain.from_iterable(entries) if argument.type == DIVISOR else entries
         return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
+
+    @property
+    def source(self) -> str:
+        """The CUDA source: constants, the type of the parameters, then the texts from ``cuda/``.
+
+        A complete translation unit with one entry, named `kernel`. The texts are joined here, never
+        included by the compiler: CuPy's cache of compiled kernels knows the source it was given,
+        and nothing of included files.
+        """
+        constants = "\n".join(constant.definition for constant in self.constants)
+        arguments = "".join(argument.member for argument in self.members)
+        kernel = f"{self.kernel}.cu"
+        return (
+            f'{constants}\n#line 1 "{COMMON}"\n{_text(COMMON)}'
+            f'{PARAMETERS}{arguments}}};\n#line 1 "{kernel}"\n{_text(kernel)}'
+        )
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """The struct by value for the addresses of the input and of each output; () for none."""
@@ -176,7 +216,7 @@ def divisor(number: int, bits: int = 32) -> Divisor:
     return Divisor(blocks(1 << (bits - 1 + shift), number), shift)
 
 
-def capacity(count: int, most: int, least: int = 1) -> int:
+def capacity(count: int, most: int, least: int = 4) -> int:
     """The entries of a table for `count`: a power of four. Each number is a program: few do."""
     bits = (max(count, least) - 1).bit_length()
     return min(most, 1 << (bits + bits % 2))

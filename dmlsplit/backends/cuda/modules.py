@@ -8,17 +8,23 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
 from dmlsplit.backends.cuda import images
-from dmlsplit.backends.cuda.failures import CompileError
+from dmlsplit.errors import DmlError
 
 # Modules that one device keeps loaded, the least recently used go first. Those that bound
 # operators and captured graphs need come on top.
 MOST_MODULES = 256
 OPTIONS = ("-std=c++17",)
 
-Context: TypeAlias = AbstractContextManager[object]
+
+class CompileError(DmlError):
+    """A kernel does not compile for a device; the message ends with NVRTC's log."""
+
+    def __init__(self, kernel: str, device: int, log: object) -> None:
+        super().__init__(f"kernel {kernel} does not compile for cuda:{device}; NVRTC says:\n{log}")
+        self.kernel, self.device = kernel, device
 
 
 class Kernel:
@@ -44,17 +50,14 @@ _kept: set[Kernel] = set()
 
 
 def kernels(
-    cupy: Any, on_device: Callable[[str], Context], target: Callable[[Any], Any]
+    cupy: Any,
+    on_device: Callable[[str], AbstractContextManager[object]],
+    target: Callable[[Any], Any],
 ) -> Callable[[str, str], Kernel]:
     """A loader of kernels on a device, by source and name.
 
-    Parameters
-    ----------
-    on_device
-        A context in which the device is current and CUDA's errors become the library's; it is
-        given what cannot be done.
-    target
-        Takes CuPy's Function and returns `Kernel.target`.
+    `on_device` is given what cannot be done, and makes a context in which the device is current and
+    CUDA's errors become the library's. `target` takes CuPy's Function and makes `Kernel.target`.
     """
     # A module can lose its last reference at any time, even during a capture, which forbids to
     # unload it. A capture mostly forbids loading too, so unused modules are unloaded then.

@@ -34,13 +34,7 @@ class CudaDevice:
 
 
 def cuda_devices() -> list[CudaDevice]:
-    """The CUDA devices; an empty list if there is no NVIDIA driver.
-
-    Raises
-    ------
-    UnsupportedError
-        If there is a driver, but NVML fails.
-    """
+    """The CUDA devices; an empty list if there is no NVIDIA driver, an error if NVML fails."""
     import pynvml
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -69,13 +63,7 @@ def gpu_memory(bus_id: str) -> tuple[int, int] | None:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Keep NVML open inside a ``with`` block.
-
-    Raises
-    ------
-    pynvml.NVMLError
-        If there is no driver, or NVML fails.
-    """
+    """Keep NVML open inside a ``with`` block, or raise its `NVMLError`."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -98,17 +86,12 @@ def _device(nvml: Any, index: int) -> CudaDevice:
     capability = answer(lambda: nvml.nvmlDeviceGetCudaComputeCapability(gpu))
     return CudaDevice(
         index,
-        _text(answer(lambda: nvml.nvmlDeviceGetName(gpu))) or "unknown",
+        answer(lambda: nvml.nvmlDeviceGetName(gpu)) or "unknown",
         answer(lambda: nvml.nvmlDeviceGetMemoryInfo(gpu).total),
         capability and ".".join(map(str, capability)),
         answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)),
         answer(lambda: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_MEM)),
         answer(lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
-        _text(answer(nvml.nvmlSystemGetDriverVersion)),
+        answer(nvml.nvmlSystemGetDriverVersion),
         answer(lambda: nvml.nvmlDeviceGetNumGpuCores(gpu)),
     )
-
-
-def _text(value: Any) -> str | None:
-    """Text, where older bindings return bytes."""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

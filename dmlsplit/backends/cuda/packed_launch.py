@@ -14,17 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda.failures import INVALID_CONTEXT
 from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel
 from dmlsplit.errors import DmlError
 
 # One launch, bound to memory; takes a stream's handle, or None for CuPy's current stream.
 BoundLaunch = Callable[[int | None], None]
-# Driver's: CUDA's error, the device and what could not be done, as the library's error.
-Translated = Callable[[Exception, int, str], DmlError]
-
-
+INVALID_CONTEXT = 201  # of CUresult, in cuda.h
 # cuLaunchKernel reads one address for each parameter; after the only one follows its size.
 _Pointers = ctypes.c_uint64 * 2
 
@@ -47,7 +43,7 @@ class Launcher:
         self,
         cuda: Any,  # cupy.cuda
         launch_kernel: Callable[..., None],  # cuLaunchKernel, or `public_launch`
-        translated: Translated,
+        translated: Callable[[Exception, int, str], DmlError],  # Driver's
         device: int,
         load: Callable[[], Kernel],  # a kernel that was not used for long may have been unloaded
         launch: KernelLaunch,
@@ -59,8 +55,7 @@ class Launcher:
         self._current_device = cuda.runtime.getDevice
         self._current_stream = cuda.get_current_stream
         self._is_capturing = cuda.runtime.streamIsCapturing
-        layout = struct.Struct(f"<{1 + len(launch.outputs)}Q")
-        self._pack = layout.pack_into
+        self._pack = struct.Struct(f"<{1 + len(launch.outputs)}Q").pack_into
         self._content = launch.parameters(())
         # Parameters that no call of `once` uses now. Two threads must not use the same ones: the
         # driver reads them without the interpreter's lock.

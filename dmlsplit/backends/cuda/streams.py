@@ -9,12 +9,7 @@ def stream_handle(stream: Any, device: int) -> int:
     """The handle of a stream, which must belong to a device if it reports one.
 
     A stream is a handle itself, an object with ``__cuda_stream__`` (CUDA Python's stream
-    protocol), or a stream of CuPy or torch.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a stream, or is a stream of another device.
+    protocol), or a stream of CuPy or torch. Anything else is an `InvalidArgumentError`.
     """
     if type(stream) is int:
         handle: Any = stream

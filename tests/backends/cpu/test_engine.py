@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 
 import numpy as np
@@ -170,7 +171,7 @@ def test_thousands_of_equal_outputs_are_one_assignment() -> None:
     outputs = [np.empty(24, np.uint8) for _ in range(count)]
     geometry = split_geometry((count * 24,), 0, (24,) * count, 1, (1,), [None] * count)
     program = NumpyBackend().compile(geometry)
-    assert [len(nests.outputs) for group in program.groups for nests in group] == [count]
+    assert [len(nests.outputs) for batch in program.batches for nests in batch] == [count]
     program.bind(address(source), [address(out) for out in outputs])()
     assert b"".join(out.tobytes() for out in outputs) == source.tobytes()
 
@@ -179,21 +180,13 @@ def test_several_threads_may_split_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv(threads.VARIABLE, "3")
     array = random_bytes(3 << 22).reshape(-1, 3)
     want = [np.ascontiguousarray(array[:, column]).tobytes() for column in range(3)]
-    wrong: list[int] = []
 
-    def work(number: int) -> None:
+    def work(_: int) -> None:
         for _ in range(5):
-            pieces = dml.split(array, 3, 1)
-            if [piece.tobytes() for piece in pieces] != want:
-                wrong.append(number)
+            assert [piece.tobytes() for piece in dml.split(array, 3, 1)] == want
 
-    callers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join(60)
-        assert not caller.is_alive()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4), timeout=60))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

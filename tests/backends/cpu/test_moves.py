@@ -48,7 +48,7 @@ def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, boun
     want = [source[:, index].tobytes() for index in range(len(sides))]
     program = NumpyBackend().compile(geometry)
     addresses = [address(out) for out in outputs]
-    ((nests,),) = program.groups
+    ((nests,),) = program.batches
     assert len(list(moves.bind(nests, address(source), addresses, workers))) == bound
     program.bind(address(source), addresses)()
     assert [out.tobytes() for out in outputs] == want
@@ -57,7 +57,7 @@ def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, boun
 def test_a_copy_of_the_input_takes_little_memory() -> None:
     rows = 128
     geometry, source, outputs = around(rows, 128, [0, 1] * 256)
-    ((nests,),) = NumpyBackend().compile(geometry).groups
+    ((nests,),) = NumpyBackend().compile(geometry).batches
     addresses = [address(out) for out in outputs]
     (bound,) = moves.bind(nests, address(source), addresses, 2)
     tracemalloc.start()

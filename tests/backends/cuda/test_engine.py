@@ -1,6 +1,6 @@
 """The CUDA engine: binding, launches, streams, limits, errors, as a recording driver sees them.
 
-What comes out is compared in test_results.py and test_gpu.py, on the simulated card and on GPUs.
+What comes out is compared in test_gpu.py, on the simulated card and on GPUs.
 """
 
 from collections.abc import Iterator
@@ -280,15 +280,3 @@ def test_a_device_name_must_be_one(name: Any) -> None:
 
 def test_without_a_name_the_first_cuda_device_is_taken(fake: FakeDriver) -> None:
     assert dml.Device().name == "cuda:0"
-
-
-def test_without_a_name_and_a_cuda_device_the_cpu_is_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def load() -> None:
-        raise dml.UnsupportedError("none")
-
-    monkeypatch.setattr(driver, "load", load)
-    assert dml.Device().name == "cpu"
-    with pytest.raises(dml.UnsupportedError):
-        dml.Device("cuda")

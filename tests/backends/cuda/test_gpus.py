@@ -1,6 +1,5 @@
 """Known GPUs, and the one of this machine."""
 
-import sys
 from dataclasses import replace
 
 import pytest
@@ -16,20 +15,12 @@ from dmlsplit.backends.cuda.gpus import (
     gpu_of_device,
     this_gpu,
 )
-from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
-from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import descriptor_geometry
 from tests.support.descriptors import split_descriptors
 from tests.support.fake_nvml import FakeNvml
-from tests.support.kernel_cases import SHARED_PER_BLOCK, SHARED_PER_SM
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    nvml = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    return nvml
+from tests.support.plans import planned
 
 
 @pytest.mark.parametrize(
@@ -58,7 +49,7 @@ def test_every_gpu_says_where_its_figures_come_from() -> None:
     assert find_gpu("RTX 5090").limits.blocks_per_sm == 24
 
 
-def test_a_device_brings_its_own_bandwidth(fake: FakeNvml) -> None:
+def test_a_device_brings_its_own_bandwidth(fake_nvml: FakeNvml) -> None:
     first, _ = map(gpu_of_device, cuda_devices())
     assert (first.bandwidth, first.limits) == (4_916_736_000_000, H200.limits)
 
@@ -95,7 +86,7 @@ def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
     )
 
 
-def test_of_a_silent_device_the_least_is_assumed_and_said(fake: FakeNvml) -> None:
+def test_of_a_silent_device_the_least_is_assumed_and_said(fake_nvml: FakeNvml) -> None:
     _, silent = map(gpu_of_device, cuda_devices())
     assert (silent.name, silent.bandwidth) == ("unknown", None)
     assert silent.limits == find_gpu("T4").limits
@@ -106,10 +97,10 @@ def test_of_a_silent_device_the_least_is_assumed_and_said(fake: FakeNvml) -> Non
     )
 
 
-def test_this_gpu_is_the_first_device_or_an_h200(fake: FakeNvml) -> None:
+def test_this_gpu_is_the_first_device_or_an_h200(fake_nvml: FakeNvml) -> None:
     assert this_gpu().bandwidth == 4_916_736_000_000
     for failure in (9, 999):
-        fake.failure = failure
+        fake_nvml.failure = failure
         assert this_gpu() is H200
 
 
@@ -124,24 +115,5 @@ INVENTED = (
 def test_plans_are_legal_on_every_gpu(
     desc: dml.SplitOperatorDesc, input_alignment: int, output_alignment: int
 ) -> None:
-    geometry = descriptor_geometry(desc)
-    written = [i for i, piece in enumerate(geometry.pieces) if piece.run_bytes]
     for limits in (*(gpu.limits for gpu in GPUS), *INVENTED):
-        launches = plan(geometry, input_alignment, output_alignment, limits)
-        assert sorted(output for launch in launches for output in launch.outputs) == written
-        assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
-        for launch in launches:
-            check_legal(launch, limits)
-    # As many blocks of it as registers are cut for fit an H200, which the limits are tuned for.
-    for launch in plan(geometry, input_alignment, output_alignment, H200.limits):
-        assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
-        assert launch.resident * launch.block <= H200.limits.threads_per_sm
-
-
-def check_legal(launch: KernelLaunch, limits: DeviceLimits) -> None:
-    assert 1 <= launch.grid < 2**31
-    assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= limits.parameter_bytes
-    assert launch.shared_bytes <= SHARED_PER_BLOCK
-    assert launch.block <= limits.threads_per_sm
-    # The registers of a thread are cut to `resident` blocks: more than fit must not be asked for.
-    assert launch.resident <= limits.blocks_per_sm
+        planned(descriptor_geometry(desc), input_alignment, output_alignment, limits)

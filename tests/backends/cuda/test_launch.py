@@ -1,18 +1,23 @@
-"""The arithmetic of launches."""
+"""A launch as a value: its arithmetic, and its source, which is complete and small."""
+
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import capacity, divisor
+from dmlsplit.backends.cuda.launch import Constant, capacity, divisor
+from tests.support.descriptors import packed
+from tests.support.plans import sources
 
 
 @pytest.mark.parametrize(
     ("count", "entries"), [(1, 1), (2, 4), (4, 4), (5, 16), (16, 16), (17, 64), (1025, 4000)]
 )
 def test_tables_have_few_sizes(count: int, entries: int) -> None:
-    assert capacity(count, 4000) == entries
-    assert capacity(count, 4000, least=4) == max(4, entries)
+    assert capacity(count, 4000, least=1) == entries
+    assert capacity(count, 4000) == max(4, entries)
 
 
 @given(st.sampled_from([32, 64]), st.data())
@@ -21,6 +26,45 @@ def test_numbers_divide_as_kernels_do(bits: int, data: st.DataObject) -> None:
     by = data.draw(st.integers(1, below))
     found = divisor(by, bits)
     assert max(found) < 2**bits
-    edges = st.sampled_from([0, 1, by - 1, by, below - 1]).filter(lambda number: number < below)
+    edges = st.sampled_from([0, 1, by - 1, by, below - 1])
     number = data.draw(st.integers(0, below - 1) | edges)
-    assert number * found.magic >> (bits - 1 + found.shift) == number // by
+    multiple = number // by * by
+    for value in (number, multiple - 1, multiple, multiple + 1, below - 1):
+        if 0 <= value < below:
+            shifted = (2 * value % 2**bits) * found.magic >> bits  # as `quotient` of common.cuh
+            assert shifted >> found.shift == value // by
+
+
+KERNELS = Path(__file__).parents[3] / "cuda"
+
+
+def test_a_source_is_constants_then_common_then_the_kernel() -> None:
+    (text,) = sources(packed((64, 48), 1, (16, 32), 1))
+    assert "constexpr int kOutputs = 4;\n" in text
+    assert "    unsigned widths[4];\n" in text
+    assert text.index("kOutputs = 4") < text.index('#line 1 "common.cuh"')
+    assert text.index('#line 1 "common.cuh"') < text.index('#line 1 "rows.cu"')
+    assert text.endswith((KERNELS / "rows.cu").read_text())
+
+
+def test_large_and_negative_numbers_are_typed() -> None:
+    far = Constant("long long", "kBefore", -(2**33)), Constant("long long", "kBehind", 2**36)
+    assert [constant.definition for constant in far] == [
+        "constexpr long long kBefore = -8589934592ll;",
+        "constexpr long long kBehind = 68719476736ull;",
+    ]
+    (text,) = sources(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1)
+    assert "    unsigned long long places[4];\n" in text
+
+
+def test_thousands_of_outputs_stay_small() -> None:
+    for text in sources(packed((8, 8000), 1, (1, 3) * 2000, 1)):
+        assert len(text) < 100_000
+
+
+def test_every_kernel_file_has_one_entry_of_its_name_and_a_header() -> None:
+    for path in KERNELS.glob("*.cu"):
+        text = path.read_text()
+        assert re.findall(r'extern "C" __global__ void __launch.*?\) (\w+)\(', text) == [path.stem]
+        assert text.startswith("// ")
+        assert "#include" not in text

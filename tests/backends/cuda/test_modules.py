@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.backends.cuda import images, modules
-from dmlsplit.backends.cuda.failures import CompileError
-from dmlsplit.backends.cuda.modules import MOST_MODULES, Kernel, kernels
+from dmlsplit.backends.cuda.modules import MOST_MODULES, CompileError, Kernel, kernels
 
 
 class NvrtcError(Exception):

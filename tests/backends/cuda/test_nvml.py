@@ -1,7 +1,6 @@
 """CUDA devices through NVML; a fake library answers."""
 
 import json
-import sys
 
 import pytest
 
@@ -11,36 +10,29 @@ from dmlsplit.cli.devices import assumptions, device_json, device_table
 from tests.support.fake_nvml import FakeNvml
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
-    nvml = FakeNvml()
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    return nvml
-
-
-def test_devices_tell_what_they_know(fake: FakeNvml) -> None:
+def test_devices_tell_what_they_know(fake_nvml: FakeNvml) -> None:
     first, second = cuda_devices()
     h200 = 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05", 16896
     assert first == CudaDevice(0, "NVIDIA H200", *h200)
     assert first.peak_bandwidth == 4_916_736_000_000
     assert second == CudaDevice(1, "unknown", None, None, None, None, None, "580.95.05")
     assert second.peak_bandwidth is None
-    assert fake.sessions == 0
+    assert fake_nvml.sessions == 0
 
 
 @pytest.mark.parametrize("failure", [9, 12])
-def test_no_driver_means_no_device(fake: FakeNvml, failure: int) -> None:
-    fake.failure = failure
+def test_no_driver_means_no_device(fake_nvml: FakeNvml, failure: int) -> None:
+    fake_nvml.failure = failure
     assert cuda_devices() == []
 
 
-def test_a_failing_driver_is_an_error(fake: FakeNvml) -> None:
-    fake.failure = 999
+def test_a_failing_driver_is_an_error(fake_nvml: FakeNvml) -> None:
+    fake_nvml.failure = 999
     with pytest.raises(dml.UnsupportedError, match="NVML failed: error 999"):
         cuda_devices()
 
 
-def test_the_table_fits_80_columns(fake: FakeNvml) -> None:
+def test_the_table_fits_80_columns(fake_nvml: FakeNvml) -> None:
     lines = device_table(cuda_devices()).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05".split()
@@ -50,7 +42,7 @@ def test_the_table_fits_80_columns(fake: FakeNvml) -> None:
     assert listed[0]["assumed"] == []
 
 
-def test_what_explain_assumes_of_a_device_is_listed(fake: FakeNvml) -> None:
+def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None:
     (line,) = assumptions(cuda_devices())
     assert line.startswith("cuda:1 is not a known GPU; explain assumes 1024 threads and 16 blocks")
     assert max(map(len, line.splitlines())) <= 80

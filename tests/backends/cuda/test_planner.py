@@ -2,16 +2,10 @@
 
 import pytest
 
-from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import THREADS, KernelLaunch
-from dmlsplit.backends.cuda.planner import DeviceLimits, plan
+from dmlsplit.backends.cuda.launch import THREADS, DeviceLimits
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.descriptors import packed
-
-
-def constants(launch: KernelLaunch) -> dict[str, object]:
-    return {known.name: known.value for known in (*launch.constants, *launch.arguments)}
-
+from tests.support.plans import kernels, known, planned
 
 QKV = packed((8192, 10240), 1, (8192, 1024, 1024), 2)
 RGB = packed((2160, 3840, 3), 2, (1, 1, 1), 1)
@@ -37,21 +31,9 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
         (HEADS, ["tile"], ["tile"]),
         (VOCABULARY, ["rows"], ["rows"]),
         (LABELS, ["transpose"], ["tile"] * 2),
-        (
-            packed((99, 5000), 1, (1, 2, 4990, 7), 1),
-            ["rows", "tile"],
-            ["rows", "tile"],
-        ),
-        (
-            packed((99, 5000), 1, (17, 4966, 17), 1),
-            ["rows"],
-            ["rows"],
-        ),
-        (
-            packed((99, 5000), 1, (400, 4200, 400), 1),
-            ["rows", "tile"],
-            ["rows", "tile"],
-        ),
+        (packed((99, 5000), 1, (1, 2, 4990, 7), 1), ["rows", "tile"], ["rows", "tile"]),
+        (packed((99, 5000), 1, (17, 4966, 17), 1), ["rows"], ["rows"]),
+        (packed((99, 5000), 1, (400, 4200, 400), 1), ["rows", "tile"], ["rows", "tile"]),
         (TRANSPOSED, ["transpose"], ["strided"]),
         (BROADCAST, ["strided"], ["strided"]),
         # Every second byte is rows of one byte and a gap; so are three channels of four.
@@ -62,20 +44,17 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
 def test_the_kernel_follows_from_geometry_and_alignment(
     geometry: SplitGeometry, aligned: list[str], misaligned: list[str]
 ) -> None:
-    assert [launch.kernel for launch in plan(geometry, 16, 16, H200.limits)] == aligned
-    assert [launch.kernel for launch in plan(geometry, 2, 16, H200.limits)] == misaligned
-    assert [launch.kernel for launch in plan(geometry, 16, 2, H200.limits)] == misaligned
+    assert kernels(geometry) == aligned
+    assert kernels(geometry, 2, 16) == kernels(geometry, 16, 2) == misaligned
 
 
 def test_the_launch_of_a_wide_aligned_split() -> None:
-    (launch,) = plan(QKV, 16, 16, H200.limits)
-    found = constants(launch)
+    (launch,) = planned(QKV)
+    found = known(launch)
     assert (found["kAligned"], found["kOneRow"], found["kEqual"], found["kStream"]) == (1, 0, 0, 1)
     assert (found["kOutputs"], found["pitch"]) == (4, 20480)
-    assert (found["offsets"], found["widths"]) == (
-        (0, 16384, 18432, 0),
-        (16384, 2048, 2048, 0),
-    )
+    assert found["offsets"] == (0, 16384, 18432, 0)
+    assert found["widths"] == (16384, 2048, 2048, 0)
     rows, chunks = found["chunk_rows"], found["last_chunk"]
     assert rows * chunks + found["last_rows"] == 8192
     tiles = [-(-rows * width // (THREADS * 4 * 16)) for width in (16384, 2048, 2048)]
@@ -87,26 +66,22 @@ def test_the_launch_of_a_wide_aligned_split() -> None:
 
 
 def test_small_outputs_stay_in_the_cache() -> None:
-    (launch,) = plan(packed((64, 10240), 1, (8192, 1024, 1024), 2), 16, 16, H200.limits)
-    assert constants(launch)["kStream"] == 0
+    (launch,) = planned(packed((64, 10240), 1, (8192, 1024, 1024), 2))
+    assert known(launch)["kStream"] == 0
 
 
 def test_pieces_without_elements_get_no_pointer() -> None:
-    (launch,) = plan(packed((4, 64), 1, (0, 32, 0, 32), 1), 16, 16, H200.limits)
+    (launch,) = planned(packed((4, 64), 1, (0, 32, 0, 32), 1))
     assert launch.outputs == (1, 3)
-    assert plan(packed((0, 64), 1, (32, 32), 1), 16, 16, H200.limits) == ()
+    assert planned(packed((0, 64), 1, (32, 32), 1)) == ()
 
 
-@pytest.mark.parametrize(("parameters", "most"), [(32764, 4094), (4096, 511)])
+@pytest.mark.parametrize("parameters", [32764, 4096])
 @pytest.mark.parametrize("geometry", [LABELS, packed((4, 4097), 1, (1,) * 4097, 1)])
 def test_outputs_that_do_not_fit_the_parameters_get_more_launches(
-    geometry: SplitGeometry, parameters: int, most: int
+    geometry: SplitGeometry, parameters: int
 ) -> None:
-    limits = DeviceLimits(80, 1024, 6 << 20, parameters)
-    launches = plan(geometry, 16, 16, limits)
-    assert all(len(launch.outputs) <= most for launch in launches)
-    covered = [output for launch in launches for output in launch.outputs]
-    assert covered == list(range(len(geometry.pieces)))
+    planned(geometry, limits=DeviceLimits(80, 1024, 6 << 20, parameters))
 
 
 @pytest.mark.parametrize("misaligned", [1, 16])
@@ -114,20 +89,13 @@ def test_outputs_that_do_not_fit_the_parameters_get_more_launches(
 @pytest.mark.parametrize("rows", [1, 40])
 def test_tables_fit_the_parameters(rows: int, width: int, misaligned: int) -> None:
     sizes = tuple(width + i % 3 for i in range(4094))
-    geometry = packed((rows, sum(sizes)), 1, sizes, 1)
-    launches = plan(geometry, misaligned, misaligned, H200.limits)
-    covered = sorted(output for launch in launches for output in launch.outputs)
-    assert covered == list(range(len(sizes)))
-    addresses = [0] * (1 + max(len(launch.outputs) for launch in launches))
-    for launch in launches:
-        used = launch.parameters(addresses[: 1 + len(launch.outputs)])
-        assert len(used) <= H200.limits.parameter_bytes
+    launches = planned(packed((rows, sum(sizes)), 1, sizes, 1), misaligned, misaligned)
     # As many outputs to a launch as their tables allow, if they are arguments.
     assert len(launches) <= (4 if "rows" in {launch.kernel for launch in launches} else 8)
 
 
 def test_more_than_four_gigabytes_get_wide_indices() -> None:
-    (launch,) = plan(packed((3 << 33,), 0, (1 << 33, 2 << 33), 8), 16, 16, H200.limits)
+    (launch,) = planned(packed((3 << 33,), 0, (1 << 33, 2 << 33), 8))
     types = {argument.name: argument.type for argument in launch.arguments}
     assert types["offsets"] == types["widths"] == "unsigned long long"
     assert launch.grid == (3 << 33) * 8 // 16 // 1024

@@ -12,21 +12,45 @@ No kernel is compiled for the sizes of a split; they are arguments of its launch
 ==============  ===============================================================================
 """
 
+from collections.abc import Iterator
+from math import gcd
+
 from dmlsplit.backends.cuda.launch import (
+    COUNT_64,
     POINTER_BYTES,
+    THREADS,
+    VECTOR,
     Assumptions,
     Constant,
     DeviceLimits,
     KernelLaunch,
+    blocks,
 )
-from dmlsplit.backends.cuda.planner.nests import are_windows, nest_launches
-from dmlsplit.backends.cuda.planner.row_split import row_launches
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
+from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
+from dmlsplit.backends.cuda.planner.strided import strided_launches
+from dmlsplit.backends.cuda.planner.tiles import tile_launches
+from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
+from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
+from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
 # Of a launch's parameters, what is not the addresses of outputs: the input's, and arguments.
 OTHER_PARAMETER_BYTES = 2 * POINTER_BYTES
+# Outputs of at least this width gain from not going through shared memory: in rows of 512 bytes,
+# one vector in 32 holds the end of a row and is copied apart.
+WIDE_BYTES = 512
+# Lanes of a warp that look up different entries of a table of the parameters are served one entry
+# after the other (CUDA C++ Programming Guide, "Constant memory"), and read as many pieces of input
+# far from each other. This many outputs per warp are few.
+WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
+# Narrow outputs among wide ones are not worth a launch of their own below this share of the bytes:
+# it would read their sectors once more.
+NARROW_SHARE = 1 / 16
+# Bytes of input for which a thread of `deinterleave` has registers to spare.
+DEINTERLEAVE_BYTES = 128
 
 
 def plan(
@@ -47,6 +71,100 @@ def plan(
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
     )
     rows = geometry.row_split
-    if rows is None or (rows.pitch > sum(rows.widths) and are_windows(geometry, assumed)):
-        return tuple(nest_launches(geometry, assumed))
-    return tuple(row_launches(rows, assumed))
+    if rows is None or (rows.pitch > sum(rows.widths) and _are_windows(geometry, assumed)):
+        return tuple(_nest_launches(geometry, assumed))
+    return tuple(_row_launches(rows, assumed))
+
+
+def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
+    """Launches for a packed split, by the first rule of the table that fits."""
+    everything = range(len(split.widths))
+    columns = Columns(split.rows, split.pitch, tuple(everything), split.offsets, split.widths).take(
+        [i for i in everything if split.widths[i]]
+    )
+    unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)
+    has_aligned_memory = min(assumed.input_alignment, assumed.output_alignment) == VECTOR
+    if has_aligned_memory and unit == VECTOR and not _is_crowded(columns):
+        yield from wide_launches(columns, assumed, is_aligned=True)
+    elif has_aligned_memory and _is_interleaved(columns):
+        yield _deinterleave(columns, assumed)
+    elif has_aligned_memory and (squares := transposed_elements(columns, assumed)) is not None:
+        yield squares
+    elif (
+        split.rows > 1
+        and takes_whole_rows(columns)
+        and len(columns.outputs) <= assumed.most_outputs
+    ):
+        yield from tile_launches(columns, assumed)
+    else:
+        yield from _by_width(columns, assumed)
+
+
+def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
+    """Launches for wide and narrow outputs apart."""
+    narrow = [i for i, width in enumerate(columns.widths) if width < WIDE_BYTES]
+    if sum(columns.widths[i] for i in narrow) <= NARROW_SHARE * columns.row_bytes:
+        least = 1 if columns.rows == 1 else LEAST_WIDTH
+        narrow = [i for i in narrow if columns.widths[i] < least]
+    wide = sorted(set(range(len(columns.outputs))).difference(narrow))
+    if wide:
+        yield from wide_launches(columns.take(wide), assumed, is_aligned=False)
+    if narrow:
+        yield from tile_launches(columns.take(narrow), assumed)
+
+
+def _is_crowded(columns: Columns) -> bool:
+    """Whether outputs are narrow, and what a warp reads belongs to too many of them."""
+    outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
+    is_narrow = max(columns.widths) < WIDE_BYTES and columns.rows >= TILE_ROWS
+    return is_narrow and outputs > WARP_OUTPUTS
+
+
+def _is_interleaved(columns: Columns) -> bool:
+    return (
+        columns.equal_width in (1, 2, 4, 8)
+        and 2 <= len(columns.outputs) <= DEINTERLEAVE_BYTES // VECTOR
+        and columns.row_bytes == columns.pitch
+        and columns.rows >= VECTOR
+    )
+
+
+def _deinterleave(columns: Columns, assumed: Assumptions) -> KernelLaunch:
+    width, count = columns.equal_width, len(columns.outputs)
+    vectors = columns.rows // (VECTOR // width)  # of each output
+    return KernelLaunch(
+        "deinterleave",
+        columns.outputs,
+        columns.total_bytes,
+        assumed.bypasses_cache,
+        (Constant("int", "kWidth", width),),
+        max(1, blocks(vectors, THREADS)),
+        bytes_in_flight=count * VECTOR,
+        reason=f"rows of {count} elements of {width} bytes fit in registers",
+        slots=count,
+        arguments=(Constant(COUNT_64, "rows", columns.rows),),
+    )
+
+
+def _are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
+    """Whether all outputs are single units a few apart, which windows are faster for than tiles."""
+    nests = (nest_of(piece, assumed) for piece in geometry.pieces if piece.run_bytes)
+    return all(abs(nest.step) > 1 and form_of(nest, 1, assumed).window_step for nest in nests)
+
+
+def _nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
+    """Launches for a geometry that is not packed, for each kernel and unit apart."""
+    by_unit: dict[int, dict[Nest, list[int]]] = {}
+    others: dict[Nest, list[tuple[int, int]]] = {}
+    for index, piece in enumerate(geometry.pieces):
+        if not piece.run_bytes:
+            continue
+        nest = nest_of(piece, assumed)
+        is_window = form_of(nest, 1, assumed).window_step is not None
+        if is_window or down_loop(nest) is None:
+            others.setdefault(nest, []).append((index, piece.input_offset))
+        else:
+            by_unit.setdefault(nest.unit, {}).setdefault(nest, []).append(index)
+    for alike in by_unit.values():
+        yield from transposes(alike, geometry.pieces, assumed)
+    yield from strided_launches(others, assumed)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.launch import COUNT_64, Constant
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -17,16 +15,6 @@ class Columns:
     outputs: tuple[int, ...]  # as indices into the geometry's pieces
     offsets: tuple[int, ...]  # where the columns of each output begin, in bytes
     widths: tuple[int, ...]  # columns of each output, in bytes
-
-    @property
-    def row_count(self) -> Constant:
-        """The argument that says how many rows there are: no kernel is compiled for a number."""
-        return Constant(COUNT_64, "rows", self.rows)
-
-    @property
-    def first_byte(self) -> int:
-        """Column at which the first output begins."""
-        return self.offsets[0]
 
     @property
     def row_bytes(self) -> int:
@@ -42,14 +30,6 @@ class Columns:
     def equal_width(self) -> int:
         """The width of every output, or 0 if they differ."""
         return self.widths[0] if len(set(self.widths)) == 1 else 0
-
-    @property
-    def starts(self) -> tuple[int, ...]:
-        """Where each output begins, from the first output on, and where the last one ends.
-
-        Right only if there is no gap between outputs.
-        """
-        return (*(offset - self.first_byte for offset in self.offsets), self.row_bytes)
 
     def take(self, positions: Sequence[int]) -> Columns:
         """Some of the outputs, by their positions here."""

@@ -5,17 +5,14 @@ from functools import lru_cache
 from itertools import pairwise
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import (
-    LINE_BYTES,
-    THREADS,
-    VECTOR,
-    WORD,
-    Assumptions,
-    blocks,
-)
-from dmlsplit.backends.cuda.planner.banks import BANKS, Arrangement, vector_wavefronts
-from dmlsplit.backends.cuda.planner.chunks import used_lanes
+from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions, blocks
 from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.warps import (
+    BANKS,
+    Arrangement,
+    used_lanes,
+    vector_wavefronts,
+)
 
 # Vectors that a thread loads: each number is a program. The bytes of the largest tile.
 TILE_LOADS = (4, 6, 8)
@@ -61,11 +58,6 @@ class Layout:
     groups: tuple[int, ...]  # first output of each, and the number of outputs
     arrangement: Arrangement
     shared_vectors: int
-
-    @property
-    def is_padded(self) -> bool:
-        """Whether there is padding between some rows in shared memory."""
-        return self.arrangement.pad_bits is not None
 
 
 def _least_rows(columns: Columns) -> int:
@@ -145,10 +137,9 @@ def _whole(
         for bits in _pads(columns, assumed)
         if (columns.pitch << bits) % VECTOR == 0 and assumed.input_alignment == VECTOR
     ]
-    arrangement, shared = _best(
-        columns.starts, rows[loads], item, loads, 0, (columns.pitch,), tuple(pads)
-    )
     groups = (0, len(columns.outputs))
+    starts = _starts(columns, *groups)
+    arrangement, shared = _best(starts, rows[loads], item, loads, 0, (columns.pitch,), tuple(pads))
     return Layout(
         item, True, loads, rows[loads], rows[loads] + more, 0, groups, arrangement, shared
     )

@@ -63,45 +63,49 @@ def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entr
     nest_bytes = (5 * depth + 3) * POINTER_BYTES
     entry_bytes = (len(found[0].outputs) + 2) * POINTER_BYTES
     space = (assumed.most_outputs - 1) * POINTER_BYTES
-    if _is_one_nest(found):
+    if len({entry.nest for entry in found}) == 1:
         most = (space - nest_bytes) // entry_bytes
     else:
         most = space // (entry_bytes + nest_bytes)
     for first in range(0, len(found), most):
         part = found[first : first + most]
-        yield part, capacity(len(part), most)
-
-
-def _is_one_nest(found: list[Entry]) -> bool:
-    return len({entry.nest for entry in found}) == 1
+        yield part, capacity(len(part), most, least=1)
 
 
 def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -> KernelLaunch:
     nests = [entry.nest for entry in found]
+    is_one_nest = len(set(nests)) == 1
     walks = _walks(nests, form.item)
     is_small = max(*map(turns, walks), *(nest.row_units for nest in nests)) < SMALL
     depth = len(walks[0])
     # Numbers of 64 bits and the strides of many loops take registers.
-    is_light = depth <= SHALLOW and (_is_one_nest(found) or not _is_far(nests, walks))
+    is_light = depth <= SHALLOW and (is_one_nest or not _is_far(nests, walks))
     items = form.items if is_small and is_light else blocks(form.items, 2)
     *starts, grid = accumulate((blocks(turns(walk), THREADS * items) for walk in walks), initial=0)
-    if _is_one_nest(found):
+    if is_one_nest:
         nests, walks = nests[:1], walks[:1]
     else:
         nests = list(filled(nests, slots, nests[0]))
         walks = list(filled(walks, slots, walks[0]))
-    has_edges = any(_has_edges(nest, form, assumed) for nest in nests)
+    parts = (gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
+    has_edges = min(parts) < form.item
+    # Eight numbers of items, each with two addresses, take registers.
+    least_resident = NARROW_RESIDENT if form.item < VECTOR else 0
+    if form.item == VECTOR and has_edges and not is_small and not is_one_nest and items > 1:
+        least_resident = EDGED_RESIDENT
+    has_window = form.window_step is not None
+    how = "from vectors of the input" if has_window else "each by its own load"
     return KernelLaunch(
         "strided",
         tuple(chain.from_iterable(entry.outputs for entry in found)),
         sum(turns(entry.nest.loops) * form.unit * form.channels for entry in found),
-        assumed,
+        assumed.bypasses_cache,
         (
             Constant("int", "kUnit", form.unit),
             Constant("int", "kItemBytes", form.item),
             Constant("int", "kItems", items),
             Constant("int", "kChannels", form.channels),
-            Constant("bool", "kWindow", int(form.window_step is not None)),
+            Constant("bool", "kWindow", int(has_window)),
             Constant("int", "kStep", form.window_step or 0),
             Constant("int", "kAlign", min(entry.window_alignment(assumed) for entry in found)),
             Constant("bool", "kEdges", int(has_edges)),
@@ -112,8 +116,8 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
         ),
         grid,
         bytes_in_flight=items * form.channels * form.item,
-        reason=f"strided, in units of {form.unit} bytes, {_HOW[form.window_step is not None]}",
-        least_resident=_least_resident(form, items, not is_small and has_edges and len(nests) > 1),
+        reason=f"strided, in units of {form.unit} bytes, {how}",
+        least_resident=least_resident,
         slots=slots * form.channels,
         arguments=(
             Constant(OFFSET_64, "offsets", filled((e.offset for e in found), slots, 0)),
@@ -121,20 +125,6 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
             *_tables(nests, walks, 32 if is_small else 64),
         ),
     )
-
-
-_HOW = {True: "from vectors of the input", False: "each by its own load"}
-
-
-def _least_resident(form: Form, items: int, has_far_edges: bool) -> int:
-    # Eight numbers of items, each with two addresses, take registers.
-    if form.item < VECTOR:
-        return NARROW_RESIDENT
-    return EDGED_RESIDENT if has_far_edges and items > 1 else 0
-
-
-def _has_edges(nest: Nest, form: Form, assumed: Assumptions) -> bool:
-    return gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) < form.item
 
 
 def _walks(nests: Sequence[Nest], item: int) -> list[Walk]:

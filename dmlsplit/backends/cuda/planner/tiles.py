@@ -18,12 +18,12 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     index_type,
 )
-from dmlsplit.backends.cuda.planner.chunks import chunk_steps, dealt
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
+from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
 
-# Entries of tables, at least. Those of more than LONG are any power of two: they take room.
-LEAST_CAPACITY, LONG = 4, 256
+# Tables of more entries have any power of two of them: they take room.
+LONG = 256
 
 
 def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
@@ -54,11 +54,11 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         "tile",
         columns.outputs,
         columns.total_bytes,
-        assumed,
+        assumed.bypasses_cache,
         (
             Constant("int", "kItem", layout.item),
             Constant("bool", "kWhole", int(layout.is_whole)),
-            Constant("bool", "kPadded", int(layout.is_padded)),
+            Constant("bool", "kPadded", int(layout.arrangement.pad_bits is not None)),
             Constant("bool", "kAligned", int(assumed.output_alignment == VECTOR)),
             Constant("int", "kLoads", layout.loads),
             Constant("int", "kSharedVectors", layout.shared_vectors),
@@ -147,4 +147,4 @@ def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
 
 def _slots(count: int) -> int:
     most = max(LONG, 1 << (count - 1).bit_length())
-    return capacity(count, most, LEAST_CAPACITY)
+    return capacity(count, most)

@@ -30,14 +30,12 @@ from dmlsplit.backends.cuda.planner.columns import Columns
 
 # A vector may reach the next row of an output, but no further. A single row may be as narrow.
 LEAST_WIDTH = VECTOR
-# Outputs that the tables of a kernel are made for, at least.
-LEAST_CAPACITY = 4
 # Longer tables of tiles come with one that says where to look; rows.cu has the same number.
 FEW_OUTPUTS = 16
 # Threads of a block.
 BLOCK_SIZES = (256, 128, 64)
-# Registers of a thread, for aligned memory and for any.
-REGISTERS, SHIFTING_REGISTERS = 40, 48
+# Registers of a thread, for memory that is aligned or not.
+REGISTERS = {True: 40, False: 48}
 # If at least this share of the GPU's thread slots does useful work, no smaller block size is tried.
 BUSY = 0.95
 # Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
@@ -62,22 +60,20 @@ def wide_launches(
     count = len(columns.outputs)
     # Of outputs along axis 0, some of which are empty, the others may be equal by chance.
     is_equal = _is_equal(columns) and (columns.rows > 1 or count == assumed.outputs)
-    entry = POINTER_BYTES if is_equal else _output_bytes(columns)
-    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // entry
+    place_bytes = 4 if _place(columns) == "unsigned" else 8
+    tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 2
+    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
-        chunks = _chunks(part, assumed.limits, _registers(is_aligned))
+        chunks = _chunks(part, assumed.limits, REGISTERS[is_aligned])
         make = partial(_launch, part, assumed, is_aligned, is_equal, most)
         launch = make(chunks)
-        yield replace(launch, siblings=partial(_siblings, launch, columns, chunks, make))
+        yield replace(launch, siblings=partial(_siblings, part, chunks, launch, make))
 
 
 def _siblings(
-    launch: KernelLaunch,
-    columns: Columns,
-    chunks: _Chunks,
-    make: Callable[[_Chunks], KernelLaunch],
+    columns: Columns, chunks: _Chunks, launch: KernelLaunch, make: Callable[[_Chunks], KernelLaunch]
 ) -> list[KernelLaunch]:
     siblings = [launch.with_other_stores]
     if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
@@ -102,10 +98,6 @@ class _Chunks:
         return self.count * sum(self.tiles)
 
 
-def _registers(is_aligned: bool) -> int:
-    return REGISTERS if is_aligned else SHIFTING_REGISTERS
-
-
 def _launch(
     columns: Columns,
     assumed: Assumptions,
@@ -118,14 +110,15 @@ def _launch(
     # In a mixture of experts the empty outputs differ from call to call; the number of outputs does
     # not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
-    slots = capacity(wanted, most, LEAST_CAPACITY)
+    slots = capacity(wanted, most)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     tables = _equal if is_equal else _tables
+    aligned = "and every width, offset and address is a multiple of 16 bytes"
     return KernelLaunch(
         "rows",
         columns.outputs,
         columns.total_bytes,
-        assumed,
+        assumed.bypasses_cache,
         (
             Constant("int", "kLoads", LOADS),
             Constant("bool", "kAligned", int(is_aligned)),
@@ -135,8 +128,8 @@ def _launch(
         chunks.grid,
         block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
-        least_resident=resident_blocks(assumed.limits, _registers(is_aligned), THREADS),
-        reason=_REASONS[is_aligned],
+        least_resident=resident_blocks(assumed.limits, REGISTERS[is_aligned], THREADS),
+        reason=f"outputs are wide, {aligned if is_aligned else 'at any alignment'}",
         slots=slots,
         arguments=(
             Constant(place, "pitch", columns.pitch),
@@ -149,12 +142,6 @@ def _launch(
             *tables(columns, chunks, slots),
         ),
     )
-
-
-_REASONS = {
-    True: "outputs are wide, and every width, offset and address is a multiple of 16 bytes",
-    False: "outputs are wide, at any alignment",
-}
 
 
 def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
@@ -175,7 +162,7 @@ def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
     """What stands for the tables where outputs are equal and follow each other."""
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     yield Constant(place, "width", columns.equal_width)
-    yield Constant(place, "first_byte", columns.first_byte)
+    yield Constant(place, "first_byte", columns.offsets[0])
     yield Constant(DIVISOR, "by_output_tiles", divisor(chunks.tiles[0]))
     yield Constant("unsigned", "output_tiles", chunks.tiles[0])
     if not chunks.is_one_row:
@@ -197,14 +184,8 @@ def _place(columns: Columns) -> str:
 
 def _is_equal(columns: Columns) -> bool:
     """Whether outputs need no table. Few are found as fast in one, and share its program."""
-    follow = columns.offsets[-1] - columns.first_byte == columns.row_bytes - columns.widths[-1]
+    follow = columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
     return bool(columns.equal_width) and follow and len(columns.outputs) > FEW_OUTPUTS
-
-
-def _output_bytes(columns: Columns) -> int:
-    """The bytes of parameters that an output takes in tables."""
-    place = 4 if _place(columns) == "unsigned" else 8
-    return POINTER_BYTES + 2 * place + 8 + 4 + 2
 
 
 def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.codegen import source
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
+from dmlsplit.backends.cuda.planner.strided import EDGED_RESIDENT
 from dmlsplit.geometry import SplitGeometry, split_geometry
+from tests.support.plans import known, planned, sources
 
 
 def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeometry:
@@ -16,14 +16,6 @@ def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeom
     length = sum(sizes)
     strides = (2 * length * width, 2 * width)
     return split_geometry((rows, length), 1, sizes, width, strides, [None] * len(sizes))
-
-
-def tables(launch: KernelLaunch) -> dict[str, tuple[int, ...]]:
-    return {one.name: one.value for one in launch.arguments if isinstance(one.value, tuple)}
-
-
-def sources(geometry: SplitGeometry) -> list[str]:
-    return [source(launch) for launch in plan(geometry, 16, 16, H200.limits)]
 
 
 @pytest.mark.parametrize(
@@ -63,19 +55,16 @@ def test_parameters_fit_every_driver(
     rows: int, sizes: list[int], width: int, parameter_bytes: int
 ) -> None:
     limits = DeviceLimits(132, 2048, 60 << 20, parameter_bytes)
-    launches = plan(every_second(rows, tuple(sizes), width), 16, 16, limits)
-    for launch in launches:
-        assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= parameter_bytes
-    assert sorted(o for launch in launches for o in launch.outputs) == list(range(len(sizes)))
+    planned(every_second(rows, tuple(sizes), width), limits=limits)
 
 
 @given(st.lists(st.integers(2, 1 << 24), min_size=1, max_size=3), st.data())
 def test_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> None:
     strides = tuple(-(3**d) * 8 for d in range(len(sizes)))
     geometry = split_geometry(sizes, 0, (sizes[0],), 2, strides, [None])
-    (launch,) = plan(geometry, 16, 16, H200.limits)
-    found = tables(launch)
-    bits = 32 if "using Index = unsigned;" in source(launch) else 64
+    (launch,) = plan(geometry, 16, 16, H200.limits)  # more blocks than any device takes
+    found = known(launch)
+    bits = 32 if found["Index"] == "unsigned" else 64
     number = data.draw(st.integers(0, found["counts"][0] - 1))
     for minus, magic, shift in zip(
         found["minus_sizes"], found["magics"], found["shifts"], strict=True
@@ -91,3 +80,11 @@ def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
 
     assert not is_wide((1 << 20) - 1)
     assert is_wide(1 << 20)
+
+
+def test_edges_of_far_rows_keep_their_registers() -> None:
+    """Numbers of 64 bits, several items and the edges of several nests take registers."""
+    sizes = ((1 << 31) - 1, 258)
+    geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
+    (launch,) = planned(geometry)
+    assert known(launch)["kResident"] == EDGED_RESIDENT

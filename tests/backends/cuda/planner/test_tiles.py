@@ -2,19 +2,16 @@
 
 import itertools
 from dataclasses import replace
-from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda import codegen
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
-from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.launch import Assumptions
 from dmlsplit.backends.cuda.planner.columns import Columns
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from tests.support.descriptors import packed
-from tests.support.kernel_cases import SHARED_PER_BLOCK, SHARED_PER_SM
+from tests.support.plans import check_fits, known, sources
 
 ALIGNMENTS = st.sampled_from([1, 2, 4, 8, 16])
 
@@ -45,10 +42,6 @@ def narrow_columns(draw: st.DrawFn) -> Columns:
     return Columns(rows, pitch, tuple(range(len(widths))), tuple(offsets), tuple(widths))
 
 
-def known(launch: KernelLaunch) -> dict[str, Any]:
-    return {known.name: known.value for known in (*launch.constants, *launch.arguments)}
-
-
 @given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
 def test_tiles_hold_their_rows(columns: Columns, src: int, dst: int) -> None:
     for launch in tile_launches(columns, assumed(src, dst)):
@@ -64,8 +57,7 @@ def test_tiles_hold_their_rows(columns: Columns, src: int, dst: int) -> None:
         loaded = found["kLoads"] * launch.block * 16
         assert loaded >= fill_rows * (columns.pitch if found["kWhole"] else reach)
         assert launch.shared_bytes >= (fill_rows - 1) * found["row_pitch"] + reach
-        assert launch.shared_bytes <= SHARED_PER_BLOCK
-        assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
+        check_fits(launch, H200.limits)
         # The vector at the end of an output is completed by the rows behind.
         if dst < 16:
             assert (fill_rows - rows) * min(columns.widths) >= 16 - found["kItem"]
@@ -93,12 +85,15 @@ ROWS = (1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
 @settings(max_examples=40)
 @given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
 def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int) -> None:
-    sources = {
-        tuple(map(codegen.source, tile_launches(replace(columns, rows=rows), assumed(src, dst))))
+    texts = {
+        tuple(
+            launch.source
+            for launch in tile_launches(replace(columns, rows=rows), assumed(src, dst))
+        )
         for rows in ROWS
     }
     # Of a single row, neither the pitch nor its alignment matters.
-    assert len(sources) <= 2
+    assert len(texts) <= 2
 
 
 @given(st.lists(st.integers(1, 40), min_size=4, max_size=16), st.integers(2, 5000))
@@ -107,7 +102,7 @@ def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
     texts = set()
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)
-        texts |= {codegen.source(launch) for launch in plan(geometry, 1, 16, H200.limits)}
+        texts.update(sources(geometry, 1, 16))
     assert len(texts) <= 2
 
 
@@ -117,4 +112,4 @@ def test_parameters_fit(columns: Columns, most: int) -> None:
     launches = list(tile_launches(columns, assumed(1, 16, most)))
     assert [output for launch in launches for output in launch.outputs] == list(columns.outputs)
     for launch in launches:
-        assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= most
+        check_fits(launch, replace(H200.limits, parameter_bytes=most))

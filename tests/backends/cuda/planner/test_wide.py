@@ -1,6 +1,6 @@
 """Plans for wide outputs: how rows become chunks, tiles and blocks."""
 
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import pytest
@@ -8,40 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS
-from dmlsplit.backends.cuda.codegen import source
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import KernelLaunch, divisor
-from dmlsplit.backends.cuda.planner import plan
-from dmlsplit.backends.cuda.planner.wide import (
-    REGISTERS,
-    SHIFTING_REGISTERS,
-    evenness,
-    resident_blocks,
-)
+from dmlsplit.backends.cuda.planner.wide import REGISTERS, evenness, resident_blocks
 from dmlsplit.geometry import SplitGeometry
 from tests.support.descriptors import packed
+from tests.support.plans import known, planned, sources
 
 THIRD = 1 / 3
-
-
-def arguments(launch: KernelLaunch) -> dict[str, Any]:
-    return {argument.name: argument.value for argument in launch.arguments}
-
-
-def quotient(number: int, by: tuple[int, int]) -> int:
-    """`quotient` of common.cuh."""
-    magic, shift = by
-    return ((2 * number & 0xFFFF_FFFF) * magic >> 32) >> shift
-
-
-@given(number=st.integers(0, 2**31 - 1), by=st.integers(1, 2**31), near=st.integers(-1, 1))
-def test_a_divisor_divides_any_number_of_31_bits(number: int, by: int, near: int) -> None:
-    found = divisor(by)
-    assert max(found) < 2**32
-    multiple = number // by * by + near
-    for value in (number, multiple, 2**31 - 1):
-        if 0 <= value < 2**31:
-            assert quotient(value, found) == value // by
 
 
 widths = st.integers(512, 100_000)
@@ -49,20 +22,20 @@ widths = st.integers(512, 100_000)
 
 @given(st.lists(widths, min_size=2, max_size=300), st.integers(2, 100_000))
 def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
-    (launch,) = plan(packed((rows, sum(sizes)), 1, tuple(sizes), 1), 1, 1, H200.limits)
+    (launch,) = planned(packed((rows, sum(sizes)), 1, tuple(sizes), 1), 1, 1)
     assume(launch.kernel == "rows")
-    known = arguments(launch)
-    if "tile_starts" not in known:  # equal outputs
-        assert known["chunk_tiles"] == known["output_tiles"] * len(sizes)
+    found = known(launch)
+    if "tile_starts" not in found:  # equal outputs
+        assert found["chunk_tiles"] == found["output_tiles"] * len(sizes)
         return
-    starts = list(known["tile_starts"][: len(sizes)])
+    starts = list(found["tile_starts"][: len(sizes)])
     tile_bytes = launch.block * 64
-    tiles = [-(-known["chunk_rows"] * size // tile_bytes) for size in sizes]
+    tiles = [-(-found["chunk_rows"] * size // tile_bytes) for size in sizes]
     assert starts == list(accumulate(tiles[:-1], initial=0))
-    assert known["chunk_tiles"] == sum(tiles)
-    if "nearby" in known:
+    assert found["chunk_tiles"] == sum(tiles)
+    if "nearby" in found:
         for tile in range(0, sum(tiles), 1 + sum(tiles) // 500):
-            low, high = (known["nearby"][(tile >> known["nearby_shift"]) + n] for n in (0, 1))
+            low, high = (found["nearby"][(tile >> found["nearby_shift"]) + n] for n in (0, 1))
             owner = max(o for o, start in enumerate(starts) if start <= tile)
             assert low <= owner <= high
 
@@ -70,12 +43,8 @@ def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
 @given(st.lists(widths, min_size=2, max_size=20), st.lists(st.integers(1, 1 << 20), min_size=2))
 def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: list[int]) -> None:
     """One row or more, and outputs that fit the L2 cache or do not: four at most."""
-    sources = {
-        source(launch)
-        for count in rows
-        for launch in plan(packed((count, sum(sizes)), 1, tuple(sizes), 1), 16, 16, H200.limits)
-    }
-    assert len(sources) <= 4
+    geometries = [packed((count, sum(sizes)), 1, tuple(sizes), 1) for count in rows]
+    assert len(set(chain.from_iterable(map(sources, geometries)))) <= 4
 
 
 @settings(max_examples=30)
@@ -83,16 +52,12 @@ def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: li
     st.lists(st.lists(st.integers(1, 1 << 24), min_size=64, max_size=64), min_size=2, max_size=6)
 )
 def test_no_sizes_along_axis_0_need_a_program_of_their_own(drawn: list[list[int]]) -> None:
-    sources = {
-        source(launch)
-        for sizes in drawn
-        for launch in plan(packed((sum(sizes), 16), 0, tuple(sizes), 1), 16, 16, H200.limits)
-    }
-    assert len(sources) <= 2
+    geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in drawn]
+    assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
 
 
 def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
-    launches = plan(packed((16384, 202_000), 1, (200_000, *(1,) * 2000), 1), 16, 16, H200.limits)
+    launches = planned(packed((16384, 202_000), 1, (200_000, *(1,) * 2000), 1))
     assert [launch.kernel for launch in launches] == ["rows", "tile", "tile"]
     assert sum(launch.grid for launch in launches) < 1_000_000
 
@@ -100,11 +65,10 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_last_waves_are_filled_where_another_block_size_fills_them(workload: Any) -> None:
     geometry: SplitGeometry = workload.case.geometry
-    for launch in plan(geometry, 16, 16, H200.limits):
+    for launch in planned(geometry):
         if launch.kernel != "rows":
             continue
-        is_aligned = next(c.value for c in launch.constants if c.name == "kAligned")
-        registers = REGISTERS if is_aligned else SHIFTING_REGISTERS
+        registers = REGISTERS[bool(known(launch)["kAligned"])]
         at_once = H200.limits.sm_count * resident_blocks(H200.limits, registers, launch.block)
         waves, last = divmod(launch.grid, at_once)
         assert waves == 0 or waves >= 10 or last == 0 or last / at_once >= THIRD

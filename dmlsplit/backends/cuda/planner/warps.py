@@ -1,4 +1,4 @@
-"""Counts how often lanes of a warp wait for each other's bank of shared memory (wavefronts).
+"""How warps gather a tile's vectors: dealt out to teams of threads, which wait for banks.
 
 Shared memory has 32 banks; word n is in bank n mod 32. A load of a warp takes as many wavefronts as
 one bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Which lanes meet in a
@@ -9,11 +9,54 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.launch import VECTOR, WORD
+from dmlsplit.backends.cuda.launch import THREADS, VECTOR, WORD, blocks
 
 WARP, BANKS = 32, 32
 # Warps that are counted: one at a third, one at two thirds of the tile.
 SAMPLED_WARPS = 2
+# Vectors of a thread in a chunk, at most: enough to be worth looking up what the output is.
+MOST_STEPS = 4
+
+
+def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
+    """The vectors of a thread in each chunk, so that there is a chunk for every team.
+
+    `sizes` are the bytes that a tile has of each output.
+    """
+    steps = sum(blocks(size, VECTOR << team_bits) for size in sizes)
+    return max(1, min(MOST_STEPS, (steps << team_bits) // THREADS))
+
+
+def dealt(sizes: Sequence[int], chunk_bytes: int, lead: int = 0) -> Iterator[tuple[int, int]]:
+    """The chunks of a tile in the order in which teams take them: outputs, and first bytes.
+
+    Teams of a warp get chunks of outputs of the same width, so that they do not wait for each
+    other, and neighbouring ones, which are in neighbouring banks. Up to `lead` bytes, an output's
+    first vector may begin before its share.
+    """
+    ranked = sorted(range(len(sizes)), key=lambda output: -sizes[output])
+    for begin in range(0, max(sizes) + lead, chunk_bytes):
+        for output in ranked:
+            if begin < sizes[output] + lead:
+                yield output, begin
+
+
+def used_lanes(sizes: Sequence[int], team_bits: int) -> float:
+    """The share of a warp's lanes that have a vector, in the mean step.
+
+    Teams of one warp that copy outputs of other widths take turns.
+    """
+    chunk_bytes = chunk_steps(sizes, team_bits) * VECTOR << team_bits
+    chunks, teams = list(dealt(sizes, chunk_bytes)), WARP >> team_bits
+    steps = 0
+    for first in range(0, len(chunks), teams):
+        longest: dict[int, int] = {}
+        for output, begin in chunks[first : first + teams]:
+            size = sizes[output]
+            count = blocks(min(chunk_bytes, size - begin), VECTOR << team_bits)
+            longest[size] = max(count, longest.get(size, 0))
+        steps += sum(longest.values())
+    return sum(blocks(size, VECTOR) for size in sizes) / (steps * WARP)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,269 @@
+"""Plans for `transpose`: squares of elements, one to a block.
+
+Elements are those of strided splits whose input and output are contiguous along different
+dimensions, or those of rows of outputs that are one element wide each. No size is compiled: counts
+and strides are arguments. A kernel is compiled for an element, the shape of a square, the alignment
+of lines, and for how many outputs, planes and loops there are.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from math import gcd, prod
+
+from dmlsplit.backends.cuda.launch import (
+    DIVISOR,
+    LINE_BYTES,
+    LOADS,
+    OFFSET_64,
+    POINTER_BYTES,
+    THREADS,
+    VECTOR,
+    WORD,
+    Assumptions,
+    Constant,
+    KernelLaunch,
+    blocks,
+    divisor,
+)
+from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Nest
+from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy
+
+SQUARE_BYTES = THREADS * LOADS * VECTOR
+# The kernel has 31 bits for the bytes of a side of a plane.
+MOST_SIDE_BYTES = 2**31 - 1
+# Vectors of a line of the input, at most. Those of the output are at least as long as a line of the
+# caches: otherwise, a warp writes to too many of them.
+MOST_LINE_VECTORS = 32
+SECTOR = 32
+# Squares of rows of elements that are less full cost more than the same rows in `tile`:
+# instructions, and wavefronts of the first-level cache where rows are not multiples of 16 bytes.
+LEAST_FILL = 0.6
+# Both dimensions of strided elements must be this long for squares to pay: 8 words are one sector.
+LEAST_SIDE = 8
+# Bytes of parameters: of an output, its address, offset, nest and first square; of a nest, two
+# strides, two sizes and a divisor; of a loop around it, two strides and a divisor.
+OUTPUT_BYTES, NEST_BYTES, LOOP_BYTES = 8 + 8 + 1 + 4, 2 * 8 + 2 * 4 + 12, 2 * 8 + 12
+SPARE_BYTES = 16  # the last entry of a table, and the gap at the end
+# The tables of nests take at most this part of the parameters; nests have numbers of one byte.
+NEST_PART, MOST_NESTS = 4, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Plane:
+    """Elements to transpose, and the loops around them; strides are in bytes."""
+
+    down: int  # elements that are contiguous in the input
+    across: int  # elements that are contiguous in the output
+    down_stride: int  # of the output
+    across_stride: int  # of the input
+    loops: tuple[Loop, ...] = ()  # around these, the innermost first
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """The shape of what a block transposes."""
+
+    unit: int  # bytes of an element
+    down_vectors: int
+
+    @property
+    def down(self) -> int:
+        """Elements of a line of the input."""
+        return self.down_vectors * VECTOR // self.unit
+
+    @property
+    def across(self) -> int:
+        """Elements of a line of the output."""
+        return SQUARE_BYTES // self.unit // self.down
+
+    def counts(self, plane: Plane) -> list[int]:
+        """How many squares there are down, across, and along the loops around."""
+        sides = blocks(plane.down, self.down), blocks(plane.across, self.across)
+        return [*sides, *(loop.size for loop in plane.loops)]
+
+    def fill(self, planes: Iterable[Plane]) -> float:
+        """The share of their squares that the planes fill."""
+        counts = [(plane, self.counts(plane)) for plane in planes]
+        elements = sum(plane.down * plane.across * prod(count[2:]) for plane, count in counts)
+        return elements / sum(prod(count) for _, count in counts) / self.down / self.across
+
+
+def squares(unit: int, write: int) -> list[Square]:
+    """The squares of elements of `unit` bytes, those with the longest output lines first.
+
+    A thread writes `write` bytes at once, and a block at least one line of the output.
+    """
+    shapes = [Square(unit, 1 << power) for power in range(MOST_LINE_VECTORS.bit_length())]
+    return [s for s in shapes if LINE_BYTES <= s.across * unit <= THREADS * write]
+
+
+def write_bytes(planes: Iterable[Plane], assumed: Assumptions) -> int:
+    """How many bytes a thread may write at once: all lines of the output are aligned."""
+    strides = [plane.down_stride for plane in planes]
+    strides += [loop.output_stride for plane in planes for loop in plane.loops]
+    return gcd(VECTOR, assumed.output_alignment, *strides)
+
+
+def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
+    """The square that is filled best, and of equally good ones that with equal sides."""
+    return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
+
+
+def transposed_elements(columns: Columns, assumed: Assumptions) -> KernelLaunch | None:
+    """The launch for outputs that are one element wide each, or None if it does not pay.
+
+    Rows are across and outputs are down. Memory is aligned, and outputs follow each other.
+    """
+    unit, count = columns.equal_width, len(columns.outputs)
+    if unit not in (1, 2, 4, 8) or max(columns.rows, count) * unit > MOST_SIDE_BYTES:
+        return None
+    plane = Plane(count, columns.rows, down_stride=0, across_stride=columns.pitch)
+    # Two squares side by side both read the sectors that lie in both.
+    allowed = [s for s in squares(unit, VECTOR) if s.down >= count or columns.pitch % SECTOR == 0]
+    if not allowed or best(allowed, [plane]).fill([plane]) < LEAST_FILL:
+        return None
+    launch = transposition(
+        best(allowed, [plane]),
+        [plane],
+        [(0, 0)],
+        columns.outputs,
+        columns.total_bytes,
+        assumed,
+        f"rows of {count} outputs, one element of {unit} bytes each",
+        has_pointers=True,
+    )
+    room = POINTER_BYTES * (assumed.most_outputs - count)
+    return launch if len(launch.argument_bytes) <= room else None
+
+
+def down_loop(nest: Nest) -> Loop | None:
+    """The loop along which the input is contiguous, if the output is along another one."""
+    *outer, row = nest.loops
+    if row.output_stride != nest.unit or row.input_stride == nest.unit:
+        return None
+    for loop in outer:
+        least, most = sorted((loop.size, row.size))
+        is_side = least >= LEAST_SIDE and most * nest.unit <= MOST_SIDE_BYTES
+        if loop.input_stride == nest.unit and is_side:
+            return loop
+    return None
+
+
+def transposes(
+    alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
+) -> Iterator[KernelLaunch]:
+    """Launches for outputs, by nest, whose nests have a down loop and one unit.
+
+    Each has as many outputs as its parameters have room for.
+    """
+    room = POINTER_BYTES * assumed.most_outputs - SPARE_BYTES
+    loops = max(len(nest.loops) for nest in alike) - 2
+    nest_bytes = NEST_BYTES + LOOP_BYTES * max(loops, 1)
+    most_nests = min(MOST_NESTS, room // NEST_PART // nest_bytes, len(alike))
+    most = (room - most_nests * nest_bytes) // OUTPUT_BYTES
+    part: dict[Nest, list[int]] = {}
+    for nest, outputs in alike.items():
+        for index in outputs:
+            has_all_nests = len(part) == most_nests and nest not in part
+            if has_all_nests or sum(map(len, part.values())) == most:
+                yield _transpose(part, pieces, assumed)
+                part = {}
+            part.setdefault(nest, []).append(index)
+    yield _transpose(part, pieces, assumed)
+
+
+def _transpose(
+    alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
+) -> KernelLaunch:
+    unit = next(iter(alike)).unit
+    planes = tuple(map(_plane, alike))
+    plane_of = {output: number for number, same in enumerate(alike.values()) for output in same}
+    return transposition(
+        best(squares(unit, write_bytes(planes, assumed)), planes),
+        planes,
+        [(pieces[output].input_offset, number) for output, number in plane_of.items()],
+        tuple(plane_of),
+        sum(pieces[output].total_bytes for output in plane_of),
+        assumed,
+        f"input and output are contiguous along different dimensions, {unit} bytes each",
+    )
+
+
+def _plane(nest: Nest) -> Plane:
+    *outer, across = nest.loops
+    down = down_loop(nest)
+    assert down is not None
+    outer.remove(down)
+    outer.reverse()
+    return Plane(down.size, across.size, down.output_stride, across.input_stride, tuple(outer))
+
+
+def transposition(
+    square: Square,
+    planes: Sequence[Plane],
+    segments: Sequence[tuple[int, int]],
+    outputs: tuple[int, ...],
+    total_bytes: int,
+    assumed: Assumptions,
+    reason: str,
+    has_pointers: bool = False,
+) -> KernelLaunch:
+    """The launch that writes `outputs` by squares of distinct planes.
+
+    `segments` say for each output where it begins in the input, in bytes, and the index of its
+    plane. With `has_pointers` there is one, and each line of its plane, whose `down_stride` is 0,
+    is an output.
+    """
+    offsets, plane_of = zip(*segments, strict=True)
+    loops = max(len(plane.loops) for plane in planes)
+    strides = [plane.across_stride for plane in planes]
+    strides += [loop.input_stride for plane in planes for loop in plane.loops]
+    read = gcd(VECTOR, assumed.input_alignment, *offsets, *strides)
+    starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_of), initial=0))
+    return KernelLaunch(
+        "transpose",
+        outputs,
+        total_bytes,
+        assumed.bypasses_cache,
+        (
+            Constant("int", "kUnit", square.unit),
+            Constant("int", "kDownVectors", square.down_vectors),
+            # At any multiple of a word, lines are read as they are, others through funnel shifts.
+            Constant("int", "kRead", read if read >= WORD else 1),
+            Constant("int", "kWrite", write_bytes(planes, assumed)),
+            Constant("bool", "kPointers", int(has_pointers)),
+            Constant("int", "kSegments", len(segments)),
+            Constant("int", "kNests", len(planes)),
+            Constant("int", "kLoops", loops),
+        ),
+        starts[-1],
+        shared_bytes=SQUARE_BYTES,
+        bytes_in_flight=LOADS * VECTOR,
+        reason=reason,
+        slots=len(outputs),
+        arguments=(
+            Constant(OFFSET_64, "offsets", offsets),
+            *_plane_tables(square, planes, loops),
+            Constant("unsigned", "starts", starts),
+            Constant("unsigned char", "nests", plane_of),
+        ),
+    )
+
+
+def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterator[Constant]:
+    # All planes get the loops of the deepest one; a table has at least one entry.
+    around = [[*plane.loops, *[ONE_TURN] * depth][:depth] for plane in planes]
+    loops = list(chain.from_iterable(around)) or [ONE_TURN]
+    # What is left of a number is that of the outermost loop, which needs no divisor.
+    counts = [[*square.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
+    divisors = tuple(chain.from_iterable(counts))
+    yield Constant(OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes))
+    yield Constant(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes))
+    yield Constant(OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops))
+    yield Constant(OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops))
+    yield Constant("unsigned", "acrosses", tuple(plane.across for plane in planes))
+    yield Constant("unsigned", "downs", tuple(plane.down for plane in planes))
+    yield Constant("unsigned", "counts", divisors)
+    yield Constant(DIVISOR, "by_counts", tuple(map(divisor, divisors)))

@@ -1,0 +1,14 @@
+"""NVML with two made-up GPUs."""
+
+import sys
+
+import pytest
+
+from tests.support.fake_nvml import FakeNvml
+
+
+@pytest.fixture
+def fake_nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
+    nvml = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    return nvml

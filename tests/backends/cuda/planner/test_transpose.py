@@ -1,0 +1,178 @@
+"""Plans of `transpose`: the shapes of squares, rows of elements, and permuted dimensions."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.launch import Assumptions, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.planner.transpose import (
+    SQUARE_BYTES,
+    Plane,
+    Square,
+    best,
+    squares,
+    transposition,
+)
+from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
+from tests.support.descriptors import packed
+from tests.support.plans import kernels, known, planned, sources
+
+ASSUMED = Assumptions(16, 16, H200.limits, 64, 4094, bypasses_cache=False)
+units = st.sampled_from([1, 2, 4, 8, 16])
+sides = st.integers(1, 5000)
+
+
+@given(units)
+def test_every_square_is_one_block_with_whole_output_lines(unit: int) -> None:
+    for square in squares(unit, 16):
+        assert square.down * square.across * unit == SQUARE_BYTES
+        assert square.across * unit % 128 == 0
+
+
+@given(units, units)
+def test_a_block_writes_a_line_at_once(unit: int, write: int) -> None:
+    found = squares(unit, max(unit, write))
+    assert Square(unit, 8) in found
+    assert all(square.across * unit <= 256 * max(unit, write) for square in found)
+
+
+@pytest.mark.parametrize(
+    ("unit", "down", "across"),
+    [(1, 128, 128), (2, 64, 128), (4, 64, 64), (8, 32, 64), (16, 32, 32)],
+)
+def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int) -> None:
+    square = best(squares(unit, 16), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
+    assert (square.down, square.across) == (down, across)
+
+
+def test_a_short_side_gets_a_long_other_one() -> None:
+    square = best(squares(4, 16), [Plane(8, 100_000, 400_000, 32)])
+    assert (square.down, square.across) == (8, 512)
+    assert square.fill([Plane(8, 512, 0, 0)]) == 1
+
+
+@given(units, sides, sides, st.lists(st.integers(1, 9), max_size=3))
+def test_squares_cover_a_nest(unit: int, down: int, across: int, around: list[int]) -> None:
+    plane = Plane(down, across, 0, 0, tuple(Loop(size, 0, 0) for size in around))
+    for square in squares(unit, 16):
+        downs, acrosses, *outer = square.counts(plane)
+        assert (downs - 1) * square.down < down <= downs * square.down
+        assert (acrosses - 1) * square.across < across <= acrosses * square.across
+        assert outer == around
+        share = down * across / (downs * square.down * acrosses * square.across)
+        assert square.fill([plane]) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("across_stride", "down_stride", "offset", "read", "write"),
+    [
+        (800, 1600, 0, 16, 16),
+        (804, 1608, 0, 4, 8),
+        (800, 1600, 4, 4, 16),
+        (802, 1602, 0, 1, 2),
+        (801, 1601, 0, 1, 1),
+    ],
+)
+def test_alignments_are_those_of_every_line(
+    across_stride: int, down_stride: int, offset: int, read: int, write: int
+) -> None:
+    plane = Plane(99, 99, down_stride, across_stride, (Loop(3, 1600, 3200),))
+    segments = [(0, 0), (offset, 0)]
+    found = known(transposition(Square(1, 8), [plane], segments, (0, 1), 2, ASSUMED, "test"))
+    assert (found["kRead"], found["kWrite"]) == (read, write)
+
+
+def rows_of(count: int, width: int, rows: int = 1 << 16) -> SplitGeometry:
+    return packed((rows, count), 1, (1,) * count, width)
+
+
+@pytest.mark.parametrize(
+    ("count", "width"),
+    [(12, 4), (32, 4), (85, 4), (61, 1), (100, 1), (4000, 1), (51, 2), (300, 8)],
+)
+def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
+    assert kernels(rows_of(count, width)) == ["transpose"]
+    assert set(kernels(rows_of(count, width), 1, 16)) == {"tile"}
+    assert set(kernels(rows_of(count, width), 16, 8)) == {"tile"}
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "rows", "kernel"),
+    [
+        # Rows that leave squares empty: 5 vectors of 8; few; two squares, side by side in a sector.
+        (17, 4, 1 << 16, "tile"),
+        (32, 4, 30, "tile"),
+        (250, 1, 1 << 16, "tile"),
+        # Outputs up to two gigabytes, and above.
+        (64, 1, 2**31 - 1, "transpose"),
+        (64, 1, 2**31, "tile"),
+        # Few elements stay in registers.
+        (4, 4, 1 << 16, "deinterleave"),
+    ],
+)
+def test_other_rows_of_elements_are_not(count: int, width: int, rows: int, kernel: str) -> None:
+    assert kernels(rows_of(count, width, rows)) == [kernel]
+
+
+def test_rows_and_pitch_are_not_compiled() -> None:
+    padded = split_geometry((400_003, 32), 1, (1,) * 32, 4, (192, 4), [None] * 32)
+    (text,) = sources(padded)
+    for rows in (1 << 20, 1_000_003):
+        assert sources(rows_of(32, 4, rows)) == [text]
+
+
+SMALL = DeviceLimits(80, 1024, 6 << 20, 4096)
+
+
+def test_pointers_and_arguments_of_elements_fit_the_parameters() -> None:
+    for count in range(480, 512, 2):
+        planned(rows_of(count, 8), limits=SMALL)
+    assert set(kernels(rows_of(5000, 8))) == {"tile"}
+
+
+def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4) -> SplitGeometry:
+    """Pixels with their channels beside each other, split into planes of channels."""
+    total = sum(channels)
+    shape = batch, total, pixels
+    strides = pixels * total * width, width, total * width
+    return split_geometry(shape, 1, channels, width, strides, [None] * len(channels))
+
+
+def transposed(
+    geometry: SplitGeometry, limits: DeviceLimits = H200.limits
+) -> tuple[KernelLaunch, ...]:
+    found = planned(geometry, limits=limits)
+    assert {launch.kernel for launch in found} == {"transpose"}
+    return found
+
+
+@pytest.mark.parametrize(
+    "other",
+    [permuted(65, (64, 64), 4096), permuted(32, (512, 512), 3136), permuted(7, (77, 77), 1 << 16)],
+)
+def test_other_sizes_need_no_other_kernel(other: SplitGeometry) -> None:
+    (first,) = transposed(permuted(32, (64, 64), 4096))
+    (second,) = transposed(other)
+    assert first.argument_bytes != second.argument_bytes
+    same = first.source == second.source
+    assert same == (other.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
+
+
+def test_a_side_above_two_gigabytes_is_not_transposed() -> None:
+    assert kernels(permuted(1, (8,), 1 << 29)) == ["strided"]
+
+
+@given(
+    st.lists(st.integers(8, 40), min_size=1, max_size=30),
+    st.integers(1, 200),
+    st.sampled_from([H200.limits, SMALL]),
+)
+def test_pointers_and_tables_fit_the_parameters(
+    pattern: list[int], repeats: int, limits: DeviceLimits
+) -> None:
+    transposed(permuted(3, tuple(pattern) * repeats, 9, 2), limits)
+
+
+def test_a_thousand_outputs_are_one_launch() -> None:
+    assert len(transposed(permuted(2, (16, 8) * 500, 100, 2))) == 1

@@ -1,0 +1,60 @@
+"""Plans that are checked: whatever kernels they choose, they fit the device and cover a split."""
+
+from itertools import chain
+from typing import Any
+
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.geometry import SplitGeometry
+
+# Bytes of shared memory: of a block without opting in to more, on any GPU; of an SM of an H200.
+SHARED_PER_BLOCK, SHARED_PER_SM = 48 << 10, 228 << 10
+
+
+def planned(
+    geometry: SplitGeometry,
+    input_alignment: int = 16,
+    output_alignment: int = 16,
+    limits: DeviceLimits = H200.limits,
+) -> tuple[KernelLaunch, ...]:
+    """The launches of a geometry, which fit the device and write each output once."""
+    launches = plan(geometry, input_alignment, output_alignment, limits)
+    for launch in launches:
+        check_fits(launch, limits)
+    written = [number for number, piece in enumerate(geometry.pieces) if piece.run_bytes]
+    assert sorted(chain.from_iterable(launch.outputs for launch in launches)) == written
+    assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
+    return launches
+
+
+def check_fits(launch: KernelLaunch, limits: DeviceLimits) -> None:
+    assert 1 <= launch.grid < 2**31
+    assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= limits.parameter_bytes
+    assert launch.shared_bytes <= SHARED_PER_BLOCK
+    assert launch.block <= limits.threads_per_sm
+    # The registers of a thread are cut to `resident` blocks: more than fit must not be asked for.
+    assert launch.resident <= limits.blocks_per_sm
+    if limits == H200.limits:  # which the numbers of blocks are tuned for
+        assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
+        assert launch.resident * launch.block <= limits.threads_per_sm
+
+
+def kernels(
+    geometry: SplitGeometry, input_alignment: int = 16, output_alignment: int = 16
+) -> list[str]:
+    """The names of the kernels that are planned, launch by launch."""
+    return [launch.kernel for launch in planned(geometry, input_alignment, output_alignment)]
+
+
+def sources(
+    geometry: SplitGeometry, input_alignment: int = 16, output_alignment: int = 16
+) -> list[str]:
+    """The sources of the launches that are planned."""
+    launches = planned(geometry, input_alignment, output_alignment)
+    return [launch.source for launch in launches]
+
+
+def known(launch: KernelLaunch) -> dict[str, Any]:
+    """A launch's constants and arguments by name."""
+    return {one.name: one.value for one in (*launch.constants, *launch.arguments)}
