@@ -15,7 +15,6 @@ from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, OutOfMemoryError, about, within
-from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
     Bindings,
@@ -27,8 +26,8 @@ from dmlsplit.frontends.dxdispatch.model import (
     WriteFile,
     load,
 )
-from dmlsplit.frontends.dxdispatch.output_files import check_targets, write_file
-from dmlsplit.frontends.dxdispatch.text import printed
+from dmlsplit.frontends.dxdispatch.output import check_targets, printed, write_file
+from dmlsplit.frontends.dxdispatch.values import LITTLE_ENDIAN
 from dmlsplit.messages import printable
 
 

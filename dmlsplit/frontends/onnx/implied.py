@@ -6,15 +6,14 @@
   the body. Source: ONNX, RotaryEmbedding-23.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.frontends.onnx.messages import Node
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.onnx.reader import WireError
-from dmlsplit.frontends.onnx.values import Call, Read, Value
+from dmlsplit.frontends.onnx.values import Call
 
 
 class Implied(NamedTuple):
@@ -25,17 +24,17 @@ class Implied(NamedTuple):
     pieces: tuple[int, ...]
 
 
-def implied_splits(node: Node, inputs: Sequence[Value], read: Read) -> list[Implied]:
+def implied_splits(call: Call) -> list[Implied]:
     """The splits that a node of the default domain becomes, where its sizes are known."""
-    find = _FINDERS.get(node.op_type)
-    if find is None or not inputs or not inputs[0].is_static:
+    find = _FINDERS.get(call.node.op_type)
+    if find is None or not call.inputs or not call.inputs[0].is_static:
         return []
-    kind = inputs[0].element_type or ElementType.UNDEFINED
+    kind = call.inputs[0].element_type or ElementType.UNDEFINED
     carrier, lanes = CARRIERS.get(kind, (None, 1))
     if carrier is None or lanes > 1:
         return []
     try:
-        return list(find(Call(node, inputs, read), carrier.name))
+        return list(find(call, carrier.name))
     except (ValueError, IndexError, TypeError, WireError):
         return []
 

@@ -11,10 +11,9 @@ from math import prod
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
-from dmlsplit.frontends.onnx.constants import Constant
 from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.values import INT64_MAX, UNKNOWN, Call, Read, Value
+from dmlsplit.frontends.onnx.values import INT64_MAX, UNKNOWN, Call, Constant, Value, elements
 
 # Elements of a computed constant: shapes, and what makes them.
 _MOST_COMPUTED = 2 * MAXIMUM_RANK
@@ -22,8 +21,9 @@ _MOST_COMPUTED = 2 * MAXIMUM_RANK
 _UNKNOWN = (ValueError, IndexError, TypeError, ZeroDivisionError)
 
 
-def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
-    """Return what is known of the outputs of a node of the default domain."""
+def outputs(call: Call) -> list[Value]:
+    """What is known of the outputs of a node of the default domain."""
+    node, inputs = call.node, call.inputs
     if node.op_type == "Constant":
         return [_constant(node)]
     if node.op_type == "Identity":
@@ -31,7 +31,6 @@ def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    call = Call(node, inputs, read)
     try:
         shape = _plausible(rule(call))
     except _UNKNOWN:
@@ -66,7 +65,9 @@ def _computed(call: Call, shape: Shape | None) -> Constant | None:
     if call.node.op_type == "Shape":
         part = [size for size in _part(call) if isinstance(size, int)]
         return tuple(part) if [len(part)] == sizes else None
-    parts = [call.read(value.constant) for value in call.inputs if value.constant is not None]
+    parts = [
+        elements(call.reader, value.constant) for value in call.inputs if value.constant is not None
+    ]
     if len(parts) < len(call.inputs) or any(part.dtype.kind != "i" for part in parts):
         return None
     with np.errstate(over="ignore"):  # Such numbers are no sizes, and are refused where used.

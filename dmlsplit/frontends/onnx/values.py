@@ -1,21 +1,36 @@
-"""What is known of the values of an ONNX graph: type, shape, elements, and what made it unknown."""
+"""What is known of the values of an ONNX graph: type, shape, elements, and what made it unknown.
+
+Elements are read from the model alone; external data is never opened.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
-from dmlsplit.frontends.onnx.constants import Constant
-from dmlsplit.frontends.onnx.meetings import Pieces
-from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape
+from dmlsplit.frontends.onnx.messages import (
+    MAXIMUM_VALUES,
+    Attribute,
+    Node,
+    Shape,
+    Tensor,
+    TensorValues,
+    shown_name,
+)
 from dmlsplit.frontends.onnx.operators import ElementType
+from dmlsplit.frontends.onnx.reader import Reader, WireError
 from dmlsplit.frontends.site import Cause, NotKnownError
 
 INT64_MAX = 2**63 - 1
-# Returns the elements of a small constant, or raises a WireError.
-Read = Callable[[Constant], np.ndarray]
+# Elements of a value that does not depend on the inputs, or their tensor.
+Constant = Tensor | tuple[int, ...] | int
+# Of splits, by any number, each with one of its outputs.
+Pieces = frozenset[tuple[int, int]]
+# Values that derive from more pieces than this are not followed any further.
+_MOST_PIECES = 64
 
 
 class Gap(NamedTuple):
@@ -98,7 +113,7 @@ class Call(NamedTuple):
 
     node: Node
     inputs: Sequence[Value]
-    read: Read
+    reader: Reader
 
     def shape(self, at: int) -> Shape:
         """The shape of an input."""
@@ -119,7 +134,7 @@ class Call(NamedTuple):
         constant = self.inputs[at].constant
         if constant is None:
             raise ValueError(name)
-        values = self.read(constant)
+        values = elements(self.reader, constant)
         if values.dtype.kind != "i":
             raise ValueError(name)
         return [int(value) for value in values.reshape(-1)]
@@ -137,3 +152,73 @@ class Call(NamedTuple):
         steps = self.integers("steps", 4) if len(self.inputs) > 4 else [1] * len(starts)
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
             yield axis, slice(start, end, step)
+
+
+def elements(reader: Reader, constant: Constant) -> np.ndarray:
+    """The elements of a small constant of integers or floats.
+
+    Raises
+    ------
+    WireError
+        If it is external, too large, of another type, or its bytes do not fill its shape.
+    """
+    if not isinstance(constant, Tensor):
+        return np.array(constant, np.int64)
+    name = shown_name(constant.name)
+    if constant.data_type not in _STORAGE or constant.location is not None:
+        raise WireError(f"tensor {name!r} cannot be read as numbers")
+    kind, field = _STORAGE[ElementType(constant.data_type)]
+    dtype = np.dtype(kind)
+    count = prod(constant.shape) if min(constant.shape, default=0) >= 0 else -1
+    if not 0 <= count <= MAXIMUM_VALUES:
+        raise WireError(
+            f"tensor {name!r} has sizes {list(constant.shape)}; at most {MAXIMUM_VALUES} "
+            "values are read"
+        )
+    stored = _stored(reader, constant, field, dtype.itemsize)
+    if len(stored) != count * dtype.itemsize:
+        raise WireError(
+            f"tensor {name!r} has {len(stored)} bytes; its {count} values take "
+            f"{count * dtype.itemsize}"
+        )
+    return np.frombuffer(stored, dtype).reshape(constant.shape)
+
+
+def _stored(reader: Reader, tensor: Tensor, field: str, item_bytes: int) -> bytes:
+    most = MAXIMUM_VALUES * item_bytes
+    values = reader.read(TensorValues, tensor.span)
+    if values.raw_data is not None:
+        return reader.copy(values.raw_data, most)
+    entries = getattr(values, field)
+    if len(entries) > MAXIMUM_VALUES:
+        raise WireError(f"byte {tensor.span.start}: more than {MAXIMUM_VALUES} values")
+    if field in ("float_data", "double_data"):
+        return b"".join(reader.copy(inside, most) for inside in entries)
+    return np.array(entries, np.int64).astype(f"<i{item_bytes}").tobytes()
+
+
+# Type and field of a tensor's values. The bits of a FLOAT16 are a number in int32_data.
+_STORAGE = {
+    ElementType.INT64: ("<i8", "int64_data"),
+    ElementType.INT32: ("<i4", "int32_data"),
+    ElementType.FLOAT: ("<f4", "float_data"),
+    ElementType.DOUBLE: ("<f8", "double_data"),
+    ElementType.FLOAT16: ("<f2", "int32_data"),
+}
+
+
+def met(inputs: Sequence[Pieces]) -> set[int]:
+    """The splits of which different pieces come in by different inputs, as in GLU.
+
+    DirectML is known to compute such graphs wrongly where they are fused; see the rule
+    SPLIT-DEFECT-MEET.
+    """
+    # Pieces of one split that came by one input would have met before.
+    first: dict[int, int] = {}
+    return {split for pieces in inputs for split, at in pieces if first.setdefault(split, at) != at}
+
+
+def passed_on(inputs: Sequence[Pieces]) -> Pieces:
+    """The pieces that an element-wise node's output derives from, if they do not meet."""
+    pieces = frozenset().union(*inputs)
+    return pieces if len(pieces) <= _MOST_PIECES else frozenset()
