@@ -124,7 +124,7 @@ def read_values(
 
 
 def inside(field: Field, folder: Path) -> Path:
-    """Return the path that a field names; one that leads out of the folder is refused."""
+    """The path that a field names; one that leads out of the folder is refused."""
     # Files written on Windows separate folders with backslashes.
     name = field.text().replace("\\", "/")
     parts = PurePosixPath(name)
@@ -191,7 +191,7 @@ def data_type_of(field: Field) -> TensorDataType:
 
 
 def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
-    """Return numbers as the bytes of a data type; a number that does not fit is refused."""
+    """Numbers as the bytes of a data type; a number that does not fit is refused."""
     if not fields:
         return b""
     if data_type not in LITTLE_ENDIAN:
@@ -219,7 +219,7 @@ def _real(field: Field) -> float:
 
 
 def halved(values: np.ndarray) -> np.ndarray:
-    """Return float32 values as float16, rounded toward zero as DxDispatch's half type does."""
+    """Float32 values as float16, rounded toward zero as DxDispatch's half type does."""
     near = values.astype("<f2")
     bits = near.view("<u2")
     # One unit down in magnitude; from infinity that is the largest finite value.

@@ -252,7 +252,7 @@ def _lengths(operator: OperatorVersion, split: Any) -> Split:
 
 
 def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
-    """Return `split` as an array of whole numbers."""
+    """The sizes as an array of whole numbers."""
     try:
         values = np.asarray(split)
     except (ValueError, TypeError, OverflowError):

@@ -102,7 +102,7 @@ def _lowered(
 
 
 def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
-    """Complete a site that has no descriptor with why, and with the smallest that it can have."""
+    """A site that has no descriptor: why, and the smallest that it can have."""
     kind = data.element_type or ElementType.FLOAT
     # The lanes of an element are a dimension more.
     unknown_rank = (1,) * (5 - CARRIERS.get(kind, (None, 1))[1])
@@ -171,7 +171,7 @@ def _lengths(
 
 
 def _dynamic(shape: Shape, *only: int) -> str:
-    """Say which dimensions are dynamic, and under what names."""
+    """Which dimensions are dynamic, and under what names."""
     found = [
         f"dimension {index} is dynamic" + ("" if size == "?" else f" ({shown_name(size)})")
         for index, size in enumerate(shape)

@@ -59,25 +59,16 @@ def scan(
     with about(name), recognised(name, binary=True):
         with _mapped(name) as data:
             sites = _walked(name, data, dimensions)
-        if infer_shapes and any(map(_is_untracked, sites)) and inference.is_installed():
-            sites = _inferred(name, sites, dimensions)
+        gaps = [at for at, s in enumerate(sites) if s.unknown and s.cause is Cause.UNTRACKED]
+        if infer_shapes and gaps and inference.is_installed():
+            try:
+                inferred = inference.with_inferred_shapes(name, dimensions.given)
+                return _walked(name, inferred, dimensions)
+            except UnsupportedError as error:
+                remark = f"; onnx's shape inference failed: {error.message}"
+                for at in gaps:
+                    sites[at] = replace(sites[at], unknown=sites[at].unknown + remark)
     return sites
-
-
-def _is_untracked(site: SplitSite) -> bool:
-    return bool(site.unknown) and site.cause is Cause.UNTRACKED
-
-
-def _inferred(name: str, sites: list[SplitSite], dimensions: FixedSizes) -> list[SplitSite]:
-    """Return the sites with what ONNX's shape inference knows; or why it does not help."""
-    try:
-        return _walked(name, inference.with_inferred_shapes(name, dimensions.given), dimensions)
-    except UnsupportedError as error:
-        remark = f"; onnx's shape inference failed: {error.message}"
-        return [
-            replace(site, unknown=site.unknown + remark) if _is_untracked(site) else site
-            for site in sites
-        ]
 
 
 def _walked(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:

@@ -13,7 +13,7 @@ import numpy as np
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.values import INT64_MAX, UNKNOWN, Call, Constant, Value, elements
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Constant, Value
 
 # Elements of a computed constant: shapes, and what makes them.
 _MOST_COMPUTED = 2 * MAXIMUM_RANK
@@ -55,7 +55,7 @@ def _data_type(call: Call) -> int:
 
 
 def _computed(call: Call, shape: Shape | None) -> Constant | None:
-    """Return the elements of a value that shapes are made of, if they are constant."""
+    """The elements of a value that shapes are made of, if they are constant."""
     compute = _COMPUTED.get(call.node.op_type)
     if compute is None or shape is None or len(shape) > 1:
         return None
@@ -65,21 +65,16 @@ def _computed(call: Call, shape: Shape | None) -> Constant | None:
     if call.node.op_type == "Shape":
         part = [size for size in _part(call) if isinstance(size, int)]
         return tuple(part) if [len(part)] == sizes else None
-    parts = [
-        elements(call.reader, value.constant) for value in call.inputs if value.constant is not None
-    ]
-    if len(parts) < len(call.inputs) or any(part.dtype.kind != "i" for part in parts):
-        return None
+    parts = [call.elements(at) for at in range(len(call.inputs))]
     with np.errstate(over="ignore"):  # Such numbers are no sizes, and are refused where used.
         found = np.asarray(compute(call, *parts)).reshape(sizes)
     return int(found) if found.ndim == 0 else tuple(map(int, found))
 
 
 def _plausible(shape: Shape) -> Shape | None:
-    """Return a shape that ONNX can write, and None for others, so that hostile ones do not grow."""
-    sizes = [size for size in shape if isinstance(size, int)]
-    within = len(shape) <= MAXIMUM_RANK and all(0 <= size <= INT64_MAX for size in sizes)
-    return shape if within else None
+    """A shape that ONNX can write, and None for others, so that hostile ones do not grow."""
+    within = all(0 <= size < 2**63 for size in shape if isinstance(size, int))
+    return shape if within and len(shape) <= MAXIMUM_RANK else None
 
 
 def _constant(node: Node) -> Value:
@@ -95,16 +90,12 @@ def _constant(node: Node) -> Value:
 
 
 def _total(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
-    """Return the sum or the product of sizes; "?" if one of them is dynamic."""
+    """The sum or the product of sizes; "?" if one of them is dynamic."""
     numbers = [size for size in sizes if isinstance(size, int)]
     return combine(numbers) if len(numbers) == len(sizes) else "?"
 
 
-def _broadcast(call: Call) -> Shape:
-    return _broadcast_shape(*(call.shape(at) for at in range(len(call.inputs))))
-
-
-def _broadcast_shape(*shapes: Shape) -> Shape:
+def _broadcast(*shapes: Shape) -> Shape:
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(map(_broadcast_size, zip(*padded, strict=True)))
@@ -132,7 +123,7 @@ def _reshape(call: Call) -> Shape:
 
 
 def _rest(before: list[int | str], after: list[int | str]) -> int | str:
-    """Return the size that -1 stands for; sizes that are the same on both sides cancel."""
+    """The size that -1 stands for; sizes that are the same on both sides cancel."""
     for size in after[:]:
         if isinstance(size, str) and size != "?" and size in before:
             before.remove(size)
@@ -176,7 +167,7 @@ def _squeeze(call: Call) -> Shape:
 
 
 def _concat(call: Call) -> Shape:
-    shapes = [call.shape(at) for at in range(len(call.inputs))]
+    shapes = call.shapes
     axis = axis_from_front(call.number("axis", 0), len(shapes[0]))
     total = _total(sum, [shape[axis] for shape in shapes])
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
@@ -186,7 +177,7 @@ def _matmul(call: Call) -> Shape:
     left, right = call.shape(0), call.shape(1)
     if len(left) < 2 or len(right) < 2:
         raise ValueError("vectors")
-    return (*_broadcast_shape(left[:-2], right[:-2]), left[-2], right[-1])
+    return (*_broadcast(left[:-2], right[:-2]), left[-2], right[-1])
 
 
 def _gemm(call: Call) -> Shape:
@@ -204,7 +195,7 @@ def _pool(call: Call) -> Shape:
 
 
 def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
-    """Return the shape after a window slides with explicit padding (ONNX, Conv)."""
+    """The shape after a window slides with explicit padding (ONNX, Conv)."""
     batch, _, *spatial = call.shape(0)
     rank = len(spatial)
     strides = call.number("strides", (1,) * rank)
@@ -220,7 +211,7 @@ def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> S
 def _steps(
     up: bool, size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
 ) -> int | str:
-    """Return in how many places a window fits along one dimension; `up` is ceil_mode."""
+    """In how many places a window fits along one dimension; `up` is ceil_mode."""
     if isinstance(size, str) or isinstance(window, str):
         return "?"
     room = size + low + high - (dilation * (window - 1) + 1)
@@ -232,7 +223,7 @@ def _steps(
 
 
 def _part(call: Call) -> Shape:
-    """Return the sizes that a Shape gives."""
+    """The sizes that a Shape gives."""
     return call.shape(0)[call.number("start", 0) : call.number("end", MAXIMUM_RANK)]
 
 
@@ -290,14 +281,14 @@ _BROADCAST = (
 
 _RULES: dict[str, Callable[[Call], Shape]] = {
     **dict.fromkeys(_SAME, lambda call: call.shape(0)),
-    **dict.fromkeys(_BROADCAST, _broadcast),
+    **dict.fromkeys(_BROADCAST, lambda call: _broadcast(*call.shapes)),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pooled_whole),
     **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},
     "AveragePool": _pool,
     "Concat": _concat,
     "ConstantOfShape": lambda call: tuple(call.integers("", 0)),
     "Conv": _conv,
-    "Expand": lambda call: _broadcast_shape(call.shape(0), tuple(call.integers("shape"))),
+    "Expand": lambda call: _broadcast(call.shape(0), tuple(call.integers("shape"))),
     "Flatten": _flatten,
     "Gather": _gather,
     "Gemm": _gemm,
@@ -320,13 +311,9 @@ def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
     return data[part]
 
 
-def _same_elements(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
-    return data
-
-
 # How the elements of small integer constants are computed: what exporters make shapes with.
 _COMPUTED: dict[str, Callable[..., np.ndarray]] = {
-    **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), _same_elements),
+    **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), lambda call, data, *rest: data),
     "Add": lambda call, one, other: one + other,
     "Concat": lambda call, *parts: np.concatenate(parts),
     "Gather": lambda call, data, at: np.take(data, at, axis=call.number("axis", 0)),

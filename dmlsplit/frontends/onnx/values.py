@@ -24,20 +24,14 @@ from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.reader import Reader, WireError
 from dmlsplit.frontends.site import Cause, NotKnownError
 
-INT64_MAX = 2**63 - 1
 # Elements of a value that does not depend on the inputs, or their tensor.
 Constant = Tensor | tuple[int, ...] | int
+# What made a shape unknown, where a value does not say it itself: the arguments of NotKnownError.
+Gap = tuple[str, Cause]
 # Of splits, by any number, each with one of its outputs.
 Pieces = frozenset[tuple[int, int]]
 # Values that derive from more pieces than this are not followed any further.
 _MOST_PIECES = 64
-
-
-class Gap(NamedTuple):
-    """What made a shape unknown, where a value does not say it itself."""
-
-    cause: Cause
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +58,7 @@ class Value:
 
     def gap_error(self, dynamic: str) -> NotKnownError:
         """An error that says what made the shape unknown; else what is dynamic."""
-        if self.gap is None:
-            return NotKnownError(dynamic, Cause.DYNAMIC)
-        return NotKnownError(self.gap.text, self.gap.cause)
+        return NotKnownError(*(self.gap or (dynamic, Cause.DYNAMIC)))
 
 
 UNKNOWN = Value()
@@ -122,6 +114,11 @@ class Call(NamedTuple):
             raise ValueError("unknown rank")
         return shape
 
+    @property
+    def shapes(self) -> list[Shape]:
+        """The shapes of all inputs."""
+        return [self.shape(at) for at in range(len(self.inputs))]
+
     def number(self, name: str, default: _Number) -> _Number:
         """An attribute that is an integer or a tuple of integers, as its default is."""
         value = self.node.attributes.get(name, Attribute()).value
@@ -131,13 +128,15 @@ class Call(NamedTuple):
         """Integers that are an attribute in old opsets and an input in new ones."""
         if name in self.node.attributes:
             return self.number(name, ())
+        return [int(value) for value in self.elements(at).reshape(-1)]
+
+    def elements(self, at: int) -> np.ndarray:
+        """The elements of an input that is a constant of integers."""
         constant = self.inputs[at].constant
-        if constant is None:
-            raise ValueError(name)
-        values = elements(self.reader, constant)
-        if values.dtype.kind != "i":
-            raise ValueError(name)
-        return [int(value) for value in values.reshape(-1)]
+        values = None if constant is None else elements(self.reader, constant)
+        if values is None or values.dtype.kind != "i":
+            raise ValueError("no constant integers")
+        return values
 
     def axes(self, at: int, default: Iterable[int]) -> list[int]:
         """The axes that a node names, counted from the front; those of a default if it does not."""

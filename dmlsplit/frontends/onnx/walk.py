@@ -96,7 +96,7 @@ class _Visit:
 
     def gap_after(self) -> Gap:
         """What made an output's shape unknown, if it is this node."""
-        return Gap(Cause.UNTRACKED, f"its shape is not known after {self.named}")
+        return f"its shape is not known after {self.named}", Cause.UNTRACKED
 
     def attributes(self) -> dict[str, Attribute | None]:
         """The node's attributes; one that refers to a function's is looked up there."""
@@ -167,7 +167,7 @@ class Walk:
     def _input(self, entry: ValueInfo, is_main: bool) -> Value:
         shape = self._dimensions.applied(entry, is_main)
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
-        gap = Gap(Cause.DYNAMIC, text) if shape is None else None
+        gap = (text, Cause.DYNAMIC) if shape is None else None
         return Value(entry.data_type, shape, gap=gap, source=entry.name if is_main else "")
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
@@ -216,8 +216,7 @@ class Walk:
             return self._call(at, self._functions[key])
         if node.domain:
             return ()
-        for found in implied_splits(call):
-            self._found.append(replace(_blank(self._file, at), **found._asdict()))
+        self._found += implied_splits(_blank(self._file, at), call)
         return outputs(call)
 
     def _split(self, at: _Visit, call: Call) -> Sequence[Value]:
@@ -286,7 +285,7 @@ def _known(name: str, scope: _Scope) -> Value:
     if not name or name in scope.values:
         return scope.values.get(name, UNKNOWN)
     text = f"value {shown_name(name)!r} is not made by an earlier node"
-    return Value(gap=Gap(Cause.ORDER, text))
+    return Value(gap=(text, Cause.ORDER))
 
 
 def _blank(file: str, at: _Visit) -> SplitSite:

@@ -50,7 +50,7 @@ class _Node:
         return _OPERATORS[self.layer.type]
 
     def feeding(self, position: int) -> Layer | None:
-        """Return the layer that feeds an input, found through the edges."""
+        """The layer that feeds an input, found through the edges."""
         if position >= len(self.layer.inputs):
             return None
         port = self.layer.inputs[position].id
@@ -58,7 +58,7 @@ class _Node:
         return self.graph.layers.get(origin[0]) if origin else None
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
-        """Return the Const that feeds an input, and its shape."""
+        """The Const that feeds an input, and its shape."""
         layer = self.feeding(position)
         if layer is None:
             raise InvalidArgumentError(f"no edge leads to its input {name}")
@@ -131,7 +131,7 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
 
 
 def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
-    """Return a site without a descriptor: why, and the smallest that it can have."""
+    """A site without a descriptor: why, and the smallest that it can have."""
     try:
         kind = _data_type(node)
     except NotKnownError:
