@@ -56,15 +56,3 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         file.truncate(1 << 30)
     with pytest.raises(InvalidArgumentError, match="larger than 16 MiB"):
         load(huge)
-
-
-@pytest.mark.parametrize(
-    ("constant", "string"), [("NaN", "nan"), ("Infinity", "inf"), ("-Infinity", "-inf")]
-)
-def test_a_constant_that_is_not_json_is_named_with_its_string(
-    constant: str, string: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "model.json"
-    path.write_text(f'{{"resources": {constant}}}')
-    with pytest.raises(InvalidArgumentError, match=f"contains {constant}, .* write .*'{string}'$"):
-        load(path)

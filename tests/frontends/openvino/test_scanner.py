@@ -13,6 +13,7 @@ import dmlsplit as dml
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.openvino import scan
+from tests.support.mutated import mutated
 from tests.support.openvino_files import (
     EDGES,
     INT64,
@@ -260,26 +261,12 @@ VALID = variadic().encode()
 
 @settings(settings.get_profile("many"))
 @given(
-    edits=st.lists(
-        st.tuples(
-            st.integers(0, len(VALID) - 1),
-            st.integers(0, 8),
-            st.one_of(
-                st.binary(max_size=6),
-                st.sampled_from([b"-1", b"9" * 25, b"<", b'"', b"</net>", b"<dim>", b"Split"]),
-            ),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
+    content=mutated(VALID, [b"-1", b"9" * 25, b"<", b'"', b"</net>", b"<dim>", b"Split"]),
     cut=st.integers(0, 24),
 )
 def test_a_mutated_file_gives_sites_or_one_error(
-    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, bytes]], cut: int
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, cut: int
 ) -> None:
-    content = VALID
-    for at, length, new in edits:
-        content = content[:at] + new + content[at + length :]
     folder = tmp_path_factory.getbasetemp()
     (folder / "fuzz.xml").write_bytes(content)
     (folder / "fuzz.bin").write_bytes(weights()[:cut])
