@@ -127,6 +127,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"keepdims": None, "axis": "x"}, "axis is 'x' (str); it must be an integer"),
         ({"keepdims": 1.5}, "keepdims is 1.5 (float); it must be an integer"),
         ({"keepdims": -1}, "keepdims is -1; it must be 0 or 1"),
+        ({"keepdims": 2}, "keepdims is 2; it must be 0 or 1"),
         ({"split": 0}, "the chunk size, a scalar split, is 0; it must be at least 1"),
         ({"split": [[1]]}, "split has rank 2; it must be a scalar or 1-D"),
     ],
