@@ -82,8 +82,8 @@ def test_split_to_sequence_moves_every_bit(case: Case, chunk: int, keepdims: int
     size = shape[axis]
     whole, rest = divmod(size, chunk)
     chunks = [chunk] * whole + [rest] * (rest > 0)
-    for given, wanted in ((chunk, chunks), (sizes, sizes)):
-        found = split_to_sequence(x, given, axis=axis, keepdims=keepdims)
+    for lengths, wanted in ((chunk, chunks), (sizes, sizes)):
+        found = split_to_sequence(x, lengths, axis=axis, keepdims=keepdims)
         assert_same(found, reference(x, wanted, axis))
     ones = reference(x, [1] * size, axis)
     wanted = ones if keepdims else [np.squeeze(piece, axis) for piece in ones]
