@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dmlsplit.checks import file_name, instance
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about, one_line
 from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Model
@@ -88,8 +88,8 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
     try:
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidArgumentError(f"cannot be read: {reason}") from None
+        why = one_line(error, with_path=False)
+        raise InvalidArgumentError(f"cannot be read: {why}") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:

@@ -268,19 +268,24 @@ def _gather(call: Call) -> Shape:
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
-_SAME = (
-    "Abs BatchNormalization BitwiseNot Cast Ceil Celu Clip Cos CumSum Dropout Elu Erf Exp Floor "
-    "Gelu GroupNormalization HardSigmoid HardSwish Hardmax InstanceNormalization LRN "
-    "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish "
-    "Neg Not PRelu RMSNormalization Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softmax "
-    "Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu"
+# One input, element by element.
+_UNARY = (
+    "Abs BitwiseNot Cast Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu "
+    "Log Mish Neg Not PRelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softplus Softsign "
+    "Sqrt Swish Tan Tanh ThresholdedRelu"
 ).split()
 _BROADCAST = (
     "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
 ).split()
+_SAME = (
+    "BatchNormalization CumSum Dropout GroupNormalization Hardmax InstanceNormalization LRN "
+    "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization RMSNormalization "
+    "Softmax Trilu"
+).split()
+ELEMENT_WISE = {*_UNARY, *_BROADCAST, *"BitwiseXor Equal Greater Identity Less SwiGLU".split()}
 
 _RULES: dict[str, Callable[[Call], Shape]] = {
-    **dict.fromkeys(_SAME, lambda call: call.shape(0)),
+    **dict.fromkeys((*_UNARY, *_SAME), lambda call: call.shape(0)),
     **dict.fromkeys(_BROADCAST, lambda call: _broadcast(*call.shapes)),
     **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pooled_whole),
     **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},

@@ -20,7 +20,7 @@ from dmlsplit.frontends.onnx.messages import (
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import outputs
+from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
 from dmlsplit.frontends.onnx.values import (
     UNKNOWN,
     Call,
@@ -41,13 +41,6 @@ MAXIMUM_DEPTH = 64
 SCAN_OUTPUT_BUDGET = 32_768
 # From this IR version on, an initializer that is an input as well is only its default.
 _DEFAULTS_SINCE_IR = 4
-
-_ELEMENT_WISE = frozenset(
-    "Abs Add And BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Ceil Celu Clip Cos Div Elu Equal "
-    "Erf Exp Floor Gelu Greater HardSigmoid HardSwish Identity LeakyRelu Less Log Max Mean Min "
-    "Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softplus "
-    "Softsign Sqrt Sub Sum SwiGLU Swish Tan Tanh ThresholdedRelu Where Xor".split()
-)
 
 _FunctionKey = tuple[str, str, str]
 _Call = tuple[_FunctionKey, tuple[Value, ...], frozenset[tuple[str, Attribute]]]
@@ -189,7 +182,7 @@ class Walk:
     def _pieces(self, at: _Visit, inputs: list[Value]) -> Pieces:
         """The pieces that a node's outputs derive from; note where pieces of one meet."""
         pieces = [value.pieces for value in inputs if value.pieces]
-        if not pieces or at.node.domain or at.node.op_type not in _ELEMENT_WISE:
+        if not pieces or at.node.domain or at.node.op_type not in ELEMENT_WISE:
             return frozenset()
         splits = met(pieces)
         for split in splits:
