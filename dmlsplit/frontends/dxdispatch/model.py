@@ -69,6 +69,7 @@ class Binding:
     element_offset: int = 0
 
 
+_Resources = Mapping[str, Resource]
 Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
 
 
@@ -222,10 +223,7 @@ def _binding(field: Field) -> Binding:
 
 
 def _command(
-    field: Field,
-    folder: Path,
-    resources: Mapping[str, Resource],
-    dispatchables: Container[str],
+    field: Field, folder: Path, resources: _Resources, dispatchables: Container[str]
 ) -> Command:
     kind = field.get("type")
     match kind.text().lower():
@@ -246,7 +244,7 @@ def _command(
     raise kind.error("'dispatch', 'print' or 'writeFile'")
 
 
-def _write_file(field: Field, folder: Path, resources: Mapping[str, Resource]) -> WriteFile:
+def _write_file(field: Field, folder: Path, resources: _Resources) -> WriteFile:
     name = field.get("targetPath")
     path = inside(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
@@ -267,7 +265,7 @@ def _write_file(field: Field, folder: Path, resources: Mapping[str, Resource]) -
     return WriteFile(field.path, resource.name, path, shape, is_npy)
 
 
-def _resource_of(field: Field, resources: Mapping[str, Resource], is_typed: bool) -> Resource:
+def _resource_of(field: Field, resources: _Resources, is_typed: bool) -> Resource:
     """The resource that a command names; `is_typed` if it must have a data type."""
     name = field.get("resource").text()
     _check_known(field, "resource", name, resources)

@@ -227,11 +227,6 @@ def _part(call: Call) -> Shape:
     return call.shape(0)[call.number("start", 0) : call.number("end", MAXIMUM_RANK)]
 
 
-def _pooled_whole(call: Call) -> Shape:
-    shape = call.shape(0)
-    return (*shape[:2], *(1 for _ in shape[2:]))
-
-
 def _reduce(call: Call) -> Shape:
     shape = call.shape(0)
     axes = call.axes(1, () if call.number("noop_with_empty_axes", 0) else range(len(shape)))
@@ -249,9 +244,8 @@ def _slice(call: Call) -> Shape:
 
 
 def _pad(call: Call) -> Shape:
-    shape, pads = call.shape(0), call.integers("pads")
-    axes = call.axes(3, range(len(shape)))
-    sizes = list(shape)
+    sizes, pads = list(call.shape(0)), call.integers("pads")
+    axes = call.axes(3, range(len(sizes)))
     for at, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         sizes[at] = _total(sum, [sizes[at], low, high])
     return tuple(sizes)
@@ -287,7 +281,10 @@ ELEMENT_WISE = {*_UNARY, *_BROADCAST, *"BitwiseXor Equal Greater Identity Less S
 _RULES: dict[str, Callable[[Call], Shape]] = {
     **dict.fromkeys((*_UNARY, *_SAME), lambda call: call.shape(0)),
     **dict.fromkeys(_BROADCAST, lambda call: _broadcast(*call.shapes)),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pooled_whole),
+    **dict.fromkeys(
+        ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
+        lambda call: tuple(size if at < 2 else 1 for at, size in enumerate(call.shape(0))),
+    ),
     **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},
     "AveragePool": _pool,
     "Concat": _concat,

@@ -1,6 +1,7 @@
 """Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar operators."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -132,14 +133,12 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
 
 def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
     """A site without a descriptor: why, and the smallest that it can have."""
-    try:
+    kind = TensorDataType.FLOAT32
+    shape: tuple[int, ...] = (1,) * 4
+    with suppress(NotKnownError):
         kind = _data_type(node)
-    except NotKnownError:
-        kind = TensorDataType.FLOAT32
-    try:
+    with suppress(NotKnownError):
         shape = _shape(node)
-    except NotKnownError:
-        shape = (1,) * 4
     sizes = tuple(max(1, size) for size in shape)
     smallest = None if 0 in shape else split_descriptor(kind, sizes, 0, sizes[:1])
     return replace(blank, unknown=str(reason), cause=reason.cause, smallest=smallest)
