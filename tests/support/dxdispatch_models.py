@@ -73,8 +73,6 @@ def printed_values(ran: Run, resource: dict[str, Any], verbose: bool = False) ->
     return line.removeprefix("Resource 'X': ")
 
 
-# Published vectors.
-
 # DxDispatch's own example of a Split: [6] into three times [2].
 EXAMPLE = """{
     "$schema": "./_schema.json",

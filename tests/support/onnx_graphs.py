@@ -61,9 +61,6 @@ def halve(opset: int = 13, name: str = "Halve", operator: str = "Split") -> Any:
     return helper.make_function("own", name, ["x"], ["a", "b"], [cut], imports, ["at"])
 
 
-# --- lengths ------------------------------------------------------------------------------------
-
-
 def typed(name: str, numbers: list[int], **fields: Any) -> Any:
     return TensorProto(name=name, data_type=INT64, dims=[len(numbers)], **fields)
 

@@ -205,8 +205,6 @@ def test_nothing_is_written_when_a_later_command_is_refused(
     assert not (tmp_path / "a.npy").exists()
 
 
-# Noise.
-
 VALID = json.dumps(model()).encode()
 
 

@@ -12,8 +12,6 @@ from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import load, run, scan
 from tests.support.dxdispatch_models import EXAMPLE, NOT_MODELS, Run, model
 
-# The file.
-
 
 def test_comments_and_trailing_commas_are_read_as_dxdispatch_does(ran: Run) -> None:
     text = json.dumps(model(), indent=1).replace(

@@ -134,9 +134,7 @@ def test_a_lowering_prints_everything() -> None:
         "SplitToSequence-11 axis 0: BOOL[2,2] -> [1, 1] squeezed",
         "  SPLIT axis 0: UINT8[2,2] -> UINT8[1,2], UINT8[1,2]",
     ]
-    text = str(lowered("Split", 18, (40,), split=[0] + [1] * 40))
-    assert "(41 values)" in text
-    assert "empty outputs, made without a dispatch: [0]" in text
+    text = str(lowered("Split", 18, (1,), split=[0, 1]))
     assert "warning: piece 0 is empty" in text
 
 

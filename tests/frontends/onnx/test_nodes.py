@@ -40,9 +40,6 @@ def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     assert "split is [2, 4], 6 in sum; it must add up to the axis, of size 7" in found.problem
 
 
-# --- warnings -----------------------------------------------------------------------------------
-
-
 def test_empty_pieces_are_warned_of(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b")
     (found,) = scanned(model([cut], [value("x", [4])], initializers=(sizes("s", 0, 4),)))

@@ -11,8 +11,6 @@ from onnx import TensorProto, numpy_helper  # noqa: E402
 from dmlsplit.frontends.site import Cause  # noqa: E402
 from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
 
-# --- shapes -------------------------------------------------------------------------------------
-
 
 def test_declared_shapes_count_where_tracking_ends(scanned: Scanned) -> None:
     nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
