@@ -59,13 +59,10 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A resource, bound from an element to its end.
-
-    An `element_size_in_bytes` of 0 means that of the resource's data type.
-    """
+    """A resource, bound from an element to its end."""
 
     resource: str
-    element_size_in_bytes: int = 0
+    element_size_in_bytes: int = 0  # 0 is that of the resource's data type
     element_offset: int = 0
 
 
@@ -75,15 +72,12 @@ Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Dispatchable:
-    """An operator to dispatch; `desc` is None if it is not a Split.
-
-    `bindings` are those for initialization, which an OWNED_BY_DML input needs.
-    """
+    """An operator to dispatch."""
 
     name: str
     type: str
-    desc: SplitOperatorDesc | None
-    bindings: Bindings = ()
+    desc: SplitOperatorDesc | None  # None if it is not a Split
+    bindings: Bindings = ()  # for initialization, which an OWNED_BY_DML input needs
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,15 +70,12 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The bytes of a file after its header, if it has one.
-
-    Big-endian elements are swapped: `swapped_bytes` is their size, or 1.
-    """
+    """The bytes of a file after its header, if it has one."""
 
     path: Path
     start: int
     size_in_bytes: int
-    swapped_bytes: int = 1
+    swapped_bytes: int = 1  # size of big-endian elements
 
     def fill(self, target: np.ndarray) -> None:
         """Read the bytes into an array of that size."""

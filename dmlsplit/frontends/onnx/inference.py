@@ -43,17 +43,8 @@ def is_installed() -> bool:
 def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
     """A model without its weights, and with the shapes of its values.
 
-    Parameters
-    ----------
-    path
-        The model. External data that it names is not opened.
-    sizes
-        Sizes of its dynamic dimensions, as in `FixedSizes`.
-
-    Raises
-    ------
-    UnsupportedError
-        If the inference fails in any way, with the reason in one line.
+    `sizes` are those of its dynamic dimensions, as in `FixedSizes`. If the inference fails in
+    any way, an UnsupportedError says the reason in one line.
     """
     # -P keeps the current folder, which may hold anything, from being imported from.
     line = [sys.executable, "-P", "-m", __name__, os.path.abspath(path), json.dumps(dict(sizes))]  # noqa: PTH100

@@ -78,8 +78,7 @@ class Located:
 class Reader:
     """A file with a budget of fields that may be walked in all.
 
-    Every method raises a `WireError` where the bytes are not what they should be, or the
-    budget is spent.
+    A `WireError` says where the bytes are not what they should be, or that the budget is spent.
     """
 
     def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
@@ -129,11 +128,7 @@ class Reader:
     def _fields(
         self, span: Span, known: Mapping[int, _Known]
     ) -> Iterator[tuple[_Known, int, int, Span]]:
-        """Walk a message, and yield those of its fields whose keys are known.
-
-        Each comes as what `known` has for its key, its wire type, and its value (VARINT) or
-        the bytes of it.
-        """
+        """Fields whose keys are known: what is known, wire type, and value (VARINT) or bytes."""
         data = self._data
         position, end = span
         while position < end:

@@ -156,10 +156,7 @@ class Call(NamedTuple):
 def elements(reader: Reader, constant: Constant) -> np.ndarray:
     """The elements of a small constant of integers or floats.
 
-    Raises
-    ------
-    WireError
-        If it is external, too large, of another type, or its bytes do not fill its shape.
+    A WireError says if it is external, too large, of another type, or does not fill its shape.
     """
     if not isinstance(constant, Tensor):
         return np.array(constant, np.int64)
