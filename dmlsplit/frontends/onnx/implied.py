@@ -7,20 +7,18 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.onnx.reader import WireError
 from dmlsplit.frontends.onnx.values import Call
-from dmlsplit.frontends.site import SplitSite
 
 # A descriptor, the sizes of the pieces, and why the node becomes such a split.
-_Split = tuple[SplitOperatorDesc, tuple[int, ...], str]
+ImpliedSplit = tuple[SplitOperatorDesc, tuple[int, ...], str]
 
 
-def implied_splits(blank: SplitSite, call: Call) -> list[SplitSite]:
+def implied_splits(call: Call) -> list[ImpliedSplit]:
     """The splits that a node of the default domain becomes, where its sizes are known."""
     find = _FINDERS.get(call.node.op_type)
     if find is None or not call.inputs or not call.inputs[0].is_static:
@@ -30,16 +28,12 @@ def implied_splits(blank: SplitSite, call: Call) -> list[SplitSite]:
     if carrier is None or lanes > 1:
         return []
     try:
-        found = list(find(call, carrier.name))
+        return list(find(call, carrier.name))
     except (ValueError, IndexError, TypeError, WireError):
         return []
-    return [
-        replace(blank, descriptors=(desc,), pieces=pieces, implied=why)
-        for desc, pieces, why in found
-    ]
 
 
-def _slice(call: Call, kind: str) -> Iterator[_Split]:
+def _slice(call: Call, kind: str) -> Iterator[ImpliedSplit]:
     shape = [int(size) for size in call.shape(0)]
     offsets, sizes = [0] * len(shape), list(shape)
     for at, part in call.slices():
@@ -58,7 +52,7 @@ def _slice(call: Call, kind: str) -> Iterator[_Split]:
     yield desc, (offsets[at], sizes[at]), why
 
 
-def _rotary_embedding(call: Call, kind: str) -> Iterator[_Split]:
+def _rotary_embedding(call: Call, kind: str) -> Iterator[ImpliedSplit]:
     shape = [int(size) for size in call.shape(0)]
     if len(shape) == 4:
         batch, heads, length, width = shape

@@ -4,6 +4,7 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
+from typing import NamedTuple
 
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.implied import implied_splits
@@ -64,26 +65,25 @@ class _Scope:
     conditional: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Visit:
+class _Visit(NamedTuple):
     """A node that the walk is at."""
 
     node: Node
-    index: int
+    position: int
     inputs: list[Value]
     scope: _Scope
 
     @property
     def named(self) -> str:
         """The node in a sentence."""
-        name = f" {shown_name(self.node.name)!r}" if self.node.name else f"[{self.index}]"
+        name = f" {shown_name(self.node.name)!r}" if self.node.name else f"[{self.position}]"
         return f"{shown_name(self.node.op_type)}{name} of {self.scope.place}"
 
     def own_label(self) -> str:
         """A label that no node with bodies, and no call, has had in this graph before."""
-        label = shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.index}]"
+        label = shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.position}]"
         if label in self.scope.labels:
-            label += f"[{self.index}]"
+            label += f"[{self.position}]"
         self.scope.labels.add(label)
         return label
 
@@ -198,7 +198,7 @@ class Walk:
                 which = f"[{position}]" if len(spans) > 1 else ""
                 place = f"{scope.place}/{label}.{shown_name(name)}{which}"
                 conditional = scope.conditional or node.op_type == "If"
-                path = (*scope.path, at.index, name, position)
+                path = (*scope.path, at.position, name, position)
                 inner = replace(scope, path=path, depth=scope.depth + 1, conditional=conditional)
                 self._graph(span, inner, place)
         call = Call(node, at.inputs, self._reader)
@@ -209,7 +209,10 @@ class Walk:
             return self._call(at, self._functions[key])
         if node.domain:
             return ()
-        self._found += implied_splits(_blank(self._file, at), call)
+        for desc, pieces, why in implied_splits(call):
+            blank = _blank(self._file, at)
+            found = replace(blank, descriptors=(desc,), pieces=pieces, implied=why)
+            self._found.append(found)
         return outputs(call)
 
     def _split(self, at: _Visit, call: Call) -> Sequence[Value]:
@@ -243,7 +246,7 @@ class Walk:
                 scope,
                 place=f"{scope.place}/{at.own_label()}",
                 attributes=attributes if caller_knows else None,
-                path=(*scope.path, at.index, "()"),
+                path=(*scope.path, at.position, "()"),
             )
             self._called[call] = self._body(function, inputs, inner)
         return self._called[call]
@@ -283,8 +286,8 @@ def _known(name: str, scope: _Scope) -> Value:
 
 def _blank(file: str, at: _Visit) -> SplitSite:
     """The site of a node of which nothing else is known yet."""
-    name, path = shown_name(at.node.name), (*at.scope.path, at.index)
-    return SplitSite(file, at.scope.place, name, at.index, at.node.op_type, path=path)
+    name, path = shown_name(at.node.name), (*at.scope.path, at.position)
+    return SplitSite(file, at.scope.place, name, at.position, at.node.op_type, path=path)
 
 
 def _check_depth(scope: _Scope) -> None:
