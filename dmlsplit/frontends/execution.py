@@ -3,8 +3,9 @@
 import warnings
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
@@ -23,12 +24,10 @@ def run_split(
 ) -> list[Any]:
     """The pieces of an array: new arrays of its owner's library and type.
 
-    ``lower(*arguments)`` is called, and its result compiled, once for equal arguments. A choice
-    that the operator's specification leaves open is announced as a `UserWarning`.
-
-    `source` is a view of the array, with any strides; errors call it `name`. It is None for
-    strings, which are split on the host: they are not bytes that a GPU could move. A `device` of
-    None is the one that holds the array.
+    ``lower(*arguments)`` is called, and its result compiled, once for equal arguments; what it
+    assumed is announced as a `UserWarning`. `source` is a view of the array, with any strides;
+    errors call it `name`. It is None for strings, which are split on the host: they are not bytes
+    that a GPU could move. A `device` of None is the one that holds the array.
     """
     if not isinstance(device, Device):
         home = "cpu" if source is None else source.device
@@ -37,7 +36,9 @@ def run_split(
     for message in lowering.assumed:
         warnings.warn(message, stacklevel=4)
     if source is None:
-        return _host_pieces(lowering, array)
+        cut = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)
+        pairs = zip(lowering.output_shapes, cut, strict=False)  # no shapes where no piece is
+        return [piece.copy().reshape(shape) for shape, piece in pairs]
     library, shapes = adapter_of(source.owner), lowering.output_shapes
     outputs = iter(())
     if operator is not None:
@@ -50,14 +51,6 @@ def run_split(
     return [
         next(empty) if 0 in shape else library.reinterpreted(next(outputs), dtype, shape)
         for shape in shapes
-    ]
-
-
-def _host_pieces(lowering: Lowering, array: Any) -> list[Any]:
-    before, sizes = (slice(None),) * lowering.axis, lowering.sizes
-    rows = zip(accumulate(sizes), sizes, lowering.output_shapes, strict=True)
-    return [
-        array[(*before, slice(end - size, end))].copy().reshape(shape) for end, size, shape in rows
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 F32 = "FLOAT32"
 
 
-def tensor(sizes: list[int], kind: str = F32, **more: Any) -> dict[str, Any]:
+def tensor(sizes: list[Any], kind: str = F32, **more: Any) -> dict[str, Any]:
     return {"DataType": kind, "Sizes": sizes, **more}
 
 
@@ -22,10 +22,7 @@ def split_desc(kind: str = F32, **more: Any) -> dict[str, Any]:
 
 
 def zeros(count: int, kind: str = F32) -> dict[str, Any]:
-    return {
-        "initialValuesDataType": kind,
-        "initialValues": {"valueCount": count, "value": 0},
-    }
+    return values(kind, {"valueCount": count, "value": 0})
 
 
 def values(kind: Any, initial: Any, **more: Any) -> dict[str, Any]:
@@ -39,20 +36,11 @@ def ramp(count: int, start: float, delta: float) -> dict[str, Any]:
 def model(**changes: Any) -> dict[str, Any]:
     built = {
         "resources": {
-            "A": {"initialValuesDataType": F32, "initialValues": [1, 2, 3, 4, 5, 6]},
-            "B": zeros(2),
-            "C": zeros(1),
-            "D": zeros(3),
+            "A": values(F32, [1, 2, 3, 4, 5, 6]),
+            **{name: zeros(size) for name, size in zip("BCD", (2, 1, 3), strict=True)},
         },
         "dispatchables": {"cut": {"type": "DML_OPERATOR_SPLIT", "desc": split_desc()}},
-        "commands": [
-            {
-                "type": "dispatch",
-                "dispatchable": "cut",
-                "bindings": {"InputTensor": "A", "OutputTensors": ["B", "C", "D"]},
-            },
-            *({"type": "print", "resource": name} for name in "BCD"),
-        ],
+        "commands": [dispatch(**BOUND), *(prints(name) for name in "BCD")],
     }
     for key, value in changes.items():
         if isinstance(value, dict):
@@ -62,8 +50,16 @@ def model(**changes: Any) -> dict[str, Any]:
     return built
 
 
-def dispatch(**bindings: Any) -> dict[str, Any]:
-    return {"type": "dispatch", "dispatchable": "cut", "bindings": bindings}
+def dispatch(name: str = "cut", **bindings: Any) -> dict[str, Any]:
+    return {"type": "dispatch", "dispatchable": name, "bindings": bindings}
+
+
+def prints(resource: str, **more: Any) -> dict[str, Any]:
+    return {"type": "print", "resource": resource, **more}
+
+
+def writes(resource: str, path: str, **more: Any) -> dict[str, Any]:
+    return {"type": "writeFile", "resource": resource, "targetPath": path, **more}
 
 
 BOUND = {"InputTensor": "A", "OutputTensors": ["B", "C", "D"]}
@@ -73,12 +69,9 @@ Run = Callable[..., list[str]]
 
 
 def printed_values(ran: Run, resource: dict[str, Any], verbose: bool = False) -> str:
-    commands = [{"type": "print", "resource": "X", "verbose": verbose}]
-    (line,) = ran(model(resources={"X": resource}, commands=commands))
+    (line,) = ran(model(resources={"X": resource}, commands=[prints("X", verbose=verbose)]))
     return line.removeprefix("Resource 'X': ")
 
-
-# Published vectors.
 
 # DxDispatch's own example of a Split: [6] into three times [2].
 EXAMPLE = """{
@@ -86,16 +79,13 @@ EXAMPLE = """{
     "resources": {
         "A": { "initialValuesDataType": "FLOAT32", "initialValues": [1,2,3,4,5,6] },
         "Out1": {
-            "initialValuesDataType": "FLOAT32",
-            "initialValues": { "valueCount": 2, "value": 0 }
+            "initialValuesDataType": "FLOAT32", "initialValues": { "valueCount": 2, "value": 0 }
         },
         "Out2": {
-            "initialValuesDataType": "FLOAT32",
-            "initialValues": { "valueCount": 2, "value": 0 }
+            "initialValuesDataType": "FLOAT32", "initialValues": { "valueCount": 2, "value": 0 }
         },
         "Out3": {
-            "initialValuesDataType": "FLOAT32",
-            "initialValues": { "valueCount": 2, "value": 0 }
+            "initialValuesDataType": "FLOAT32", "initialValues": { "valueCount": 2, "value": 0 }
         }
     },
     "dispatchables": {
@@ -133,8 +123,9 @@ NOT_MODELS: list[tuple[str, str]] = [
     ("", "is not JSON"),
     (EXAMPLE[:300], "is not JSON"),
     ('{"a": 1, "a": 2}', "has the key 'a' twice"),
-    ('{"a": NaN}', "contains NaN"),
-    ('{"a": Infinity}', "contains Infinity"),
+    ('{"a": NaN}', "contains NaN, which is not JSON; write it as a string, 'nan'"),
+    ('{"a": Infinity}', "contains Infinity, which is not JSON; write it as a string, 'inf'"),
+    ('{"a": -Infinity}', "contains -Infinity, which is not JSON; write it as a string, '-inf'"),
     ('{"a": 1e999}', "does not fit 64 bits"),
     ('{"a": ' + "9" * 5000 + "}", "does not fit 64 bits"),
     ('{"a": -9223372036854775809}', "does not fit 64 bits"),

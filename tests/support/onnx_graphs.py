@@ -35,8 +35,10 @@ def model(
     opsets: dict[str, int] | None = None,
     functions: tuple[Any, ...] = (),
     ir_version: int = 10,
+    outputs: str = "",
 ) -> Any:
-    graph = helper.make_graph(nodes, "main", inputs, [], list(initializers))
+    made = [onnx.ValueInfoProto(name=name) for name in outputs.split()]
+    graph = helper.make_graph(nodes, "main", inputs, made, list(initializers))
     graph.value_info.extend(declared)
     imports = [helper.make_opsetid(d, v) for d, v in (opsets or {"": 18, "own": 1}).items()]
     return helper.make_model(
@@ -44,7 +46,7 @@ def model(
     )
 
 
-Scanned = Callable[[Any], list[SplitSite]]
+Scanned = Callable[..., list[SplitSite]]
 
 
 def branch(name: str, count: int) -> Any:
@@ -57,9 +59,6 @@ def halve(opset: int = 13, name: str = "Halve", operator: str = "Split") -> Any:
     cut.attribute.add(name="axis", ref_attr_name="at", type=onnx.AttributeProto.INT)
     imports = [helper.make_opsetid("", opset)]
     return helper.make_function("own", name, ["x"], ["a", "b"], [cut], imports, ["at"])
-
-
-# --- lengths ------------------------------------------------------------------------------------
 
 
 def typed(name: str, numbers: list[int], **fields: Any) -> Any:

@@ -39,7 +39,7 @@ def const(identity: int, shape: str, offset: int, size: int, kind: str = "i64") 
     return layer(identity, "Const", data=data, outputs=port(0, None, "I64"))
 
 
-def edge(source: tuple[int, int], target: tuple[int, int]) -> str:
+def edge(source: tuple[int, int], target: tuple[int, int | str]) -> str:
     return (
         f'<edge from-layer="{source[0]}" from-port="{source[1]}"'
         f' to-layer="{target[0]}" to-port="{target[1]}"/>'

@@ -4,7 +4,7 @@ Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fiel
 as there.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from math import prod
 from os import PathLike
@@ -15,12 +15,17 @@ import numpy as np
 from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
-from dmlsplit.errors import InvalidArgumentError, about, within
+from dmlsplit.errors import about
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
-from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN, inside
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
-from dmlsplit.frontends.dxdispatch.values import InitialValues, data_type_of, read_values
+from dmlsplit.frontends.dxdispatch.values import (
+    LITTLE_ENDIAN,
+    InitialValues,
+    data_type_of,
+    inside,
+    read_values,
+)
 from dmlsplit.messages import shown
 
 # A D3D12 buffer has at most 4 GiB; all resources together must fit in an ordinary machine.
@@ -54,32 +59,25 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A resource, bound from an element to its end.
-
-    An `element_size_in_bytes` of 0 means that of the resource's data type. As in DxDispatch,
-    `element_count` is read but has no effect.
-    """
+    """A resource, bound from an element to its end."""
 
     resource: str
-    element_count: int = 0
-    element_size_in_bytes: int = 0
+    element_size_in_bytes: int = 0  # 0 is that of the resource's data type
     element_offset: int = 0
 
 
+_Resources = Mapping[str, Resource]
 Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatchable:
-    """An operator to dispatch; `desc` is None if it is not a Split.
-
-    `bindings` are those for initialization, which an OWNED_BY_DML input needs.
-    """
+    """An operator to dispatch."""
 
     name: str
     type: str
-    desc: SplitOperatorDesc | None
-    bindings: Bindings = ()
+    desc: SplitOperatorDesc | None  # None if it is not a Split
+    bindings: Bindings = ()  # for initialization, which an OWNED_BY_DML input needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +106,7 @@ class WriteFile:
     resource: str
     path: Path
     dimensions: tuple[int, ...]
-
-    @property
-    def is_npy(self) -> bool:
-        """Whether it is a .npy file, which states the type of its elements."""
-        return self.path.suffix.lower() == ".npy"
+    is_npy: bool
 
 
 Command = Dispatch | Print | WriteFile
@@ -144,26 +138,31 @@ def load(path: str | PathLike[str]) -> Model:
     """
     file = Path(file_name(path))
     with about(path):
-        return read_model(read_json(file), file.parent)
+        return _model(read_json(file), file.parent)
 
 
-def read_model(root: Field, folder: Path) -> Model:
-    """Read a model; files are looked for in `folder`. Nothing is allocated or run."""
-    resources = tuple(
-        _resource(name, field, folder) for name, field in root.get("resources").members()
-    )
-    total = sum(resource.size_in_bytes for resource in resources)
+def _model(root: Field, folder: Path) -> Model:
+    fields = root.get("resources")
+    resources = {name: _resource(name, field, folder) for name, field in fields.members()}
+    total = sum(resource.size_in_bytes for resource in resources.values())
     if total > MAX_MODEL_BYTES:
-        raise InvalidArgumentError(
-            f"resources: take {total} bytes together; at most {MAX_MODEL_BYTES} are allowed"
-        )
-    fields = root.get("dispatchables").members()
-    dispatchables = tuple(read_dispatchable(name, field) for name, field in fields)
-    commands = tuple(_command(field, folder) for field in root.get("commands").items())
-    model = Model(resources, dispatchables, commands)
-    _check_dispatchables(model)
-    _check_commands(model)
-    return model
+        raise fields.wrong(f"take {total} bytes together; at most {MAX_MODEL_BYTES} are allowed")
+    dispatchables = {}
+    for name, field in root.get("dispatchables").members():
+        dispatchables[name] = read_dispatchable(name, field)
+        _check_bound(field, dispatchables[name].bindings, resources)
+    commands = []
+    to_print = 0
+    for field in root.get("commands").items():
+        command = _command(field, folder, resources, dispatchables)
+        commands.append(command)
+        if isinstance(command, Print):
+            to_print += resources[command.resource].values.size_in_bytes
+        if to_print > MAX_PRINTED_BYTES:
+            raise field.wrong(
+                f"more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. Fix: use writeFile"
+            )
+    return Model(tuple(resources.values()), tuple(dispatchables.values()), tuple(commands))
 
 
 def read_dispatchable(name: str, field: Field) -> Dispatchable:
@@ -211,88 +210,70 @@ def _bindings(field: Field) -> Bindings:
 def _binding(field: Field) -> Binding:
     if isinstance(field.value, str):
         return Binding(field.value)
+    # As in DxDispatch, the count is read but has no effect.
     names = ("elementCount", "elementSizeInBytes", "elementOffset")
-    count, size, offset = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
-    return Binding(field.get("name").text(), count, size, offset)
+    _, size, offset = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
+    return Binding(field.get("name").text(), size, offset)
 
 
-def _command(field: Field, folder: Path) -> Command:
+def _command(
+    field: Field, folder: Path, resources: _Resources, dispatchables: Container[str]
+) -> Command:
     kind = field.get("type")
     match kind.text().lower():
         case "dispatch":
             name = field.get("dispatchable").text()
-            return Dispatch(field.path, name, _bindings(field.get("bindings")))
+            bindings = _bindings(field.get("bindings"))
+            _check_known(field, "dispatchable", name, dispatchables)
+            _check_bound(field, bindings, resources)
+            return Dispatch(field.path, name, bindings)
         case "print":
             verbose = field.optional("verbose", default=False).truth()
-            return Print(field.path, field.get("resource").text(), verbose)
+            resource = _resource_of(field, resources, is_typed=True)
+            return Print(field.path, resource.name, verbose)
         case "writefile":
-            return _write_file(field, folder)
+            return _write_file(field, folder, resources)
     raise kind.error("'dispatch', 'print' or 'writeFile'")
 
 
-def _write_file(field: Field, folder: Path) -> WriteFile:
+def _write_file(field: Field, folder: Path, resources: _Resources) -> WriteFile:
     name = field.get("targetPath")
     path = inside(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
         raise name.error("a .npy or raw file; images are not written here")
     dimensions = field.optional("dimensions", default=[]).items()
     shape = tuple(dimension.integer(0, UINT_MAX) for dimension in dimensions)
-    return WriteFile(field.path, field.get("resource").text(), path, shape)
-
-
-def _check_dispatchables(model: Model) -> None:
-    resources = {resource.name for resource in model.resources}
-    for dispatchable in model.dispatchables:
-        with within(f"dispatchables.{dispatchable.name}"):
-            _check_known("resource", _bound(dispatchable.bindings), resources)
-
-
-def _check_commands(model: Model) -> None:
-    resources = {resource.name: resource for resource in model.resources}
-    dispatchables = {dispatchable.name for dispatchable in model.dispatchables}
-    to_print = 0
-    for command in model.commands:
-        with within(command.place):
-            if isinstance(command, Dispatch):
-                _check_known("dispatchable", [command.dispatchable], dispatchables)
-                _check_known("resource", _bound(command.bindings), resources)
-                continue
-            _check_known("resource", [command.resource], resources)
-            resource = resources[command.resource]
-            is_typed = resource.data_type in LITTLE_ENDIAN
-            if not is_typed and (isinstance(command, Print) or command.is_npy):
-                raise InvalidArgumentError(
-                    f"resource {command.resource[:80]!r} has no data type; "
-                    "it can only be written as raw bytes"
-                )
-            if isinstance(command, WriteFile):
-                _check_dimensions(command.dimensions, resource)
-                continue
-            to_print += resource.values.size_in_bytes
-            if to_print > MAX_PRINTED_BYTES:
-                raise InvalidArgumentError(
-                    f"more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. Fix: use writeFile"
-                )
-
-
-def _check_dimensions(dimensions: tuple[int, ...], resource: Resource) -> None:
+    is_npy = path.suffix.lower() == ".npy"
+    resource = _resource_of(field, resources, is_typed=is_npy)
     most = resource.size_in_bytes // resource.dtype.itemsize
-    if dimensions and prod(dimensions) > most:
-        raise InvalidArgumentError(
-            f"dimensions {shown(dimensions)} have {prod(dimensions)} elements; "
-            f"the resource has {most}"
+    if shape and prod(shape) > most:
+        raise field.wrong(
+            f"dimensions {shown(shape)} have {prod(shape)} elements; the resource has {most}"
         )
-    if len(dimensions) > MAX_NUMPY_DIMENSIONS:
-        raise InvalidArgumentError(
-            f"dimensions are {len(dimensions)}; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
+    if len(shape) > MAX_NUMPY_DIMENSIONS:
+        raise field.wrong(
+            f"dimensions are {len(shape)}; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
         )
+    return WriteFile(field.path, resource.name, path, shape, is_npy)
 
 
-def _bound(bindings: Bindings) -> list[str]:
-    return [binding.resource for _, bound in bindings for binding in bound]
+def _resource_of(field: Field, resources: _Resources, is_typed: bool) -> Resource:
+    """The resource that a command names; `is_typed` if it must have a data type."""
+    name = field.get("resource").text()
+    _check_known(field, "resource", name, resources)
+    if is_typed and resources[name].data_type not in LITTLE_ENDIAN:
+        raise field.wrong(
+            f"resource {name[:80]!r} has no data type; it can only be written as raw bytes"
+        )
+    return resources[name]
 
 
-def _check_known(what: str, names: list[str], known: Container[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise InvalidArgumentError(f"there is no {what} {name[:80]!r}")
+def _check_bound(field: Field, bindings: Bindings, resources: Container[str]) -> None:
+    for _, bound in bindings:
+        for binding in bound:
+            _check_known(field, "resource", binding.resource, resources)
+
+
+def _check_known(field: Field, what: str, name: str, known: Container[str]) -> None:
+    if name not in known:
+        raise field.wrong(f"there is no {what} {name[:80]!r}")

@@ -15,7 +15,6 @@ from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.tensor import TensorFlags
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, OutOfMemoryError, about, within
-from dmlsplit.frontends.dxdispatch.files import LITTLE_ENDIAN
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
     Bindings,
@@ -27,8 +26,8 @@ from dmlsplit.frontends.dxdispatch.model import (
     WriteFile,
     load,
 )
-from dmlsplit.frontends.dxdispatch.output_files import check_targets, write_file
-from dmlsplit.frontends.dxdispatch.text import printed
+from dmlsplit.frontends.dxdispatch.output import check_targets, printed, write_file
+from dmlsplit.frontends.dxdispatch.values import LITTLE_ENDIAN
 from dmlsplit.messages import printable
 
 
@@ -104,15 +103,13 @@ def run(
 
 
 def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
-    dispatched = {
-        command.dispatchable for command in model.commands if isinstance(command, Dispatch)
-    }
+    dispatched = {each.dispatchable for each in model.commands if isinstance(each, Dispatch)}
     splits = [entry for entry in model.dispatchables if entry.name in dispatched or entry.desc]
     # Everything that can be refused is refused before anything is allocated or written.
-    compiled = {entry.name: _compiled(entry, device) for entry in splits}
+    compiled = [(entry, _compiled(entry, device)) for entry in splits]
     _check_memory(model)
     buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
-    owned = {entry.name: _owned_input(entry, compiled[entry.name], buffers) for entry in splits}
+    ready = {e.name: (split, _owned_input(e, split, buffers)) for e, split in compiled}
     lines: list[str] = []
 
     def emit(line: str) -> None:
@@ -123,8 +120,7 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     for command in model.commands:
         match command:
             case Dispatch():
-                name = command.dispatchable
-                _dispatch(command, compiled[name], owned[name], buffers)
+                _dispatch(command, *ready[command.dispatchable], buffers)
             case Print():
                 buffer = buffers[command.resource]
                 values = buffer.elements(buffer.resource.values.size_in_bytes)
@@ -140,9 +136,8 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
 def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
     with within(f"dispatchables.{entry.name}"):
         if entry.desc is None:
-            raise InvalidArgumentError(
-                f"is a {entry.type[:80]!r}; only DML_OPERATOR_SPLIT runs here"
-            )
+            what = f"is a {entry.type[:80]!r}"
+            raise InvalidArgumentError(f"{what}; only DML_OPERATOR_SPLIT runs here")
         return device.compile(entry.desc)
 
 
@@ -162,11 +157,8 @@ def _free_memory() -> int:
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
     limit = _text("/sys/fs/cgroup/memory.max").strip()  # of the container
-    return min(
-        machine,
-        int(found[1]) << 10 if found else machine,
-        int(limit) if limit.isdigit() else machine,
-    )
+    limits = [int(limit)] if limit.isdigit() else []
+    return min(machine, int(found[1]) << 10 if found else machine, *limits)
 
 
 def _text(path: str) -> str:

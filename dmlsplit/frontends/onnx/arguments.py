@@ -203,9 +203,9 @@ def read_arguments(
 def _output_count(
     operator: OperatorVersion, lengths: Split, num_outputs: Any, output_count: Any
 ) -> int:
-    count: int | None = output_count
-    if count is not None:
-        count = integer_argument("output_count", count, operator)
+    count = None
+    if output_count is not None:
+        count = integer_argument("output_count", output_count, operator)
     if num_outputs is not None:
         asked = integer_argument("num_outputs", num_outputs, operator)
         found = f"num_outputs is {asked}"
@@ -252,7 +252,7 @@ def _lengths(operator: OperatorVersion, split: Any) -> Split:
 
 
 def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
-    """Return `split` as an array of whole numbers."""
+    """The sizes as an array of whole numbers."""
     try:
         values = np.asarray(split)
     except (ValueError, TypeError, OverflowError):

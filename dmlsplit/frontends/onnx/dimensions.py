@@ -27,10 +27,7 @@ class FixedSizes:
     def meet(self, inputs: Iterable[ValueInfo]) -> None:
         """Register the dimension names of a model's inputs, before `applied`, once per model.
 
-        Raises
-        ------
-        InvalidArgumentError
-            If one dimension is given two sizes, or a size other than its own.
+        An InvalidArgumentError says if one is given two sizes, or a size other than its own.
         """
         self._by_name = dict(self.given)
         for entry in inputs:

@@ -6,41 +6,34 @@
   the body. Source: ONNX, RotaryEmbedding-23.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.frontends.onnx.messages import Node
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.onnx.reader import WireError
-from dmlsplit.frontends.onnx.values import Call, Read, Value
+from dmlsplit.frontends.onnx.values import Call
+
+# A descriptor, the sizes of the pieces, and why the node becomes such a split.
+ImpliedSplit = tuple[SplitOperatorDesc, tuple[int, ...], str]
 
 
-class Implied(NamedTuple):
-    """The fields that the site of such a split has."""
-
-    descriptors: tuple[SplitOperatorDesc]
-    implied: str
-    pieces: tuple[int, ...]
-
-
-def implied_splits(node: Node, inputs: Sequence[Value], read: Read) -> list[Implied]:
+def implied_splits(call: Call) -> list[ImpliedSplit]:
     """The splits that a node of the default domain becomes, where its sizes are known."""
-    find = _FINDERS.get(node.op_type)
-    if find is None or not inputs or not inputs[0].is_static:
+    find = _FINDERS.get(call.node.op_type)
+    if find is None or not call.inputs or not call.inputs[0].is_static:
         return []
-    kind = inputs[0].element_type or ElementType.UNDEFINED
+    kind = call.inputs[0].element_type or ElementType.UNDEFINED
     carrier, lanes = CARRIERS.get(kind, (None, 1))
     if carrier is None or lanes > 1:
         return []
     try:
-        return list(find(Call(node, inputs, read), carrier.name))
+        return list(find(call, carrier.name))
     except (ValueError, IndexError, TypeError, WireError):
         return []
 
 
-def _slice(call: Call, kind: str) -> Iterator[Implied]:
+def _slice(call: Call, kind: str) -> Iterator[ImpliedSplit]:
     shape = [int(size) for size in call.shape(0)]
     offsets, sizes = [0] * len(shape), list(shape)
     for at, part in call.slices():
@@ -56,10 +49,10 @@ def _slice(call: Call, kind: str) -> Iterator[Implied]:
     outputs = [TensorDesc(kind, front), TensorDesc(kind, sizes)]
     why = "ONNX Runtime makes a DirectML Split of this Slice (onnxruntime pull request 18289)"
     desc = SplitOperatorDesc(TensorDesc(kind, shape), outputs, at)
-    yield Implied((desc,), why, (offsets[at], sizes[at]))
+    yield desc, (offsets[at], sizes[at]), why
 
 
-def _rotary_embedding(call: Call, kind: str) -> Iterator[Implied]:
+def _rotary_embedding(call: Call, kind: str) -> Iterator[ImpliedSplit]:
     shape = [int(size) for size in call.shape(0)]
     if len(shape) == 4:
         batch, heads, length, width = shape
@@ -71,18 +64,14 @@ def _rotary_embedding(call: Call, kind: str) -> Iterator[Implied]:
     if not 0 < rotated <= width:
         return
     why = "the body of the function RotaryEmbedding has this Split"
-    before = (batch, length, heads)
-    yield _along_last((*before, width), (rotated, width - rotated), kind, why)
+    cuts = [(width, rotated)]
     if not call.number("interleaved", 0):
-        half = -(-rotated // 2)
-        yield _along_last((*before, rotated), (half, rotated - half), kind, why)
-
-
-def _along_last(shape: tuple[int, ...], pieces: tuple[int, ...], kind: str, why: str) -> Implied:
-    filled = [size for size in pieces if size]
-    last = len(shape) - 1
-    desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, shape), axis=last, sizes=filled)
-    return Implied((desc,), why, pieces)
+        cuts.append((rotated, -(-rotated // 2)))
+    for whole, first in cuts:
+        pieces = first, whole - first
+        tensor = TensorDesc(kind, (batch, length, heads, whole))
+        filled = [size for size in pieces if size]
+        yield SplitOperatorDesc.from_sizes(tensor, axis=3, sizes=filled), pieces, why
 
 
 _FINDERS = {"Slice": _slice, "RotaryEmbedding": _rotary_embedding}

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 # Index, attribute and position of each body around a node.
 BodyPath = tuple[int | str, ...]
@@ -43,17 +43,8 @@ def is_installed() -> bool:
 def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
     """A model without its weights, and with the shapes of its values.
 
-    Parameters
-    ----------
-    path
-        The model. External data that it names is not opened.
-    sizes
-        Sizes of its dynamic dimensions, as in `FixedSizes`.
-
-    Raises
-    ------
-    UnsupportedError
-        If the inference fails in any way, with the reason in one line.
+    `sizes` are those of its dynamic dimensions, as in `FixedSizes`. If the inference fails in
+    any way, an UnsupportedError says the reason in one line.
     """
     # -P keeps the current folder, which may hold anything, from being imported from.
     line = [sys.executable, "-P", "-m", __name__, os.path.abspath(path), json.dumps(dict(sizes))]  # noqa: PTH100
@@ -84,7 +75,10 @@ def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
 
 
 def _child(path: str, sizes: str) -> None:
-    _limit_memory()
+    if sys.platform != "win32":  # Windows has no such limit.
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     import onnx
 
     model = onnx.load_model(path, load_external_data=False)
@@ -99,14 +93,6 @@ def _child(path: str, sizes: str) -> None:
     if len(found) > _MOST_BYTES:
         raise MemoryError(f"the shapes take {len(found)} bytes; at most {_MOST_BYTES} are read")
     sys.stdout.buffer.write(found)
-
-
-def _limit_memory() -> None:
-    """Bound the memory of this process where the system can; Windows has no such call."""
-    if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
 def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
@@ -128,16 +114,13 @@ def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
 
 def _drop_weights(graph: GraphProto) -> None:
     for _, body in graphs(graph):
-        for tensor in (*getattr(body, "initializer", ()), *_constants(body.node)):
+        constants = [a.t for node in body.node for a in node.attribute if a.HasField("t")]
+        for tensor in (*body.initializer, *constants):
             if len(tensor.raw_data) > _LARGEST_BYTES:
                 tensor.ClearField("raw_data")
             for name in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 if len(getattr(tensor, name)) > MAXIMUM_VALUES:
                     tensor.ClearField(name)
-
-
-def _constants(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
-    return (a.t for node in nodes for a in node.attribute if a.HasField("t"))
 
 
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:
@@ -151,7 +134,7 @@ def _doubtful(model: ModelProto) -> list[NodeProto]:
     scales = {
         t.name: (t.raw_data, t.float_data)
         for _, body in graphs(model.graph)
-        for t in getattr(body, "initializer", ())
+        for t in body.initializer
         if len(t.dims) == 1
     }
     for node in _nodes(model):

@@ -67,7 +67,7 @@ def lower_sizes(
 def described(
     data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
 ) -> SplitOperatorDesc | None:
-    """Return what DirectML runs; None for strings, and where every output is empty."""
+    """What DirectML runs; None for strings, and where every output is empty."""
     carrier, lanes = CARRIERS.get(data_type, (None, 1))
     if carrier is None:
         return None
@@ -96,7 +96,7 @@ def _warnings(
 
 
 def output_count(arguments: Arguments, dimension: int) -> int:
-    """Return how many outputs an axis of this size gives."""
+    """How many outputs an axis of this size gives."""
     if arguments.output_count is not None:
         return arguments.output_count
     if isinstance(arguments.split, tuple):
@@ -105,7 +105,7 @@ def output_count(arguments: Arguments, dimension: int) -> int:
 
 
 def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
-    """Return the size of each output along an axis, or refuse what does not fit its size."""
+    """The size of each output along an axis; what does not fit its size is refused."""
     operator, split = arguments.operator, arguments.split
     count = output_count(arguments, dimension)
     if count > MOST_OUTPUTS:
@@ -128,7 +128,7 @@ def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
 
 
 def _ceil_sizes(operator: OperatorVersion, dimension: int, count: int) -> tuple[int, ...]:
-    """Return the sizes that num_outputs means: equal, except for a smaller last one.
+    """The sizes that num_outputs means: equal, except for a smaller last one.
 
     Split-18 defines them so. They are refused where the last output would be empty or
     negative (onnx issue 5766), because implementations differ there.

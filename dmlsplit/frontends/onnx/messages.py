@@ -21,7 +21,7 @@ _INT, _INTS = 2, 7
 
 
 def domain(name: str) -> str:
-    """Return the domain of an operator; the default one has two names."""
+    """The domain of an operator; the default one has two names."""
     return "" if name == "ai.onnx" else name
 
 
@@ -233,6 +233,6 @@ class Model:
 
 
 def shown_name(name: str) -> str:
-    """Return a name from a file in a form that is safe to print, cut where it is long."""
+    """A name from a file in a form that is safe to print, cut where it is long."""
     text = printable(name)
     return text if len(text) <= 200 else f"{text[:200]}..."

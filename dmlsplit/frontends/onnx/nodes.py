@@ -1,6 +1,6 @@
 """Describes one split node of a scanned model: its descriptor, or why it is unknown."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PureWindowsPath
 
@@ -31,8 +31,8 @@ from dmlsplit.frontends.onnx.operators import (
     OperatorVersion,
     operator_version,
 )
-from dmlsplit.frontends.onnx.reader import WireError
-from dmlsplit.frontends.onnx.values import UNKNOWN, Read, Value
+from dmlsplit.frontends.onnx.reader import Reader, WireError
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
 from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
@@ -40,11 +40,9 @@ from dmlsplit.messages import counted
 
 def describe(
     site: SplitSite,
-    node: Node,
-    inputs: Sequence[Value],
+    call: Call,
     attributes: Mapping[str, Attribute | None],
     opset: int | None,
-    read: Read,
     most_outputs: int,
 ) -> tuple[SplitSite, tuple[Value, ...]]:
     """Complete a site with what its node becomes, and say what is known of the node's outputs.
@@ -52,7 +50,7 @@ def describe(
     An attribute is None if the caller of a function gives it; `opset` is None if the model
     imports none of the default domain. A sequence of more than `most_outputs` is not described.
     """
-    data, lengths = (*inputs, UNKNOWN, UNKNOWN)[:2]
+    node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
@@ -61,7 +59,7 @@ def describe(
         check_types(operator, data.element_type, lengths.element_type)
         if data.element_type:
             site = replace(site, element_type=data.element_type.name)
-        arguments = _arguments(operator, node, inputs, attributes, read)
+        arguments = _arguments(operator, call, attributes)
         warnings = (*arguments.assumed, *_portability(node, arguments))
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
         return _lowered(site, arguments, data, len(node.output), most_outputs)
@@ -104,7 +102,7 @@ def _lowered(
 
 
 def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
-    """Complete a site that has no descriptor with why, and with the smallest that it can have."""
+    """A site that has no descriptor: why, and the smallest that it can have."""
     kind = data.element_type or ElementType.FLOAT
     # The lanes of an element are a dimension more.
     unknown_rank = (1,) * (5 - CARRIERS.get(kind, (None, 1))[1])
@@ -131,12 +129,9 @@ def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> t
 
 
 def _arguments(
-    operator: OperatorVersion,
-    node: Node,
-    inputs: Sequence[Value],
-    attributes: Mapping[str, Attribute | None],
-    read: Read,
+    operator: OperatorVersion, call: Call, attributes: Mapping[str, Attribute | None]
 ) -> Arguments:
+    node = call.node
     if not any(node.input[:1]):
         refuse(operator, "the node has no input", "it must have one")
     values = {}
@@ -150,14 +145,14 @@ def _arguments(
             refuse(operator, f"attribute {key!r} has another kind of value", allowed)
         values[key] = value
     lengths = [
-        _lengths(operator, value, name, read) if name else None
-        for name, value in zip(node.input[1:], inputs[1:], strict=True)
+        _lengths(operator, value, name, call.reader) if name else None
+        for name, value in zip(node.input[1:], call.inputs[1:], strict=True)
     ]
     return node_arguments(operator, values, lengths, len(node.output))
 
 
 def _lengths(
-    operator: OperatorVersion, value: Value, name: str, read: Read
+    operator: OperatorVersion, value: Value, name: str, reader: Reader
 ) -> np.ndarray | Lengths:
     constant = value.constant
     if constant is None:
@@ -170,13 +165,13 @@ def _lengths(
         text = "split is in external data, which is not opened"
         raise NotKnownError(text, Cause.WEIGHTS)
     try:
-        return read(constant)
+        return elements(reader, constant)
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
 
 
 def _dynamic(shape: Shape, *only: int) -> str:
-    """Say which dimensions are dynamic, and under what names."""
+    """Which dimensions are dynamic, and under what names."""
     found = [
         f"dimension {index} is dynamic" + ("" if size == "?" else f" ({shown_name(size)})")
         for index, size in enumerate(shape)

@@ -137,7 +137,7 @@ _VERSIONS = (
 
 
 def operator_version(name: str, opset: int) -> OperatorVersion:
-    """Return the version of an operator that a model with this opset means.
+    """The version of an operator that a model with this opset means.
 
     Raises
     ------

@@ -78,8 +78,7 @@ class Located:
 class Reader:
     """A file with a budget of fields that may be walked in all.
 
-    Every method raises a `WireError` where the bytes are not what they should be, or the
-    budget is spent.
+    A `WireError` says where the bytes are not what they should be, or that the budget is spent.
     """
 
     def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
@@ -110,7 +109,7 @@ class Reader:
         return (inside for *_, inside in self._fields(span, {number << 3 | LEN: None}))
 
     def copy(self, span: Span, most: int) -> bytes:
-        """Return a copy of a range of at most `most` bytes."""
+        """A copy of a range of at most `most` bytes."""
         size = span.end - span.start
         if size > most:
             raise WireError(f"byte {span.start}: {size} bytes where at most {most} are read")
@@ -129,11 +128,7 @@ class Reader:
     def _fields(
         self, span: Span, known: Mapping[int, _Known]
     ) -> Iterator[tuple[_Known, int, int, Span]]:
-        """Walk a message, and yield those of its fields whose keys are known.
-
-        Each comes as what `known` has for its key, its wire type, and its value (VARINT) or
-        the bytes of it.
-        """
+        """Fields whose keys are known: what is known, wire type, and value (VARINT) or bytes."""
         data = self._data
         position, end = span
         while position < end:
@@ -168,7 +163,7 @@ class Reader:
                 yield known[key], wire_type, value, inside
 
     def _varints(self, span: Span, most: int) -> list[int]:
-        """Return the first `most` numbers of a packed field."""
+        """The first `most` numbers of a packed field."""
         position, end = span
         values: list[int] = []
         while position < end and len(values) < most:
@@ -190,13 +185,12 @@ class Reader:
 
 
 def _signed(value: int) -> int:
-    """Return the int64 that an unsigned 64-bit value encodes."""
     return value - 2**64 if value >= 2**63 else value
 
 
 @cache
 def _layout(message: type) -> dict[int, tuple[str, Encoding]]:
-    """Return name and encoding of each declared field, by the key that it begins with."""
+    """Name and encoding of each declared field, by the key that it begins with."""
     return {
         encoding.number << 3 | wire_type: (each.name, encoding)
         for each in fields(message)

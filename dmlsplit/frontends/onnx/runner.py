@@ -92,8 +92,8 @@ def split_to_sequence(
 
     Parameters
     ----------
-    x
-        An array that `split` takes.
+    x, device
+        As in `split`.
     split
         An integer is the size of every piece, with a smaller last one; a list is the size of
         each piece; None means pieces of size 1. An array must be int32 or int64.
@@ -103,8 +103,6 @@ def split_to_sequence(
         0 drops the axis from the pieces. ONNX ignores it where `split` is given.
     opset
         11 to 23 means SplitToSequence-11; from 24, bfloat16 is allowed.
-    device
-        A `dmlsplit.Device` or its name; None takes the device that holds the array.
 
     Returns
     -------
@@ -117,10 +115,7 @@ def split_to_sequence(
         If an argument breaks a rule of the operator version.
     """
     arguments = read_arguments(
-        operator_version("SplitToSequence", opset),
-        axis=axis,
-        split=split,
-        keepdims=keepdims,
+        operator_version("SplitToSequence", opset), axis=axis, split=split, keepdims=keepdims
     )
     return run(arguments, x, device)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dmlsplit.checks import file_name, instance
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about, one_line
 from dmlsplit.frontends.onnx import inference
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Model
@@ -59,25 +59,16 @@ def scan(
     with about(name), recognised(name, binary=True):
         with _mapped(name) as data:
             sites = _walked(name, data, dimensions)
-        if infer_shapes and any(map(_is_untracked, sites)) and inference.is_installed():
-            sites = _inferred(name, sites, dimensions)
+        gaps = [at for at, s in enumerate(sites) if s.unknown and s.cause is Cause.UNTRACKED]
+        if infer_shapes and gaps and inference.is_installed():
+            try:
+                inferred = inference.with_inferred_shapes(name, dimensions.given)
+                return _walked(name, inferred, dimensions)
+            except UnsupportedError as error:
+                remark = f"; onnx's shape inference failed: {error.message}"
+                for at in gaps:
+                    sites[at] = replace(sites[at], unknown=sites[at].unknown + remark)
     return sites
-
-
-def _is_untracked(site: SplitSite) -> bool:
-    return bool(site.unknown) and site.cause is Cause.UNTRACKED
-
-
-def _inferred(name: str, sites: list[SplitSite], dimensions: FixedSizes) -> list[SplitSite]:
-    """Return the sites with what ONNX's shape inference knows; or why it does not help."""
-    try:
-        return _walked(name, inference.with_inferred_shapes(name, dimensions.given), dimensions)
-    except UnsupportedError as error:
-        remark = f"; onnx's shape inference failed: {error.message}"
-        return [
-            replace(site, unknown=site.unknown + remark) if _is_untracked(site) else site
-            for site in sites
-        ]
 
 
 def _walked(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
@@ -97,8 +88,8 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
     try:
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InvalidArgumentError(f"cannot be read: {reason}") from None
+        why = one_line(error, with_path=False)
+        raise InvalidArgumentError(f"cannot be read: {why}") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:

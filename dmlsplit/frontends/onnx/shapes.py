@@ -11,10 +11,9 @@ from math import prod
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
-from dmlsplit.frontends.onnx.constants import Constant
 from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.values import INT64_MAX, UNKNOWN, Call, Read, Value
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Constant, Value
 
 # Elements of a computed constant: shapes, and what makes them.
 _MOST_COMPUTED = 2 * MAXIMUM_RANK
@@ -22,8 +21,9 @@ _MOST_COMPUTED = 2 * MAXIMUM_RANK
 _UNKNOWN = (ValueError, IndexError, TypeError, ZeroDivisionError)
 
 
-def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
-    """Return what is known of the outputs of a node of the default domain."""
+def outputs(call: Call) -> list[Value]:
+    """What is known of the outputs of a node of the default domain."""
+    node, inputs = call.node, call.inputs
     if node.op_type == "Constant":
         return [_constant(node)]
     if node.op_type == "Identity":
@@ -31,7 +31,6 @@ def outputs(node: Node, inputs: Sequence[Value], read: Read) -> list[Value]:
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    call = Call(node, inputs, read)
     try:
         shape = _plausible(rule(call))
     except _UNKNOWN:
@@ -56,7 +55,7 @@ def _data_type(call: Call) -> int:
 
 
 def _computed(call: Call, shape: Shape | None) -> Constant | None:
-    """Return the elements of a value that shapes are made of, if they are constant."""
+    """The elements of a value that shapes are made of, if they are constant."""
     compute = _COMPUTED.get(call.node.op_type)
     if compute is None or shape is None or len(shape) > 1:
         return None
@@ -66,19 +65,16 @@ def _computed(call: Call, shape: Shape | None) -> Constant | None:
     if call.node.op_type == "Shape":
         part = [size for size in _part(call) if isinstance(size, int)]
         return tuple(part) if [len(part)] == sizes else None
-    parts = [call.read(value.constant) for value in call.inputs if value.constant is not None]
-    if len(parts) < len(call.inputs) or any(part.dtype.kind != "i" for part in parts):
-        return None
+    parts = [call.elements(at) for at in range(len(call.inputs))]
     with np.errstate(over="ignore"):  # Such numbers are no sizes, and are refused where used.
         found = np.asarray(compute(call, *parts)).reshape(sizes)
     return int(found) if found.ndim == 0 else tuple(map(int, found))
 
 
 def _plausible(shape: Shape) -> Shape | None:
-    """Return a shape that ONNX can write, and None for others, so that hostile ones do not grow."""
-    sizes = [size for size in shape if isinstance(size, int)]
-    within = len(shape) <= MAXIMUM_RANK and all(0 <= size <= INT64_MAX for size in sizes)
-    return shape if within else None
+    """A shape that ONNX can write, and None for others, so that hostile ones do not grow."""
+    within = all(0 <= size < 2**63 for size in shape if isinstance(size, int))
+    return shape if within and len(shape) <= MAXIMUM_RANK else None
 
 
 def _constant(node: Node) -> Value:
@@ -94,16 +90,12 @@ def _constant(node: Node) -> Value:
 
 
 def _total(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
-    """Return the sum or the product of sizes; "?" if one of them is dynamic."""
+    """The sum or the product of sizes; "?" if one of them is dynamic."""
     numbers = [size for size in sizes if isinstance(size, int)]
     return combine(numbers) if len(numbers) == len(sizes) else "?"
 
 
-def _broadcast(call: Call) -> Shape:
-    return _broadcast_shape(*(call.shape(at) for at in range(len(call.inputs))))
-
-
-def _broadcast_shape(*shapes: Shape) -> Shape:
+def _broadcast(*shapes: Shape) -> Shape:
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(map(_broadcast_size, zip(*padded, strict=True)))
@@ -131,7 +123,7 @@ def _reshape(call: Call) -> Shape:
 
 
 def _rest(before: list[int | str], after: list[int | str]) -> int | str:
-    """Return the size that -1 stands for; sizes that are the same on both sides cancel."""
+    """The size that -1 stands for; sizes that are the same on both sides cancel."""
     for size in after[:]:
         if isinstance(size, str) and size != "?" and size in before:
             before.remove(size)
@@ -175,7 +167,7 @@ def _squeeze(call: Call) -> Shape:
 
 
 def _concat(call: Call) -> Shape:
-    shapes = [call.shape(at) for at in range(len(call.inputs))]
+    shapes = call.shapes
     axis = axis_from_front(call.number("axis", 0), len(shapes[0]))
     total = _total(sum, [shape[axis] for shape in shapes])
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
@@ -185,7 +177,7 @@ def _matmul(call: Call) -> Shape:
     left, right = call.shape(0), call.shape(1)
     if len(left) < 2 or len(right) < 2:
         raise ValueError("vectors")
-    return (*_broadcast_shape(left[:-2], right[:-2]), left[-2], right[-1])
+    return (*_broadcast(left[:-2], right[:-2]), left[-2], right[-1])
 
 
 def _gemm(call: Call) -> Shape:
@@ -203,7 +195,7 @@ def _pool(call: Call) -> Shape:
 
 
 def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
-    """Return the shape after a window slides with explicit padding (ONNX, Conv)."""
+    """The shape after a window slides with explicit padding (ONNX, Conv)."""
     batch, _, *spatial = call.shape(0)
     rank = len(spatial)
     strides = call.number("strides", (1,) * rank)
@@ -219,7 +211,7 @@ def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> S
 def _steps(
     up: bool, size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
 ) -> int | str:
-    """Return in how many places a window fits along one dimension; `up` is ceil_mode."""
+    """In how many places a window fits along one dimension; `up` is ceil_mode."""
     if isinstance(size, str) or isinstance(window, str):
         return "?"
     room = size + low + high - (dilation * (window - 1) + 1)
@@ -231,13 +223,8 @@ def _steps(
 
 
 def _part(call: Call) -> Shape:
-    """Return the sizes that a Shape gives."""
+    """The sizes that a Shape gives."""
     return call.shape(0)[call.number("start", 0) : call.number("end", MAXIMUM_RANK)]
-
-
-def _pooled_whole(call: Call) -> Shape:
-    shape = call.shape(0)
-    return (*shape[:2], *(1 for _ in shape[2:]))
 
 
 def _reduce(call: Call) -> Shape:
@@ -257,9 +244,8 @@ def _slice(call: Call) -> Shape:
 
 
 def _pad(call: Call) -> Shape:
-    shape, pads = call.shape(0), call.integers("pads")
-    axes = call.axes(3, range(len(shape)))
-    sizes = list(shape)
+    sizes, pads = list(call.shape(0)), call.integers("pads")
+    axes = call.axes(3, range(len(sizes)))
     for at, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         sizes[at] = _total(sum, [sizes[at], low, high])
     return tuple(sizes)
@@ -276,27 +262,35 @@ def _gather(call: Call) -> Shape:
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
-_SAME = (
-    "Abs BatchNormalization BitwiseNot Cast Ceil Celu Clip Cos CumSum Dropout Elu Erf Exp Floor "
-    "Gelu GroupNormalization HardSigmoid HardSwish Hardmax InstanceNormalization LRN "
-    "LayerNormalization LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish "
-    "Neg Not PRelu RMSNormalization Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softmax "
-    "Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu Trilu"
+# One input, element by element.
+_UNARY = (
+    "Abs BitwiseNot Cast Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu "
+    "Log Mish Neg Not PRelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softplus Softsign "
+    "Sqrt Swish Tan Tanh ThresholdedRelu"
 ).split()
 _BROADCAST = (
     "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
 ).split()
+_SAME = (
+    "BatchNormalization CumSum Dropout GroupNormalization Hardmax InstanceNormalization LRN "
+    "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization RMSNormalization "
+    "Softmax Trilu"
+).split()
+ELEMENT_WISE = {*_UNARY, *_BROADCAST, *"BitwiseXor Equal Greater Identity Less SwiGLU".split()}
 
 _RULES: dict[str, Callable[[Call], Shape]] = {
-    **dict.fromkeys(_SAME, lambda call: call.shape(0)),
-    **dict.fromkeys(_BROADCAST, _broadcast),
-    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"), _pooled_whole),
+    **dict.fromkeys((*_UNARY, *_SAME), lambda call: call.shape(0)),
+    **dict.fromkeys(_BROADCAST, lambda call: _broadcast(*call.shapes)),
+    **dict.fromkeys(
+        ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
+        lambda call: tuple(size if at < 2 else 1 for at, size in enumerate(call.shape(0))),
+    ),
     **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},
     "AveragePool": _pool,
     "Concat": _concat,
     "ConstantOfShape": lambda call: tuple(call.integers("", 0)),
     "Conv": _conv,
-    "Expand": lambda call: _broadcast_shape(call.shape(0), tuple(call.integers("shape"))),
+    "Expand": lambda call: _broadcast(call.shape(0), tuple(call.integers("shape"))),
     "Flatten": _flatten,
     "Gather": _gather,
     "Gemm": _gemm,
@@ -319,13 +313,9 @@ def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
     return data[part]
 
 
-def _same_elements(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
-    return data
-
-
 # How the elements of small integer constants are computed: what exporters make shapes with.
 _COMPUTED: dict[str, Callable[..., np.ndarray]] = {
-    **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), _same_elements),
+    **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), lambda call, data, *rest: data),
     "Add": lambda call, one, other: one + other,
     "Concat": lambda call, *parts: np.concatenate(parts),
     "Gather": lambda call, data, at: np.take(data, at, axis=call.number("axis", 0)),

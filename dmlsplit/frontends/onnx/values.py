@@ -1,28 +1,37 @@
-"""What is known of the values of an ONNX graph: type, shape, elements, and what made it unknown."""
+"""What is known of the values of an ONNX graph: type, shape, elements, and what made it unknown.
+
+Elements are read from the model alone; external data is never opened.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dmlsplit.checks import axis_from_front
-from dmlsplit.frontends.onnx.constants import Constant
-from dmlsplit.frontends.onnx.meetings import Pieces
-from dmlsplit.frontends.onnx.messages import Attribute, Node, Shape
+from dmlsplit.frontends.onnx.messages import (
+    MAXIMUM_VALUES,
+    Attribute,
+    Node,
+    Shape,
+    Tensor,
+    TensorValues,
+    shown_name,
+)
 from dmlsplit.frontends.onnx.operators import ElementType
+from dmlsplit.frontends.onnx.reader import Reader, WireError
 from dmlsplit.frontends.site import Cause, NotKnownError
 
-INT64_MAX = 2**63 - 1
-# Returns the elements of a small constant, or raises a WireError.
-Read = Callable[[Constant], np.ndarray]
-
-
-class Gap(NamedTuple):
-    """What made a shape unknown, where a value does not say it itself."""
-
-    cause: Cause
-    text: str
+# Elements of a value that does not depend on the inputs, or their tensor.
+Constant = Tensor | tuple[int, ...] | int
+# What made a shape unknown, where a value does not say it itself: the arguments of NotKnownError.
+Gap = tuple[str, Cause]
+# Of splits, by any number, each with one of its outputs.
+Pieces = frozenset[tuple[int, int]]
+# Values that derive from more pieces than this are not followed any further.
+_MOST_PIECES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +58,7 @@ class Value:
 
     def gap_error(self, dynamic: str) -> NotKnownError:
         """An error that says what made the shape unknown; else what is dynamic."""
-        if self.gap is None:
-            return NotKnownError(dynamic, Cause.DYNAMIC)
-        return NotKnownError(self.gap.text, self.gap.cause)
+        return NotKnownError(*(self.gap or (dynamic, Cause.DYNAMIC)))
 
 
 UNKNOWN = Value()
@@ -98,7 +105,7 @@ class Call(NamedTuple):
 
     node: Node
     inputs: Sequence[Value]
-    read: Read
+    reader: Reader
 
     def shape(self, at: int) -> Shape:
         """The shape of an input."""
@@ -106,6 +113,11 @@ class Call(NamedTuple):
         if shape is None:
             raise ValueError("unknown rank")
         return shape
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """The shapes of all inputs."""
+        return [self.shape(at) for at in range(len(self.inputs))]
 
     def number(self, name: str, default: _Number) -> _Number:
         """An attribute that is an integer or a tuple of integers, as its default is."""
@@ -116,13 +128,15 @@ class Call(NamedTuple):
         """Integers that are an attribute in old opsets and an input in new ones."""
         if name in self.node.attributes:
             return self.number(name, ())
+        return [int(value) for value in self.elements(at).reshape(-1)]
+
+    def elements(self, at: int) -> np.ndarray:
+        """The elements of an input that is a constant of integers."""
         constant = self.inputs[at].constant
-        if constant is None:
-            raise ValueError(name)
-        values = self.read(constant)
-        if values.dtype.kind != "i":
-            raise ValueError(name)
-        return [int(value) for value in values.reshape(-1)]
+        values = None if constant is None else elements(self.reader, constant)
+        if values is None or values.dtype.kind != "i":
+            raise ValueError("no constant integers")
+        return values
 
     def axes(self, at: int, default: Iterable[int]) -> list[int]:
         """The axes that a node names, counted from the front; those of a default if it does not."""
@@ -137,3 +151,70 @@ class Call(NamedTuple):
         steps = self.integers("steps", 4) if len(self.inputs) > 4 else [1] * len(starts)
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
             yield axis, slice(start, end, step)
+
+
+def elements(reader: Reader, constant: Constant) -> np.ndarray:
+    """The elements of a small constant of integers or floats.
+
+    A WireError says if it is external, too large, of another type, or does not fill its shape.
+    """
+    if not isinstance(constant, Tensor):
+        return np.array(constant, np.int64)
+    name = shown_name(constant.name)
+    if constant.data_type not in _STORAGE or constant.location is not None:
+        raise WireError(f"tensor {name!r} cannot be read as numbers")
+    kind, field = _STORAGE[ElementType(constant.data_type)]
+    dtype = np.dtype(kind)
+    count = prod(constant.shape) if min(constant.shape, default=0) >= 0 else -1
+    if not 0 <= count <= MAXIMUM_VALUES:
+        raise WireError(
+            f"tensor {name!r} has sizes {list(constant.shape)}; at most {MAXIMUM_VALUES} "
+            "values are read"
+        )
+    stored = _stored(reader, constant, field, dtype.itemsize)
+    if len(stored) != count * dtype.itemsize:
+        raise WireError(
+            f"tensor {name!r} has {len(stored)} bytes; its {count} values take "
+            f"{count * dtype.itemsize}"
+        )
+    return np.frombuffer(stored, dtype).reshape(constant.shape)
+
+
+def _stored(reader: Reader, tensor: Tensor, field: str, item_bytes: int) -> bytes:
+    most = MAXIMUM_VALUES * item_bytes
+    values = reader.read(TensorValues, tensor.span)
+    if values.raw_data is not None:
+        return reader.copy(values.raw_data, most)
+    entries = getattr(values, field)
+    if len(entries) > MAXIMUM_VALUES:
+        raise WireError(f"byte {tensor.span.start}: more than {MAXIMUM_VALUES} values")
+    if field in ("float_data", "double_data"):
+        return b"".join(reader.copy(inside, most) for inside in entries)
+    return np.array(entries, np.int64).astype(f"<i{item_bytes}").tobytes()
+
+
+# Type and field of a tensor's values. The bits of a FLOAT16 are a number in int32_data.
+_STORAGE = {
+    ElementType.INT64: ("<i8", "int64_data"),
+    ElementType.INT32: ("<i4", "int32_data"),
+    ElementType.FLOAT: ("<f4", "float_data"),
+    ElementType.DOUBLE: ("<f8", "double_data"),
+    ElementType.FLOAT16: ("<f2", "int32_data"),
+}
+
+
+def met(inputs: Sequence[Pieces]) -> set[int]:
+    """The splits of which different pieces come in by different inputs, as in GLU.
+
+    DirectML is known to compute such graphs wrongly where they are fused; see the rule
+    SPLIT-DEFECT-MEET.
+    """
+    # Pieces of one split that came by one input would have met before.
+    first: dict[int, int] = {}
+    return {split for pieces in inputs for split, at in pieces if first.setdefault(split, at) != at}
+
+
+def passed_on(inputs: Sequence[Pieces]) -> Pieces:
+    """The pieces that an element-wise node's output derives from, if they do not meet."""
+    pieces = frozenset().union(*inputs)
+    return pieces if len(pieces) <= _MOST_PIECES else frozenset()

@@ -107,7 +107,7 @@ def read_ir(path: Path) -> Graph:
 
 
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
-    """Return a decimal number within bounds; anything else is an error."""
+    """A decimal number within bounds; anything else is an error."""
     digits = text.strip(" \t\r\n")
     if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
         return int(digits)
@@ -221,7 +221,7 @@ class _Reader:
                 raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
 
     def _ports(self) -> list[Port]:
-        """Return the list that the open <port> belongs to."""
+        """The list that the open <port> belongs to."""
         layer = self._layers[-1]
         return layer.inputs if self._tags[-2] == "input" else layer.outputs
 

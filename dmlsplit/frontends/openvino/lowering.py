@@ -94,7 +94,7 @@ def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
 
 
 def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:
-    """Return the lengths with -1 replaced; `whole` None, a dynamic size, leaves -1 as it is."""
+    """The lengths with -1 replaced; `whole` None, a dynamic size, leaves -1 as it is."""
     low = next((i for i, length in enumerate(lengths) if length < -1), None)
     if low is not None:
         raise InvalidArgumentError(
@@ -117,7 +117,7 @@ def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tup
 
 
 def resolve_count(num_splits: int, axis: int, whole: int | None) -> tuple[int, ...]:
-    """Return equal lengths; `whole` None, a dynamic size, gives lengths of -1."""
+    """Equal lengths; `whole` None, a dynamic size, gives lengths of -1."""
     if num_splits < 1:
         raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
     if whole is None:

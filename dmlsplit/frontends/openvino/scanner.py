@@ -1,6 +1,7 @@
 """Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar operators."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -50,7 +51,7 @@ class _Node:
         return _OPERATORS[self.layer.type]
 
     def feeding(self, position: int) -> Layer | None:
-        """Return the layer that feeds an input, found through the edges."""
+        """The layer that feeds an input, found through the edges."""
         if position >= len(self.layer.inputs):
             return None
         port = self.layer.inputs[position].id
@@ -58,7 +59,7 @@ class _Node:
         return self.graph.layers.get(origin[0]) if origin else None
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
-        """Return the Const that feeds an input, and its shape."""
+        """The Const that feeds an input, and its shape."""
         layer = self.feeding(position)
         if layer is None:
             raise InvalidArgumentError(f"no edge leads to its input {name}")
@@ -131,15 +132,13 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
 
 
 def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
-    """Return a site without a descriptor: why, and the smallest that it can have."""
-    try:
+    """A site without a descriptor: why, and the smallest that it can have."""
+    kind = TensorDataType.FLOAT32
+    shape: tuple[int, ...] = (1,) * 4
+    with suppress(NotKnownError):
         kind = _data_type(node)
-    except NotKnownError:
-        kind = TensorDataType.FLOAT32
-    try:
+    with suppress(NotKnownError):
         shape = _shape(node)
-    except NotKnownError:
-        shape = (1,) * 4
     sizes = tuple(max(1, size) for size in shape)
     smallest = None if 0 in shape else split_descriptor(kind, sizes, 0, sizes[:1])
     return replace(blank, unknown=str(reason), cause=reason.cause, smallest=smallest)

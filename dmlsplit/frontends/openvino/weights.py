@@ -21,7 +21,7 @@ MAX_CONSTANT_BYTES = 8 << 20
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
-    """Return the shape of a Const: its attribute, or else the dimensions of its output."""
+    """The shape of a Const: its attribute, or else the dimensions of its output."""
     text = layer.data.get("shape")
     if text is None:
         dims = layer.outputs[0].dims if layer.outputs else []
@@ -33,7 +33,7 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 
 
 def integers(layer: Layer, xml: Path) -> list[int]:
-    """Return the values of an integer Const, flat.
+    """The values of an integer Const, flat.
 
     Raises NotKnownError if the .bin file links out of its folder, and OSError if it is missing
     or no file.
@@ -74,7 +74,7 @@ def integers(layer: Layer, xml: Path) -> list[int]:
 
 
 def _weights(xml: Path) -> Path:
-    """Return the .bin file of an .xml; links out of the folder are not followed."""
+    """The .bin file of an .xml; links out of the folder are not followed."""
     path = xml.with_suffix(".bin")
     if not path.is_file():
         there = os.path.lexists(path)

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch_models import Run
+from tests.support.dxdispatch_models import Run, model
 
 
 @pytest.fixture
@@ -23,6 +24,17 @@ def ran(tmp_path: Path) -> Run:
         return list(run(path, dml.Device("cpu", level)).lines)
 
     return write_and_run
+
+
+@pytest.fixture
+def contents(ran: Run, tmp_path: Path) -> Callable[[dict[str, Any]], np.ndarray]:
+    """Run a model with a resource; gives its elements."""
+
+    def final(resource: dict[str, Any]) -> np.ndarray:
+        ran(model(resources={"X": resource}))
+        return run(tmp_path / "model.json", "cpu").resources["X"]
+
+    return final
 
 
 @pytest.fixture

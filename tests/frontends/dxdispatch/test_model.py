@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from dmlsplit.frontends.dxdispatch import load, read_descriptor
-from tests.support.dxdispatch_models import EXAMPLE, F32, model, split_desc, values, zeros
+from tests.support.dxdispatch_models import (
+    EXAMPLE,
+    F32,
+    dispatch,
+    model,
+    prints,
+    split_desc,
+    values,
+    writes,
+    zeros,
+)
 
 
 def test_a_model_is_a_value(tmp_path: Path) -> None:
@@ -90,36 +100,25 @@ def test_dispatchables_that_are_none(
     assert "dispatchables.cut" in said
 
 
-# Commands.
-
-WRITE = {"type": "writeFile", "resource": "A"}
-
-
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         ({"type": "sleep"}, "commands[0].type: is 'sleep'; it must be 'dispatch', 'print'"),
         ({}, "commands[0]: lacks 'type'"),
         ({"type": "print"}, "lacks 'resource'"),
-        ({"type": "print", "resource": "Z"}, "commands[0]: there is no resource 'Z'"),
-        (
-            {"type": "print", "resource": "A", "verbose": 1},
-            "verbose: is 1; it must be true or false",
-        ),
-        ({"type": "dispatch", "dispatchable": "x", "bindings": {}}, "there is no dispatchable 'x'"),
+        (prints("Z"), "commands[0]: there is no resource 'Z'"),
+        (prints("A", verbose=1), "verbose: is 1; it must be true or false"),
+        (dispatch("x"), "there is no dispatchable 'x'"),
         ({"type": "dispatch", "dispatchable": "cut"}, "lacks 'bindings'"),
-        ({"type": "dispatch", "dispatchable": "cut", "bindings": []}, "bindings: is an array"),
-        ({**WRITE}, "lacks 'targetPath'"),
-        ({**WRITE, "targetPath": "a.png"}, "images are not written"),
-        ({**WRITE, "targetPath": "model.json"}, "model.json is the input"),
-        (
-            {**WRITE, "targetPath": "a.npy", "dimensions": [7]},
-            "[7] have 7 elements; the resource has 6",
-        ),
-        ({**WRITE, "targetPath": "a.npy", "dimensions": [1] * 65}, "at most 64"),
-        ({**WRITE, "targetPath": "a.npy", "dimensions": [-1]}, "is -1"),
-        ({**WRITE, "targetPath": "folder"}, "cannot be written"),
-        ({"type": "print", "resource": "U"}, "resource 'U' has no data type"),
+        ({**dispatch(), "bindings": []}, "bindings: is an array"),
+        ({"type": "writeFile", "resource": "A"}, "lacks 'targetPath'"),
+        (writes("A", "a.png"), "images are not written"),
+        (writes("A", "model.json"), "model.json is the input"),
+        (writes("A", "a.npy", dimensions=[7]), "[7] have 7 elements; the resource has 6"),
+        (writes("A", "a.npy", dimensions=[1] * 65), "at most 64"),
+        (writes("A", "a.npy", dimensions=[-1]), "is -1"),
+        (writes("A", "folder"), "cannot be written"),
+        (prints("U"), "resource 'U' has no data type"),
     ],
 )
 def test_commands_that_are_none(

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dmlsplit import InvalidArgumentError, OutOfMemoryError
 from dmlsplit.frontends.dxdispatch import run, scan
@@ -20,12 +19,15 @@ from tests.support.dxdispatch_models import (
     dispatch,
     model,
     printed_values,
+    prints,
     ramp,
     split_desc,
     tensor,
     values,
+    writes,
     zeros,
 )
+from tests.support.mutated import mutated
 
 
 def test_the_example_of_dxdispatch_prints_what_it_prints_on_windows(ran: Run) -> None:
@@ -49,33 +51,18 @@ VECTORS = [([12, 1, 1, 2], 0, [3, 3, 3, 3]), ([2, 6], 0, [2]), ([1, 1, 6, 2], 2,
 
 @pytest.mark.parametrize(("shape", "axis", "sizes"), VECTORS)
 def test_published_shapes(ran: Run, shape: list[int], axis: int, sizes: list[int]) -> None:
-    pieces = np.split(np.arange(1, np.prod(shape) + 1).reshape(shape), np.cumsum(sizes)[:-1], axis)
-    names = [f"Out{i}" for i in range(len(sizes))]
-    content = {
-        "resources": {
-            "A": values(F32, ramp(int(np.prod(shape)), 1, 1)),
-            **{name: zeros(piece.size) for name, piece in zip(names, pieces, strict=True)},
-        },
-        "dispatchables": {
-            "cut": {
-                "type": "SPLIT",
-                "desc": {
-                    "Axis": axis,
-                    "InputTensor": tensor(shape),
-                    "OutputCount": len(sizes),
-                    "OutputTensors": [tensor(list(piece.shape)) for piece in pieces],
-                },
-            }
-        },
-        "commands": [
-            dispatch(InputTensor="A", OutputTensors=names),
-            *({"type": "print", "resource": name} for name in names),
-        ],
-    }
-    expected = [
-        f"Resource '{name}': {', '.join(map(str, piece.ravel()))}"
-        for name, piece in zip(names, pieces, strict=True)
-    ]
+    count = int(np.prod(shape))
+    pieces = np.split(np.arange(1, count + 1).reshape(shape), np.cumsum(sizes)[:-1], axis)
+    named = {f"Out{i}": piece for i, piece in enumerate(pieces)}
+    outputs = [tensor(list(piece.shape)) for piece in pieces]
+    desc = {"Axis": axis, "InputTensor": tensor(shape), "OutputTensors": outputs}
+    content = model(
+        resources={"In": values(F32, ramp(count, 1, 1))}
+        | {name: zeros(piece.size) for name, piece in named.items()},
+        dispatchables={"cut": {"type": "SPLIT", "desc": desc}},
+        commands=[dispatch(InputTensor="In", OutputTensors=list(named)), *map(prints, named)],
+    )
+    expected = [f"Resource '{n}': {', '.join(map(str, p.ravel()))}" for n, p in named.items()]
     assert ran(content) == expected
 
 
@@ -94,8 +81,7 @@ def test_other_operators_may_stand_beside_a_split_but_not_be_dispatched(
 ) -> None:
     join = {"join": {"type": "DML_OPERATOR_JOIN", "desc": {}}}
     assert len(ran(model(dispatchables=join))) == 3
-    commands = [{"type": "dispatch", "dispatchable": "join", "bindings": {}}]
-    said = refused(model(dispatchables=join, commands=commands))
+    said = refused(model(dispatchables=join, commands=[dispatch("join")]))
     assert "dispatchables.join: is a 'DML_OPERATOR_JOIN'; only DML_OPERATOR_SPLIT runs here" in said
 
 
@@ -112,21 +98,12 @@ def test_execution_flags_and_compile_types_change_nothing(ran: Run) -> None:
 def test_an_input_owned_by_dml_keeps_what_it_was_at_initialization(ran: Run, refused: Any) -> None:
     desc = split_desc(InputTensor=tensor([6], Flags="OWNED_BY_DML"))
     owned = {"type": "SPLIT", "desc": desc, "bindings": {"InputTensor": "A"}}
-    copy = {
-        "type": "SPLIT",
-        "desc": {"Axis": 0, "InputTensor": tensor([6]), "OutputTensors": [tensor([6])]},
-    }
+    whole = {"Axis": 0, "InputTensor": tensor([6]), "OutputTensors": [tensor([6])]}
+    splits = {"cut": owned, "copy": {"type": "SPLIT", "desc": whole}}
     outputs = {"OutputTensors": ["B", "C", "D"]}
-    overwrite = {
-        "type": "dispatch",
-        "dispatchable": "copy",
-        "bindings": {"InputTensor": "Z", "OutputTensors": ["A"]},
-    }
-    commands = [overwrite, dispatch(**outputs), {"type": "print", "resource": "B"}]
-    resources = {"Z": zeros(6)}
-    built = model(
-        dispatchables={"cut": owned, "copy": copy}, commands=commands, resources=resources
-    )
+    overwrite = dispatch("copy", InputTensor="Z", OutputTensors=["A"])
+    commands = [overwrite, dispatch(**outputs), prints("B")]
+    built = model(dispatchables=splits, commands=commands, resources={"Z": zeros(6)})
     assert ran(built) == ["Resource 'B': 1, 2"]
     both = model(dispatchables={"cut": owned}, commands=[dispatch(InputTensor="A", **outputs)])
     assert "binds 'InputTensor'; it must bind OutputTensors" in refused(both)
@@ -143,7 +120,7 @@ def test_bindings_may_share_a_resource_at_aligned_offsets(ran: Run) -> None:
             {"name": "Out", "elementSizeInBytes": 8, "elementOffset": 4},
         ],
     }
-    commands = [dispatch(**bindings), {"type": "print", "resource": "Out"}]
+    commands = [dispatch(**bindings), prints("Out")]
     (line,) = ran(model(resources={"Out": zeros(11)}, commands=commands))
     assert line == "Resource 'Out': 1, 2, 0, 0, 3, 0, 0, 0, 4, 5, 6"
 
@@ -192,13 +169,12 @@ def test_lines_are_given_out_as_they_come(tmp_path: Path) -> None:
 def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
     commands = [
         dispatch(**BOUND),
-        {"type": "writeFile", "resource": "D", "targetPath": "out.npy"},
-        {"type": "WriteFile", "resource": "A", "targetPath": "sub\\A.npy", "dimensions": [2, 3]},
-        {"type": "writeFile", "resource": "B", "targetPath": "out.dat"},
-        {"type": "writeFile", "resource": "H", "targetPath": "h.npy"},
+        writes("D", "out.npy"),
+        {**writes("A", "sub\\A.npy", dimensions=[2, 3]), "type": "WriteFile"},
+        writes("B", "out.dat"),
+        writes("H", "h.npy"),
     ]
-    halves = values("FLOAT16", [1, 2, 3])
-    lines = ran(model(commands=commands, resources={"H": halves}))
+    lines = ran(model(commands=commands, resources={"H": values("FLOAT16", [1, 2, 3])}))
     assert lines[0] == f"Resource 'D' written to '{tmp_path / 'out.npy'}'"
     assert np.load(tmp_path / "out.npy").tolist() == [4, 5, 6]
     assert np.load(tmp_path / "sub" / "A.npy").tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -209,60 +185,34 @@ def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
 
 
 def test_what_is_written_can_be_read_back(ran: Run, tmp_path: Path) -> None:
-    commands = [dispatch(**BOUND), {"type": "writeFile", "resource": "D", "targetPath": "d.npy"}]
-    ran(model(commands=commands))
+    ran(model(commands=[dispatch(**BOUND), writes("D", "d.npy")]))
     assert printed_values(ran, {"initialValues": {"sourcePath": "d.npy"}}) == "4, 5, 6"
 
 
 def test_no_more_is_printed_than_anyone_reads(refused: Callable[[Any], str]) -> None:
-    large = {"X": zeros(2**23)}
-    prints = [{"type": "print", "resource": "X"}] * 3
-    said = refused(model(resources=large, commands=prints))
+    said = refused(model(resources={"X": zeros(2**23)}, commands=[prints("X")] * 3))
     assert "commands[2]: more than 64 MiB would be printed. Fix: use writeFile" in said
 
 
 def test_nothing_is_written_when_a_later_command_is_refused(
     refused: Callable[[Any], str], tmp_path: Path
 ) -> None:
-    write = {"type": "writeFile", "resource": "A", "targetPath": "a.npy"}
-    refused(model(commands=[write, {"type": "print", "resource": "Z"}]))
+    write = writes("A", "a.npy")
+    wrong = {"cut": {"type": "SPLIT", "desc": split_desc(Axis=4)}}
+    refused(model(commands=[write, prints("Z")]))
     refused(model(commands=[write, {**write, "dimensions": [100]}]))
-    refused(
-        model(
-            commands=[write], dispatchables={"cut": {"type": "SPLIT", "desc": split_desc(Axis=4)}}
-        )
-    )
+    refused(model(commands=[write], dispatchables=wrong))
     assert not (tmp_path / "a.npy").exists()
 
-
-# Noise.
 
 VALID = json.dumps(model()).encode()
 
 
 @settings(settings.get_profile("many"))
-@given(
-    edits=st.lists(
-        st.tuples(
-            st.integers(0, len(VALID) - 1),
-            st.integers(0, 12),
-            st.one_of(
-                st.binary(max_size=4),
-                st.sampled_from(
-                    [b"-1", b"9" * 25, b"{", b"]", b'"', b"null", b"1e5", b"//", b"[]"]
-                ),
-            ),
-        ),
-        min_size=1,
-        max_size=4,
-    )
-)
+@given(content=mutated(VALID, [b"-1", b"9" * 25, b"{", b"]", b'"', b"null", b"1e5", b"//", b"[]"]))
 def test_a_mutated_model_runs_or_is_one_error(
-    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, bytes]]
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
-    content = VALID
-    for at, length, new in edits:
-        content = content[:at] + new + content[at + length :]
     path = tmp_path_factory.getbasetemp() / "fuzz.json"
     path.write_bytes(content)
     for read in (scan, lambda file: run(file, "cpu")):

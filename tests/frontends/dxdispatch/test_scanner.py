@@ -9,8 +9,6 @@ from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import read_descriptor, scan
 from tests.support.dxdispatch_models import model, split_desc, tensor
 
-# Scan.
-
 
 def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
     path = tmp_path / "model.json"

@@ -12,8 +12,6 @@ from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import load, run, scan
 from tests.support.dxdispatch_models import EXAMPLE, NOT_MODELS, Run, model
 
-# The file.
-
 
 def test_comments_and_trailing_commas_are_read_as_dxdispatch_does(ran: Run) -> None:
     text = json.dumps(model(), indent=1).replace(
@@ -56,15 +54,3 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         file.truncate(1 << 30)
     with pytest.raises(InvalidArgumentError, match="larger than 16 MiB"):
         load(huge)
-
-
-@pytest.mark.parametrize(
-    ("constant", "string"), [("NaN", "nan"), ("Infinity", "inf"), ("-Infinity", "-inf")]
-)
-def test_a_constant_that_is_not_json_is_named_with_its_string(
-    constant: str, string: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "model.json"
-    path.write_text(f'{{"resources": {constant}}}')
-    with pytest.raises(InvalidArgumentError, match=f"contains {constant}, .* write .*'{string}'$"):
-        load(path)

@@ -1,16 +1,28 @@
 """Initial values of resources."""
 
+import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch_models import F32, Run, model, printed_values, ramp, values, zeros
+from tests.support.dxdispatch_models import (
+    F32,
+    Run,
+    model,
+    printed_values,
+    ramp,
+    values,
+    writes,
+    zeros,
+)
 
-# Resources.
+Contents = Callable[[dict[str, Any]], np.ndarray]
 
 
 @pytest.mark.parametrize(
@@ -23,60 +35,132 @@ from tests.support.dxdispatch_models import F32, Run, model, printed_values, ram
         (values("DML_TENSOR_DATA_TYPE_INT8", [-128, 127]), "-128, 127"),
         (values("UINT64", [2**64 - 1]), str(2**64 - 1)),
         (zeros(3, "INT16"), "0, 0, 0"),
-        (
-            values(F32, ramp(4, 1, 2.5)),
-            "1, 3.5, 6, 8.5",
-        ),
-        (
-            values("UINT8", ramp(4, 250, 3)),
-            "250, 253, 0, 3",
-        ),
-        (
-            values("FLOAT16", ramp(3, 2048, 1)),
-            "2048, 2048, 2048",
-        ),
-        (
-            values("FLOAT16", ramp(3, -1, 0.5)),
-            "-1, -0.5, 0",
-        ),
-        (
-            values(F32, [7], sizeInBytes=12, initialValuesOffsetInBytes=4),
-            "0",
-        ),
+        (values(F32, ramp(4, 1, 2.5)), "1, 3.5, 6, 8.5"),
+        (values("UINT8", ramp(4, 250, 3)), "250, 253, 0, 3"),
+        (values("FLOAT16", ramp(3, 2048, 1)), "2048, 2048, 2048"),
+        (values("FLOAT16", ramp(3, -1, 0.5)), "-1, -0.5, 0"),
+        (values(F32, [7], sizeInBytes=12, initialValuesOffsetInBytes=4), "0"),
     ],
 )
 def test_initial_values(ran: Run, resource: dict[str, Any], text: str) -> None:
     assert printed_values(ran, resource) == text
 
 
-def test_float_sequences_add_up_in_their_own_precision(ran: Run, tmp_path: Path) -> None:
-    resource = values(F32, ramp(1000, 0, 0.1))
-    ran(model(resources={"X": resource}))
-    found = run(tmp_path / "model.json", "cpu").resources["X"]
+def test_float_sequences_add_up_in_their_own_precision(contents: Contents) -> None:
     value, expected = np.float32(0), []
     for _ in range(1000):
         expected.append(value)
         value = np.float32(value + np.float32(0.1))
+    found = contents(values(F32, ramp(1000, 0, 0.1)))
     assert found.tobytes() == np.array(expected).tobytes()
 
 
-def test_halves_are_rounded_toward_zero_as_dxdispatch_rounds_them(tmp_path: Path, ran: Run) -> None:
+def test_halves_are_rounded_toward_zero_as_dxdispatch_rounds_them(contents: Contents) -> None:
     numbers = [0.1, -0.1, 65504, 65530, 1e-8, 0.3333333, 1]
-    ran(model(resources={"X": {"initialValuesDataType": "FLOAT16", "initialValues": numbers}}))
-    bits = run(tmp_path / "model.json", "cpu").resources["X"].view("u2").tolist()
+    bits = contents(values("FLOAT16", numbers)).view("u2").tolist()
     assert bits == [0x2E66, 0xAE66, 0x7BFF, 0x7BFF, 0x0000, 0x3555, 0x3C00]
 
 
-def test_a_list_of_types_is_bytes(ran: Run, tmp_path: Path) -> None:
-    values = [
+def test_a_list_of_types_is_bytes(contents: Contents) -> None:
+    typed = [
         {"name": "count", "type": "UINT32", "value": 6},
         {"type": "FLOAT32", "value": 2.5},
         {"type": "INT8", "value": -1},
     ]
-    for resource in (
-        {"initialValues": values},
-        {"initialValuesDataType": "UNKNOWN", "initialValues": values},
-    ):
-        ran(model(resources={"X": resource}))
-        found = run(tmp_path / "model.json", "cpu").resources["X"]
-        assert found.tobytes() == struct.pack("<Ifb", 6, 2.5, -1)
+    for resource in ({"initialValues": typed}, values("UNKNOWN", typed)):
+        assert contents(resource).tobytes() == struct.pack("<Ifb", 6, 2.5, -1)
+
+
+# Source files beside a model, and paths that leave its folder.
+
+
+@pytest.mark.parametrize(
+    "kind", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?", ">f4", ">i8"]
+)
+def test_npy_sources_bring_their_type(contents: Contents, tmp_path: Path, kind: str) -> None:
+    data = np.array([[0, 1, 1], [1, 0, 1]], kind)
+    np.save(tmp_path / "in.npy", data)
+    found = contents({"initialValues": {"sourcePath": "in.npy"}})
+    assert found.tolist() == data.ravel().astype("i8").tolist()
+    assert found.dtype == (np.dtype("u1") if kind == "?" else data.dtype.newbyteorder("<"))
+
+
+def test_raw_sources_are_in_folders_named_either_way(ran: Run, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    np.arange(3, dtype="<i2").tofile(tmp_path / "sub" / "in.dat")
+    for name in ("sub/in.dat", "sub\\in.dat"):
+        resource = values("INT16", {"sourcePath": name})
+        assert printed_values(ran, resource) == "0, 1, 2"
+
+
+def npy(
+    descr: str, shape: str, data: bytes = b"12345678", fortran: bool = False, header: bytes = b""
+) -> bytes:
+    text = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}\n"
+    header = header or text.encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not a .npy file"),
+        (b"\x93NUMPY\x09\x00", "version is (9, 0)"),
+        (npy("", "", header=b"junk\n"), "is a damaged .npy file"),
+        (npy("", "", header=b"(" * 9000 + b"\n"), "is a damaged .npy file"),
+        (npy("<f4", "(2,)", b"1234"), "has 4 bytes of data; its header says 8"),
+        (npy("<f4", "(1,)"), "has 8 bytes"),
+        (npy("<f4", "(9999999999999,)", b""), "says 39999999999996"),
+        (npy("<f4", "(-1,)", b"1234"), "shape"),
+        (npy("<f4", "(2, 1)", fortran=True), "Fortran order"),
+        (npy("<c8", "(1,)"), "complex64, which DirectML does not have"),
+        (npy("|O", "(1,)"), "has data type object; Python objects are never loaded"),
+        (npy("<U2", "(1,)"), "which DirectML does not have"),
+        (npy("<f4", "(0,)", b""), "is empty"),
+        (npy("<f8", "(1,)"), "has FLOAT64; initialValuesDataType is FLOAT32"),
+    ],
+)
+def test_npy_files_that_are_none(
+    refused: Callable[[Any], str], tmp_path: Path, content: bytes, message: str
+) -> None:
+    (tmp_path / "in.npy").write_bytes(content)
+    said = refused(model(resources={"X": values(F32, {"sourcePath": "in.npy"})}))
+    assert message in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    # Two links lead out of the folder, and one in a circle.
+    [
+        *("", ".", "a\0b", "/etc/passwd", "../in.dat", "a/../../in.dat", "..\\in.dat"),
+        *("C:\\in.dat", "C:in.dat", "\\\\host\\in.dat", "out/secret", "link.dat", "loop"),
+    ],
+)
+def test_no_path_leaves_the_folder(tmp_path: Path, name: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (tmp_path / "in.dat").write_bytes(b"1234")
+    (tmp_path / "secret").write_bytes(b"1234")
+    (home / "out").symlink_to(tmp_path)
+    (home / "link.dat").symlink_to("../in.dat")
+    (home / "loop").symlink_to("loop")
+    source = values(F32, {"sourcePath": name})
+    for content in (model(resources={"X": source}), model(commands=[writes("A", name)])):
+        (home / "model.json").write_text(json.dumps(content))
+        with pytest.raises(InvalidArgumentError, match=r"sourcePath|targetPath"):
+            run(home / "model.json", "cpu")
+    assert (tmp_path / "secret").read_bytes() == b"1234"
+    assert (tmp_path / "in.dat").read_bytes() == b"1234"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none.dat", "a file that exists"), ("in.png", "is an image"), ("in.dat", "needs an")],
+)
+def test_sources_that_cannot_be_used(
+    refused: Callable[[Any], str], tmp_path: Path, name: str, message: str
+) -> None:
+    (tmp_path / "in.png").write_bytes(b"1234")
+    (tmp_path / "in.dat").write_bytes(b"1234")
+    assert message in refused(model(resources={"X": {"initialValues": {"sourcePath": name}}}))

@@ -11,10 +11,12 @@ from dmlsplit.frontends.onnx import scan
 
 
 @pytest.fixture
-def scanned(tmp_path: Path) -> Callable[[Any], list[SplitSite]]:
-    def scan_model(content: Any) -> list[SplitSite]:
+def scanned(tmp_path: Path) -> Callable[..., list[SplitSite]]:
+    """Write a model and scan it, with any options of `scan`."""
+
+    def scan_model(content: Any, **options: Any) -> list[SplitSite]:
         path = tmp_path / "model.onnx"
         path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
-        return scan(path)
+        return scan(path, **options)
 
     return scan_model

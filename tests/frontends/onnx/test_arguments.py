@@ -10,11 +10,21 @@ from dmlsplit.frontends.onnx import (
     Arguments,
     ElementType,
     Lengths,
+    OperatorVersion,
     lower,
     node_arguments,
     operator_version,
     read_arguments,
 )
+
+
+def version(text: str) -> OperatorVersion:
+    name, opset = text.split("-")
+    return operator_version(name, int(opset))
+
+
+def rows(table: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
+    return [(version(operator), *row) for operator, rows in table.items() for row in rows]
 
 
 @pytest.mark.parametrize("opset", [13, 18])
@@ -26,7 +36,7 @@ def test_split_omitted_by_an_empty_name_is_no_split(opset: int) -> None:
 
 
 def test_split_1_takes_whole_floats() -> None:
-    operator = operator_version("Split", 1)
+    operator = version("Split-1")
     for kind in (np.float16, np.float32, np.float64):
         arguments = node_arguments(operator, {"axis": 0}, [np.array([2, 4], kind)], 2)
         assert arguments.split == (2, 4)
@@ -37,14 +47,14 @@ def test_split_1_takes_whole_floats() -> None:
 
 
 def test_arguments_as_they_are_read() -> None:
-    operator = operator_version("Split", 18)
+    operator = version("Split-18")
     read = read_arguments(operator, axis=-1, split=[2, 4])
     assert read == Arguments(operator, -1, (2, 4), None, True, 2, ())
     read = read_arguments(operator, num_outputs=3)
     assert read == Arguments(operator, 0, None, 3, True, 3, ())
     read = read_arguments(operator, split=Lengths.AT_RUN_TIME, output_count=2)
     assert read == Arguments(operator, 0, Lengths.AT_RUN_TIME, None, True, 2, ())
-    sequence = operator_version("SplitToSequence", 11)
+    sequence = version("SplitToSequence-11")
     read = read_arguments(sequence, split=np.array(2, np.int32), keepdims=0)
     assert read == Arguments(sequence, 0, 2, None, False, None, (), ElementType.INT32)
     read = read_arguments(sequence, split=[], axis=1)
@@ -52,205 +62,139 @@ def test_arguments_as_they_are_read() -> None:
 
 
 def test_arguments_of_a_node() -> None:
-    operator = operator_version("Split", 18)
+    operator = version("Split-18")
     assert node_arguments(operator, {"axis": 1, "num_outputs": 2}, [], 2) == read_arguments(
         operator, axis=1, num_outputs=2, output_count=2
     )
-    sequence = operator_version("SplitToSequence", 24)
+    sequence = version("SplitToSequence-24")
     assert node_arguments(sequence, {"keepdims": 0}, [], 7) == read_arguments(sequence, keepdims=0)
-    old = operator_version("Split", 2)
+    old = version("Split-2")
     assert node_arguments(old, {"axis": 1, "split": [1, 2]}, [], 2) == read_arguments(
         old, axis=1, split=[1, 2]
     )
 
 
-# The operator, its opset, the arguments, and the whole message.
-REFUSED: list[tuple[str, int, dict[str, Any], str]] = [
-    ("Split", 18, {"axis": 1.0, "num_outputs": 1}, "axis is 1.0 (float); it must be an integer"),
-    ("Split", 18, {"num_outputs": "2"}, "num_outputs is '2' (str); it must be an integer"),
-    ("Split", 18, {"output_count": True}, "output_count is True (bool); it must be an integer"),
-    (
-        "SplitToSequence",
-        11,
-        {"keepdims": None, "axis": "x"},
-        "axis is 'x' (str); it must be an integer",
-    ),
-    ("SplitToSequence", 11, {"keepdims": 1.5}, "keepdims is 1.5 (float); it must be an integer"),
-    ("SplitToSequence", 11, {"keepdims": -1}, "keepdims is -1; it must be 0 or 1"),
-    (
-        "SplitToSequence",
-        11,
-        {"split": 0},
-        "the chunk size, a scalar split, is 0; it must be at least 1",
-    ),
-    (
-        "SplitToSequence",
-        11,
-        {"split": [[1]]},
-        "split has rank 2; it must be a scalar or 1-D",
-    ),
-    (
-        "Split",
-        18,
-        {"num_outputs": 2, "split": [1]},
-        "num_outputs is 2 and sizes are given; one of them may be given",
-    ),
-    ("SplitToSequence", 24, {"keepdims": 2}, "keepdims is 2; it must be 0 or 1"),
-    (
-        "SplitToSequence",
-        24,
-        {"split": -2},
-        "the chunk size, a scalar split, is -2; it must be at least 1",
-    ),
-    (
-        "Split",
-        1,
-        {"axis": 0, "num_outputs": 2},
-        "num_outputs is 2; it exists since opset 18. Fix: give output_count",
-    ),
-    (
-        "Split",
-        13,
-        {"split": np.array([2], np.int32)},
-        "split has data type INT32; it must be INT64",
-    ),
-    ("Split", 18, {"axis": True, "num_outputs": 1}, "axis is True (bool); it must be an integer"),
-    (
-        "Split",
-        18,
-        {"split": [], "output_count": 1},
-        "split has 0 sizes for 1 output; both must be equal",
-    ),
-    ("Split", 18, {"split": []}, "there are 0 outputs; there must be at least 1"),
-    ("Split", 18, {"split": [[2, 4]]}, "split has rank 2; it must be 1-D"),
-    ("Split", 18, {"num_outputs": 0}, "num_outputs is 0; it must be at least 1"),
-    (
-        "Split",
-        18,
-        {"num_outputs": 2, "output_count": 3},
-        "num_outputs is 2 for 3 outputs; both must be equal",
-    ),
-    (
-        "Split",
-        13,
-        {"num_outputs": 2},
-        "num_outputs is 2; it exists since opset 18. Fix: give output_count",
-    ),
-    (
-        "Split",
-        13,
-        {"split": [1, 2], "output_count": 3},
-        "split has 2 sizes for 3 outputs; both must be equal",
-    ),
-    (
-        "Split",
-        13,
-        {},
-        "the number of pieces is not given; give num_outputs, output_count or split",
-    ),
-    ("Split", 13, {"output_count": 0}, "there are 0 outputs; there must be at least 1"),
-    ("Split", 13, {"split": 2}, "split has rank 0; it must be 1-D"),
-    (
-        "Split",
-        13,
-        {"split": [1, 0, -3]},
-        "split[2] is -3; it must be at least 0. Fix: write out the size that -1 stands for",
-    ),
-    ("Split", 1, {"split": [2.0, 0.5]}, "split holds 0.5; its values must be whole numbers"),
-    ("Split", 2, {"split": [2.0]}, "split is [2.0] (float64); it must hold integers"),
-    ("Split", 2, {"split": "2,4"}, "split is '2,4' (<U3); it must hold integers"),
-    (
-        "Split",
-        2,
-        {"split": [[1], [2, 3]]},
-        "split is [[1], [2, 3]] (object); it must hold integers",
-    ),
-    (
-        "Split",
-        2,
-        {"split": [10**25] * 9},
-        f"split is {str([10**25] * 9)[:100]} (object); it must hold integers",
-    ),
-    (
-        "Split",
-        2,
-        {"split": np.zeros(0, bool)},
-        "split is array([], dtype=bool) (bool); it must hold integers",
-    ),
-]
+# By operator: the arguments, and the whole message.
+REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "Split-1": [({"split": [2.0, 0.5]}, "split holds 0.5; its values must be whole numbers")],
+    "Split-2": [
+        ({"split": [2.0]}, "split is [2.0] (float64); it must hold integers"),
+        ({"split": "2,4"}, "split is '2,4' (<U3); it must hold integers"),
+        ({"split": [[1], [2, 3]]}, "split is [[1], [2, 3]] (object); it must hold integers"),
+        (
+            {"split": [10**25] * 9},
+            f"split is {str([10**25] * 9)[:100]} (object); it must hold integers",
+        ),
+        (
+            {"split": np.zeros(0, bool)},
+            "split is array([], dtype=bool) (bool); it must hold integers",
+        ),
+    ],
+    "Split-13": [
+        ({"split": np.array([2], np.int32)}, "split has data type INT32; it must be INT64"),
+        ({"num_outputs": 2}, "num_outputs is 2; it exists since opset 18. Fix: give output_count"),
+        (
+            {"split": [1, 2], "output_count": 3},
+            "split has 2 sizes for 3 outputs; both must be equal",
+        ),
+        ({}, "the number of pieces is not given; give num_outputs, output_count or split"),
+        ({"output_count": 0}, "there are 0 outputs; there must be at least 1"),
+        ({"split": 2}, "split has rank 0; it must be 1-D"),
+        (
+            {"split": [1, 0, -3]},
+            "split[2] is -3; it must be at least 0. Fix: write out the size that -1 stands for",
+        ),
+    ],
+    "Split-18": [
+        ({"axis": 1.0, "num_outputs": 1}, "axis is 1.0 (float); it must be an integer"),
+        ({"num_outputs": "2"}, "num_outputs is '2' (str); it must be an integer"),
+        ({"output_count": True}, "output_count is True (bool); it must be an integer"),
+        (
+            {"num_outputs": 2, "split": [1]},
+            "num_outputs is 2 and sizes are given; one of them may be given",
+        ),
+        ({"axis": True, "num_outputs": 1}, "axis is True (bool); it must be an integer"),
+        ({"split": [], "output_count": 1}, "split has 0 sizes for 1 output; both must be equal"),
+        ({"split": []}, "there are 0 outputs; there must be at least 1"),
+        ({"split": [[2, 4]]}, "split has rank 2; it must be 1-D"),
+        ({"num_outputs": 0}, "num_outputs is 0; it must be at least 1"),
+        (
+            {"num_outputs": 2, "output_count": 3},
+            "num_outputs is 2 for 3 outputs; both must be equal",
+        ),
+    ],
+    "SplitToSequence-11": [
+        ({"keepdims": None, "axis": "x"}, "axis is 'x' (str); it must be an integer"),
+        ({"keepdims": 1.5}, "keepdims is 1.5 (float); it must be an integer"),
+        ({"keepdims": -1}, "keepdims is -1; it must be 0 or 1"),
+        ({"keepdims": 2}, "keepdims is 2; it must be 0 or 1"),
+        ({"split": 0}, "the chunk size, a scalar split, is 0; it must be at least 1"),
+        ({"split": [[1]]}, "split has rank 2; it must be a scalar or 1-D"),
+    ],
+}
 
 
-@pytest.mark.parametrize(("name", "opset", "given", "message"), REFUSED)
+@pytest.mark.parametrize(("operator", "given", "message"), rows(REFUSED))
 def test_a_refused_argument_is_named_with_what_is_allowed(
-    name: str, opset: int, given: dict[str, Any], message: str
+    operator: OperatorVersion, given: dict[str, Any], message: str
 ) -> None:
-    operator = operator_version(name, opset)
     with pytest.raises(dml.InvalidArgumentError) as error:
         read_arguments(operator, **given)
     assert str(error.value) == f"{operator}: {message}"
 
 
-NODES: list[tuple[str, int, dict[str, Any], list[Any], str]] = [
-    (
-        "Split",
-        18,
-        {"colour": 1},
-        [],
-        "attribute 'colour' is set; its attributes are axis, num_outputs",
-    ),
-    (
-        "Split",
-        13,
-        {"split": [1]},
-        [],
-        "attribute 'split' is set; its attributes are axis. "
-        "Fix: since opset 13, sizes are the second input",
-    ),
-    ("Split", 13, {}, [None, None], "the node has 3 inputs; at most 2 exist"),
-    (
-        "Split",
-        2,
-        {},
-        [None],
-        "the node has 2 inputs; at most 1 exist. "
-        "Fix: before opset 13, sizes are the attribute 'split'",
-    ),
-    (
-        "Split",
-        1,
-        {"split": [1]},
-        [np.ones(1, np.float32)],
-        "sizes are given as input and as attribute; one of them may be given",
-    ),
-    (
-        "SplitToSequence",
-        11,
-        {},
-        [np.ones(1, np.int16)],
-        "split has data type INT16; it must be INT32 or INT64",
-    ),
-]
+NODES: dict[str, list[tuple[dict[str, Any], list[Any], str]]] = {
+    "Split-1": [
+        (
+            {"split": [1]},
+            [np.ones(1, np.float32)],
+            "sizes are given as input and as attribute; one of them may be given",
+        )
+    ],
+    "Split-2": [
+        (
+            {},
+            [None],
+            "the node has 2 inputs; at most 1 exist. "
+            "Fix: before opset 13, sizes are the attribute 'split'",
+        )
+    ],
+    "Split-13": [
+        (
+            {"split": [1]},
+            [],
+            "attribute 'split' is set; its attributes are axis. "
+            "Fix: since opset 13, sizes are the second input",
+        ),
+        ({}, [None, None], "the node has 3 inputs; at most 2 exist"),
+    ],
+    "Split-18": [
+        ({"colour": 1}, [], "attribute 'colour' is set; its attributes are axis, num_outputs")
+    ],
+    "SplitToSequence-11": [
+        ({}, [np.ones(1, np.int16)], "split has data type INT16; it must be INT32 or INT64")
+    ],
+}
 
 
-@pytest.mark.parametrize(("name", "opset", "attributes", "inputs", "message"), NODES)
+@pytest.mark.parametrize(("operator", "attributes", "inputs", "message"), rows(NODES))
 def test_a_refused_node_is_told_what_its_version_takes(
-    name: str, opset: int, attributes: dict[str, Any], inputs: list[Any], message: str
+    operator: OperatorVersion, attributes: dict[str, Any], inputs: list[Any], message: str
 ) -> None:
-    operator = operator_version(name, opset)
     with pytest.raises(dml.InvalidArgumentError) as error:
         node_arguments(operator, attributes, inputs, 1)
     assert str(error.value) == f"{operator}: {message}"
 
 
 def test_what_is_assumed_is_said_in_full() -> None:
-    (text,) = read_arguments(operator_version("Split", 1), split=[1]).assumed
+    (text,) = read_arguments(version("Split-1"), split=[1]).assumed
     assert text == "Split-1 names no default axis; 0 is assumed, as in later versions"
-    (text,) = read_arguments(operator_version("Split", 19), output_count=3).assumed
+    (text,) = read_arguments(version("Split-19"), output_count=3).assumed
     assert text == (
         "Split-18 has neither sizes nor num_outputs, which ONNX forbids; 3 equal pieces are "
         "assumed, one per output. Fix: set num_outputs"
     )
-    assert read_arguments(operator_version("Split", 17), output_count=3).assumed == ()
+    assert read_arguments(version("Split-17"), output_count=3).assumed == ()
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import numpy_helper  # noqa: E402
 
 from dmlsplit.errors import UnsupportedError  # noqa: E402
-from dmlsplit.frontends import SplitSite  # noqa: E402
-from dmlsplit.frontends.onnx import FixedSizes, inference, scan  # noqa: E402
+from dmlsplit.frontends.onnx import FixedSizes, inference  # noqa: E402
 from dmlsplit.frontends.site import Cause  # noqa: E402
-from tests.support.onnx_graphs import model, node, sizes, value  # noqa: E402
+from tests.support.onnx_graphs import Scanned, model, node, sizes, value  # noqa: E402
 
 CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
+AFTER_RESIZE = "its shape is not known after Resize 'up' of main"
 SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
 
 
@@ -25,55 +25,48 @@ def resized(shape: list[Any]) -> Any:
     return model(nodes, [value("x", shape)], initializers=(SCALES,))
 
 
-def scanned(tmp_path: Path, content: Any, **options: Any) -> SplitSite:
-    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
-    (found,) = scan(tmp_path / "m.onnx", **options)
-    return found
-
-
-def test_a_gap_is_filled(tmp_path: Path) -> None:
+def test_a_gap_is_filled(scanned: Scanned) -> None:
     content = resized([1, 4, 8, 8])
-    found = scanned(tmp_path, content)
-    assert found.unknown == "its shape is not known after Resize 'up' of main"
-    assert found.cause is Cause.UNTRACKED
-    assert scanned(tmp_path, content, infer_shapes=True).shape == (1, 4, 16, 16)
+    (found,) = scanned(content)
+    assert (found.unknown, found.cause) == (AFTER_RESIZE, Cause.UNTRACKED)
+    (found,) = scanned(content, infer_shapes=True)
+    assert found.shape == (1, 4, 16, 16)
 
 
-def test_given_sizes_count_there(tmp_path: Path) -> None:
+def test_given_sizes_count_there(scanned: Scanned) -> None:
     content = resized(["n", 4, 8, 8])
-    found = scanned(tmp_path, content, infer_shapes=True)
+    (found,) = scanned(content, infer_shapes=True)
     assert (found.unknown, found.cause) == ("dimension 0 is dynamic", Cause.DYNAMIC)
     for name in ("n", "x.0"):
-        options = {"dimensions": FixedSizes({name: 3}), "infer_shapes": True}
-        assert scanned(tmp_path, content, **options).shape == (3, 4, 16, 16)
+        (found,) = scanned(content, dimensions=FixedSizes({name: 3}), infer_shapes=True)
+        assert found.shape == (3, 4, 16, 16)
 
 
 def test_large_weights_are_not_handed_back(tmp_path: Path) -> None:
     content = resized([1, 4, 8, 8])
-    weights = numpy_helper.from_array(np.zeros((1024, 1024), np.float32), "w")
-    content.graph.initializer.append(weights)
+    zeros = np.zeros((1024, 1024), np.float32)
+    content.graph.initializer.append(numpy_helper.from_array(zeros, "w"))
     (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
     assert len(inference.with_inferred_shapes(str(tmp_path / "m.onnx"), {})) < 2000
 
 
-def test_a_crash_is_a_remark(tmp_path: Path) -> None:
+def test_a_crash_is_a_remark(scanned: Scanned) -> None:
     # Ends ONNX's shape inference: SIGABRT.
     content = resized([1, 4, 8, 8])
     content.graph.node.append(node("Split", "x", "p q r", axis=1, num_outputs=2))
-    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
-    found, wrong = scan(tmp_path / "m.onnx", infer_shapes=True)
-    assert found.unknown.startswith("its shape is not known after Resize 'up' of main; onnx's")
+    found, wrong = scanned(content, infer_shapes=True)
+    assert found.unknown.startswith(f"{AFTER_RESIZE}; onnx's")
     assert "shape inference failed: " in found.unknown
     assert "num_outputs is 2 for 3 outputs" in wrong.problem
 
 
 @pytest.mark.parametrize("equation", ["......", "a...b...->ab", "ab->ab,......"])
 def test_an_equation_that_onnx_never_ends_to_read_is_not_given_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, equation: str
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch, equation: str
 ) -> None:
     monkeypatch.setattr(inference, "SECONDS", 10)
     nodes = [node("Einsum", "x", "y", name="sum", equation=equation), CUT]
-    found = scanned(tmp_path, model(nodes, [value("x", [2, 6])]), infer_shapes=True)
+    (found,) = scanned(model(nodes, [value("x", [2, 6])]), infer_shapes=True)
     assert found.unknown == "its shape is not known after Einsum 'sum' of main"
 
 
@@ -99,33 +92,35 @@ def test_limits_hold(
 
 
 def test_nothing_is_imported_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scanned: Scanned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     Path("onnx.py").write_text("raise SystemExit(7)")
     Path("json.py").write_text("raise SystemExit(7)")
-    assert scanned(tmp_path, resized([1, 4, 8, 8]), infer_shapes=True).descriptors
+    (found,) = scanned(resized([1, 4, 8, 8]), infer_shapes=True)
+    assert found.descriptors
 
 
-def test_without_onnx_the_gap_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onnx_the_gap_is_said(scanned: Scanned, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference, "is_installed", lambda: False)
-    found = scanned(tmp_path, resized([1, 4, 8, 8]), infer_shapes=True)
-    assert found.unknown == "its shape is not known after Resize 'up' of main"
+    (found,) = scanned(resized([1, 4, 8, 8]), infer_shapes=True)
+    assert found.unknown == AFTER_RESIZE
 
 
 def test_no_process_starts_where_nothing_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inference, "with_inferred_shapes", None)
-    content = model([node("Relu", "x", "y"), CUT], [value("x", [2, 6])])
-    assert scanned(tmp_path, content, infer_shapes=True).descriptors
-    dynamic = model([node("Relu", "x", "y"), CUT], [value("x", ["n", 6])])
-    assert scanned(tmp_path, dynamic, infer_shapes=True).cause is Cause.DYNAMIC
+    relu = [node("Relu", "x", "y"), CUT]
+    (known,) = scanned(model(relu, [value("x", [2, 6])]), infer_shapes=True)
+    (dynamic,) = scanned(model(relu, [value("x", ["n", 6])]), infer_shapes=True)
+    assert known.descriptors
+    assert dynamic.cause is Cause.DYNAMIC
 
 
-def test_what_is_computed_stays_unknown(tmp_path: Path) -> None:
+def test_what_is_computed_stays_unknown(scanned: Scanned) -> None:
     nodes = [node("NonZero", "x", "y", name="nz"), node("Split", "y s", "a b", axis=1)]
     content = model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),))
-    found = scanned(tmp_path, content, infer_shapes=True)
+    (found,) = scanned(content, infer_shapes=True)
     assert found.unknown == "its shape is not known after NonZero 'nz' of main"

@@ -8,7 +8,7 @@ import pytest
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, value  # noqa: E402
+from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
 
 
 def test_what_is_dynamic_is_said(scanned: Scanned) -> None:
@@ -38,9 +38,6 @@ def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", axis=1)
     (found,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
     assert "split is [2, 4], 6 in sum; it must add up to the axis, of size 7" in found.problem
-
-
-# --- warnings -----------------------------------------------------------------------------------
 
 
 def test_empty_pieces_are_warned_of(scanned: Scanned) -> None:
@@ -84,16 +81,8 @@ def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
 
 PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
     ("negative dimension", {"shape": [-7]}, "the input's dimension 0 is -7"),
-    (
-        "short lengths",
-        {"s": lengths_of(INT64, [3], int64_data=[1])},
-        "has 8 bytes; its 3 values take 24",
-    ),
-    (
-        "torn lengths",
-        {"s": lengths_of(INT64, [2], raw_data=b"123")},
-        "has 3 bytes; its 2 values take 16",
-    ),
+    ("short lengths", {"s": lengths_of(INT64, [3], int64_data=[1])}, "has 8 bytes; its 3 values"),
+    ("torn lengths", {"s": lengths_of(INT64, [2], raw_data=b"123")}, "has 3 bytes; its 2 values"),
     ("no lengths", {"s": lengths_of(INT64, [2])}, "has 0 bytes; its 2 values take 16"),
     ("many lengths", {"s": lengths_of(INT64, [2**62, 2**62])}, "at most 65536 values are read"),
     ("negative size", {"s": lengths_of(INT64, [-2], int64_data=[2, 4])}, "at most 65536 values"),
@@ -118,13 +107,12 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_hostile_node_is_a_site_with_a_problem(
     scanned: Scanned, case: str, given: dict[str, Any], message: str
 ) -> None:
-    given = dict(given)
-    lengths = given.pop("s", sizes("s", 2, 4))
-    shape, kind = given.pop("shape", [6]), given.pop("kind", FLOAT)
-    outputs = given.pop("outputs", "a b")
-    inputs = given.pop("inputs", "x" if "num_outputs" in given else "x s")
-    cut = node("Split", inputs, outputs, **given)
-    (found,) = scanned(model([cut], [value("x", shape, kind)], initializers=(lengths,)))
+    defaults = {"s": sizes("s", 2, 4), "shape": [6], "outputs": "a b"}
+    defaults["inputs"] = "x" if "num_outputs" in given else "x s"
+    attributes = {name: each for name, each in given.items() if name not in defaults}
+    given = defaults | given
+    cut = node("Split", given["inputs"], given["outputs"], **attributes)
+    (found,) = scanned(model([cut], [value("x", given["shape"])], initializers=(given["s"],)))
     assert message in found.problem
     assert not found.descriptors
     assert len(found.problem.splitlines()) == 1

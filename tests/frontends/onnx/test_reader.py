@@ -54,10 +54,7 @@ def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
         else:
             cut.attribute.append(helper.make_attribute("split", content))
         (found,) = scanned(model([cut], [value("x", [6])], opsets={"": 11}))
-        assert (
-            "'split' has another kind of value; it must be an integer or a list of at most 65536"
-            in found.problem
-        )
+        assert "it must be an integer or a list of at most 65536" in found.problem
 
 
 def test_a_large_model_costs_its_graph_and_not_its_weights(tmp_path: Path) -> None:
@@ -114,14 +111,13 @@ SEEDS = [
 
 
 def assert_read_or_refused(path: Path) -> None:
-    message = ""
     try:
         found = scan(path)
     except InvalidArgumentError as error:
-        message = str(error)
-        found = []
-    assert len(message.splitlines()) == (0 if not message else 1)
-    assert all(isinstance(each, SplitSite) for each in found)
+        lines = str(error).splitlines()
+        assert len(lines) == 1
+    else:
+        assert all(isinstance(each, SplitSite) for each in found)
 
 
 @settings(settings.get_profile("many"))

@@ -31,8 +31,6 @@ from tests.support.onnx_graphs import (  # noqa: E402
     value,
 )
 
-# --- the place and the descriptor ---------------------------------------------------------------
-
 
 def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) -> None:
     nodes = [node("Relu", "x", "y"), node("Split", "y s", "a b", name="cut", axis=-1)]
@@ -44,10 +42,7 @@ def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) ->
     assert (found.problem, found.unknown, found.warnings) == ("", "", ())
 
 
-@pytest.mark.parametrize(
-    ("opset", "name"),
-    [(1, "Split-1"), (12, "Split-11"), (28, "Split-18")],
-)
+@pytest.mark.parametrize(("opset", "name"), [(1, "Split-1"), (12, "Split-11"), (28, "Split-18")])
 def test_the_opset_says_the_version(scanned: Scanned, opset: int, name: str) -> None:
     given = {"num_outputs": 2} if opset >= 18 else {}
     cut = node("Split", "x", "a b", axis=0, **given)
@@ -79,9 +74,8 @@ def test_splits_of_other_domains_are_not_ours(scanned: Scanned) -> None:
 
 
 def test_nested_bodies_are_walked_and_see_outer_names(scanned: Scanned) -> None:
-    inner = node(
-        "If", "c", "z", name="inner", then_branch=branch("t", 2), else_branch=branch("e", 3)
-    )
+    bodies = {"then_branch": branch("t", 2), "else_branch": branch("e", 3)}
+    inner = node("If", "c", "z", name="inner", **bodies)
     body = helper.make_graph([inner], "body", [value("i"), value("c")], [])
     loop = node("Loop", "n c", "y", body=body)
     nodes = [node("Relu", "x", "outer"), loop]
@@ -188,20 +182,15 @@ def test_names_from_a_file_stay_on_their_line(scanned: Scanned) -> None:
 
 
 EXTREMES = st.sampled_from([0, 1, -1, 2, 3, 7, 2**31, 2**62, 2**63 - 1, -(2**63)])
-
-
 NAMES = st.sampled_from(["x", "w", "s", "c", "y", "z", ""])
 
 
 @st.composite
 def odd_nodes(draw: st.DrawFn) -> Any:
-    """Return a node of a known operator with any inputs, outputs and attributes."""
+    """A node of a known operator with any inputs, outputs and attributes."""
     operators = ["Split", "SplitToSequence", "Constant", "Identity", *_RULES]
-    made = helper.make_node(
-        draw(st.sampled_from(operators)),
-        draw(st.lists(NAMES, max_size=4)),
-        draw(st.lists(NAMES, max_size=4)),
-    )
+    inputs, outputs = (draw(st.lists(NAMES, max_size=4)) for _ in range(2))
+    made = helper.make_node(draw(st.sampled_from(operators)), inputs, outputs)
     names = ["axis", "split", "num_outputs", "keepdims", "perm", "to", "pads", "strides", "axes"]
     names += ["kernel_shape", "shape", "value", "value_ints", "dilations", "allowzero", "transA"]
     for name in draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):

@@ -11,8 +11,6 @@ from onnx import TensorProto, numpy_helper  # noqa: E402
 from dmlsplit.frontends.site import Cause  # noqa: E402
 from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
 
-# --- shapes -------------------------------------------------------------------------------------
-
 
 def test_declared_shapes_count_where_tracking_ends(scanned: Scanned) -> None:
     nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
@@ -42,55 +40,47 @@ def test_declared_shapes_do_not_count_after_one_that_is_wrong(
 
 
 X = [2, 3, 8, 8]
+# Nodes that make y, the shapes of their inputs, and their constants.
 
 
-SHAPE_CASES: list[tuple[str, list[Any], dict[str, list[Any]], tuple[Any, ...]]] = [
-    ("Relu", [node("Relu", "x", "y")], {"x": X}, ()),
-    ("Cast", [node("Cast", "x", "y", to=TensorProto.INT8)], {"x": X}, ()),
-    ("Add", [node("Add", "x w", "y")], {"x": [2, 1, 4], "w": [3, 1]}, ()),
-    ("Where", [node("Where", "c x w", "y")], {"c": [2, 1], "x": [1, 3], "w": [1]}, ()),
-    ("Transpose", [node("Transpose", "x", "y", perm=[0, 2, 3, 1])], {"x": X}, ()),
-    ("Transpose", [node("Transpose", "x", "y")], {"x": [2, 3, 4]}, ()),
-    ("Reshape", [node("Reshape", "x s", "y")], {"x": X}, (sizes("s", 0, -1, 4),)),
-    ("Reshape", [node("Reshape", "x s", "y")], {"x": ["n", 4, 6]}, (sizes("s", 0, 2, -1),)),
-    ("Flatten", [node("Flatten", "x", "y", axis=2)], {"x": X}, ()),
-    ("Flatten", [node("Flatten", "x", "y", axis=-1)], {"x": X}, ()),
-    ("Unsqueeze", [node("Unsqueeze", "x s", "y")], {"x": X}, (sizes("s", 0, -1),)),
-    ("Squeeze", [node("Squeeze", "x s", "y")], {"x": [1, 3, 1]}, (sizes("s", -1),)),
-    ("Concat", [node("Concat", "x w", "y", axis=1)], {"x": [2, 3], "w": [2, 5]}, ()),
-    ("MatMul", [node("MatMul", "x w", "y")], {"x": [5, 1, 2, 3], "w": [4, 3, 7]}, ()),
-    ("Gemm", [node("Gemm", "x w", "y", transB=1)], {"x": [2, 3], "w": [5, 3]}, ()),
+SHAPE_CASES: list[tuple[Any, ...]] = [
+    ([node("Relu", "x", "y")], {"x": X}),
+    ([node("Cast", "x", "y", to=TensorProto.INT8)], {"x": X}),
+    ([node("Add", "x w", "y")], {"x": [2, 1, 4], "w": [3, 1]}),
+    ([node("Where", "c x w", "y")], {"c": [2, 1], "x": [1, 3], "w": [1]}),
+    ([node("Transpose", "x", "y", perm=[0, 2, 3, 1])], {"x": X}),
+    ([node("Transpose", "x", "y")], {"x": [2, 3, 4]}),
+    ([node("Reshape", "x s", "y")], {"x": X}, sizes("s", 0, -1, 4)),
+    ([node("Reshape", "x s", "y")], {"x": ["n", 4, 6]}, sizes("s", 0, 2, -1)),
+    ([node("Flatten", "x", "y", axis=2)], {"x": X}),
+    ([node("Flatten", "x", "y", axis=-1)], {"x": X}),
+    ([node("Unsqueeze", "x s", "y")], {"x": X}, sizes("s", 0, -1)),
+    ([node("Squeeze", "x s", "y")], {"x": [1, 3, 1]}, sizes("s", -1)),
+    ([node("Concat", "x w", "y", axis=1)], {"x": [2, 3], "w": [2, 5]}),
+    ([node("MatMul", "x w", "y")], {"x": [5, 1, 2, 3], "w": [4, 3, 7]}),
+    ([node("Gemm", "x w", "y", transB=1)], {"x": [2, 3], "w": [5, 3]}),
+    ([node("Conv", "x w", "y", pads=[1, 1, 1, 1], strides=[2, 2])], {"x": X, "w": [5, 3, 3, 3]}),
+    ([node("Conv", "x w", "y", dilations=[2, 1], pads=[0, 1, 2, 0])], {"x": X, "w": [5, 3, 3, 2]}),
+    ([node("MaxPool", "x", "y", kernel_shape=[3, 2])], {"x": X}),
+    ([node("GlobalMaxPool", "x", "y")], {"x": X}),
+    ([node("ReduceMean", "x s", "y")], {"x": X}, sizes("s", 1, -1)),
+    ([node("ReduceSum", "x s", "y", keepdims=0)], {"x": X}, sizes("s", 2)),
+    ([node("ReduceMax", "x", "y")], {"x": X}),
+    ([node("ReduceMin", "x", "y", noop_with_empty_axes=1)], {"x": X}),
     (
-        "Conv",
-        [node("Conv", "x w", "y", pads=[1, 1, 1, 1], strides=[2, 2])],
-        {"x": X, "w": [5, 3, 3, 3]},
-        (),
-    ),
-    (
-        "Conv",
-        [node("Conv", "x w", "y", dilations=[2, 1], pads=[0, 1, 2, 0])],
-        {"x": X, "w": [5, 3, 3, 2]},
-        (),
-    ),
-    ("MaxPool", [node("MaxPool", "x", "y", kernel_shape=[3, 2])], {"x": X}, ()),
-    ("GlobalMaxPool", [node("GlobalMaxPool", "x", "y")], {"x": X}, ()),
-    ("ReduceMean", [node("ReduceMean", "x s", "y")], {"x": X}, (sizes("s", 1, -1),)),
-    ("ReduceSum", [node("ReduceSum", "x s", "y", keepdims=0)], {"x": X}, (sizes("s", 2),)),
-    ("ReduceMax", [node("ReduceMax", "x", "y")], {"x": X}, ()),
-    ("ReduceMin", [node("ReduceMin", "x", "y", noop_with_empty_axes=1)], {"x": X}, ()),
-    (
-        "Slice",
         [node("Slice", "x s e a t", "y")],
         {"x": X},
-        (sizes("s", -1, 1), sizes("e", -(2**62), 2**62), sizes("a", 2, 1), sizes("t", -3, 1)),
+        sizes("s", -1, 1),
+        sizes("e", -(2**62), 2**62),
+        sizes("a", 2, 1),
+        sizes("t", -3, 1),
     ),
-    ("Pad", [node("Pad", "x s", "y")], {"x": [2, 3]}, (sizes("s", 0, 1, -1, 2),)),
-    ("Tile", [node("Tile", "x s", "y")], {"x": [2, 3]}, (sizes("s", 3, 1),)),
-    ("Expand", [node("Expand", "x s", "y")], {"x": [2, 1]}, (sizes("s", 4, 1, 5),)),
-    ("Gather", [node("Gather", "x s", "y", axis=1)], {"x": X}, (sizes("s", 0, 0, 1, 0),)),
-    ("Constants", [node("ConstantOfShape", "s", "y")], {}, (sizes("s", 4, 6),)),
+    ([node("Pad", "x s", "y")], {"x": [2, 3]}, sizes("s", 0, 1, -1, 2)),
+    ([node("Tile", "x s", "y")], {"x": [2, 3]}, sizes("s", 3, 1)),
+    ([node("Expand", "x s", "y")], {"x": [2, 1]}, sizes("s", 4, 1, 5)),
+    ([node("Gather", "x s", "y", axis=1)], {"x": X}, sizes("s", 0, 0, 1, 0)),
+    ([node("ConstantOfShape", "s", "y")], {}, sizes("s", 4, 6)),
     (
-        "a computed shape",
         [
             node("Shape", "x", "whole"),
             node("Gather", "whole zero", "n"),
@@ -101,32 +91,24 @@ SHAPE_CASES: list[tuple[str, list[Any], dict[str, list[Any]], tuple[Any, ...]]] 
             node("Reshape", "x wanted", "y"),
         ],
         {"x": [3, 4, 4]},
-        (
-            numpy_helper.from_array(np.array(0, np.int64), "zero"),
-            sizes("zero1", 0),
-            sizes("one1", 2),
-            sizes("end1", 2**62),
-            sizes("two1", 2),
-            sizes("minus1", -1),
-        ),
+        numpy_helper.from_array(np.array(0, np.int64), "zero"),
+        sizes("zero1", 0),
+        sizes("one1", 2),
+        sizes("end1", 2**62),
+        sizes("two1", 2),
+        sizes("minus1", -1),
     ),
-    ("Split", [node("Split", "x s", "p y", axis=1)], {"x": X}, (sizes("s", 1, 2),)),
+    ([node("Split", "x s", "p y", axis=1)], {"x": X}, sizes("s", 1, 2)),
 ]
 
 
-@pytest.mark.parametrize(("name", "nodes", "shapes", "constants"), SHAPE_CASES)
-def test_shapes_are_those_of_onnx_shape_inference(
-    scanned: Scanned,
-    name: str,
-    nodes: list[Any],
-    shapes: dict[str, list[Any]],
-    constants: tuple[Any, ...],
-) -> None:
+@pytest.mark.parametrize("case", SHAPE_CASES, ids=lambda case: case[0][-1].op_type)
+def test_shapes_are_those_of_onnx_shape_inference(scanned: Scanned, case: tuple[Any, ...]) -> None:
+    nodes, shapes, *constants = case
     kinds = {"c": TensorProto.BOOL}
     inputs = [value(key, shape, kinds.get(key, FLOAT)) for key, shape in shapes.items()]
-    content = model(
-        [*nodes, node("Split", "y", "all", num_outputs=1)], inputs, initializers=constants
-    )
+    nodes = [*nodes, node("Split", "y", "all", num_outputs=1)]
+    content = model(nodes, inputs, initializers=tuple(constants))
     inferred = onnx.shape_inference.infer_shapes(content, strict_mode=True, data_prop=True)
     (declared,) = [v for v in inferred.graph.value_info if v.name == "y"]
     wanted = [d.dim_param or d.dim_value for d in declared.type.tensor_type.shape.dim]
@@ -183,14 +165,11 @@ def test_what_cannot_be_read_leaves_shape_and_type_unknown(scanned: Scanned) -> 
     cut = node("Split", "y", "a b", num_outputs=2)
     external = TensorProto(name="s", data_type=INT64, dims=[1], data_location=TensorProto.EXTERNAL)
     for shape in (external, typed("s", [1]), sizes("other", 1)):
-        content = model(
-            [node("Reshape", "x s", "y"), cut], [value("x", [4])], initializers=(shape,)
-        )
-        missing = shape.name == "other"
-        assert scanned(content)[0].unknown == (
-            "value 's' is not made by an earlier node"
-            if missing
-            else "its shape is not known after Reshape[0] of main"
-        )
+        reshape = node("Reshape", "x s", "y")
+        (found,) = scanned(model([reshape, cut], [value("x", [4])], initializers=(shape,)))
+        said = "its shape is not known after Reshape[0] of main"
+        if shape.name == "other":
+            said = "value 's' is not made by an earlier node"
+        assert found.unknown == said
     (found,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
     assert found.unknown == "the input's data type is not known"

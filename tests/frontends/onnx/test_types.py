@@ -1,6 +1,7 @@
 """Every type of every input of every version: the published schemas, by every way in."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def every(schema: Any) -> Iterator[Types]:
 
 
 def published(schema: Any) -> set[Types]:
-    """Return the types that go together, by the parameters of the schema."""
+    """The types that go together, by the parameters of the schema."""
     parameters = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     inputs = [(i.type_str, parameters.get(i.type_str, {i.type_str})) for i in schema.inputs]
     (own, data_types), (other, split_types) = (*inputs, ("", set()))[:2]
@@ -65,27 +66,23 @@ def by_arrays(schema: Any, folder: Path) -> set[Types]:
         count = {"output_count": 2} | options(schema, sizes)
         split(ones(data), given, opset=opset, **count)
 
-    return accepted(schema, every(schema), run)
+    return accepted(schema, run)
 
 
 def by_backend(schema: Any, folder: Path) -> set[Types]:
     def run(data: str, sizes: str | None) -> None:
         names = ["x"] if sizes is None else ["x", "sizes"]
-        cut = helper.make_node(schema.name, names, outputs(schema, 0), axis=0)
-        cut.attribute.extend(
-            helper.make_attribute(*each) for each in options(schema, sizes).items()
-        )
+        given_options = options(schema, sizes)
+        cut = helper.make_node(schema.name, names, outputs(schema, 0), axis=0, **given_options)
         given = [ones(data)] if sizes is None else [ones(data), ones(sizes)]
         DmlSplitBackend.run_node(cut, given, opset_version=schema.since_version)
 
-    return accepted(schema, every(schema), run)
+    return accepted(schema, run)
 
 
-def accepted(
-    schema: Any, pairs: Iterator[Types], run: Callable[[str, str | None], None]
-) -> set[Types]:
+def accepted(schema: Any, run: Callable[[str, str | None], None]) -> set[Types]:
     found = set()
-    for data, sizes in pairs:
+    for data, sizes in every(schema):
         try:
             run(data, sizes)
         except InvalidArgumentError:
@@ -96,14 +93,6 @@ def accepted(
 
 def outputs(schema: Any, index: int) -> list[str]:
     return [f"a{index}", f"b{index}"] if schema.name == "Split" else [f"s{index}"]
-
-
-def by_constants(schema: Any, folder: Path) -> set[Types]:
-    return by_scan(schema, folder, constant=True)
-
-
-def by_computed_sizes(schema: Any, folder: Path) -> set[Types]:
-    return by_scan(schema, folder, constant=False)
 
 
 def by_scan(schema: Any, folder: Path, constant: bool) -> set[Types]:
@@ -117,18 +106,17 @@ def by_scan(schema: Any, folder: Path, constant: bool) -> set[Types]:
     if not constant:
         inputs += [value(f"sizes_{name}", [2], kind) for name, kind in KINDS.items()]
     tensors = [numpy_helper.from_array(ones(name), f"sizes_{name}") for name in KINDS]
-    content = model(
-        nodes,
-        inputs,
-        initializers=tuple(tensors) if constant else (),
-        opsets={"": schema.since_version},
-    )
+    opsets = {"": schema.since_version}
+    content = model(nodes, inputs, initializers=tuple(tensors) * constant, opsets=opsets)
     (folder / "m.onnx").write_bytes(content.SerializeToString())
     sites = scan(folder / "m.onnx")
     return {pair for pair, site in zip(pairs, sites, strict=True) if not site.problem}
 
 
-@pytest.mark.parametrize("way", [by_arrays, by_backend, by_constants, by_computed_sizes])
+WAYS = [by_arrays, by_backend, partial(by_scan, constant=True), partial(by_scan, constant=False)]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["arrays", "backend", "constants", "computed sizes"])
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_the_types_that_are_taken_are_those_of_the_schema(
     version: str, way: Callable[[Any, Path], set[Types]], tmp_path: Path

@@ -1,7 +1,6 @@
 """Shapes after windows and resizes, where onnx's inference errs: ONNX Runtime's, or unknown."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -12,8 +11,7 @@ onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 ort = pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
 from onnx import numpy_helper  # noqa: E402
 
-from dmlsplit.frontends.onnx import scan  # noqa: E402
-from tests.support.onnx_graphs import model, node, value  # noqa: E402
+from tests.support.onnx_graphs import Scanned, model, node, value  # noqa: E402
 
 Shape = tuple[int, ...]
 
@@ -42,8 +40,8 @@ class Case(NamedTuple):
 def run(case: Case, opset: int) -> Shape | None:
     """Return the shape that ONNX Runtime computes; None if it refuses the node."""
     given, made, tensors = case.built(0)
-    content = model([made], [given], initializers=tuple(tensors), opsets={"": opset})
-    content.graph.output.append(onnx.ValueInfoProto(name="y0"))
+    tensors = tuple(tensors)
+    content = model([made], [given], initializers=tensors, opsets={"": opset}, outputs="y0")
     content.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     options = ort.SessionOptions()
     options.log_severity_level = 4
@@ -118,7 +116,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize("opset", [12, 18, 21, 22])
-def test_a_shape_is_that_of_onnx_runtime_or_unknown(tmp_path: Path, opset: int) -> None:
+def test_a_shape_is_that_of_onnx_runtime_or_unknown(scanned: Scanned, opset: int) -> None:
     cases = [*KNOWN, *drawn(Random(opset), opset)]
     nodes, inputs, constants = [], [], []
     for index, case in enumerate(cases):
@@ -128,8 +126,7 @@ def test_a_shape_is_that_of_onnx_runtime_or_unknown(tmp_path: Path, opset: int) 
         inputs.append(given)
         constants += tensors
     content = model(nodes, inputs, initializers=tuple(constants), opsets={"": opset})
-    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
-    sites = scan(tmp_path / "m.onnx", infer_shapes=True)
+    sites = scanned(content, infer_shapes=True)
     rows = zip(cases, sites, [run(case, opset) for case in cases], strict=True)
     taken = [(case, site, found) for case, site, found in rows if found is not None]
     wrong = [
@@ -145,7 +142,9 @@ def test_a_shape_is_that_of_onnx_runtime_or_unknown(tmp_path: Path, opset: int) 
 
 @pytest.mark.parametrize("scale", [2.6, 2.5])
 @pytest.mark.parametrize("form", ["value", "value_floats", "initializer"])
-def test_a_resize_is_known_if_its_scales_are_exact(tmp_path: Path, form: str, scale: float) -> None:
+def test_a_resize_is_known_if_its_scales_are_exact(
+    scanned: Scanned, form: str, scale: float
+) -> None:
     tensor = numpy_helper.from_array(np.array([1, scale], np.float32), "s")
     given = {"value": tensor, "value_floats": [1, scale]}.get(form)
     constants = [node("Constant", "", "s", **{form: given})] if given else []
@@ -155,13 +154,12 @@ def test_a_resize_is_known_if_its_scales_are_exact(tmp_path: Path, form: str, sc
         node("Split", "y", "a", num_outputs=1),
     ]
     content = model(nodes, [value("x", [5, 5])], initializers=() if given else (tensor,))
-    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
-    (site,) = scan(tmp_path / "m.onnx", infer_shapes=True)
+    (site,) = scanned(content, infer_shapes=True)
     assert bool(site.unknown) == (scale == 2.6)
     assert site.unknown or site.shape == (5, 12)
 
 
-def test_what_follows_a_doubtful_shape_is_unknown(tmp_path: Path) -> None:
+def test_what_follows_a_doubtful_shape_is_unknown(scanned: Scanned) -> None:
     # Two operators of which only onnx's inference knows the shapes.
     nodes = [
         onnx.helper.make_node("STFT", ["x", "step", "", "length"], ["y"], name="stft"),
@@ -171,6 +169,5 @@ def test_what_follows_a_doubtful_shape_is_unknown(tmp_path: Path) -> None:
     numbers = {"step": 8, "length": 16}
     constants = [numpy_helper.from_array(np.array(v), name) for name, v in numbers.items()]
     content = model(nodes, [value("x", [1, 128, 1])], initializers=tuple(constants))
-    (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
-    (site,) = scan(tmp_path / "m.onnx", infer_shapes=True)
+    (site,) = scanned(content, infer_shapes=True)
     assert site.unknown == "its shape is not known after STFT 'stft' of main"

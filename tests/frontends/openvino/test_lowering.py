@@ -1,5 +1,7 @@
 """Lowering of OpenVINO's splits."""
 
+from typing import Any
+
 import pytest
 
 from dmlsplit import SplitOperatorDesc, TensorDataType, TensorDesc
@@ -13,6 +15,7 @@ from dmlsplit.frontends.openvino.lowering import (
 )
 
 F32 = TensorDataType.FLOAT32
+VARIADIC, EQUAL = lower_variadic_split, lower_split
 
 
 def test_a_lowering_is_a_value_that_reads_well() -> None:
@@ -41,56 +44,45 @@ def test_many_lengths_are_cut_in_messages() -> None:
     assert len(str(error.value)) < 250
 
 
-VARIADIC: list[tuple[tuple[int, ...], int, list[int], str]] = [
-    ((), 0, [1], "the input is a scalar (rank 0); a scalar cannot be split"),
-    ((6, 2), 2, [6], "axis is 2; it must be -2 to 1 at rank 2"),
-    ((6,), 0, [1, -2, 7], "split_lengths[1] is -2; it must be at least -1"),
-    ((6,), 0, [-1, 2, -1], "split_lengths is -1 at 0 and 2; at most one length may be -1"),
+# The function, its shape, axis and lengths or count, and the message.
+REFUSED: list[tuple[Any, tuple[int, ...], int, Any, str]] = [
+    (VARIADIC, (), 0, [1], "the input is a scalar (rank 0); a scalar cannot be split"),
+    (VARIADIC, (6, 2), 2, [6], "axis is 2; it must be -2 to 1 at rank 2"),
+    (VARIADIC, (6,), 0, [1, -2, 7], "split_lengths[1] is -2; it must be at least -1"),
     (
-        (6,),
-        0,
-        [2, 3],
+        *(VARIADIC, (6,), 0, [-1, 2, -1]),
+        "split_lengths is -1 at 0 and 2; at most one length may be -1",
+    ),
+    (
+        *(VARIADIC, (6,), 0, [2, 3]),
         "split_lengths [2, 3] add up to 5; they must add up to 6, the size of axis 0",
     ),
-    ((2, 6), 1, [7], "split_lengths [7] add up to 7; they must add up to 6, the size of axis 1"),
     (
-        (6,),
-        0,
-        [7, -1],
+        *(VARIADIC, (2, 6), 1, [7]),
+        "split_lengths [7] add up to 7; they must add up to 6, the size of axis 1",
+    ),
+    (
+        *(VARIADIC, (6,), 0, [7, -1]),
         "split_lengths [7, -1] add up to 7; they must not exceed 6, the size of axis 0",
+    ),
+    (EQUAL, (), 0, 1, "the input is a scalar (rank 0); a scalar cannot be split"),
+    (EQUAL, (6, 2), -3, 1, "axis is -3; it must be -2 to 1 at rank 2"),
+    (EQUAL, (6,), 0, 0, "num_splits is 0; it must be at least 1"),
+    (
+        *(EQUAL, (2, 6), 1, 4),
+        "num_splits is 4; it must divide 6, the size of axis 1. Fix: use VariadicSplit",
     ),
 ]
 
 
-@pytest.mark.parametrize(("shape", "axis", "lengths", "message"), VARIADIC)
-def test_a_variadic_split_that_does_not_fit(
-    shape: tuple[int, ...], axis: int, lengths: list[int], message: str
-) -> None:
-    with pytest.raises(InvalidArgumentError) as error:
-        lower_variadic_split(shape, axis, lengths, F32)
-    assert str(error.value) == f"VariadicSplit-1: {message}"
-
-
-@pytest.mark.parametrize(
-    ("shape", "axis", "count", "message"),
-    [
-        ((), 0, 1, "the input is a scalar (rank 0); a scalar cannot be split"),
-        ((6, 2), -3, 1, "axis is -3; it must be -2 to 1 at rank 2"),
-        ((6,), 0, 0, "num_splits is 0; it must be at least 1"),
-        (
-            (2, 6),
-            1,
-            4,
-            "num_splits is 4; it must divide 6, the size of axis 1. Fix: use VariadicSplit",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("lower", "shape", "axis", "cut", "message"), REFUSED)
 def test_a_split_that_does_not_fit(
-    shape: tuple[int, ...], axis: int, count: int, message: str
+    lower: Any, shape: tuple[int, ...], axis: int, cut: Any, message: str
 ) -> None:
+    operator = "VariadicSplit-1" if lower is VARIADIC else "Split-1"
     with pytest.raises(InvalidArgumentError) as error:
-        lower_split(shape, axis, count, F32)
-    assert str(error.value) == f"Split-1: {message}"
+        lower(shape, axis, cut, F32)
+    assert str(error.value) == f"{operator}: {message}"
 
 
 def test_dynamic_sizes_stay_dynamic_and_are_checked_all_the_same() -> None:

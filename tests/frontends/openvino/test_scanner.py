@@ -13,6 +13,7 @@ import dmlsplit as dml
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.openvino import scan
+from tests.support.mutated import mutated
 from tests.support.openvino_files import (
     EDGES,
     INT64,
@@ -35,43 +36,32 @@ def test_a_model_that_openvino_saved(tmp_path: Path) -> None:
 
     data = op.parameter([2, 6], np.float32, name="x")
     condition = op.parameter([], np.bool_, name="condition")
-    variadic_split = op.variadic_split(
-        data, op.constant(INT64(1)), op.constant(np.array([2, -1, 0], np.int32))
-    )
-    variadic_split.set_friendly_name("cut")
-    equal = op.split(variadic_split.output(1), op.constant(np.int8(-1)), 2)
-    inner = op.parameter([2, 4], np.float32)
-    then_body = ov.Model(
-        op.variadic_split(
-            inner, op.constant(np.array([0])), op.constant(np.array([1, 1]))
-        ).outputs(),
-        [inner],
-    )
-    other = op.parameter([2, 4], np.float32)
+    lengths = op.constant(np.array([2, -1, 0], np.int32))
+    first, rest, none = op.variadic_split(data, op.constant(INT64(1)), lengths).outputs()
+    first.get_node().set_friendly_name("cut")
+    equal = op.split(rest, op.constant(np.int8(-1)), 2)
+    inner, other = (op.parameter([2, 4], np.float32) for _ in range(2))
+    ones = op.variadic_split(inner, op.constant(np.array([0])), op.constant(np.array([1, 1])))
+    then_body = ov.Model(ones.outputs(), [inner])
     else_body = ov.Model(op.split(other, op.constant(INT64(0)), 2).outputs(), [other])
     branch = op.if_op(condition)
     branch.set_friendly_name("branch")
     branch.set_then_body(then_body)
     branch.set_else_body(else_body)
-    branch.set_input(variadic_split.output(1), inner, other)
-    outs = [
-        branch.set_output(a, b) for a, b in zip(then_body.results, else_body.results, strict=True)
-    ]
-    results = [*equal.outputs(), variadic_split.output(0), variadic_split.output(2), *outs]
-    model = ov.Model(results, [data, condition], "toy")
+    branch.set_input(rest, inner, other)
+    results = zip(then_body.results, else_body.results, strict=True)
+    outs = [branch.set_output(*pair) for pair in results]
+    model = ov.Model([*equal.outputs(), first, none, *outs], [data, condition], "toy")
     ov.save_model(model, tmp_path / "toy.xml", compress_to_fp16=False)
 
     found = {site.place + ":" + site.operator: site for site in scan(tmp_path / "toy.xml")}
     texts = {key: [str(desc) for desc in site.descriptors] for key, site in found.items()}
+    halves = "SPLIT axis 0: FLOAT32[2,4] -> FLOAT32[1,4], FLOAT32[1,4]"
     assert texts == {
         "toy:VariadicSplit-1": ["SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]"],
         "toy:Split-1": ["SPLIT axis 1: FLOAT32[2,4] -> FLOAT32[2,2], FLOAT32[2,2]"],
-        "toy/branch.then_body:VariadicSplit-1": [
-            "SPLIT axis 0: FLOAT32[2,4] -> FLOAT32[1,4], FLOAT32[1,4]"
-        ],
-        "toy/branch.else_body:Split-1": [
-            "SPLIT axis 0: FLOAT32[2,4] -> FLOAT32[1,4], FLOAT32[1,4]"
-        ],
+        "toy/branch.then_body:VariadicSplit-1": [halves],
+        "toy/branch.else_body:Split-1": [halves],
     }
     assert found["toy:VariadicSplit-1"].node == "cut"
     assert found["toy:VariadicSplit-1"].warnings == (
@@ -115,42 +105,22 @@ def test_a_site_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
     assert found == SplitSite(file, "toy", "cut", 3, "VariadicSplit-1", (desc,), **known)
 
 
-@pytest.mark.parametrize(
-    ("precision", "carrier"),
-    [
-        ("FP16", "FLOAT16"),
-        ("FP64", "FLOAT64"),
-        ("BF16", "UINT16"),
-        ("BOOL", "UINT8"),
-        ("I64", "INT64"),
-        ("U8", "UINT8"),
-        ("F8E4M3", "UINT8"),
-        ("U4", "UINT4"),
-    ],
-)
+CARRIED = {"FP16": "FLOAT16", "FP64": "FLOAT64", "BF16": "UINT16", "BOOL": "UINT8", "I64": "INT64"}
+CARRIED |= {"U8": "UINT8", "F8E4M3": "UINT8", "U4": "UINT4"}
+
+
+@pytest.mark.parametrize(("precision", "carrier"), CARRIED.items())
 def test_types_and_what_they_travel_as(scanned: Scan, precision: str, carrier: str) -> None:
     (found,) = scanned(variadic(precision=precision), weights())
     assert found.descriptors[0].input_tensor.data_type.name == carrier
 
 
 def test_loops_are_searched_and_ids_start_again(scanned: Scan) -> None:
-    body = net(
-        [
-            layer(0, "Parameter", data='shape="6,2" element_type="f32"', outputs=port(0, (6, 2))),
-            const(1, "", 0, 8),
-            layer(
-                3,
-                "Split",
-                data='num_splits="3"',
-                inputs=port("a", (6, 2)) + port("b", None, "I64"),
-                outputs=port("c", (2, 2)) * 3,
-            ),
-        ],
-        [
-            '<edge from-layer="0" from-port="0" to-layer="3" to-port="a"/>',
-            '<edge from-layer="1" from-port="0" to-layer="3" to-port="b"/>',
-        ],
-    )
+    data = layer(0, "Parameter", data='shape="6,2" element_type="f32"', outputs=port(0, (6, 2)))
+    inputs, outputs = port("a", (6, 2)) + port("b", None, "I64"), port("c", (2, 2)) * 3
+    cut = layer(3, "Split", data='num_splits="3"', inputs=inputs, outputs=outputs)
+    edges = [edge((0, 0), (3, "a")), edge((1, 0), (3, "b"))]
+    body = net([data, const(1, "", 0, 8), cut], edges)
     inside = body[body.index("<layers>") : body.index("<rt_info>")]
     loop = layer(9, "Loop", inner=f"<port_map/><body>{inside}</body>", version="opset5", name="l")
     (found,) = scanned(net([loop], []), weights())
@@ -241,17 +211,9 @@ def test_edges_in_a_circle_do_no_harm(scanned: Scan) -> None:
 
 @pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30, "1048577"])
 def test_num_splits_is_read_strictly(scanned: Scan, splits: str) -> None:
-    layers = [
-        const(1, "", 0, 8),
-        layer(
-            3,
-            "Split",
-            data=f'num_splits="{splits}"',
-            inputs=port(0, (6,)) + port(1, None),
-            outputs=port(2, (2,)),
-        ),
-    ]
-    (found,) = scanned(net(layers, [edge((1, 0), (3, 1))]), weights())
+    inputs, data = port(0, (6,)) + port(1, None), f'num_splits="{splits}"'
+    cut = layer(3, "Split", data=data, inputs=inputs, outputs=port(2, (2,)))
+    (found,) = scanned(net([const(1, "", 0, 8), cut], [edge((1, 0), (3, 1))]), weights())
     assert found.problem.startswith("Split-1: num_splits is")
 
 
@@ -260,26 +222,12 @@ VALID = variadic().encode()
 
 @settings(settings.get_profile("many"))
 @given(
-    edits=st.lists(
-        st.tuples(
-            st.integers(0, len(VALID) - 1),
-            st.integers(0, 8),
-            st.one_of(
-                st.binary(max_size=6),
-                st.sampled_from([b"-1", b"9" * 25, b"<", b'"', b"</net>", b"<dim>", b"Split"]),
-            ),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
+    content=mutated(VALID, [b"-1", b"9" * 25, b"<", b'"', b"</net>", b"<dim>", b"Split"]),
     cut=st.integers(0, 24),
 )
 def test_a_mutated_file_gives_sites_or_one_error(
-    tmp_path_factory: pytest.TempPathFactory, edits: list[tuple[int, int, bytes]], cut: int
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, cut: int
 ) -> None:
-    content = VALID
-    for at, length, new in edits:
-        content = content[:at] + new + content[at + length :]
     folder = tmp_path_factory.getbasetemp()
     (folder / "fuzz.xml").write_bytes(content)
     (folder / "fuzz.bin").write_bytes(weights()[:cut])

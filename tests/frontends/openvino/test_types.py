@@ -38,10 +38,9 @@ def test_data_of_a_type_in_a_file_that_openvino_saved(name: str, tmp_path: Path)
 @pytest.mark.parametrize("place", ["axis", "lengths"])
 def test_integers_of_a_type_in_a_file(place: str, name: str, scanned: Scan) -> None:
     size = max(1, TYPES[name].bitwidth // 8) if name != "dynamic" else 8
-    numbers = {"axis": [0], "lengths": [2, 4]}[place]
+    layer, shape, numbers = {"axis": (1, "", [0]), "lengths": (2, "2", [2, 4])}[place]
     stored = b"".join(number.to_bytes(size, "little") for number in numbers)
-    shape = {"axis": "", "lengths": "2"}[place]
-    made = const({"axis": 1, "lengths": 2}[place], shape, 24, len(stored), name)
+    made = const(layer, shape, 24, len(stored), name)
     (site,) = scanned(variadic(**{place: made}), weights() + stored)
     assert bool(site.descriptors) == (name in INTEGERS)
     assert bool(site.problem) == (name not in INTEGERS)
@@ -60,12 +59,10 @@ def dtypes() -> dict[str, Any]:
 def test_arrays_of_a_type(name: str) -> None:
     dtype = dtypes()[name]
     data = np.arange(6).astype(dtype)
-    assert [piece.tolist() for piece in variadic_split(data, 0, [2, 4])] == [
-        data[:2].tolist(),
-        data[2:].tolist(),
-    ]
+    two, four = variadic_split(data, 0, [2, 4])
+    assert [two.tolist(), four.tolist()] == [data[:2].tolist(), data[2:].tolist()]
     calls = [
-        lambda: variadic_split(np.arange(6), np.array(0, dtype), [2, 4]),
+        lambda: variadic_split(np.arange(6), np.array([0], dtype), [2, 4]),
         lambda: variadic_split(np.arange(6), 0, np.array([2, 4], dtype)),
         lambda: split(np.arange(6), np.array(0, dtype), 2),
     ]

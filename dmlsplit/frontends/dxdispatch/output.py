@@ -1,4 +1,7 @@
-"""The files that a DxDispatch model writes: which may be replaced, and how they appear whole."""
+"""What a DxDispatch model prints, and the files that it writes.
+
+One deviation: DxDispatch streams 8-bit integers as characters; here they are numbers.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,8 +13,26 @@ import numpy as np
 from dmlsplit.arrays.npy_header import npy_header
 from dmlsplit.atomic import atomic_write, check_space, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, one_line, within
-from dmlsplit.frontends.dxdispatch.files import SourceFile
 from dmlsplit.frontends.dxdispatch.model import Model, WriteFile
+from dmlsplit.frontends.dxdispatch.values import SourceFile
+
+
+def printed(name: str, values: np.ndarray, verbose: bool) -> str:
+    """The text of a ``print`` command; `verbose` has a line for each element, with its bits."""
+    # Six significant digits: a C++ stream's default.
+    form = "{:g}" if values.dtype.kind == "f" else "{}"
+    texts = [form.format(value) for value in values.tolist()]
+    if not verbose:
+        return f"Resource '{name}': {', '.join(texts)}"
+    digits = 2 * values.dtype.itemsize
+    width = len(str(len(values)))
+    bits = values.view(f"u{values.dtype.itemsize}").tolist()
+    # Widths are padded with spaces, those of the bits too.
+    lines = [
+        f"[{index:{width}}] {text} (0x{word:{digits}X})\n"
+        for index, (text, word) in enumerate(zip(texts, bits, strict=True))
+    ]
+    return f"Resource '{name}':\n{''.join(lines)}"
 
 
 def check_targets(model: Model, file: Path, overwrite: bool) -> None:

@@ -1,9 +1,8 @@
-"""The files that a model writes: what they may replace, and how much they may take."""
+"""What a model prints, and the files that it writes."""
 
 import errno
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +13,20 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch_models import BOUND, dispatch, model, zeros
+from tests.support.dxdispatch_models import (
+    BOUND,
+    F32,
+    Run,
+    dispatch,
+    model,
+    printed_values,
+    prints,
+    values,
+    writes,
+    zeros,
+)
 
-WRITE = {"type": "writeFile", "resource": "D", "targetPath": "d.npy"}
+WRITE = writes("D", "d.npy")
 COMMANDS = [dispatch(**BOUND), WRITE]
 
 
@@ -50,7 +60,7 @@ def test_a_run_may_write_a_file_twice(file: Path) -> None:
 def test_a_file_that_the_model_reads_is_never_replaced(link: Any, file: Path) -> None:
     np.save(file.with_name("read.npy"), np.zeros(3, "f4"))
     link(file.with_name("d.npy"), file.with_name("read.npy"))
-    read = {"R": {"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": "read.npy"}}}
+    read = {"R": values(F32, {"sourcePath": "read.npy"})}
     file.write_text(json.dumps(model(commands=COMMANDS, resources=read)))
     with pytest.raises(dml.InvalidArgumentError, match=r"d.npy is the input "):
         run(file, overwrite=True)
@@ -99,9 +109,17 @@ def test_resources_that_exceed_the_free_memory_are_refused(
         run(file)
 
 
-def test_names_reach_the_terminal_without_control_characters(
-    ran: Callable[[Any], list[str]],
-) -> None:
+def test_names_reach_the_terminal_without_control_characters(ran: Run) -> None:
     name = "\x1b[2J\n"
-    (line,) = ran(model(resources={name: zeros(1)}, commands=[{"type": "print", "resource": name}]))
+    (line,) = ran(model(resources={name: zeros(1)}, commands=[prints(name)]))
     assert line.startswith(r"Resource '\x1b[2J\n': ")
+
+
+def test_verbose_print_shows_bits(ran: Run) -> None:
+    resource = values(F32, [1, -2.5, 0] + [0] * 7)
+    line = printed_values(ran, resource, verbose=True)
+    assert line.startswith(
+        "Resource 'X':\n[ 0] 1 (0x3F800000)\n[ 1] -2.5 (0xC0200000)\n[ 2] 0 (0x       0)\n"
+    )
+    line = printed_values(ran, values("INT16", [-1]), True)
+    assert line == "Resource 'X':\n[0] -1 (0xFFFF)\n"
