@@ -13,9 +13,8 @@ import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.array_view import overlaps
-from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.packing import packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.slices import small_cut
 from dmlsplit.arrays.torch import HOMES, TrackedError
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import compiled, find_backend

@@ -23,12 +23,9 @@ __all__ = ["ArrayView", "adapter_of", "adapters_of", "is_native", "to_device", "
 
 
 def view(array: Any, name: str) -> ArrayView:
-    """Describe an array of any library, which errors call `name`; a view is returned as it is.
+    """The memory of an array of any library, which errors call `name`; a view stays as it is.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If `array` is not an array, holds Python objects, or cannot be reached without a copy.
+    An InvalidArgumentError says what is no array, or holds Python objects, or cannot be shared.
     """
     return (_adapter(type(array)) or dlpack).view(array, name)
 
@@ -40,7 +37,7 @@ def adapter_of(owner: Any) -> Adapter:
 
 def adapters_of(owners: Iterable[Any]) -> set[Adapter]:
     """The adapters of the owners of many views, each once."""
-    return _adapters(frozenset(map(type, owners)))
+    return {_adapter(kind) or CUPY for kind in set(map(type, owners))}
 
 
 def is_native(array: Any) -> bool:
@@ -71,8 +68,3 @@ def _chosen(kind: type) -> Adapter | None:
 
 
 _adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_chosen)
-
-
-@lru_cache(maxsize=256)
-def _adapters(kinds: frozenset[type]) -> set[Adapter]:
-    return {_adapter(kind) or CUPY for kind in kinds}

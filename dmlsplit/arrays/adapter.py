@@ -7,8 +7,7 @@ from math import prod
 from typing import Any, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Cut
+from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError

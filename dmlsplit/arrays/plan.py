@@ -11,8 +11,7 @@ from dmlsplit.arrays import adapter_of, adapters_of
 from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Cut
+from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.errors import InvalidArgumentError

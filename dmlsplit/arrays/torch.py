@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Context, Shape, allocate, not_shared, type_name
-from dmlsplit.arrays.array_view import (
-    ArrayView,
-    device_name,
-    device_number,
-    type_string,
-    view_of,
-)
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Cut
+from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
+from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
@@ -47,18 +40,9 @@ class _Torch(Adapter):
             if _torch()._C._functorch.is_functorch_wrapped_tensor(tensor):
                 raise _tracked(name, "is inside a transform of torch.func", _OUTSIDE) from None
             raise not_shared(tensor, name, error) from None
-        return view_of(
-            (
-                tensor,
-                address,
-                shape,
-                _in_bytes(steps, width),
-                _type_string(tensor.dtype),
-                width,
-                device_name(tensor.get_device()) if tensor.is_cuda else "cpu",
-                False,
-            )
-        )
+        strides, kind = _in_bytes(steps, width), _type_string(tensor.dtype)
+        device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
+        return view_of((tensor, address, shape, strides, kind, width, device, False))
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
         # Each has memory of its own: a view of a block takes torch longer to make than a tensor.
