@@ -54,7 +54,7 @@ def view(array: Any, name: str) -> ArrayView:
 
 
 def give_back(made: list[Any], model: Any) -> list[Any]:
-    """Return arrays made here as arrays of the library of `model`, without a copy."""
+    """Arrays made here as arrays of the library of `model`, without a copy."""
     if not made or type(model) is type(made[0]):
         return made
     if isinstance(model, np.ndarray):
@@ -111,7 +111,7 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
 
 
 def _asked(question: Callable[[Any], Any], array: Any, name: str) -> Any:
-    """Return what an array's library answers; it may refuse, or have lost its device."""
+    """What an array's library answers; it may refuse, or have lost its device."""
     try:
         return question(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
