@@ -111,7 +111,7 @@ class DeviceRemovedError(DmlError):
 
 
 def one_line(error: Exception, with_path: bool = True) -> str:
-    """Return what is wrong in one line, after the file that it is about unless told otherwise."""
+    """What is wrong in one line, after the file that it is about unless told otherwise."""
     path, text = "", str(error)
     if isinstance(error, DmlError):
         path, text = error.path, error.message
