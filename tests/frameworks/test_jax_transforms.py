@@ -12,20 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from tests.support.jax_splits import own
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 
 Function = Any
-
-
-def ends(sizes: Any) -> list[int]:
-    return list(np.cumsum(sizes)[:-1])
-
-
-def own(array: Any, sizes: Any, axis: int = 0) -> list[Any]:
-    """JAX's own split, called as ours."""
-    return jnp.split(array, ends(sizes), axis)
 
 
 def loss(split: Function, sizes: tuple[int, ...], axis: int) -> Function:
