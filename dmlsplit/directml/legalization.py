@@ -28,10 +28,6 @@ class _Dimension:
     is_axis: bool = False
 
 
-class _ImpossibleError(Exception):
-    """Why one way of rewriting does not work."""
-
-
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
     """A descriptor that a feature level accepts and that moves the same bytes.
 
@@ -76,10 +72,10 @@ def equivalent(
     row = capability_table()[level]
     reasons = []
     for kind in _candidates(desc.input_tensor.data_type, row):
-        try:
-            return _rewritten(desc, kind, row)
-        except _ImpossibleError as error:
-            reasons.append(str(error))
+        found = _rewritten(desc, kind, row)
+        if isinstance(found, SplitOperatorDesc):
+            return found
+        reasons.append(found)
     # The first type tried is the closest to `desc`; the others fail for similar reasons.
     why = reasons[0] if reasons else "no element of a supported size can carry its bits"
     raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}: {why}", refused, why)
@@ -98,8 +94,8 @@ def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
 
 def _rewritten(
     desc: SplitOperatorDesc, kind: TensorDataType, row: LevelSupport
-) -> SplitOperatorDesc:
-    """Describe the same bytes as elements of `kind`, in as many dimensions as the level takes."""
+) -> SplitOperatorDesc | str:
+    """The same bytes as elements of `kind`, as the level takes them; or why there are none."""
     supports = row.input_tensor, row.output_tensors
     least = max(support.minimum_dimensions for support in supports)
     most = min(support.maximum_dimensions for support in supports)
@@ -109,10 +105,10 @@ def _rewritten(
     dims = [_Dimension(each, at == desc.axis) for at, each in steps]
     retyped = _retyped(dims, desc.input_tensor.data_type.bits, kind.bits)
     if retyped is None:
-        raise _ImpossibleError(_why_not_wider(desc, kind))
+        return _why_not_wider(desc, kind)
     dims = _fewer(retyped, most)
     if len(dims) > most:
-        raise _ImpossibleError(
+        return (
             f"as {kind.name} it has {len(dims)} dimensions that strides keep apart, and at most "
             f"{most} are accepted"
         )
@@ -122,9 +118,7 @@ def _rewritten(
     axis = next(at for at, dim in enumerate(dims) if dim.is_axis)
     result = SplitOperatorDesc(source, outputs, axis)
     found = next(violations(result, row), None)
-    if found:
-        raise _ImpossibleError(f"as {kind.name}, {found}".rstrip("."))
-    return result
+    return f"as {kind.name}, {found}".rstrip(".") if found else result
 
 
 def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | None:

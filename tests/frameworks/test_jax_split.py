@@ -216,12 +216,9 @@ def test_what_does_not_fit_is_refused_while_jax_traces(function: Any, message: s
 
 
 @pytest.mark.parametrize("kind", ["int2", "uint4", "float4_e2m1fn"])
-def test_elements_of_less_than_a_byte_are_refused_outside_jit_too(kind: str) -> None:
+def test_elements_without_bytes_of_their_own_are_refused_outside_jit_too(kind: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=f"data type {kind}, with elements of"):
         dml.split(jnp.zeros(4, kind), 2)
-
-
-def test_random_keys_are_refused_outside_jit_too() -> None:
     with pytest.raises(dml.InvalidArgumentError, match=r"Fix: split jax\.random\.key_data"):
         dml.split(jax.random.split(jax.random.key(0), 4), 2)
 

@@ -66,11 +66,6 @@ def test_derivatives_of_both_directions_agree_with_differences(kind: str) -> Non
         check_grads(jax.jit(function), (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
 
 
-def test_a_gradient_without_jit() -> None:
-    found = jax.grad(loss(dml.split, (1, 2), 0))(jnp.arange(3.0))
-    assert found.tolist() == [0, 6, 24]
-
-
 def test_a_piece_that_is_not_used_has_no_gradient() -> None:
     found = jax.grad(lambda x: dml.split(x, (1, 2))[1].sum())(jnp.arange(3.0))
     assert found.tolist() == [0, 1, 1]
