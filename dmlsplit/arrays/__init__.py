@@ -5,7 +5,7 @@ of every other library as arrays of NumPy or CuPy, and gives pieces back to it.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -57,8 +57,7 @@ def to_host(array: Any) -> np.ndarray:
     return driver.load().download(device_number(view(array, "array").device), array)
 
 
-@lru_cache(maxsize=256)
-def _adapter(kind: type) -> Adapter | None:
+def _chosen(kind: type) -> Adapter | None:
     if issubclass(kind, np.ndarray):
         return NUMPY
     torch = sys.modules.get("torch")  # imported, if the type is one of its tensors
@@ -66,3 +65,6 @@ def _adapter(kind: type) -> Adapter | None:
         return TORCH
     is_cupy = kind.__module__.partition(".")[0] == "cupy"
     return CUPY if is_cupy and hasattr(kind, "__cuda_array_interface__") else None
+
+
+_adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_chosen)
