@@ -75,13 +75,7 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class NoEquivalentError(InvalidArgumentError):
-    """No equivalent of a descriptor is accepted.
-
-    Attributes
-    ----------
-    reason : str
-        Why there is none.
-    """
+    """No equivalent of a descriptor is accepted; `reason` says why."""
 
     def __init__(
         self, message: str, report: ValidationReport | None = None, reason: str = ""

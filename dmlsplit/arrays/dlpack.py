@@ -15,7 +15,7 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
 
 # DLDeviceType of the DLPack standard.
-_CPU, _CUDA, _CUDA_MANAGED = 1, 2, 13
+CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 
 # Their arrays never change, whatever their interface says.
 _IMMUTABLE = ("jax", "jaxlib")
@@ -29,9 +29,9 @@ def view(array: Any, name: str) -> ArrayView:
         return array
     if hasattr(array, "__dlpack_device__"):
         kind, number = _asked(_device, array, name)
-        if kind in (_CUDA, _CUDA_MANAGED):
+        if kind in (CUDA, CUDA_MANAGED):
             return _cuda_view(array, name, int(number))
-        if kind == _CPU:
+        if kind == CPU:
             return NUMPY.view(_asked(np.from_dlpack, array, name), name)
         raise InvalidArgumentError(
             f"{name} is a {type_name(array)} on DLPack device type {int(kind)}; it must be on the "

@@ -14,13 +14,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from dmlsplit.arrays.array_view import device_name
+from dmlsplit.arrays.dlpack import CPU
 from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.eager import plan_for
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
-# DLDeviceType of the DLPack standard.
-_CPU = 1
 # numpy.dtype.isbuiltin of NumPy's own types.
 _BUILT_IN = 1
 
@@ -138,7 +137,7 @@ def _callback(axis: int, sizes: Shape) -> Any:
 def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: Any) -> None:
     """Copy a buffer of XLA into others."""
     kind, number = array.__dlpack_device__()
-    device = "cpu" if kind == _CPU else device_name(number)
+    device = "cpu" if kind == CPU else device_name(number)
     shape, item_bytes = array.shape, array.dtype.itemsize
     strides = packed_byte_strides(shape, item_bytes)
     plan = plan_for(sizes)(device, shape, strides, item_bytes, axis + len(shape), sizes)
