@@ -21,16 +21,11 @@ _BEGINNING_BYTES = 4096
 
 @contextmanager
 def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Path]]:
-    """Yield a draft beside each path; they take the names if the block succeeds.
+    """A draft beside each path, for the block; they take the names if it succeeds.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If a path is one of the inputs; see `refuse_inputs`.
-    OSError
-        If a path exists and is not a regular file, its folder cannot be written, or another
-        process writes the same path; all before the block begins. Errors name the path,
-        never the draft.
+    Before it begins, `refuse_inputs` has its say, and an OSError refuses what is not a regular
+    file, cannot be written, or is being written by another process. Errors name the path, never
+    the draft.
     """
     for path in paths:
         refuse_inputs(path, inputs)
@@ -42,12 +37,7 @@ def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Pat
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     """Write a text file atomically; a device or pipe, such as /dev/stdout, is written directly.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If the path is one of the inputs, or a file with binary data: a model, or its weights.
-    OSError
-        If it cannot be written.
+    Refused are the inputs, and files with binary data, such as models and their weights.
     """
     if _is_stream(path):
         refuse_inputs(path, inputs)
@@ -63,30 +53,18 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
 
 
 def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
-    """Refuse to write what is an input by any name, or lies in one that is a folder, or around.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If that is so; the message names both.
-    """
+    """Refuse to write what is an input by any name, or lies in one that is a folder, or around."""
     final = Path(os.path.realpath(path))
     for source in inputs:
         real = Path(os.path.realpath(source))
-        is_input = final == real or _is_same(final, real)
+        is_input = final == real
+        with suppress(OSError):
+            is_input |= final.samefile(real)
         if is_input or final in real.parents or real in final.parents:
             what = "the input" if is_input else "a part of the input, or holds it:"
             raise InvalidArgumentError(
                 f"{path} is {what} {source}; it is not replaced. Fix: name another file or folder"
             )
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    """Whether two names are of one file that exists."""
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
 
 
 def _is_stream(path: Path) -> bool:
@@ -119,24 +97,18 @@ def naming(path: Path) -> Iterator[None]:
 def lock(path: Path) -> int:
     """Create a file if there is none, lock it, and return its descriptor.
 
-    The lock ends when the descriptor is closed, if only because the process was killed.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process holds the lock.
+    The lock ends when the descriptor is closed, if only because the process was killed. While
+    another process holds it, this is a BlockingIOError.
     """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
         try:
-            locked = lock_file(handle)
+            if not lock_file(handle):
+                why = "is in use: another process is writing it"
+                raise BlockingIOError(EWOULDBLOCK, why, str(path))
         except OSError:
             os.close(handle)
             raise
-        if not locked:
-            os.close(handle)
-            why = "is in use: another process is writing it"
-            raise BlockingIOError(EWOULDBLOCK, why, str(path))
         if is_open_as(handle, path):
             return handle
         # The one that held the lock before has removed or renamed the file meanwhile.
@@ -162,7 +134,7 @@ def check_space(folder: Path, wanted: int, path: Path) -> None:
 
 
 def replaceable(path: Path) -> Path:
-    """Return where a path leads, so that a link stays a link; a regular file or nothing yet."""
+    """Where a path leads, so that a link stays a link; a regular file or nothing yet."""
     final = Path(os.path.realpath(path))
     if final.is_symlink():
         raise OSError(ELOOP, os.strerror(ELOOP), str(path))
@@ -175,10 +147,7 @@ def replaceable(path: Path) -> Path:
 
 @contextmanager
 def _draft(path: Path, given: Path) -> Iterator[Path]:
-    """Make an empty hidden file beside `path`, with the same ending, that becomes `path`.
-
-    It is removed if the block fails.
-    """
+    """An empty hidden file beside `path`, with its ending, that becomes `path` or is removed."""
     draft = path.with_name(f".{path.stem}-dmlsplit{path.suffix}")
     with naming(given):
         handle = lock(draft)

@@ -16,7 +16,7 @@ from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.array_view import overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
-from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.rules import Broken, violations_of
 from dmlsplit.directml.rules.violation import Violation, report
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
@@ -51,26 +51,18 @@ class BufferBinding:
             integer("size_in_bytes", self.size_in_bytes)
 
 
-@dataclass(frozen=True, slots=True)
 class _Expected:
     """What an array must be to be bound as a tensor."""
 
-    name: str
-    tensor: TensorDesc
-    layout: tuple[Any, ...]  # of the usual ArrayView, from its shape on
-    is_output: bool
-
-    @classmethod
-    def of(cls, name: str, tensor: TensorDesc, device: str, is_output: bool) -> _Expected:
+    def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
+        self.name, self.tensor, self.device, self.is_output = name, tensor, device, is_output
         width = tensor.element_bytes
         kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = tuple(step * width for step in tensor.effective_strides)
-        layout = (tensor.sizes, strides, kind, width, device, False)
-        return cls(name, tensor, layout, is_output)
+        # Of the usual ArrayView, from its shape on.
+        self.layout = tensor.sizes, strides, kind, width, device, False
 
-    def bound(
-        self, given: Any, device: str, found: list[Violation], is_alone: bool = False
-    ) -> ArrayView | None:
+    def bound(self, given: Any, found: list[Violation], is_alone: bool = False) -> ArrayView | None:
         """The memory that is bound; what it breaks is added to `found`.
 
         What is not an array has none: a report says so, unless it `is_alone`.
@@ -81,23 +73,23 @@ class _Expected:
         except InvalidArgumentError as error:
             if is_alone:
                 raise
-            unseen = ("DML-BIND-KIND", "", str(error), f"an array on {device}")
+            unseen = ("DML-BIND-KIND", "", str(error), f"an array on {self.device}")
             found += violations_of(self.name, [unseen])
             return None
         # Fast path: one comparison accepts an exact match. Anything else is checked rule by rule.
         if array[_LAYOUT] == self.layout and not is_buffer:
             return array
-        found += violations_of(self.name, list(self._broken(given, array, device)))
+        found += violations_of(self.name, list(self._broken(given, array)))
         if not is_buffer:
             return array
         size = self.tensor.total_tensor_size_in_bytes
         at = array.address + given.offset
-        return ArrayView(array.owner, at, (size,), (1,), "|u1", 1, device, array.read_only)
+        return ArrayView(array.owner, at, (size,), (1,), "|u1", 1, self.device, array.read_only)
 
-    def _broken(self, given: Any, array: ArrayView, device: str) -> Iterator[Broken]:
-        if array.device != device:
-            yield "DML-BIND-KIND", "", f"an array on {array.device}", f"on {device}"
-        if self.is_output and array.read_only:
+    def _broken(self, given: Any, array: ArrayView) -> Iterator[Broken]:
+        if array.device != self.device:
+            yield "DML-BIND-KIND", "", f"an array on {array.device}", f"on {self.device}"
+        if array.read_only and self.is_output:
             yield "DML-BIND-READ-ONLY", "", "read-only", "writable"
         if isinstance(given, BufferBinding):
             yield from _buffer(self.tensor, given, array)
@@ -109,20 +101,16 @@ class BindingTable:
     """What an operator on a device, ``cpu`` or ``cuda:N``, expects of its bindings."""
 
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
-        self.desc = desc
-        self.device = device
-        self._input = _Expected.of("InputTensor", desc.input_tensor, device, False)
-        self._outputs = [
-            _Expected.of(f"OutputTensors[{index}]", tensor, device, True)
-            for index, tensor in enumerate(desc.output_tensors)
-        ]
-        tensors = (desc.input_tensor, *desc.output_tensors)
-        self._sizes = [tensor.total_tensor_size_in_bytes for tensor in tensors]
+        self.desc, self.device = desc, device
+        tensors = named_tensors(desc)
+        expected = (_Expected(*named, device, at > 0) for at, named in enumerate(tensors))
+        self._input, *self._outputs = expected
+        self._sizes = [tensor.total_tensor_size_in_bytes for _, tensor in tensors]
 
     def bind_input(self, given: Any) -> ArrayView:
         """Check what is bound as the input; its outputs are made for it."""
         found: list[Violation] = []
-        entry = self._input.bound(given, self.device, found, is_alone=True)
+        entry = self._input.bound(given, found, is_alone=True)
         if entry is None or found:
             raise self._refused(found)
         return entry
@@ -130,10 +118,7 @@ class BindingTable:
     def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[ArrayView, list[ArrayView]]:
         """Check what is bound and return the memory: of the input, of the outputs.
 
-        Raises
-        ------
-        InvalidArgumentError
-            With a report of every broken rule. Nothing has been written.
+        An InvalidArgumentError has a report of every broken rule.
         """
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
@@ -141,13 +126,13 @@ class BindingTable:
                 "output"
             )
         found: list[Violation] = []
-        device, given, count = self.device, len(outputs), len(self._outputs)
+        given, count = len(outputs), len(self._outputs)
         if given != count:
             found += violations_of("Outputs", [("DML-BIND-COUNT", "BindingCount", given, count)])
-        entry = self._input.bound(source, device, found)
+        entry = self._input.bound(source, found)
         pairs = zip(self._outputs, outputs, strict=False)
         # Each array is viewed once: that may wait for what its library has under way.
-        bound = [expected.bound(output, device, found) for expected, output in pairs]
+        bound = [expected.bound(output, found) for expected, output in pairs]
         if found or not self._are_apart([entry, *bound]):
             for index, broken in _overlaps(entry, bound):
                 found += violations_of(f"OutputTensors[{index}]", [broken])

@@ -31,7 +31,7 @@ def instance(name: str, value: object, kind: type[K]) -> K:
 
 
 def file_name(path: str | PathLike[str]) -> str:
-    """Return a path as text; an ArgumentTypeError shows what is not a path."""
+    """A path as text; an ArgumentTypeError shows what is not a path."""
     try:
         name: object = fspath(path)
     except TypeError:
@@ -42,7 +42,7 @@ def file_name(path: str | PathLike[str]) -> str:
 
 
 def integer(name: str, value: SupportsIndex) -> int:
-    """Return the value as an int; an ArgumentTypeError names the field of anything else."""
+    """The value as an int; an ArgumentTypeError names the field of anything else."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -52,7 +52,7 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 
 def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
-    """Return the values as a tuple; an ArgumentTypeError names what is not a sequence."""
+    """The values as a tuple; an ArgumentTypeError names what is not a sequence."""
     is_usual = type(values) is tuple or type(values) is list  # the faster answer
     if not is_usual and (isinstance(values, _WITHOUT_ORDER) or not isinstance(values, Iterable)):
         raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
@@ -60,7 +60,7 @@ def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
 
 
 def integers(name: str, values: Integers) -> tuple[int, ...]:
-    """Return the values as a tuple of ints; an ArgumentTypeError names any other entry."""
+    """The values as a tuple of ints; an ArgumentTypeError names any other entry."""
     entries = sequence(name, values, "integers")
     if set(map(type, entries)) == {int}:  # most often, and much sooner known
         return entries  # type: ignore[return-value]
@@ -68,72 +68,52 @@ def integers(name: str, values: Integers) -> tuple[int, ...]:
 
 
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
-    """Return the value as an int; the error for anything else begins with `operator`.
+    """The value as an int; the error for anything else begins with `operator`.
 
     It is not a TypeError, which the runtime of onnx would take for one of its own.
     """
     try:
         return integer(name, value)
     except ArgumentTypeError as error:
-        raise InvalidArgumentError(f"{_of(operator)}{error}") from None
+        raise InvalidArgumentError(f"{operator}: {error}" if operator else str(error)) from None
 
 
 def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> int:
-    """Return an axis, which may count from the end, counted from 0 at the outermost dimension.
+    """An axis, which may count from the end, counted from 0 at the outermost dimension.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If `axis` is not an integer or a tensor of `rank` dimensions does not have it; the
-        message begins with `operator`, if there is one.
+    The error for one that a tensor of `rank` dimensions does not have begins with `operator`.
     """
     at = integer_argument("axis", axis, operator)
+    of = f"{operator}: " if operator else ""
     if rank == 0:
-        raise InvalidArgumentError(
-            f"{_of(operator)}the input is a scalar (rank 0); a scalar cannot be split"
-        )
+        raise InvalidArgumentError(f"{of}the input is a scalar (rank 0); a scalar cannot be split")
     if not -rank <= at < rank:
         allowed = f"{-rank} to {rank - 1} at rank {rank}"
-        raise InvalidArgumentError(f"{_of(operator)}axis is {at}; it must be {allowed}")
+        raise InvalidArgumentError(f"{of}axis is {at}; it must be {allowed}")
     return at % rank
 
 
-def _of(operator: object) -> str:
-    return f"{operator}: " if operator else ""
-
-
 def piece_sizes(
-    shape: tuple[int, ...],
-    sizes_or_count: SupportsIndex | Integers,
-    axis: SupportsIndex,
+    shape: tuple[int, ...], sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex
 ) -> tuple[int, tuple[int, ...]]:
-    """Return the axis, counted from the front, and the size of each piece along it.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `shape` does not have the axis, or the sizes do not add up.
-    """
+    """The axis, counted from the front, and the size of each piece; they must add up."""
     at = axis_from_front(axis, len(shape))
-    return at, _sizes(sizes_or_count, shape[at], at)
-
-
-def _sizes(sizes_or_count: SupportsIndex | Integers, whole: int, axis: int) -> tuple[int, ...]:
+    whole = shape[at]
     if is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or whole % count:
             raise InvalidArgumentError(
-                f"count is {count}; it must be at least 1 and divide axis {axis}, of size {whole}."
+                f"count is {count}; it must be at least 1 and divide axis {at}, of size {whole}."
                 " Fix: give the sizes"
             )
-        return (whole // count,) * count
+        return at, (whole // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes are {shown(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
-            f"to axis {axis}, of size {whole}"
+            f"to axis {at}, of size {whole}"
         )
-    return sizes
+    return at, sizes
 
 
 def is_count(sizes_or_count: object) -> bool:

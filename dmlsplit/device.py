@@ -63,9 +63,7 @@ class Device:
         return self._backend.device
 
     def check_feature_levels(self, requested: Iterable[Level]) -> FeatureLevel:
-        """Return the highest of the requested levels that the device supports.
-
-        This is the query DML_FEATURE_FEATURE_LEVELS.
+        """The highest of the requested levels that it supports (DML_FEATURE_FEATURE_LEVELS).
 
         Raises
         ------
@@ -116,8 +114,7 @@ class CompiledOperator:
     """
 
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
-        self.device = device
-        self.desc = desc
+        self.device, self.desc = device, desc
         self._table = BindingTable(desc, device.name)
         self._plan = Plan(program, _outputs(desc))
 
@@ -221,8 +218,7 @@ def _outputs(desc: SplitOperatorDesc) -> Packing:
     if all(tensor.strides is None for tensor in tensors):
         return packing(tuple(tensor.sizes for tensor in tensors), width, dtype)
     stores = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
-    steps = (tuple(step * width for step in tensor.effective_strides) for tensor in tensors)
-    layouts = tuple((tensor.sizes, each) for tensor, each in zip(tensors, steps, strict=True))
+    layouts = tuple((t.sizes, tuple(n * width for n in t.effective_strides)) for t in tensors)
     return packing(stores, width, dtype, layouts)
 
 

@@ -13,9 +13,8 @@ import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.array_view import overlaps
-from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.packing import packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.slices import small_cut
 from dmlsplit.arrays.torch import HOMES, TrackedError
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import compiled, find_backend
@@ -80,20 +79,15 @@ def split(
     along: Any = axis, sizes_or_count
     if not _is_plain(axis, sizes_or_count):
         along = piece_sizes(source.shape, sizes_or_count, axis)
-    if out is not None:
-        return _split_into(out, source, *along)
-    plan = plan_for(along[1])(
-        source.device, source.shape, source.strides, source.item_bytes, *along
-    )
-    return plan.split(source, array)
-
-
-def _split_into(out: Sequence[T], source: ArrayView, axis: int, sizes_or_count: Any) -> list[T]:
-    shapes = piece_shapes(source.shape, *piece_sizes(source.shape, sizes_or_count, axis))
+    made = plan_for(along[1])
+    if out is None:
+        plan = made(source.device, source.shape, source.strides, source.item_bytes, *along)
+        return plan.split(source, array)
+    shapes = piece_shapes(source.shape, *piece_sizes(source.shape, along[1], along[0]))
     outputs = checked_outputs(out, source, shapes)
-    layout = source.device, source.shape, source.strides, source.item_bytes
-    strides = tuple([output.strides for output in outputs])
-    plan_for(sizes_or_count)(*layout, axis, sizes_or_count, strides).split_into(source, outputs)
+    steps = tuple([output.strides for output in outputs])
+    plan = made(source.device, source.shape, source.strides, source.item_bytes, *along, steps)
+    plan.split_into(source, outputs)
     return list(out)
 
 
@@ -109,27 +103,16 @@ def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
     if home in HOMES:
         return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
     if home.startswith("dask.array"):
-        return _split_lazily
+        # Imported here: it imports this module, to split each block.
+        from dmlsplit.storage.dask_arrays import split_dask
+
+        return split_dask
     if home.partition(".")[0] in ("jax", "jaxlib"):
         # Imported here: JAX is optional.
         from dmlsplit.frameworks import jax
 
         return jax.split if jax.is_for_jax(array) else None
     return None
-
-
-def _split_lazily(
-    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
-) -> list[Any]:
-    # Imported here: dask_arrays imports this module, to split each block.
-    from dmlsplit.storage.dask_arrays import split_dask
-
-    if out is not None:
-        raise InvalidArgumentError(
-            "out is given for a dask.array, which is split lazily; it must be None. "
-            "Fix: dask.array.store(pieces, out)"
-        )
-    return split_dask(array, sizes_or_count, axis)
 
 
 def _split_tracked(

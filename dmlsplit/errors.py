@@ -75,13 +75,7 @@ class ArgumentTypeError(InvalidArgumentError, TypeError):
 
 
 class NoEquivalentError(InvalidArgumentError):
-    """No equivalent of a descriptor is accepted.
-
-    Attributes
-    ----------
-    reason : str
-        Why there is none.
-    """
+    """No equivalent of a descriptor is accepted; `reason` says why."""
 
     def __init__(
         self, message: str, report: ValidationReport | None = None, reason: str = ""
@@ -111,7 +105,7 @@ class DeviceRemovedError(DmlError):
 
 
 def one_line(error: Exception, with_path: bool = True) -> str:
-    """Return what is wrong in one line, after the file that it is about unless told otherwise."""
+    """What is wrong in one line, after the file that it is about unless told otherwise."""
     path, text = "", str(error)
     if isinstance(error, DmlError):
         path, text = error.path, error.message

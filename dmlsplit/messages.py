@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def shown(values: Sequence[object]) -> str:
-    """Return a list for a message, cut where it is long: ``[1, 2, ...] (40 values)``."""
+    """A list for a message, cut where it is long: ``[1, 2, ...] (40 values)``."""
     text = ", ".join(map(str, values[:MOST_SHOWN]))
     count = len(values)
     return f"[{text}]" if count <= MOST_SHOWN else f"[{text}, ...] ({count} values)"

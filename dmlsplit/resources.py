@@ -6,10 +6,8 @@ from pathlib import Path
 
 
 def _home() -> Traversable | Path:
-    """Return the folder of ``cuda`` and the table: the package, or its parent in a checkout.
-
-    The package comes first: its parent may be site-packages, with NVIDIA's own ``cuda``.
-    """
+    # The package comes first: its parent, right in a checkout, may be site-packages, with
+    # NVIDIA's own ``cuda``.
     package = files("dmlsplit")
     if package.joinpath("feature_levels.yaml").is_file():
         return package
@@ -17,10 +15,10 @@ def _home() -> Traversable | Path:
 
 
 def kernel_source(name: str) -> str:
-    """Return the text of a file of ``cuda/``."""
+    """The text of a file of ``cuda/``."""
     return _home().joinpath("cuda", name).read_text(encoding="utf-8")
 
 
 def feature_level_table() -> str:
-    """Return the text of ``feature_levels.yaml``."""
+    """The text of ``feature_levels.yaml``."""
     return _home().joinpath("feature_levels.yaml").read_text(encoding="utf-8")

@@ -83,7 +83,7 @@ def reserve(handle: int, size: int) -> None:
 
 
 def processors() -> set[int]:
-    """Return the numbers of the processors that this process may use."""
+    """The numbers of the processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return set(range(os.cpu_count() or 1))

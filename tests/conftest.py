@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
 from tests.support import builds as kept
+from tests.support.fake_cuda import FakeDriver
+from tests.support.gpu_arrays import forget_programs
 
 BUILDS = "builds"
 ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.py")
@@ -137,6 +139,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         folder = _cached(session.config)
         if folder and not session.config.getoption("--builds"):
             kept.prune(folder)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    """A CUDA driver that records what it is asked."""
+    fake = FakeDriver()
+    monkeypatch.setattr(driver, "load", lambda: fake)
+    forget_programs()
+    yield fake
+    forget_programs()
 
 
 @pytest.fixture(autouse=True, scope="session")

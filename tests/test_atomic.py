@@ -112,6 +112,13 @@ def test_no_temporary_file_is_left_when_another_cannot_be_made(
     assert list(tmp_path.iterdir()) == []
 
 
+def status(program: str, folder: Path, *options: str) -> int:
+    """Run a program in a folder; its exit status."""
+    line = [sys.executable, *options, "-c", program]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    return subprocess.run(line, cwd=folder, env=environment, check=False).returncode
+
+
 def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
     path = tmp_path / "out.npy"
     program = """
@@ -122,10 +129,7 @@ with atomic_write(Path("out.npy")) as (draft,):
     draft.write_bytes(bytes(1000))
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    root = {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    line = [sys.executable, "-c", program]
-    done = subprocess.run(line, cwd=tmp_path, env={**os.environ, **root}, check=False)
-    assert done.returncode == -9
+    assert status(program, tmp_path) == -9
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".out-")
     with atomic_write(path) as (draft,):
@@ -207,7 +211,5 @@ warnings.simplefilter("error", EncodingWarning)
 write_text(Path("a"), "é")
 write_text(Path("/dev/null"), "é")
 """
-    line = [sys.executable, "-X", "warn_default_encoding", "-c", program]
-    root = str(Path(__file__).parent.parent)
-    subprocess.run(line, cwd=tmp_path, env={**os.environ, "PYTHONPATH": root}, check=True)
+    assert status(program, tmp_path, "-X", "warn_default_encoding") == 0
     assert (tmp_path / "a").read_bytes() == "é".encode()

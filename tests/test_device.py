@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import dmlsplit as dml
-from tests.support.descriptors import (
-    DATA_TYPES,
-    POISON,
-    Memory,
-    expected_buffers,
-    split_descriptors,
-)
+from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
 
 CPU = dml.Device("cpu")
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
@@ -26,15 +20,6 @@ DESC = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 3))
 
 def ramp(*shape: int) -> np.ndarray:
     return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
-
-
-def test_a_call_returns_new_packed_outputs() -> None:
-    array = ramp(1, 1, 6, 2)
-    outputs = CPU.compile(DESC)(array)
-    for output, piece in zip(outputs, np.split(array, [2, 3], 2), strict=True):
-        np.testing.assert_array_equal(output, piece)
-        assert output.flags.c_contiguous
-        assert not np.shares_memory(output, array)
 
 
 def test_outputs_are_laid_out_as_described() -> None:
@@ -57,7 +42,7 @@ def test_every_byte_is_right_and_no_other_is_touched(desc: dml.SplitOperatorDesc
 
 
 @given(split_descriptors())
-def test_concatenating_gives_back_the_input(desc: dml.SplitOperatorDesc) -> None:
+def test_new_packed_outputs_give_back_the_input(desc: dml.SplitOperatorDesc) -> None:
     sizes, axis = desc.input_tensor.sizes, desc.axis
     kind = desc.input_tensor.data_type.name
     packed = dml.TensorDesc(kind, sizes)
@@ -65,20 +50,10 @@ def test_concatenating_gives_back_the_input(desc: dml.SplitOperatorDesc) -> None
     # Random bytes hold NaNs with payloads, denormals and negative zeros.
     raw = np.random.default_rng(1).bytes(packed.element_count * packed.element_bytes)
     array = np.frombuffer(raw, kind.lower()).reshape(sizes)
-    joined = np.concatenate(CPU.compile(desc)(array), axis)
-    assert joined.tobytes() == raw
-
-
-def test_nan_payloads_are_kept() -> None:
-    for kind, bits in (("float16", "u2"), ("float32", "u4"), ("float64", "u8")):
-        info = np.finfo(kind)
-        exponent = ((1 << info.nexp) - 1) << info.nmant
-        payloads = np.array([exponent | 1, exponent | 5, exponent << 1 | 3 << 1], bits)
-        x = dml.TensorDesc(kind, (3,))
-        one, two = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1, 2)))(
-            payloads.view(kind)
-        )
-        assert np.concatenate([one, two]).view(bits).tolist() == payloads.tolist()
+    outputs = CPU.compile(desc)(array)
+    assert np.concatenate(outputs, axis).tobytes() == raw
+    assert all(output.flags.c_contiguous for output in outputs)
+    assert not any(np.shares_memory(output, array) for output in outputs)
 
 
 def test_a_bound_operator_can_be_dispatched_again() -> None:
@@ -140,16 +115,6 @@ def test_a_dispatch_keeps_its_buffers_alive() -> None:
     assert [found() for found in watched] == [None, None]
 
 
-def test_a_bound_operator_keeps_its_buffers_alive() -> None:
-    target = np.empty(1, np.int64)
-    x = dml.TensorDesc("INT64", (1,))
-    op = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1,)))
-    bound = op.bind(np.full(1, 42, np.int64), [target])
-    [np.full(1, 7, np.int64) for _ in range(1000)]  # would reuse freed memory
-    bound.dispatch()
-    assert target[0] == 42
-
-
 def test_one_buffer_may_hold_every_output() -> None:
     store = np.full(24, -1, np.float32)
     bindings = [dml.BufferBinding(store, 0, 16), dml.BufferBinding(store, 16, 8)]
@@ -168,20 +133,15 @@ def test_thousands_of_outputs() -> None:
 
 
 # Refusals: the bad binding, the rules it breaks.
-def outputs_of(dtype: str = "f4", poison: int = POISON) -> list[np.ndarray]:
-    shapes = [tensor.sizes for tensor in DESC.output_tensors]
-    return [np.full(np.prod(s) * 4, poison, np.uint8).view(dtype).reshape(s) for s in shapes]
+def outputs_of() -> list[np.ndarray]:
+    return [np.full(tensor.sizes, -1, np.float32) for tensor in DESC.output_tensors]
 
 
 A = ramp(1, 1, 6, 2)
-READ_ONLY = outputs_of()[0]
-READ_ONLY.flags.writeable = False
 SHARED = np.full((1, 1, 6, 2), -1, np.float32)
 INPUT = ramp(1, 1, 6, 2)
-BUFFER = np.full(256, POISON, np.uint8)
-# Each rule alone is in test_binding.py: here, that nothing is written.
+# What each breaks is in test_binding.py: here, that nothing is written.
 REFUSED = {
-    "too few": (A, outputs_of()[:2], {"DML-BIND-COUNT"}),
     "objects": (A.astype(object), outputs_of(), {"DML-BIND-KIND"}),
     "output twice": (
         A,
@@ -193,24 +153,6 @@ REFUSED = {
         A,
         [dml.BufferBinding(np.frombuffer(bytes(64), np.uint8)), *outputs_of()[1:]],
         {"DML-BIND-READ-ONLY"},
-    ),
-    "areas of one buffer": (
-        A,
-        [dml.BufferBinding(BUFFER, offset) for offset in (0, 16, 16)],
-        {"DML-BIND-OUTPUT-OVERLAP"},
-    ),
-    "everything": (
-        dml.BufferBinding(BUFFER, 8, 40),
-        [READ_ONLY, dml.BufferBinding(BUFFER, 250, 16), A.view("i4"), A],
-        {
-            "DML-BIND-COUNT",
-            "DML-BIND-OFFSET-ALIGNMENT",
-            "DML-BIND-SIZE",
-            "DML-BIND-READ-ONLY",
-            "DML-BIND-RANGE",
-            "DML-ARRAY-DATA-TYPE",
-            "DML-ARRAY-SHAPE",
-        },
     ),
 }
 
@@ -261,11 +203,6 @@ def test_the_query_for_levels_returns_the_highest_supported_one() -> None:
 def test_an_unknown_device_is_refused(name: object) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="must be 'cpu', 'cuda' or 'cuda:N'"):
         dml.Device(name)  # type: ignore[arg-type]
-
-
-def test_what_is_no_descriptor_is_refused() -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="desc is a str; it must be a SplitOp"):
-        CPU.compile("split")  # type: ignore[arg-type]
 
 
 def test_equal_devices_share_compiled_operators() -> None:

@@ -26,15 +26,13 @@ def counted(first: int, last: int) -> list[int]:
     return list(range(first, last + 1))
 
 
-# The worked examples of DML_SPLIT_OPERATOR_DESC's documentation.
-DOCUMENTATION = [
+VECTORS = [
+    # The worked examples of DML_SPLIT_OPERATOR_DESC's documentation.
     Vector("DirectML", (1, 1, 6, 2), 2, (2, 1, 3), [[1, 2, 3, 4], [5, 6], counted(7, 12)]),
     Vector("DirectML", (1, 1, 6, 2), 3, (1, 1), [[1, 3, 5, 7, 9, 11], [2, 4, 6, 8, 10, 12]]),
-]
-# DxDispatch, models/dml_split.json.
-DXDISPATCH = [Vector("DxDispatch", (6,), 0, (2, 2, 2), [[1, 2], [3, 4], [5, 6]])]
-# Chromium, WebNNGraphDMLImplTest, BuildAndComputeSingleOperatorSplit and WithSplitAndReshape.
-CHROMIUM = [
+    # DxDispatch, models/dml_split.json.
+    Vector("DxDispatch", (6,), 0, (2, 2, 2), [[1, 2], [3, 4], [5, 6]]),
+    # Chromium, WebNNGraphDMLImplTest, BuildAndComputeSingleOperatorSplit and WithSplitAndReshape.
     Vector("Chromium", (2, 1, 3, 4), 0, (1, 1), [counted(1, 12), counted(13, 24)]),
     Vector("Chromium", (1, 2, 3, 4), 1, (1, 1), [counted(1, 12), counted(13, 24)]),
     Vector(
@@ -49,24 +47,17 @@ CHROMIUM = [
         (2, 1, 3, 4),
         3,
         (2, 2),
-        [
-            [1, 2, 5, 6, 9, 10, 13, 14, 17, 18, 21, 22],
-            [3, 4, 7, 8, 11, 12, 15, 16, 19, 20, 23, 24],
-        ],
+        [[1, 2, 5, 6, 9, 10, 13, 14, 17, 18, 21, 22], [3, 4, 7, 8, 11, 12, 15, 16, 19, 20, 23, 24]],
     ),
     Vector("Chromium", (2, 5), 1, (2, 3), [[1, 2, 6, 7], [3, 4, 5, 8, 9, 10]]),
-]
-# webnn-native, SplitTests.cpp.
-WEBNN_NATIVE = [
+    # webnn-native, SplitTests.cpp.
     Vector("webnn-native", (6,), 0, (2, 2, 2), [[1, 2], [3, 4], [5, 6]]),
     Vector("webnn-native", (6,), 0, (2, 4), [[1, 2], [3, 4, 5, 6]]),
     Vector("webnn-native", (2, 6), 1, (3, 3), [[1, 2, 3, 7, 8, 9], [4, 5, 6, 10, 11, 12]]),
     Vector("webnn-native", (2, 6), 1, (2, 4), [[1, 2, 7, 8], [3, 4, 5, 6, 9, 10, 11, 12]]),
+    # PyDirectML (aisk), tests/test_operators.py.
+    Vector("PyDirectML", (1, 1, 2, 3), 3, (1, 2), [[1, 4], [2, 3, 5, 6]]),
 ]
-# PyDirectML (aisk), tests/test_operators.py.
-PYDIRECTML = [Vector("PyDirectML", (1, 1, 2, 3), 3, (1, 2), [[1, 4], [2, 3, 5, 6]])]
-
-VECTORS = [*DOCUMENTATION, *DXDISPATCH, *CHROMIUM, *WEBNN_NATIVE, *PYDIRECTML]
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=str)

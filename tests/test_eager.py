@@ -72,28 +72,11 @@ def test_a_count_makes_equal_pieces(count: int, size: int) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_arrays_of_other_libraries_are_split_through_dlpack() -> None:
-    class Foreign:
-        """The least that DLPack asks of an array."""
-
-        def __init__(self, array: np.ndarray) -> None:
-            self.array = array
-
-        def __dlpack__(self, **options: object) -> object:
-            return self.array.__dlpack__(**options)  # type: ignore[arg-type]
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return self.array.__dlpack_device__()
-
-    one, two = dml.split(Foreign(np.arange(5)), (2, 3))
-    assert one.tolist() == [0, 1]
-    assert two.tolist() == [2, 3, 4]
-
-
 A = np.arange(12.0).reshape(2, 6)
 ONE, TWO = np.zeros((2, 2)), np.zeros((2, 4))
 FROZEN = np.zeros((2, 2))
 FROZEN.flags.writeable = False
+FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
 
 
 @pytest.mark.parametrize(
@@ -101,27 +84,20 @@ FROZEN.flags.writeable = False
     [
         (([1, 2], 2), "array is a list; it must be an array"),
         ((A.astype(object), 2), "Python objects cannot be split"),
+        # More are in test_checks.py.
         ((A, 3), r"count is 3; it must be at least 1 and divide axis 0, of size 2"),
-        ((A, 0), "count is 0"),
-        ((A, 1.5), "count is 1.5"),
         ((A, (3, 4), 1), r"sizes are \[3, 4\], 7 in sum"),
-        ((A, (7, -1), 1), r"sizes are \[7, -1\]"),
-        ((A, (2.0, 4.0), 1), r"sizes\[0\] is 2.0"),
-        ((A, "24", 1), "sizes is '24'"),
         ((A, 2, 2), "axis is 2; it must be -2 to 1"),
-        ((A, 2, "0"), "axis is '0'"),
         ((np.array(1), 1), "a scalar cannot be split"),
         ((A, (2, 4), 1, [ONE]), "out is a list of 1; it must be a list of 2 arrays"),
         ((A, (2, 4), 1, ONE), "out is a ndarray; it must be a list"),
         ((A, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),
         ((A, (2, 4), 1, [ONE, TWO.view("i8")]), r"out\[1\]: type is <i8; it must be <f8"),
         ((A, (2, 4), 1, [FROZEN, TWO]), r"out\[0\]: read_only is True"),
-        (
-            (A, (2, 4), 1, [A[:, :2], TWO]),
-            "(array|out.0.) share memory",
-        ),
+        ((A, (2, 4), 1, [A[:, :2], TWO]), "(array|out.0.) share memory"),
         ((A, (2, 4), 1, [TWO[:, 1:3], TWO]), r"share memory"),
         ((A, (2, 4), 1, [np.broadcast_to(1.0, (2, 2)), TWO]), "read_only"),
+        ((A, (2, 4), 1, [FOLDED, TWO]), "its elements must not overlap"),
     ],
 )
 def test_a_bad_argument_is_refused_before_a_byte_is_written(
@@ -155,13 +131,6 @@ def test_an_output_of_another_extension_type_is_refused() -> None:
     source, out = np.zeros(2, types.float8_e4m3), np.zeros(2, types.float8_e4m3fn)
     with pytest.raises(dml.InvalidArgumentError, match="type is float8_e4m3fn; it must be"):
         dml.split(source, 1, out=[out])
-
-
-def test_self_overlapping_outputs_are_refused() -> None:
-    store = np.zeros(4)
-    out = np.lib.stride_tricks.as_strided(store, (2, 2), (8, 8))
-    with pytest.raises(dml.InvalidArgumentError, match="its elements must not overlap"):
-        dml.split(A, (2, 4), 1, [out, TWO])
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=6))

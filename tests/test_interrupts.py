@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,61 +23,51 @@ def test_an_interrupt_comes_at_once_where_none_is_held() -> None:
     assert caught.value.args == (signal.SIGTERM,)
 
 
-def test_one_that_is_held_comes_with_the_next_check() -> None:
-    reached = []
+def interrupted(work: Callable[[list[str]], None]) -> tuple[object, list[str]]:
+    """What an interrupt of some work says, and how far the work came."""
+    reached: list[str] = []
+    with pytest.raises(KeyboardInterrupt) as caught:
+        held()(work)(reached)
+    return caught.value.args, reached
 
-    @held()
-    def work() -> None:
+
+def test_one_that_is_held_comes_with_the_next_check() -> None:
+    def work(reached: list[str]) -> None:
         check()
         signal.raise_signal(signal.SIGINT)
         reached.append("before")
         check()
         reached.append("after")
 
-    with pytest.raises(KeyboardInterrupt) as caught:
-        work()
-    assert reached == ["before"]
-    assert caught.value.args == (signal.SIGINT,)
+    assert interrupted(work) == ((signal.SIGINT,), ["before"])
 
 
 def test_or_at_the_end_of_the_outermost_block() -> None:
-    reached = []
-
-    @held()
-    def work() -> None:
+    def work(reached: list[str]) -> None:
         with held():
             interrupt(signal.SIGHUP)
         reached.append("inner")
 
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert reached == ["inner"]
+    assert interrupted(work) == ((signal.SIGHUP,), ["inner"])
     check()
 
 
 def test_it_is_not_lost_when_the_block_fails() -> None:
-    @held()
-    def fail() -> None:
+    def fail(reached: list[str]) -> None:
         interrupt(signal.SIGINT)
         raise ValueError
 
-    with pytest.raises(KeyboardInterrupt):
-        fail()
+    interrupted(fail)
 
 
 def test_a_second_one_does_not_wait() -> None:
-    reached = []
-
-    @held()
-    def work() -> None:
+    def work(reached: list[str]) -> None:
         signal.raise_signal(signal.SIGINT)
         reached.append("first")
         signal.raise_signal(signal.SIGINT)
         reached.append("second")
 
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert reached == ["first"]
+    assert interrupted(work)[1] == ["first"]
 
 
 def test_handlers_are_put_back_and_those_of_others_are_left_alone() -> None:

@@ -7,8 +7,7 @@ from math import prod
 from typing import Any, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Cut
+from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
@@ -25,17 +24,9 @@ class Adapter(Protocol):
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
-        """Make packed arrays on the device of `like`.
+        """Packed arrays on the device of `like`, and the address of the first element of each.
 
-        Returns
-        -------
-        tuple
-            The arrays, and the address of the first element of each.
-
-        Raises
-        ------
-        OutOfMemoryError
-            If there is not that much memory; for CUDA it says how much is free.
+        An OutOfMemoryError says that there is not that much memory, and on CUDA how much is free.
         """
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
@@ -50,14 +41,11 @@ class Adapter(Protocol):
         return None
 
     def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
-        """A callable that counts a write to those of the arrays that are the library's.
-
-        None if the library does not count writes.
-        """
+        """A callable that counts a write to the library's own arrays; None if it counts none."""
         return None
 
     def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
-        """Return a context in which `empty` makes arrays for work on a stream."""
+        """A context in which `empty` makes arrays for work on a stream."""
         return nullcontext()
 
     def used_on(self, array: Any, stream: Stream) -> None:
@@ -65,18 +53,18 @@ class Adapter(Protocol):
         return
 
     def packed(self, array: Any, name: str) -> Any:
-        """Return an array with its elements in row-major order: itself, or a copy."""
+        """An array with its elements in row-major order: itself, or a copy."""
         return array if array.flags.c_contiguous else array.copy()
 
     def reinterpreted(self, packed: Any, dtype: Any, shape: Shape) -> Any:
-        """Return the same bytes as another type, NumPy's name or the library's own, and shape."""
+        """The same bytes as another type, by NumPy's name or the library's own, and shape."""
         return packed.reshape(-1).view(dtype).reshape(shape)
 
 
 def allocate(
     like: ArrayView, make: Callable[[Any, Any], Any], shapes: Shapes, dtype: Any
 ) -> list[Any]:
-    """Return ``make(shape, dtype)`` for each shape; an error says which size was too much."""
+    """``make(shape, dtype)`` for each shape; an error says which size was too much."""
     rest = iter(shapes)
     try:
         return list(map(make, rest, repeat(dtype)))
@@ -86,7 +74,7 @@ def allocate(
 
 
 def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:
-    """Return the error for outputs of so many bytes, for which there was no memory."""
+    """The error for outputs of so many bytes, for which there was no memory."""
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
     what = "an output cannot be allocated"
@@ -94,17 +82,17 @@ def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:
 
 
 def package_of(value: object) -> str:
-    """Return the package that an object's type comes from."""
+    """The package that an object's type comes from."""
     return type(value).__module__.partition(".")[0]
 
 
 def type_name(value: object) -> str:
-    """Return the name of an object's type with its package, such as ``torch.Tensor``."""
+    """The name of an object's type with its package, such as ``torch.Tensor``."""
     return f"{package_of(value)}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
 def not_shared(array: Any, name: str, error: Exception) -> InvalidArgumentError:
-    """Return the error for an array whose library does not show its memory."""
+    """The error for an array whose library does not show its memory."""
     return InvalidArgumentError(
         f"{name}, a {type_name(array)}, cannot be shared without a copy: {error}. "
         "Fix: view its bytes as an integer type of the same size"

@@ -48,7 +48,6 @@ class ArrayView(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> tuple[int, int]:
-    """Return `ArrayView.span` relative to the address."""
     if 0 in shape:
         return 0, 0
     reaches = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
@@ -72,19 +71,19 @@ view_of: Callable[[tuple[Any, ...]], ArrayView] = partial(tuple.__new__, ArrayVi
 
 @lru_cache(maxsize=64)
 def device_number(device: str) -> int:
-    """Return the N of ``cuda:N``."""
+    """The N of ``cuda:N``."""
     return int(device.removeprefix("cuda:"))
 
 
 @lru_cache(maxsize=64)
 def device_name(number: int) -> str:
-    """Return ``cuda:N``."""
+    """The name ``cuda:N``."""
     return f"cuda:{number}"
 
 
 @lru_cache(maxsize=256)
 def type_string(dtype: np.dtype) -> str:
-    """Return NumPy's string of a type, such as ``<f4``.
+    """NumPy's string of a type, such as ``<f4``.
 
     It tells neither extensions, such as bfloat16, nor structures apart: they have their name.
     """

@@ -6,13 +6,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Shape, allocate, not_allocated, package_of, type_name
-from dmlsplit.arrays.array_view import (
-    ArrayView,
-    device_name,
-    device_number,
-    type_string,
-    view_of,
-)
+from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
 from dmlsplit.arrays.packing import Packing
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
@@ -22,19 +16,9 @@ from dmlsplit.geometry import packed_byte_strides
 class _Cupy(Adapter):
     def view(self, array: Any, name: str) -> ArrayView:
         # Its interface would say the same, and take several times as long.
-        dtype, memory = array.dtype, array.data
-        return view_of(
-            (
-                array,
-                memory.ptr,
-                array.shape,
-                array.strides,
-                type_string(dtype),
-                dtype.itemsize,
-                device_name(memory.device_id),
-                False,
-            )
-        )
+        dtype, memory, shape, strides = array.dtype, array.data, array.shape, array.strides
+        kind, width, device = type_string(dtype), dtype.itemsize, device_name(memory.device_id)
+        return view_of((array, memory.ptr, shape, strides, kind, width, device, False))
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
         found, number = driver.load(), device_number(like.device)
@@ -65,23 +49,15 @@ def cuda_view(
 ) -> ArrayView:
     """Describe an array on CUDA device `number` by its CUDA array interface."""
     address, read_only = interface["data"]
-    dtype = _dtype(array, interface["typestr"])
-    shape = tuple(interface["shape"])
-    strides = interface.get("strides") or packed_byte_strides(shape, dtype.itemsize)
-    return ArrayView(
-        array,
-        address,
-        shape,
-        tuple(strides),
-        type_string(dtype),
-        dtype.itemsize,
-        device_name(number),
-        bool(read_only) or is_immutable,
-    )
+    dtype, shape = _dtype(array, interface["typestr"]), tuple(interface["shape"])
+    kind, width, device = type_string(dtype), dtype.itemsize, device_name(number)
+    strides = tuple(interface.get("strides") or packed_byte_strides(shape, width))
+    is_kept = bool(read_only) or is_immutable
+    return ArrayView(array, address, shape, strides, kind, width, device, is_kept)
 
 
 def _dtype(array: Any, typestr: str) -> np.dtype:
-    """Return NumPy's type of the elements; the array knows types that have no type string."""
+    # The array knows types that have no type string.
     own = getattr(array, "dtype", None)
     return own if isinstance(own, np.dtype) else np.dtype(typestr)
 

@@ -15,7 +15,7 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
 
 # DLDeviceType of the DLPack standard.
-_CPU, _CUDA, _CUDA_MANAGED = 1, 2, 13
+CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 
 # Their arrays never change, whatever their interface says.
 _IMMUTABLE = ("jax", "jaxlib")
@@ -29,9 +29,9 @@ def view(array: Any, name: str) -> ArrayView:
         return array
     if hasattr(array, "__dlpack_device__"):
         kind, number = _asked(_device, array, name)
-        if kind in (_CUDA, _CUDA_MANAGED):
+        if kind in (CUDA, CUDA_MANAGED):
             return _cuda_view(array, name, int(number))
-        if kind == _CPU:
+        if kind == CPU:
             return NUMPY.view(_asked(np.from_dlpack, array, name), name)
         raise InvalidArgumentError(
             f"{name} is a {type_name(array)} on DLPack device type {int(kind)}; it must be on the "
@@ -54,7 +54,7 @@ def view(array: Any, name: str) -> ArrayView:
 
 
 def give_back(made: list[Any], model: Any) -> list[Any]:
-    """Return arrays made here as arrays of the library of `model`, without a copy."""
+    """Arrays made here as arrays of the library of `model`, without a copy."""
     if not made or type(model) is type(made[0]):
         return made
     if isinstance(model, np.ndarray):
@@ -111,7 +111,7 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
 
 
 def _asked(question: Callable[[Any], Any], array: Any, name: str) -> Any:
-    """Return what an array's library answers; it may refuse, or have lost its device."""
+    """What an array's library answers; it may refuse, or have lost its device."""
     try:
         return question(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:

@@ -41,15 +41,9 @@ class NpyHeader:
 def read_npy_header(file: IO[bytes]) -> NpyHeader:
     """Read the header of a .npy file that is open at its beginning.
 
-    Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a .npy file, is damaged, or holds Python objects. The message does not
-        name the file: use `dmlsplit.errors.about`.
-    OSError
-        If it cannot be read.
+    Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only. An
+    InvalidArgumentError says what is no .npy file, is damaged, or holds Python objects. It does
+    not name the file: `dmlsplit.errors.about` does.
     """
     start = file.read(BEGINNING_BYTES)
     if not start.startswith(np.lib.format.MAGIC_PREFIX):
@@ -92,7 +86,7 @@ def _parsed(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def npy_header(shape: tuple[int, ...], fortran_order: bool, dtype: np.dtype) -> bytes:
-    """Return what a .npy file has before its elements."""
+    """What a .npy file has before its elements."""
     text = io.BytesIO()
     descr = np.lib.format.dtype_to_descr(dtype)
     fields = {"descr": descr, "fortran_order": fortran_order, "shape": shape}

@@ -8,8 +8,7 @@ import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Shape, allocate
 from dmlsplit.arrays.array_view import EXTENSION, ArrayView, type_string, view_of
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Cut
+from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.errors import InvalidArgumentError
 
 _WHOLE_KINDS = "?biufcmMSU"
@@ -26,18 +25,9 @@ class _Numpy(Adapter):
             raise InvalidArgumentError(
                 f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
             )
-        return view_of(
-            (
-                array,
-                _address(array),
-                array.shape,
-                array.strides,
-                type_string(dtype),
-                dtype.itemsize,
-                "cpu",
-                not array.flags.writeable,
-            )
-        )
+        at, kind, width = _address(array), type_string(dtype), dtype.itemsize
+        read_only = not array.flags.writeable
+        return view_of((array, at, array.shape, array.strides, kind, width, "cpu", read_only))
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[np.ndarray], list[int]]:
         # The type itself: its string does not tell extensions, such as bfloat16, apart.

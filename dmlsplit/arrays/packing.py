@@ -1,8 +1,10 @@
-"""Several arrays of one type that are made at once: their shapes, and one block for all."""
+"""How the pieces of a split are made: as new arrays for the engine, or as copies of slices."""
 
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
+
+from dmlsplit.geometry import SplitGeometry, turns
 
 # Arrays that need less than this in all share one block of memory, which saves a third of the time
 # that CuPy takes to make them. The block lives as long as any of them: a small price below, not
@@ -10,6 +12,10 @@ from math import prod
 # begin where allocations of their own would.
 SHARED_BYTES = 1 << 20
 ALIGNMENT = 512
+
+# The CPU engine takes some 4 us more for an output than a copy of a slice, and copies runs of bytes
+# as wide items: from this many runs on it wins, and later from threads.
+MOST_RUNS, MOST_BYTES = 256, 1 << 20
 
 Shapes = tuple[tuple[int, ...], ...]
 Layouts = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -29,6 +35,15 @@ class Packing:
     most: int  # bytes of it
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a small array is cut, in the words of each library."""
+
+    axis: int  # from the front
+    sizes: tuple[int, ...]
+    slices: tuple[tuple[slice, ...], ...]
+
+
 def packing(
     shapes: Shapes, item_bytes: int, dtype: str | None = None, layouts: Layouts | None = None
 ) -> Packing:
@@ -39,3 +54,13 @@ def packing(
     most = max(sizes, default=0)
     largest = sizes.index(most) if sizes else 0
     return Packing(shapes, dtype, layouts, tuple(offsets), size, is_shared, largest, most)
+
+
+def small_cut(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Cut | None:
+    """The slices of an array on the CPU; None where the engine is the faster way."""
+    runs = max((turns(piece.loops) for piece in geometry.pieces), default=0)
+    if runs > MOST_RUNS or geometry.total_bytes > MOST_BYTES:
+        return None
+    before = (slice(None),) * axis
+    ends = zip(accumulate(sizes), sizes, strict=True)
+    return Cut(axis, sizes, tuple((*before, slice(end - size, end)) for end, size in ends))

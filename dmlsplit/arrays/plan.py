@@ -11,8 +11,7 @@ from dmlsplit.arrays import adapter_of, adapters_of
 from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Cut
+from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.errors import InvalidArgumentError
@@ -83,15 +82,9 @@ def _write_counts(owners: Sequence[Any]) -> list[Callable[[], None]]:
 
 
 def _allocated(library: Adapter, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
-    """New arrays and their addresses, and proof that their memory holds what is written.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the library has allocated less, as it may for a type that packs several elements in a
-        byte. What is too little for one array of a type is too little for the largest.
-    """
     made, addresses = library.empty(like, wanted)
+    # A library may allocate less for a type that packs several elements in a byte. What is too
+    # little for one array of a type is too little for the largest.
     if wanted.most and held(made[wanted.largest]) < wanted.most:
         raise InvalidArgumentError(
             f"an output of {wanted.most} bytes got memory of {held(made[wanted.largest])}: "

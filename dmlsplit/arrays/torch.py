@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Context, Shape, allocate, not_shared, type_name
-from dmlsplit.arrays.array_view import (
-    ArrayView,
-    device_name,
-    device_number,
-    type_string,
-    view_of,
-)
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Cut
+from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
+from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
@@ -47,23 +40,19 @@ class _Torch(Adapter):
             if _torch()._C._functorch.is_functorch_wrapped_tensor(tensor):
                 raise _tracked(name, "is inside a transform of torch.func", _OUTSIDE) from None
             raise not_shared(tensor, name, error) from None
-        return view_of(
-            (
-                tensor,
-                address,
-                shape,
-                _in_bytes(steps, width),
-                _type_string(tensor.dtype),
-                width,
-                device_name(tensor.get_device()) if tensor.is_cuda else "cpu",
-                False,
-            )
-        )
+        strides, kind = _in_bytes(steps, width), _type_string(tensor.dtype)
+        device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
+        return view_of((tensor, address, shape, strides, kind, width, device, False))
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
         # Each has memory of its own: a view of a block takes torch longer to make than a tensor.
         kind = like.owner.dtype if wanted.dtype is None else _dtype(wanted.dtype)
-        made = allocate(like, _maker(like.owner), wanted.shapes, kind)
+        empty, device = _torch().empty, like.owner.device
+
+        def make(shape: Shape, kind: Any) -> Any:
+            return empty(shape, dtype=kind, device=device)
+
+        made = allocate(like, make, wanted.shapes, kind)
         return made, [tensor.data_ptr() for tensor in made]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
@@ -148,7 +137,7 @@ def check_layout(tensor: Any, name: str) -> None:
 
 
 def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
-    """Return the error for a tensor of a subclass, whose pieces would be plain tensors."""
+    """The error for a tensor of a subclass, whose pieces would be plain tensors."""
     torch = _torch()
     traced = (torch._subclasses.FakeTensor, torch._subclasses.functional_tensor.FunctionalTensor)
     if isinstance(tensor, traced):
@@ -176,15 +165,9 @@ def _tracked(name: str, what: str, fix: str) -> TrackedError:
     return TrackedError(f"{name} {what}; only the array that dmlsplit.split splits may. Fix: {fix}")
 
 
-def _maker(like: Any) -> Callable[[Shape, Any], Any]:
-    """Return what makes a packed tensor on the device of another."""
-    empty, device = _torch().empty, like.device
-    return lambda shape, kind: empty(shape, dtype=kind, device=device)
-
-
 @cache
 def _current_stream() -> Callable[[int], int]:
-    """Return what tells the handle of torch's current stream on a device."""
+    """What tells the handle of torch's current stream on a device."""
     torch = _torch()
     try:
         # What Triton uses: the public call makes a Stream, which takes several times as long.
@@ -195,8 +178,7 @@ def _current_stream() -> Callable[[int], int]:
 
 
 def _torch() -> Any:
-    """Return the module, which is imported where there is a tensor."""
-    return sys.modules["torch"]
+    return sys.modules["torch"]  # imported where there is a tensor
 
 
 @lru_cache(maxsize=1024)
@@ -206,13 +188,8 @@ def _in_bytes(steps: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 @cache
 def _type_string(dtype: Any) -> str:
-    """NumPy's type string of a type of torch; torch's own name where NumPy has none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If torch packs several elements into each byte, which its `itemsize` does not say.
-    """
+    """NumPy's type string of a type of torch; torch's own name where NumPy has none."""
+    # torch may pack several elements into each byte, which `itemsize` does not say.
     stored = _torch().empty(8, dtype=dtype, device="cpu").untyped_storage().nbytes()
     if stored != 8 * dtype.itemsize:
         raise InvalidArgumentError(

@@ -28,17 +28,12 @@ class _Dimension:
     is_axis: bool = False
 
 
-class _ImpossibleError(Exception):
-    """Why one way of rewriting does not work."""
-
-
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
     """A descriptor that a feature level accepts and that moves the same bytes.
 
-    The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones,
-    8-bit elements are taken two at a time where they come in even runs, 4-bit ones by whole
-    bytes, dimensions are
-    merged or padded with ones. A descriptor that is already valid is returned unchanged.
+    The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones, 8-bit
+    elements are taken two at a time where they come in even runs, 4-bit ones by whole bytes, and
+    dimensions are merged or padded with ones. What is already valid is returned unchanged.
 
     Parameters
     ----------
@@ -77,10 +72,10 @@ def equivalent(
     row = capability_table()[level]
     reasons = []
     for kind in _candidates(desc.input_tensor.data_type, row):
-        try:
-            return _rewritten(desc, kind, row)
-        except _ImpossibleError as error:
-            reasons.append(str(error))
+        found = _rewritten(desc, kind, row)
+        if isinstance(found, SplitOperatorDesc):
+            return found
+        reasons.append(found)
     # The first type tried is the closest to `desc`; the others fail for similar reasons.
     why = reasons[0] if reasons else "no element of a supported size can carry its bits"
     raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}: {why}", refused, why)
@@ -99,49 +94,41 @@ def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
 
 def _rewritten(
     desc: SplitOperatorDesc, kind: TensorDataType, row: LevelSupport
-) -> SplitOperatorDesc:
-    """Describe the same bytes as elements of `kind`, in as many dimensions as the level takes."""
+) -> SplitOperatorDesc | str:
+    """The same bytes as elements of `kind`, as the level takes them; or why there are none."""
     supports = row.input_tensor, row.output_tensors
     least = max(support.minimum_dimensions for support in supports)
     most = min(support.maximum_dimensions for support in supports)
-    dims = _fewer(_retyped(desc, kind), most)
+    tensors = desc.input_tensor, *desc.output_tensors
+    layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
+    steps = enumerate(zip(*layouts, strict=True))
+    dims = [_Dimension(each, at == desc.axis) for at, each in steps]
+    retyped = _retyped(dims, desc.input_tensor.data_type.bits, kind.bits)
+    if retyped is None:
+        return _why_not_wider(desc, kind)
+    dims = _fewer(retyped, most)
     if len(dims) > most:
-        raise _ImpossibleError(
+        return (
             f"as {kind.name} it has {len(dims)} dimensions that strides keep apart, and at most "
             f"{most} are accepted"
         )
-    tensors = [desc.input_tensor, *desc.output_tensors]
     one = _Dimension(((1, 0),) * len(tensors))
     dims = [one] * (least - len(dims)) + dims
     source, *outputs = (_tensor(tensor, kind, dims, at) for at, tensor in enumerate(tensors))
     axis = next(at for at, dim in enumerate(dims) if dim.is_axis)
     result = SplitOperatorDesc(source, outputs, axis)
     found = next(violations(result, row), None)
-    if found:
-        raise _ImpossibleError(f"as {kind.name}, {found}".rstrip("."))
-    return result
+    return f"as {kind.name}, {found}".rstrip(".") if found else result
 
 
-def _dimensions(desc: SplitOperatorDesc) -> list[_Dimension]:
-    tensors = [desc.input_tensor, *desc.output_tensors]
-    layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
-    steps = enumerate(zip(*layouts, strict=True))
-    return [_Dimension(each, at == desc.axis) for at, each in steps]
-
-
-def _retyped(desc: SplitOperatorDesc, kind: TensorDataType) -> list[_Dimension]:
-    """The dimensions in elements of `kind`."""
-    dims, own = _dimensions(desc), desc.input_tensor.data_type.bits
-    if kind.bits == own:
+def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | None:
+    """The dimensions in elements of so many bits; None if elements are not taken in such runs."""
+    if bits == own:
         return dims
-    if kind.bits < own:
-        return _divided(dims, own // kind.bits)
-    wide = kind.bits // own
+    if bits < own:
+        return _divided(dims, own // bits)
     # Where no dimension is a run of its own, joining all that can be joined may make one.
-    found = _gathered(dims, wide) or _gathered(_fewer(dims, 1), wide)
-    if not found:
-        raise _ImpossibleError(_why_not_wider(desc, kind))
-    return found
+    return _gathered(dims, bits // own) or _gathered(_fewer(dims, 1), bits // own)
 
 
 def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
@@ -150,8 +137,7 @@ def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
     scaled = [replace(x, steps=tuple((n, s * lanes) for n, s in x.steps)) for x in dims]
     # Lanes extend the innermost dimension, which may be any in a permuted tensor.
     for at in reversed(range(len(scaled))):
-        joined = _joined(scaled[at], lane)
-        if joined:
+        if joined := _joined(scaled[at], lane):
             return [*scaled[:at], joined, *scaled[at + 1 :]]
     return [*scaled, lane]
 
@@ -205,8 +191,7 @@ def _fewer(dims: list[_Dimension], most: int) -> list[_Dimension]:
 def _with_two_joined(dims: list[_Dimension]) -> list[_Dimension] | None:
     # Strides, not positions, say which dimension runs inside which: any pair may be the one.
     for inner, outer in permutations(reversed(range(len(dims))), 2):
-        joined = _joined(dims[outer], dims[inner])
-        if joined:
+        if joined := _joined(dims[outer], dims[inner]):
             replaced = [*dims[:inner], joined, *dims[inner + 1 :]]
             return replaced[:outer] + replaced[outer + 1 :]
     return None

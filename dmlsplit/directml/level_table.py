@@ -22,19 +22,19 @@ class TableError(ValueError):
 
 @cache
 def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
-    """Return the rows of feature_levels.yaml, lowest level first."""
+    """The rows of feature_levels.yaml, lowest level first."""
     return parse_table(feature_level_table())
 
 
 def level_for_directml(version: str) -> FeatureLevel:
-    """Return the highest level that a DirectML version, such as ``"1.8.0"``, supports."""
+    """The highest level that a DirectML version, such as ``"1.8.0"``, supports."""
     wanted = directml_version(version)
     refusal = f"DirectML version is {version!r}; the first release is 1.0.0"
     return _highest(lambda row: directml_version(row.directml) <= wanted, refusal)
 
 
 def level_for_windows(build: int) -> FeatureLevel:
-    """Return the highest level documented for the DirectML.dll inside a Windows build."""
+    """The highest level documented for the DirectML.dll inside a Windows build."""
     refusal = f"Windows build is {build}; the first with DirectML is 18362"
     return _highest(lambda row: bool(row.windows and row.windows.build <= build), refusal)
 
@@ -47,13 +47,9 @@ def _highest(has_level: Callable[[LevelSupport], bool], refusal: str) -> Feature
 
 
 def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
-    """Read a capability table.
+    """Read a capability table; a TableError has the path of a value that is missing or wrong.
 
-    Raises
-    ------
-    TableError
-        With the path, inside the file, of the first value that is missing or wrong.
-        Unknown keys are not an error here; a test knows the keys of the file.
+    Unknown keys are not an error here; a test knows the keys of the file.
     """
     import yaml  # here, so that `import dmlsplit` does not load it
 

@@ -96,7 +96,7 @@ class LevelSupport:
 
 
 def directml_version(text: str) -> tuple[int, ...]:
-    """Return a DirectML version as three numbers that compare; 1.8 means 1.8.0."""
+    """A DirectML version as three numbers that compare; 1.8 means 1.8.0."""
     parts = str(text).strip().split(".")
     if not (1 <= len(parts) <= 4 and all(p.isascii() and p.isdecimal() for p in parts)):
         raise InvalidArgumentError(f"DirectML version is {text!r}; it must look like 1.8.0")

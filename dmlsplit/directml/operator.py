@@ -88,9 +88,15 @@ class SplitOperatorDesc:
         return f"SPLIT axis {self.axis}: {self.input_tensor} -> {', '.join(outputs)}"
 
 
+def named_tensors(desc: SplitOperatorDesc) -> list[tuple[str, TensorDesc]]:
+    """The tensors with the names that reports give them, the input first."""
+    outputs = ((f"OutputTensors[{i}]", each) for i, each in enumerate(desc.output_tensors))
+    return [("InputTensor", desc.input_tensor), *outputs]
+
+
 def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
-    """Return the byte copies of a descriptor that has passed validation."""
+    """The byte copies of a descriptor that has passed validation."""
     shape, width = desc.input_tensor.sizes, desc.input_tensor.element_bytes
-    tensors = (desc.input_tensor, *desc.output_tensors)
-    strides = [[step * width for step in tensor.effective_strides] for tensor in tensors]
-    return split_geometry(shape, desc.axis, desc.split_sizes, width, strides[0], strides[1:])
+    tensors = desc.input_tensor, *desc.output_tensors
+    source, *outputs = ([step * width for step in each.effective_strides] for each in tensors)
+    return split_geometry(shape, desc.axis, desc.split_sizes, width, source, outputs)

@@ -7,7 +7,7 @@ SEARCH_STEPS = 20_000
 
 
 def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Return whether two indices may reach the same element.
+    """Whether two indices may reach the same element.
 
     Two indices collide if some non-zero difference ``d`` with ``|d[i]| < sizes[i]`` has
     ``sum(d[i] * strides[i]) == 0``. The search goes through the dimensions from the largest

@@ -68,11 +68,8 @@ class TensorDataType(IntEnum):
     def parse(cls, value: DataTypeLike) -> TensorDataType:
         """Read a data type from its DirectML name, its short name, a NumPy dtype or its value.
 
-        Parameters
-        ----------
-        value
-            ``"FLOAT32"``, ``"float32"``, ``"DML_TENSOR_DATA_TYPE_FLOAT32"``,
-            ``numpy.dtype("float32")`` or ``1``.
+        For example ``"FLOAT32"``, ``"float32"``, ``"DML_TENSOR_DATA_TYPE_FLOAT32"``,
+        ``numpy.dtype("float32")`` or ``1``.
 
         Raises
         ------
@@ -115,7 +112,7 @@ FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
 
 
 def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
-    """Return the member with a value or name, with or without the prefix of DirectML.h."""
+    """The member with a value or name, with or without the prefix of DirectML.h."""
     members = enum.__members__
     if value is None:  # not the name of TensorFlags.NONE
         return None
@@ -175,13 +172,10 @@ class TensorDesc:
         put("sizes", integers("sizes", sizes))
         put("strides", None if strides is None else integers("strides", strides))
         put("flags", TensorFlags.parse(flags))
-        if total_tensor_size_in_bytes is None:
-            total_tensor_size_in_bytes = self.minimum_size_in_bytes
-        for name, value in (
-            ("total_tensor_size_in_bytes", total_tensor_size_in_bytes),
-            ("guaranteed_base_offset_alignment", guaranteed_base_offset_alignment),
-        ):
-            put(name, integer(name, value))
+        name, total = "total_tensor_size_in_bytes", total_tensor_size_in_bytes
+        put(name, self.minimum_size_in_bytes if total is None else integer(name, total))
+        name = "guaranteed_base_offset_alignment"
+        put(name, integer(name, guaranteed_base_offset_alignment))
 
     @property
     def dimension_count(self) -> int:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from dmlsplit.checks import instance
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, TensorSupport
-from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
+from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import Broken, violations_of
 from dmlsplit.directml.rules.operators import RAISE
@@ -25,7 +25,7 @@ from dmlsplit.directml.tensor import (
 
 
 def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> ValidationReport:
-    """Report every rule that a descriptor breaks at a feature level.
+    """The report of every rule that a descriptor breaks at a feature level.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
 
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
-    """Return the lowest level that accepts a descriptor, or None if none does."""
+    """The lowest level that accepts a descriptor, or None if none does."""
     if next(_of_every_level(instance("desc", desc, SplitOperatorDesc)), None):
         return None
     rows = capability_table().values()
@@ -59,31 +59,25 @@ def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Viola
 
 
 def _of_every_level(desc: SplitOperatorDesc) -> Iterator[Violation]:
-    yield from violations_of("InputTensor", _tensor(desc.input_tensor))
-    for name, tensor in _outputs(desc):
+    (name, source), *outputs = named_tensors(desc)
+    yield from violations_of(name, _tensor(source))
+    for name, tensor in outputs:
         yield from violations_of(name, _tensor(tensor))
         yield from violations_of(name, _output(tensor))
     yield from violations_of("", _operator(desc))
-    for name, tensor in _outputs(desc):
+    for name, tensor in outputs:
         yield from violations_of(name, _mismatches(tensor, desc))
     yield from violations_of("OutputTensors", _axis_sum(desc))
 
 
 def _of_level(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
     highest = capability_table()[max(FeatureLevel)]
-    tensors = [("InputTensor", desc.input_tensor, row.input_tensor, highest.input_tensor)]
-    outputs = row.output_tensors, highest.output_tensors
-    tensors += [(name, tensor, *outputs) for name, tensor in _outputs(desc)]
-    for name, tensor, support, most in tensors:
-        higher = {rule_id for rule_id, *_ in _unsupported(tensor, most, highest.level)}
-        for each in violations_of(name, _unsupported(tensor, support, row.level)):
+    for at, (name, tensor) in enumerate(named_tensors(desc)):
+        higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest, at > 0)}
+        for each in violations_of(name, _unsupported(tensor, row, at > 0)):
             # No higher level is advised where even the highest refuses the same.
             fix = each.rule.hint.removeprefix(RAISE) if each.rule.id in higher else ""
             yield replace(each, fix=fix)
-
-
-def _outputs(desc: SplitOperatorDesc) -> Iterator[tuple[str, TensorDesc]]:
-    return ((f"OutputTensors[{i}]", tensor) for i, tensor in enumerate(desc.output_tensors))
 
 
 def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
@@ -104,12 +98,11 @@ def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
 
 
 def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
+    total, alignment = tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
-    fields += [
-        ("TotalTensorSizeInBytes", tensor.total_tensor_size_in_bytes, UINT64_MAX),
-        ("GuaranteedBaseOffsetAlignment", tensor.guaranteed_base_offset_alignment, UINT_MAX),
-    ]
+    fields += [("TotalTensorSizeInBytes", total, UINT64_MAX)]
+    fields += [("GuaranteedBaseOffsetAlignment", alignment, UINT_MAX)]
     for field, value, most in fields:
         if not 0 <= value <= most:
             yield "DML-UINT-RANGE", field, value, f"0 to {most}"
@@ -118,13 +111,9 @@ def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
 def _has_extent(tensor: TensorDesc) -> bool:
     """Whether sizes and strides are sound enough to do arithmetic on them."""
     strides = tensor.strides
-    return all(0 < size <= UINT_MAX for size in tensor.sizes) and (
-        strides is None
-        or (
-            len(strides) == tensor.dimension_count
-            and all(0 <= stride <= UINT_MAX for stride in strides)
-        )
-    )
+    has_all = strides is None or len(strides) == tensor.dimension_count
+    are_sizes = all(0 < size <= UINT_MAX for size in tensor.sizes)
+    return has_all and are_sizes and all(0 <= step <= UINT_MAX for step in strides or ())
 
 
 def _extent(tensor: TensorDesc) -> Iterator[Broken]:
@@ -201,12 +190,13 @@ def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", f"{total} in sum", allowed
 
 
-def _unsupported(tensor: TensorDesc, row: TensorSupport, level: FeatureLevel) -> Iterator[Broken]:
-    kind, rank = tensor.data_type, tensor.dimension_count
-    if kind is not TensorDataType.UNKNOWN and kind not in row.data_types:
-        types = ", ".join(each.name for each in sorted(row.data_types))
+def _unsupported(tensor: TensorDesc, row: LevelSupport, is_output: bool) -> Iterator[Broken]:
+    support = row.output_tensors if is_output else row.input_tensor
+    kind, rank, level = tensor.data_type, tensor.dimension_count, row.level
+    if kind is not TensorDataType.UNKNOWN and kind not in support.data_types:
+        types = ", ".join(each.name for each in sorted(support.data_types))
         yield "DML-LEVEL-DATA-TYPE", "DataType", kind.name, f"one of {types} at {level}"
-    least, most = row.minimum_dimensions, row.maximum_dimensions
+    least, most = support.minimum_dimensions, support.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
     if 1 <= rank <= DIMENSION_COUNT_MAX and not least <= rank <= most:
         allowed = f"{least} at {level}" if least == most else f"{least} to {most} at {level}"

@@ -14,13 +14,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from dmlsplit.arrays.array_view import device_name
+from dmlsplit.arrays.dlpack import CPU
 from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.eager import plan_for
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
-# DLDeviceType of the DLPack standard.
-_CPU = 1
 # numpy.dtype.isbuiltin of NumPy's own types.
 _BUILT_IN = 1
 
@@ -54,26 +53,10 @@ def split(
     axis: SupportsIndex = 0,
     out: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Split an array of JAX, which may be traced. `dmlsplit.split` calls this.
+    """Split an array of JAX, which may be traced, at static sizes. `dmlsplit.split` calls this.
 
-    Parameters
-    ----------
-    array, sizes_or_count, axis
-        As `dmlsplit.split` takes them. Sizes and axis are static.
-    out
-        None: arrays of JAX are never written.
-
-    Returns
-    -------
-    list
-        The pieces. Their derivatives, of any order, forwards and backwards, are those of
-        `jax.numpy.split`. Under `jax.vmap` the whole batch is one split.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the sizes do not fit, an element is no whole number of bytes, or `out` is given; under
-        `jax.jit` while it traces.
+    Derivatives, of any order, forwards and backwards, are those of `jax.numpy.split`. Under
+    `jax.vmap` the whole batch is one split, and under `jax.jit` errors come while it traces.
     """
     if out is not None:
         raise InvalidArgumentError(
@@ -108,7 +91,7 @@ def _check_elements(dtype: Any) -> None:
 
 @cache
 def _differentiable() -> Any:
-    """Return `dml_split` with its derivative. Outside `jax.jit` it is compiled once for a shape."""
+    """`dml_split` with its derivative. Outside `jax.jit` it is compiled once for a shape."""
     import jax
 
     found = jax.custom_jvp(dml_split, nondiff_argnums=(1, 2))
@@ -154,7 +137,7 @@ def _callback(axis: int, sizes: Shape) -> Any:
 def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: Any) -> None:
     """Copy a buffer of XLA into others."""
     kind, number = array.__dlpack_device__()
-    device = "cpu" if kind == _CPU else device_name(number)
+    device = "cpu" if kind == CPU else device_name(number)
     shape, item_bytes = array.shape, array.dtype.itemsize
     strides = packed_byte_strides(shape, item_bytes)
     plan = plan_for(sizes)(device, shape, strides, item_bytes, axis + len(shape), sizes)
@@ -167,7 +150,7 @@ _pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
 
 
 def _address(buffer: Any) -> int:
-    """Return where a buffer of XLA begins.
+    """Where a buffer of XLA begins.
 
     DLPack knows all types; JAX's array interface for CUDA has no name for those of float8. Its
     structure, which lives as long as the capsule, begins with the address.

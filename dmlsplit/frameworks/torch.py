@@ -6,6 +6,7 @@ is what `dml.split` does.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, SupportsIndex
 
 import torch
@@ -15,13 +16,7 @@ from torch.fx.experimental.symbolic_shapes import optimization_hint
 from dmlsplit import eager
 from dmlsplit.arrays import ArrayView
 from dmlsplit.arrays.torch import HOMES, check_layout
-from dmlsplit.checks import (
-    axis_from_front,
-    integer_argument,
-    integers,
-    is_count,
-    piece_sizes,
-)
+from dmlsplit.checks import axis_from_front, integer_argument, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes
 
@@ -70,7 +65,7 @@ def _is_transformed() -> bool:
 
 
 def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[int, Sequence[int]]:
-    """Return the axis and the sizes, whose sum the operator checks: they may be symbolic."""
+    """The axis and the sizes, whose sum the operator checks: they may be symbolic."""
     at = axis_from_front(axis, len(shape))
     if is_count(sizes_or_count):
         count = integer_argument("count", sizes_or_count)
@@ -174,17 +169,15 @@ def _described(tensor: Tensor, start: int) -> ArrayView:
 
 
 def _known(numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return the numbers of the shapes that are traced, without limiting the graph to them."""
+    """The numbers of the shapes that are traced, without limiting the graph to them."""
     return tuple(optimization_hint(number, 1) for number in numbers)
 
 
 def _check_sizes(whole: int, sizes: Sequence[int]) -> None:
+    check = partial(torch._check_with, _RefusedError)
     for size in sizes:
-        torch._check_with(
-            _RefusedError, size >= 0, lambda: f"sizes are {sizes}; none may be negative"
-        )
-    torch._check_with(
-        _RefusedError,
+        check(size >= 0, lambda: f"sizes are {sizes}; none may be negative")
+    check(
         sum(sizes) == whole,
         lambda: f"sizes are {sizes}; they must add up to the {whole} of the axis",
     )

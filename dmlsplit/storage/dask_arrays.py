@@ -21,7 +21,7 @@ from dmlsplit.storage.blocks import overlaps
 
 
 def split_dask(
-    array: Any, sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex
+    array: Any, sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex, out: Any = None
 ) -> list[Any]:
     """Split a dask.array lazily. `dmlsplit.split` calls this.
 
@@ -33,6 +33,11 @@ def split_dask(
     from dask.base import tokenize
     from dask.highlevelgraph import HighLevelGraph
 
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given for a dask.array, which is split lazily; it must be None. "
+            "Fix: dask.array.store(pieces, out)"
+        )
     array_of_graph: Any = da.core.Array
     empty_like: Any = da.empty_like
     if not isinstance(array, array_of_graph):

@@ -37,7 +37,7 @@ def test_what_numpy_writes_is_read(order: Any, dtype: Any, version: tuple[int, i
 
 @pytest.mark.parametrize("shape", ["()", "(0, 3)", "(1,)"])
 def test_every_shape_is_read(shape: str) -> None:
-    header = read_npy_header(io.BytesIO(npy(HEADER.replace("(6, 2)", shape))))
+    header = read_npy_header(io.BytesIO(changed("(6, 2)", shape)))
     assert str(header.shape) == shape
     assert header.size_in_bytes == 4 * np.empty(header.shape).size
 
@@ -45,45 +45,44 @@ def test_every_shape_is_read(shape: str) -> None:
 def test_headers_of_python_2_are_read_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        header = read_npy_header(io.BytesIO(npy(HEADER.replace("6, 2", "6L, 2L"))))
+        header = read_npy_header(io.BytesIO(changed("6, 2", "6L, 2L")))
     assert header.shape == (6, 2)
 
 
+def changed(old: str, new: str) -> bytes:
+    return npy(HEADER.replace(old, new))
+
+
+DAMAGED, TOO_LARGE = "is a damaged .npy file: ", "is no array that fits in memory: its header says "
 REFUSED = {
     "empty": (b"", "is not a .npy file: it must start with \\x93NUMPY"),
     "text": (b"hello, world", "is not a .npy file: it must start with \\x93NUMPY"),
-    "cut": (npy(HEADER)[:20], "is a damaged .npy file: EOF"),
+    "cut": (npy(HEADER)[:20], DAMAGED + "EOF"),
     "version": (
         npy(HEADER, b"\x03\x00", 4),
-        "is a damaged .npy file: its version is (3, 0); it must be (1, 0) or (2, 0)",
+        DAMAGED + "its version is (3, 0); it must be (1, 0) or (2, 0)",
     ),
-    "code": (npy("__import__('os').abort()\n"), "is a damaged .npy file: malformed node"),
-    "deep": (npy("[" * 5000 + "\n"), "is a damaged .npy file: "),
-    "keys": (npy("{'shape': (2,)}\n"), "is a damaged .npy file: Header does not contain"),
+    "code": (npy("__import__('os').abort()\n"), DAMAGED + "malformed node"),
+    "deep": (npy("[" * 5000 + "\n"), DAMAGED),
+    "keys": (npy("{'shape': (2,)}\n"), DAMAGED + "Header does not contain"),
     "negative": (
-        npy(HEADER.replace("6, 2", "6, -2")),
-        "is a damaged .npy file: its shape is (6, -2) and its data type float32",
+        changed("6, 2", "6, -2"),
+        DAMAGED + "its shape is (6, -2) and its data type float32",
     ),
-    "true": (
-        npy(HEADER.replace("6, 2", "True,")),
-        "its shape is (True,) and its data type float32",
-    ),
+    "true": (changed("6, 2", "True,"), DAMAGED + "its shape is (True,) and its data type float32"),
     "empty and too large": (
-        npy(HEADER.replace("6, 2", f"0, {2**63 - 1}, {2**63 - 1}")),
-        "is no array that fits in memory: its header says 3 dimensions",
+        changed("6, 2", f"0, {2**63 - 1}, {2**63 - 1}"),
+        TOO_LARGE + "3 dimensions",
     ),
-    "too many dimensions": (
-        npy(HEADER.replace("6, 2", "1, " * 100)),
-        "is no array that fits in memory: its header says 100 dimensions, [1, 1, ",
-    ),
-    "no bytes": (npy(HEADER.replace("<f4", "|V0")), "its shape is (6, 2) and its data type |V0"),
-    "nested": (npy(HEADER.replace("'<f4'", "('<f4', (2,))")), "its data type ('<f4', (2,))"),
+    "too many dimensions": (changed("6, 2", "1, " * 100), TOO_LARGE + "100 dimensions, [1, 1, "),
+    "no bytes": (changed("<f4", "|V0"), "its shape is (6, 2) and its data type |V0"),
+    "nested": (changed("'<f4'", "('<f4', (2,))"), "its data type ('<f4', (2,))"),
     "objects": (
-        npy(HEADER.replace("<f4", "|O")),
+        changed("<f4", "|O"),
         "has data type object; Python objects are never loaded. "
         "Fix: save the array with a plain data type",
     ),
-    "objects inside": (npy(HEADER.replace("'<f4'", "[('a', '|O')]")), "[('a', 'O')]; Python"),
+    "objects inside": (changed("'<f4'", "[('a', '|O')]"), "[('a', 'O')]; Python"),
 }
 
 

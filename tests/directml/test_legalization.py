@@ -1,5 +1,7 @@
 """Legalizing: another descriptor, a lower level, the same bytes on the same buffers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from dmlsplit import InvalidArgumentError, SplitOperatorDesc, TensorDesc
 from dmlsplit.directml import legalization
 from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport
-from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.directml.operator import descriptor_geometry, named_tensors
 from dmlsplit.errors import NoEquivalentError
 from tests.support.descriptors import Memory, expected_buffers
 
@@ -37,17 +39,11 @@ def dispatched(desc: SplitOperatorDesc, level: object) -> list[bytes]:
 
 def assert_equivalent(desc: SplitOperatorDesc, legal: SplitOperatorDesc, level: object) -> None:
     assert dml.validate(legal, level).ok
-    tensors = zip(
-        [desc.input_tensor, *desc.output_tensors],
-        [legal.input_tensor, *legal.output_tensors],
-        strict=True,
-    )
-    for before, after in tensors:
+    for (_, before), (_, after) in zip(named_tensors(desc), named_tensors(legal), strict=True):
         assert after.total_tensor_size_in_bytes == before.total_tensor_size_in_bytes
         assert after.flags == before.flags
-        assert bool(after.guaranteed_base_offset_alignment) == bool(
-            before.guaranteed_base_offset_alignment
-        )
+        promised = (each.guaranteed_base_offset_alignment > 0 for each in (before, after))
+        assert len(set(promised)) == 1
     expected = all_bytes(expected_buffers(desc, memory_of(desc)))
     assert all_bytes(expected_buffers(legal, memory_of(legal))) == expected
     assert dispatched(legal, level) == expected
@@ -93,11 +89,7 @@ def test_a_valid_descriptor_comes_back_as_it_is() -> None:
     ],
 )
 def test_the_rewriting_is_the_smallest_one(
-    tensor: tuple[str, tuple[int, ...]],
-    axis: int,
-    sizes: tuple[int, ...],
-    level: str,
-    expected: str,
+    tensor: Any, axis: int, sizes: tuple[int, ...], level: str, expected: str
 ) -> None:
     desc = SplitOperatorDesc.from_sizes(TensorDesc(*tensor), axis=axis, sizes=sizes)
     legal = dml.legalize(desc, level)
@@ -127,10 +119,7 @@ PADDED = [TensorDesc("INT64", (2, 1)), TensorDesc("INT64", (2, 2), strides=(5, 2
     ],
 )  # fmt: skip
 def test_strides_are_rewritten_with_the_elements(
-    x: tuple[str, tuple[int, ...], tuple[int, ...]],
-    outputs: list[TensorDesc],
-    level: str,
-    expected: str,
+    x: Any, outputs: list[TensorDesc], level: str, expected: str
 ) -> None:
     kind, sizes, strides = x
     desc = SplitOperatorDesc(TensorDesc(kind, sizes, strides=strides), outputs, 1)
@@ -163,38 +152,26 @@ def test_more_elements_than_a_tensor_may_have_are_taken_four_at_a_time() -> None
     assert dml.validate(legal).ok
 
 
-MULTIPLES = "and UINT16 needs runs, offsets and strides in multiples of 2 bytes"
-
-
 def bytes_split(*sizes: int, shape: tuple[int, ...] = ()) -> SplitOperatorDesc:
     x = TensorDesc("INT8", (*shape, sum(sizes)))
     return SplitOperatorDesc.from_sizes(x, axis=len(shape), sizes=sizes)
 
 
+def copied(index: int, run: str, start: int) -> str:
+    return (
+        f"OutputTensors[{index}] is copied in runs of {run} from byte {start} on, and UINT16 needs "
+        "runs, offsets and strides in multiples of 2 bytes"
+    )
+
+
 @pytest.mark.parametrize(
     ("desc", "level", "why"),
     [
-        (
-            bytes_split(1, 3, shape=(3,)),
-            "1_0",
-            f"OutputTensors[0] is copied in runs of 1 byte from byte 0 on, {MULTIPLES}",
-        ),
-        (
-            bytes_split(5),
-            "2_0",
-            f"OutputTensors[0] is copied in runs of 5 bytes from byte 0 on, {MULTIPLES}",
-        ),
+        (bytes_split(1, 3, shape=(3,)), "1_0", copied(0, "1 byte", 0)),
+        (bytes_split(5), "2_0", copied(0, "5 bytes", 0)),
         # Runs of 2 bytes would do, but in the input they are 9 bytes apart.
-        (
-            bytes_split(2, 4, 3, shape=(2,)),
-            "1_0",
-            f"OutputTensors[0] is copied in runs of 2 bytes from byte 0 on, {MULTIPLES}",
-        ),
-        (
-            bytes_split(2, 4, 3),
-            "1_0",
-            f"OutputTensors[2] is copied in runs of 3 bytes from byte 6 on, {MULTIPLES}",
-        ),
+        (bytes_split(2, 4, 3, shape=(2,)), "1_0", copied(0, "2 bytes", 0)),
+        (bytes_split(2, 4, 3), "1_0", copied(2, "3 bytes", 6)),
         (
             SplitOperatorDesc(
                 TensorDesc("FLOAT32", (2, 2, 2, 2, 2), strides=(625, 125, 25, 5, 1)),
@@ -282,15 +259,9 @@ def test_a_dimension_of_size_one_steps_over_nothing() -> None:
 def test_what_outputs_take_counts_as_well() -> None:
     int32, int16 = dml.TensorDataType.INT32, dml.TensorDataType.INT16
     uint16 = dml.TensorDataType.UINT16
-    row = LevelSupport(
-        FeatureLevel.LEVEL_1_0,
-        "1.0.0",
-        True,
-        None,
-        TensorSupport(1, 4, frozenset([int32, uint16])),
-        TensorSupport(2, 3, frozenset([int16, uint16])),
-        "",
-    )
+    inputs = TensorSupport(1, 4, frozenset([int32, uint16]))
+    outputs = TensorSupport(2, 3, frozenset([int16, uint16]))
+    row = LevelSupport(FeatureLevel.LEVEL_1_0, "1.0.0", True, None, inputs, outputs, "")
     assert legalization._candidates(int32, row) == [uint16]
     desc = SplitOperatorDesc.from_sizes(TensorDesc("INT32", (6,)), axis=0, sizes=(2, 4))
     legal = legalization._rewritten(desc, uint16, row)

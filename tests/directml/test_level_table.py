@@ -74,80 +74,61 @@ def test_levels_are_supersets_of_the_ones_before() -> None:
 TEXT = feature_level_table()
 
 
-COUNTS = r"levels\[3\].split.input_tensor.dimension_counts"
-RANGE = r"it must be \[least, most\], from 1 to 8$"
+COUNTS = "levels[3].split.input_tensor.dimension_counts"
+RANGE = "; it must be [least, most], from 1 to 8"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new", "place", "said"),
     [
         (
             "DML_FEATURE_LEVEL_2_1",
             "2_1",
-            r"levels\[2\].name: is 21; it must be DML_FEATURE_LEVEL_2_1: levels are listed",
+            "levels[2].name",
+            "is 21; it must be DML_FEATURE_LEVEL_2_1: levels are listed in rising order",
         ),
         (
             'directml: "1.8.0"',
             "directml: new",
-            r"levels\[7\].directml: is 'new'; it must be a version such as 1.8.0, in quotes$",
+            "levels[7].directml",
+            "is 'new'; it must be a version such as 1.8.0, in quotes",
         ),
         (
             "build: 22000",
             "build: many",
-            r"levels\[5\].windows.build: is 'many'; it must be an integer$",
+            "levels[5].windows.build",
+            "is 'many'; it must be an integer",
         ),
         (
             "[FLOAT32, FLOAT16",
             "[FLOAT32, FLOT16",
-            r"levels\[0\].split.input_tensor.data_types\[1\]: is 'FLOT16'; it must be a data type "
-            "such as FLOAT32$",
+            "levels[0].split.input_tensor.data_types[1]",
+            "is 'FLOT16'; it must be a data type such as FLOAT32",
         ),
-        (
-            "dimension_counts: [1, 8]",
-            "dimension_counts: [1, 9]",
-            rf"{COUNTS}: is an array; {RANGE}",
-        ),
-        (
-            "dimension_counts: [1, 8]",
-            "dimension_counts: [1, 2, 3]",
-            rf"{COUNTS}: is an array; {RANGE}",
-        ),
-        (
-            "dimension_counts: [1, 8]",
-            "dimension_counts: [8, 1]",
-            rf"{COUNTS}: is an array; {RANGE}",
-        ),
-        (
-            "dimension_counts: [4, 4]",
-            "dimension_counts: [0, 4]",
-            rf"levels\[0\].split.input_tensor.dimension_counts: is an array; {RANGE}",
-        ),
-        ("dimension_counts: [1, 8]", "dimension_counts: 8", f"{COUNTS}: is 8; {RANGE}"),
-        (
-            "    source:",
-            "    sauce:",
-            r"levels\[0\]: lacks 'source'$",
-        ),
-        (
-            "      output_tensors:",
-            "      outputs:",
-            r"levels\[0\].split: lacks 'output_tensors'$",
-        ),
-        ("    split:", "    spill:", r"levels\[0\]: lacks 'split'$"),
+        ("counts: [1, 8]", "counts: [1, 9]", COUNTS, "is an array" + RANGE),
+        ("counts: [1, 8]", "counts: [1, 2, 3]", COUNTS, "is an array" + RANGE),
+        ("counts: [1, 8]", "counts: [8, 1]", COUNTS, "is an array" + RANGE),
+        ("counts: [4, 4]", "counts: [0, 4]", COUNTS.replace("3", "0"), "is an array" + RANGE),
+        ("counts: [1, 8]", "counts: 8", COUNTS, "is 8" + RANGE),
+        ("    source:", "    sauce:", "levels[0]", "lacks 'source'"),
+        ("      output_tensors:", "      outputs:", "levels[0].split", "lacks 'output_tensors'"),
+        ("    split:", "    spill:", "levels[0]", "lacks 'split'"),
         (
             "  windows: {",
             "  windows: [1] #",
-            r"levels\[0\].windows: is an array; it must be an object$",
+            "levels[0].windows",
+            "is an array; it must be an object",
         ),
-        ("levels:", "levels: 1\nmore:", "levels: is 1; it must be an array$"),
+        ("levels:", "levels: 1\nmore:", "levels", "is 1; it must be an array"),
     ],
 )
 def test_a_bad_table_is_refused_with_the_path_of_the_value(
-    old: str, new: str, message: str
+    old: str, new: str, place: str, said: str
 ) -> None:
     assert old in TEXT
-    with pytest.raises(TableError, match=f"^feature_levels.yaml: {message}"):
+    with pytest.raises(TableError) as error:
         parse_table(TEXT.replace(old, new, 1))
+    assert str(error.value) == f"feature_levels.yaml: {place}: {said}"
 
 
 @pytest.mark.parametrize(

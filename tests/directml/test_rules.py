@@ -5,9 +5,9 @@ from dataclasses import replace
 import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violations_of
 from dmlsplit.directml.rules.rule import Rule, by_id
+from dmlsplit.directml.rules.samples import with_output
 from dmlsplit.directml.rules.violation import report
 
-X = dml.TensorDesc("FLOAT32", (1, 2, 6, 2))
 FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
 BROKEN = list(violations_of("InputTensor", FIELDS))
 
@@ -43,11 +43,7 @@ def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument(
 
 
 def test_a_report_says_what_where_and_how_to_fix_it() -> None:
-    sizes = [tensor.sizes for tensor in dml.SplitOperatorDesc.from_sizes(
-        X, axis=2, sizes=(2, 1, 3)).output_tensors]  # fmt: skip
-    outputs = [dml.TensorDesc(kind, shape) for kind, shape in zip(
-        ("INT32", "FLOAT32", "FLOAT32"), sizes, strict=True)]  # fmt: skip
-    (violation,) = dml.validate(dml.SplitOperatorDesc(X, outputs, 2)).violations
+    (violation,) = dml.validate(with_output(data_type="INT32")).violations
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
     assert str(violation) == (

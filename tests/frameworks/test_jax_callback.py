@@ -1,16 +1,13 @@
 """What JAX calls back on a CUDA device: one launch on XLA's stream. It needs neither."""
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dmlsplit.backends.cuda import driver
 from dmlsplit.frameworks import jax
 from tests.support.fake_cuda import FakeDriver
-from tests.support.gpu_arrays import forget_programs
 
 STREAM = 0x7E
 
@@ -19,12 +16,8 @@ class Buffer:
     """A buffer of XLA: a shape, a type, and memory that DLPack tells."""
 
     def __init__(self, memory: np.ndarray, device: tuple[int, int]) -> None:
-        self.memory, self.shape, self.dtype, self._device = (
-            memory,
-            memory.shape,
-            memory.dtype,
-            device,
-        )
+        self.memory, self.shape, self.dtype = memory, memory.shape, memory.dtype
+        self._device = device
 
     def __dlpack__(self) -> Any:
         return self.memory.__dlpack__()
@@ -35,15 +28,6 @@ class Buffer:
     @property
     def address(self) -> int:
         return int(self.memory.__array_interface__["data"][0])
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    fake = FakeDriver()
-    monkeypatch.setattr(driver, "load", lambda: fake)
-    forget_programs()
-    yield fake
-    forget_programs()
 
 
 def call(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> list[Buffer]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from tests.support.jax_splits import random
 
 pytestmark = pytest.mark.gpu
 
@@ -18,13 +19,6 @@ def jax() -> Any:
     return found
 
 
-def random(jax: Any, shape: tuple[int, ...], kind: str) -> Any:
-    dtype = jax.numpy.dtype(kind)
-    count = int(np.prod(shape)) * dtype.itemsize
-    raw = np.random.default_rng(0).integers(0, 256, count, np.uint8)
-    return jax.numpy.asarray(raw.view(dtype).reshape(shape))
-
-
 @pytest.mark.parametrize("kind", ["int8", "float16", "float32", "bfloat16", "float8_e4m3fn"])
 @pytest.mark.parametrize(
     ("shape", "axis", "sizes"),
@@ -33,7 +27,7 @@ def random(jax: Any, shape: tuple[int, ...], kind: str) -> Any:
 def test_compiled_pieces_are_those_of_numpy(
     jax: Any, kind: str, shape: Any, axis: int, sizes: Any
 ) -> None:
-    array = random(jax, shape, kind)
+    array = random(shape, kind)
     found = jax.jit(lambda array: dml.split(array, sizes, axis))(array)
     ends = list(np.cumsum(sizes)[:-1])
     for piece, wanted in zip(found, np.split(np.asarray(array), ends, axis), strict=True):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from tests.support.jax_splits import own, random
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
@@ -25,19 +26,6 @@ TYPES = """
 def _wide() -> Iterator[None]:
     with jax.enable_x64(True):
         yield
-
-
-def random(shape: tuple[int, ...], kind: str = "float32") -> Any:
-    """An array of JAX of random bytes: every NaN there is."""
-    dtype = jnp.dtype(kind)
-    count = int(np.prod(shape)) * dtype.itemsize
-    raw = np.random.default_rng(0).integers(0, 2 if kind == "bool" else 256, count, np.uint8)
-    return jnp.asarray(raw.view(dtype).reshape(shape))
-
-
-def ends(sizes: tuple[int, ...]) -> list[int]:
-    """Where to cut, as `jax.numpy.split` wants it."""
-    return list(np.cumsum(sizes)[:-1])
 
 
 def assert_equal(found: list[Any], wanted: list[Any]) -> None:
@@ -64,11 +52,11 @@ def cuts(draw: st.DrawFn) -> tuple[Any, int, tuple[int, ...] | int]:
 @settings(max_examples=25)
 def test_pieces_are_those_of_jax(cut: tuple[Any, int, Any]) -> None:
     array, axis, sizes = cut
-    where = sizes if isinstance(sizes, int) else ends(sizes)
+    theirs = jnp.split if isinstance(sizes, int) else own
 
     @jax.jit
     def both(array: Any) -> tuple[list[Any], list[Any]]:
-        return dml.split(array, sizes, axis), jnp.split(array, where, axis)
+        return dml.split(array, sizes, axis), theirs(array, sizes, axis)
 
     found, wanted = both(array)
     assert_equal(found, wanted)
@@ -103,15 +91,12 @@ def test_64_bits_stay_where_jax_makes_no_new_ones(kind: str) -> None:
 def test_large_arrays_and_many_pieces(shape: Any, axis: int, sizes: Any) -> None:
     array = random(shape, "bfloat16")
     found = jax.jit(lambda array: dml.split(array, sizes, axis))(array)
-    assert_equal(found, np.split(np.asarray(array), ends(sizes), axis))
+    ends = list(np.cumsum(sizes)[:-1])
+    assert_equal(found, np.split(np.asarray(array), ends, axis))
 
 
 def assert_equal_inside(function: Any, *arrays: Any) -> None:
     """Compare what a function makes with `dml.split` and with JAX's own split in its place."""
-
-    def own(array: Any, sizes: Any, axis: int = 0) -> list[Any]:
-        return jnp.split(array, ends(sizes), axis)
-
     found, wanted = (jax.tree.leaves(function(split)(*arrays)) for split in (dml.split, own))
     assert_equal(found, wanted)
 
@@ -231,12 +216,9 @@ def test_what_does_not_fit_is_refused_while_jax_traces(function: Any, message: s
 
 
 @pytest.mark.parametrize("kind", ["int2", "uint4", "float4_e2m1fn"])
-def test_elements_of_less_than_a_byte_are_refused_outside_jit_too(kind: str) -> None:
+def test_elements_without_bytes_of_their_own_are_refused_outside_jit_too(kind: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=f"data type {kind}, with elements of"):
         dml.split(jnp.zeros(4, kind), 2)
-
-
-def test_random_keys_are_refused_outside_jit_too() -> None:
     with pytest.raises(dml.InvalidArgumentError, match=r"Fix: split jax\.random\.key_data"):
         dml.split(jax.random.split(jax.random.key(0), 4), 2)
 

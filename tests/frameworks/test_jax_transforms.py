@@ -12,20 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from tests.support.jax_splits import own
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 
 Function = Any
-
-
-def ends(sizes: Any) -> list[int]:
-    return list(np.cumsum(sizes)[:-1])
-
-
-def own(array: Any, sizes: Any, axis: int = 0) -> list[Any]:
-    """JAX's own split, called as ours."""
-    return jnp.split(array, ends(sizes), axis)
 
 
 def loss(split: Function, sizes: tuple[int, ...], axis: int) -> Function:
@@ -72,11 +64,6 @@ def test_derivatives_of_both_directions_agree_with_differences(kind: str) -> Non
 
         check_grads(function, (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
         check_grads(jax.jit(function), (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
-
-
-def test_a_gradient_without_jit() -> None:
-    found = jax.grad(loss(dml.split, (1, 2), 0))(jnp.arange(3.0))
-    assert found.tolist() == [0, 6, 24]
 
 
 def test_a_piece_that_is_not_used_has_no_gradient() -> None:

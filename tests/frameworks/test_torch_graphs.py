@@ -54,25 +54,6 @@ def test_the_operators_are_what_dml_split_does(ops: Any) -> None:
         ops.split(x, [2, 5], 1)
 
 
-def test_the_operator_has_gradients(ops: Any) -> None:
-    def pieces(x: Any) -> tuple[Any, ...]:
-        return tuple(ops.split(x, [1, 3, 2], 1))
-
-    x = torch.randn(2, 6, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(pieces, x, check_batched_grad=True)
-    assert torch.autograd.gradgradcheck(pieces, x)
-    (used, *_) = pieces(x)
-    (found,) = torch.autograd.grad(used.sum(), x)
-    assert found.tolist() == [[1.0] + [0.0] * 5] * 2
-
-
-@pytest.mark.parametrize("axis", [0, -1])
-def test_the_operator_takes_batches(ops: Any, axis: int) -> None:
-    batch = torch.rand(6, 5)
-    found = torch.func.vmap(lambda x: ops.split(x, [2, 4], axis), in_dims=1)(batch)
-    assert all(map(torch.equal, found, batch.t().split([2, 4], 1)))
-
-
 def columns(x: Any) -> Any:
     return dml.split(x, (2, 3), 1)
 

@@ -66,15 +66,3 @@ def test_every_type(kind: str, cut: Cut) -> None:
     array = ramp(cut, kind)
     wanted = np.array_split(array, cut.at, cut.axis)
     assert_equal(dml.split(array, cut.sizes(wanted), cut.axis), wanted)
-
-
-@pytest.mark.parametrize(
-    ("array", "count", "axis"),
-    [(np.arange(10), 0, 0), (np.arange(10), 3, 0), (np.array(1), 2, 0), (np.arange(4), 2, 1),
-     (np.zeros((2, 4)), 2, 2), (1, 1, 0)],
-)  # fmt: skip
-def test_what_numpy_refuses(array: Any, count: int, axis: int) -> None:
-    with pytest.raises((ValueError, ArithmeticError, LookupError, AttributeError)):
-        np.split(array, count, axis)
-    with pytest.raises(dml.InvalidArgumentError):
-        dml.split(array, count, axis)

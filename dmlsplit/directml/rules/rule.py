@@ -28,24 +28,15 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Two programs, or two models, that differ in whether they break a rule.
+    """Two programs, or two models, that differ in whether they break a rule."""
 
-    Attributes
-    ----------
-    kind : str
-        ``python``: a whole program; the one that breaks the rule prints a report, or raises an
-        error with one. ``onnx``: a model in ONNX's text form, which `onnx.parser.parse_model`
-        reads; its first line, a comment, is the command that validates it.
-    broken, kept : str
-        What breaks the rule, and what does not.
-    said : str
-        What is reported of the former, without the rule's id and fix.
-    """
-
+    # ``python``: a whole program; the one that breaks the rule prints a report, or raises an error
+    # with one. ``onnx``: a model in ONNX's text form, which `onnx.parser.parse_model` reads; its
+    # first line, a comment, is the command that validates it.
     kind: Literal["python", "onnx"]
-    broken: str
-    kept: str
-    said: str
+    broken: str  # what breaks the rule
+    kept: str  # what does not
+    said: str  # what is reported of the former, without the rule's id and fix
 
 
 @dataclass(frozen=True, slots=True)
