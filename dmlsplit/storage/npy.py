@@ -88,8 +88,8 @@ def split_file(
     workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
     with claimed(workspace, run, overwrite) as notes:
         if not workspace.journal.is_file():  # else all pieces are whole, some may have their names
-            pieces = _create_pieces(workspace, source, shapes)
-            _write_pieces(source, pieces, grid, device, progress)
+            # Pieces have no name here: they must be closed before they are renamed, on Windows.
+            _write_pieces(source, _create_pieces(workspace, source, shapes), grid, device, progress)
             check_unchanged(path, mark)
             workspace.vouch(run)
     return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes, notes)
