@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -155,10 +156,9 @@ def _check_memory(model: Model) -> None:
 
 
 def _text(path: str) -> str:
-    try:
+    with suppress(OSError):
         return Path(path).read_text()
-    except OSError:
-        return ""
+    return ""
 
 
 def _allocated(resource: Resource, device: Device) -> _Buffer:

@@ -14,7 +14,6 @@ from dmlsplit.frontends.site import SplitSite
 from dmlsplit.mistaken import recognised
 
 _OPERATOR = "DML_OPERATOR_SPLIT"
-_NO_COUNT = "OutputCount is missing; dxdispatch.exe requires it"
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -60,5 +59,6 @@ def _site(blank: SplitSite, field: Field) -> SplitSite:
         return replace(blank, problem=error.message)
     assert desc is not None  # only Splits come here
     fields = field.find("Desc", "desc") or field
-    warnings = () if fields.find("OutputCount") else (_NO_COUNT,)
+    warning = "OutputCount is missing; dxdispatch.exe requires it"
+    warnings = () if fields.find("OutputCount") else (warning,)
     return replace(blank, descriptors=(desc,), warnings=warnings)

@@ -27,7 +27,7 @@ class Repeated:
     """One value many times, or once the values that the file lists."""
 
     item: bytes
-    count: int = 1
+    count: int
 
     @property
     def size_in_bytes(self) -> int:
@@ -40,25 +40,18 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp:
-    """A sequence with equal steps, computed in the data type itself."""
+class Ramp(Repeated):
+    """One value, then `delta` more at each step, computed in the data type itself."""
 
     data_type: TensorDataType
-    start: bytes
     delta: bytes
-    count: int
-
-    @property
-    def size_in_bytes(self) -> int:
-        """Bytes that `fill` writes."""
-        return len(self.start) * self.count
 
     def fill(self, target: np.ndarray) -> None:
         """Write the values into an array of bytes of that size."""
         dtype = LITTLE_ENDIAN[self.data_type]
         steps = target.view(dtype)
         steps[:] = np.frombuffer(self.delta, dtype)
-        steps[:1] = np.frombuffer(self.start, dtype)
+        steps[:1] = np.frombuffer(self.item, dtype)
         if self.data_type is TensorDataType.FLOAT16:
             _add_up_halves(steps)
             return
@@ -90,7 +83,7 @@ class SourceFile:
             target.view(f"u{self.swapped_bytes}").byteswap(inplace=True)
 
 
-InitialValues = Repeated | Ramp | SourceFile
+InitialValues = Repeated | SourceFile
 
 
 def read_values(
@@ -100,8 +93,8 @@ def read_values(
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
             typed = [(e.get("value"), data_type_of(e.get("type"))) for e in field.items()]
-            return data_type, Repeated(b"".join(encoded([e], kind) for e, kind in typed))
-        return data_type, Repeated(encoded(field.items(), data_type))
+            return data_type, Repeated(b"".join(encoded([e], kind) for e, kind in typed), 1)
+        return data_type, Repeated(encoded(field.items(), data_type), 1)
     if field.value == "deferred":
         raise field.wrong("is 'deferred', which is for ONNX dispatchables only")
     forms = {form: field.find(form) for form in ("value", "valueStart", "sourcePath")}
@@ -116,7 +109,7 @@ def read_values(
     if given == ["value"]:
         return data_type, Repeated(encoded([field.get("value")], data_type), count)
     start, delta = (encoded([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
-    return data_type, Ramp(data_type, start, delta, count)
+    return data_type, Ramp(start, count, data_type, delta)
 
 
 def inside(field: Field, folder: Path) -> Path:

@@ -66,7 +66,7 @@ class Arguments:
 
 
 def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn:
-    """Refuse an argument, in this front end's form of errors."""
+    """Raise an error about an argument, in this front end's form."""
     hint = f". Fix: {fix}" if fix else ""
     raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
 

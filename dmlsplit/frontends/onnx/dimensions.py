@@ -63,13 +63,11 @@ class FixedSizes:
         shape = entry.shape
         if shape is None or not self._by_name:
             return shape
-        return tuple(
-            size if isinstance(size, int) else self._size(size, f"{entry.name}.{axis}", is_input)
-            for axis, size in enumerate(shape)
-        )
-
-    def _size(self, name: str, place: str, is_input: bool) -> int | str:
-        key = place if name == "?" and is_input else name
-        if key in self.given:
-            self.used.add(key)
-        return self._by_name.get(key, name)
+        sizes = list(shape)
+        for axis, name in enumerate(shape):
+            if isinstance(name, str):
+                key = f"{entry.name}.{axis}" if name == "?" and is_input else name
+                if key in self.given:
+                    self.used.add(key)
+                sizes[axis] = self._by_name.get(key, name)
+        return tuple(sizes)

@@ -145,7 +145,7 @@ class Attribute:
     def value(self) -> int | tuple[int, ...] | None:
         """The integer or integers; None for any other kind, or more than MAXIMUM_VALUES."""
         if len(self.ints) > MAXIMUM_VALUES:
-            return None  # A table, such as a tree ensemble's.
+            return None  # A table, such as a tree ensemble's; no split has so many outputs.
         if self.type == _INTS or (not self.type and self.ints):
             return self.ints
         if self.type == _INT or (not self.type and self.i is not None):
@@ -229,6 +229,6 @@ class Model:
 
 
 def shown_name(name: str) -> str:
-    """A name from a file, safe to print and shortened."""
+    """A name from a file, safe to print, and shortened if it is long."""
     text = printable(name)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -174,7 +174,8 @@ class Walk:
             for name, value in zip(node.output, found, strict=False):
                 if name:
                     if contradict(value, declared.get(name)):
-                        declared = {}  # Later ones are as wrong: for other sizes, or onnx's.
+                        # Later declarations are as wrong: for other sizes, or inferred by onnx.
+                        declared = {}
                     value = traced(merged(value, declared.get(name)), given, at.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 

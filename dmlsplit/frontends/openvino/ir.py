@@ -163,7 +163,7 @@ class _Reader:
         matters = tag in _CHILDREN.get(parent, ())
         if parent == _ROOT and not matters:
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
-        if matters and tag in _KEPT_PARTS:  # most of a file, for layers that do not matter
+        if matters and tag in _KEPT_PARTS:  # mostly of layers that do not matter
             matters = self._layers[-1].type in _KEPT_TYPES
         self._tags.append(tag if matters else _SKIPPED)
         if matters:

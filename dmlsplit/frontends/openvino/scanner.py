@@ -149,10 +149,15 @@ def _lowered(node: _Node) -> Lowering:
         shape = _shape(node)
         constant, axis_shape = node.constant(1, "axis")
         check_axis_shape(node.operator, axis_shape)
-        (given,) = node.values(constant, "axis")
-        axis = axis_from_front(given, len(shape))
+        axis = axis_from_front(node.values(constant, "axis")[0], len(shape))
         whole = None if shape[axis] < 0 else shape[axis]
-        sizes = (_lengths if node.operator == VARIADIC_SPLIT else _count)(node, axis, whole)
+        if node.operator == VARIADIC_SPLIT:
+            sizes = resolve_lengths(_lengths(node, axis), axis, whole)
+        else:
+            given = node.layer.data.get("num_splits", "")
+            count = checked_integer("num_splits", given, 1, MOST_OUTPUTS)
+            _check_outputs(node, count)
+            sizes = resolve_count(count, axis, whole)
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
         raise NotKnownError(f"dimension {dynamic} of the data is dynamic", Cause.DYNAMIC)
@@ -186,28 +191,20 @@ def _shape(node: _Node) -> tuple[int, ...]:
     raise NotKnownError("the rank of the data is dynamic", Cause.DYNAMIC)
 
 
-def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
-    outputs = len(node.layer.outputs)
+def _lengths(node: _Node, axis: int) -> list[int]:
+    """The constant lengths, or else those that the outputs declare."""
     try:
         layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
             raise InvalidArgumentError(f"split_lengths has shape {list(shape)}; it must be 1-D")
         # Before reading the values: a tiny file may claim any number of them.
         _check_outputs(node, shape[0])
-        lengths = node.values(layer, "split_lengths")
+        return node.values(layer, "split_lengths")
     except NotKnownError:
         declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
-        if not outputs or -1 in declared:
+        if not declared or -1 in declared:
             raise
-        lengths = declared
-    return resolve_lengths(lengths, axis, whole)
-
-
-def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
-    given = node.layer.data.get("num_splits", "")
-    count = checked_integer("num_splits", given, 1, MOST_OUTPUTS)
-    _check_outputs(node, count)
-    return resolve_count(count, axis, whole)
+        return declared
 
 
 def _check_outputs(node: _Node, pieces: int) -> None:
