@@ -24,10 +24,10 @@ def run_split(
 ) -> list[Any]:
     """The pieces of an array: new arrays of its owner's library and type.
 
-    ``lower(*arguments)`` is called, and its result compiled, once for equal arguments; what it
-    assumed is announced as a `UserWarning`. `source` is a view of the array, with any strides;
-    errors call it `name`. It is None for strings, which are split on the host: they are not bytes
-    that a GPU could move. A `device` of None is the one that holds the array.
+    ``lower(*arguments)`` is compiled and cached; each of its assumptions becomes a `UserWarning`.
+    `source` is a view of the array with any strides, called `name` in errors. It is None for
+    strings, which are split on the host because a GPU cannot move them. A `device` of None is the
+    array's own.
     """
     if not isinstance(device, Device):
         home = "cpu" if source is None else source.device

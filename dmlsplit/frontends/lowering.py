@@ -1,4 +1,4 @@
-"""What each front end lowers a split to: a descriptor, and what is done around its dispatch."""
+"""The common form of every front end's split: a descriptor, and the steps around its dispatch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from dmlsplit.frontends.site import SplitSite
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import shown
 
-# A split into more outputs is a mistake in the model; each output costs memory of its own.
+# More outputs than this are a mistake in the model; each output costs memory.
 MOST_OUTPUTS = 2**20
 
 
@@ -21,9 +21,9 @@ class Lowering:
     Attributes
     ----------
     operator : object
-        The operator with its version; as text, for example ``Split-13``.
+        The operator with its version, which prints as ``Split-13``, for example.
     data_type : IntEnum
-        Data type of the input and the outputs, as the front end names it.
+        Data type of the input and the outputs, in the front end's own enum.
     shape : tuple of int
         Shape of the input.
     axis : int
@@ -33,14 +33,13 @@ class Lowering:
     carrier : TensorDataType or None
         The data type in DirectML; None for strings, which are split on the host.
     descriptor : SplitOperatorDesc or None
-        The split without its empty outputs; None if there is nothing to dispatch. Its
-        tensors are packed.
+        The packed split without its empty outputs; None if there is nothing to dispatch.
     squeeze : bool
         Whether the outputs lose the axis.
     assumed : tuple of str
         Choices that the operator's specification leaves open.
     warnings : tuple of str
-        What is legal, but differs between implementations.
+        Legal settings on which implementations differ.
     """
 
     operator: object
@@ -90,7 +89,7 @@ def split_descriptor(
 
 
 def lowered_site(blank: SplitSite, lowering: Lowering, warnings: Sequence[str]) -> SplitSite:
-    """A site with what its split becomes."""
+    """A site completed from its lowered split."""
     return replace(
         blank,
         descriptors=() if lowering.descriptor is None else (lowering.descriptor,),

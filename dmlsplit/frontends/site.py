@@ -7,7 +7,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 
 
 class Cause(StrEnum):
-    """What makes a split unknown. Each has a remedy of its own."""
+    """Why a split is unknown; each cause has its own remedy."""
 
     DYNAMIC = "dynamic input"
     LENGTHS = "computed split lengths"
@@ -20,7 +20,7 @@ class Cause(StrEnum):
 
 
 class NotKnownError(Exception):
-    """Why a descriptor cannot be known from the files."""
+    """The files do not determine a descriptor."""
 
     def __init__(self, reason: str, cause: Cause) -> None:
         super().__init__(reason)
@@ -29,54 +29,52 @@ class NotKnownError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SplitSite:
-    """One split that a scan found in a file.
+    """A split that a scan found in a file.
 
     Attributes
     ----------
     file : str
-        The file, as it was named to the scan.
+        The file as the caller named it.
     place : str
         Path to the node through graphs, nested bodies and functions.
     node : str
-        The node's own name; may be empty.
+        The node's name; may be empty.
     index : int
         Position of the node within its graph.
     operator : str
         Operator with version, such as ``Split-13`` or ``VariadicSplit-1``.
     descriptors : tuple of SplitOperatorDesc
-        What the node becomes: one descriptor; none if it is unknown, if the operator's own
-        rules refuse the node, or if every output is empty.
+        The node's one descriptor; none if it is unknown, invalid, or has only empty outputs.
     problem : str
-        Why the node breaks its operator's own rules; empty if it does not.
+        The rule of its own operator that the node breaks; empty if it breaks none.
     unknown : str
         Why the descriptors are unknown, such as a dynamic size; else empty.
     cause : Cause
-        What kind of reason `unknown` is; of no meaning where that is empty.
+        The kind of reason in `unknown`; meaningless if that is empty.
     smallest : SplitOperatorDesc or None
-        Where `unknown` says why the descriptor is not known: the one that the node becomes if
-        every unknown size is the smallest above 0. What else is unknown is what every level
-        accepts: FLOAT32, 4 dimensions. So a level that refuses its data type, its dimension
-        count or its number of elements refuses the node for every size.
+        If `unknown` is set, the descriptor for the smallest sizes above 0. An unknown type is
+        FLOAT32 and an unknown rank 4, which every level accepts. So a level that refuses its
+        data type, rank or number of elements refuses the node for every size.
     warnings : tuple of str
-        What is legal but likely to be a mistake, or not portable.
+        Legal settings that are not portable or likely to be a mistake.
     element_type : str
-        The element type by its name in the file, such as ``BFLOAT16``; empty if unknown.
+        The element type as the file names it, such as ``BFLOAT16``; empty if unknown.
     shape : tuple of int or str
-        Shape of the input, as in the file; a text is a dynamic size; empty if unknown.
+        Shape of the input, with a string for a dynamic size; empty if unknown.
     axis : int
         The axis in `shape`, counted from the front; -1 if unknown.
     pieces : tuple of int
-        Sizes of all outputs along the axis, the empty ones included; empty if unknown.
+        Sizes of all outputs along the axis, also of empty ones; empty if unknown.
     meets : tuple of str
-        The element-wise nodes in which pieces of the split meet again, as in GLU.
+        The element-wise nodes that combine pieces of the split again, as in GLU.
     implied : str
-        Why the node, which is no split, becomes one in ONNX Runtime; empty for a split.
+        Why ONNX Runtime turns the node, which is not a split, into one; empty for a split.
     sized_by : str
-        What says how many pieces there are: ``split``, ``num_outputs``, or ``outputs`` where
-        the node has neither of them; empty if unknown, or another operator's.
+        The source of the number of pieces in ONNX: ``split``, ``num_outputs``, or ``outputs`` if
+        the node has neither; else empty.
     path : tuple of int or str
-        The node's way through the file, unlike `place` never that of another node: its index,
-        after the index of each outer node with the attribute and the position of the body.
+        Unique path to the node (`place` need not be): index, attribute and body number of each
+        enclosing node, then the node's index.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""DxDispatch: the JSON that Windows' dxdispatch.exe runs, run here for DML_OPERATOR_SPLIT."""
+"""DxDispatch: runs the DML_OPERATOR_SPLITs of the JSON models of Windows' dxdispatch.exe."""
 
 from dmlsplit.frontends.dxdispatch.descriptor import read_descriptor
 from dmlsplit.frontends.dxdispatch.model import Model, load

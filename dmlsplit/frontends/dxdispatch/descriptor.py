@@ -19,8 +19,8 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
     ----------
     mapping
         ``{"type": "DML_OPERATOR_SPLIT", "desc": {...}}``, or the contents of ``desc`` alone:
-        ``InputTensor``, ``OutputTensors``, ``Axis`` and perhaps ``OutputCount``. Names of
-        enums may leave out their prefix; tensors may be wrapped in ``Type`` and ``Desc``.
+        ``InputTensor``, ``OutputTensors``, ``Axis`` and optionally ``OutputCount``. Enum names
+        may omit their prefix; tensors may be wrapped in ``Type`` and ``Desc``.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def _tensor(field: Field) -> TensorDesc:
     for entry in field.optional("Flags", default=[]).one_or_many():
         flags |= entry.one_of(_FLAGS, "DML_TENSOR_FLAG_")
     alignment = field.optional("GuaranteedBaseOffsetAlignment", default=0).integer(0, UINT_MAX)
-    # As in DxDispatch, an empty list of strides and a size of 0 mean those of a packed tensor.
+    # As in DxDispatch, no strides and a size of 0 mean a packed tensor.
     return TensorDesc(
         data_type,
         sizes,

@@ -1,7 +1,6 @@
 """DxDispatch models as values: resources, dispatchables and commands.
 
-Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser. Unknown fields are skipped,
-as there.
+Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser, which skips unknown fields too.
 """
 
 from collections.abc import Container, Mapping
@@ -32,18 +31,18 @@ from dmlsplit.messages import shown
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
 MAX_NUMPY_DIMENSIONS = 64
-# Binary data that all print commands may print together; its text is several times as long.
+# Of all print commands together; as text it is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
 _EXECUTION_FLAGS = dict.fromkeys(
     "NONE ALLOW_HALF_PRECISION_COMPUTATION DISABLE_META_COMMANDS DESCRIPTORS_VOLATILE".split()
 )
-_COMPILE_TYPES = dict.fromkeys(("DmlCompileOp", "DmlCompileGraph"))
+_COMPILE_TYPES = {"DmlCompileOp": None, "DmlCompileGraph": None}
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A buffer: its size, and its initial values, which begin at an offset."""
+    """A buffer, and the initial values from an offset in it."""
 
     name: str
     data_type: TensorDataType
@@ -53,16 +52,16 @@ class Resource:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of its elements; bytes if it has none."""
+        """Type of its elements; bytes if the model gives no type."""
         return LITTLE_ENDIAN.get(self.data_type, np.dtype(np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A resource, bound from an element to its end."""
+    """A resource, bound from an element to the resource's end."""
 
     resource: str
-    element_size_in_bytes: int = 0  # 0 is that of the resource's data type
+    element_size_in_bytes: int = 0  # 0 means the resource's data type
     element_offset: int = 0
 
 
@@ -76,8 +75,8 @@ class Dispatchable:
 
     name: str
     type: str
-    desc: SplitOperatorDesc | None  # None if it is not a Split
-    bindings: Bindings = ()  # for initialization, which an OWNED_BY_DML input needs
+    desc: SplitOperatorDesc | None  # None for other operators
+    bindings: Bindings = ()  # of an OWNED_BY_DML input, at initialization
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +165,8 @@ def _model(root: Field, folder: Path) -> Model:
 
 
 def read_dispatchable(name: str, field: Field) -> Dispatchable:
-    """Read a dispatchable; a Split with its descriptor, anything else with its type alone."""
-    kind = read_type(field)
+    """Read a dispatchable: a Split with its descriptor, other operators by type only."""
+    kind = field.get("type", "Type").text()
     if kind not in SPLIT_NAMES:
         return Dispatchable(name, kind, None)
     for flag in field.optional("executionFlags", default=[]).one_or_many():
@@ -175,11 +174,6 @@ def read_dispatchable(name: str, field: Field) -> Dispatchable:
     field.optional("dmlCompileType", default="DmlCompileOp").one_of(_COMPILE_TYPES, "")
     desc = read_split(field)
     return Dispatchable(name, kind, desc, _bindings(field.optional("bindings", default={})))
-
-
-def read_type(field: Field) -> str:
-    """The type of a dispatchable, such as ``DML_OPERATOR_SPLIT`` or ``hlsl``."""
-    return field.get("type", "Type").text()
 
 
 def _resource(name: str, field: Field, folder: Path) -> Resource:
@@ -258,7 +252,7 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> WriteFile:
 
 
 def _resource_of(field: Field, resources: _Resources, is_typed: bool) -> Resource:
-    """The resource that a command names; `is_typed` if it must have a data type."""
+    """The resource that a command names; with `is_typed` it must have a data type."""
     name = field.get("resource").text()
     _check_known(field, "resource", name, resources)
     if is_typed and resources[name].data_type not in LITTLE_ENDIAN:

@@ -1,8 +1,9 @@
-"""Runs a DxDispatch model: allocates resources, compiles Splits, carries out commands."""
+"""Runs a DxDispatch model: compiles Splits, allocates resources, executes commands."""
 
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -38,7 +39,7 @@ class Result:
     Attributes
     ----------
     lines : tuple of str
-        What was printed, in order.
+        The printed lines, in DxDispatch's form.
     resources : mapping
         The final contents of each resource, as a flat NumPy array of its data type.
     """
@@ -49,13 +50,12 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """A resource in memory: its bytes, on the device."""
+    """A resource and its bytes on the device."""
 
     resource: Resource
     memory: Any
 
     def elements(self, size_in_bytes: int) -> np.ndarray:
-        """The first bytes as elements of the resource's data type."""
         dtype = self.resource.dtype
         return to_host(self.memory)[: size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
@@ -76,23 +76,22 @@ def run(
     device
         A `dmlsplit.Device` or its name; None takes the GPU if there is one.
     output
-        Called with each line as it is printed, such as `print`.
+        Called with each printed line, such as `print`.
     overwrite
         Let writeFile commands replace files that existed before the run.
 
     Returns
     -------
     Result
-        The printed lines, in DxDispatch's form, and the final contents of the resources.
+        The printed lines and the final contents of the resources.
 
     Raises
     ------
     InvalidArgumentError
-        If the file is not such a model, dispatches anything but a Split, or a descriptor or a
-        binding breaks a rule, or a file that it writes exists, is one that it reads, or does
-        not fit on the disk.
+        If the file is not such a model or dispatches another operator, a descriptor or binding
+        breaks a rule, or a file to write exists, is an input, or does not fit on the disk.
     OutOfMemoryError
-        If its resources do not fit in the memory that is free.
+        If its resources do not fit in the free memory.
     """
     if not (output is None or callable(output)):
         raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
@@ -105,7 +104,7 @@ def run(
 def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
     dispatched = {each.dispatchable for each in model.commands if isinstance(each, Dispatch)}
     splits = [entry for entry in model.dispatchables if entry.name in dispatched or entry.desc]
-    # Everything that can be refused is refused before anything is allocated or written.
+    # Refuse what can be refused before anything is allocated or written.
     compiled = [(entry, _compiled(entry, device)) for entry in splits]
     _check_memory(model)
     buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
@@ -142,30 +141,24 @@ def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
 
 
 def _check_memory(model: Model) -> None:
-    # Linux allocates more memory than there is, and kills the process that uses it. Windows does
-    # not, and does not say how much there is either.
+    # Linux grants more memory than it has, and kills the process that uses it. Windows does not,
+    # and has no sysconf.
     if not hasattr(os, "sysconf"):
         return
-    wanted = sum(resource.size_in_bytes for resource in model.resources)
-    free = _free_memory()
-    if wanted > free:
-        raise OutOfMemoryError(f"resources take {wanted} bytes; this machine has {free} free")
-
-
-def _free_memory() -> int:
-    """How many bytes can be used before other programs have to give up theirs."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
     limit = _text("/sys/fs/cgroup/memory.max").strip()  # of the container
     limits = [int(limit)] if limit.isdigit() else []
-    return min(machine, int(found[1]) << 10 if found else machine, *limits)
+    free = min(machine, int(found[1]) << 10 if found else machine, *limits)
+    wanted = sum(resource.size_in_bytes for resource in model.resources)
+    if wanted > free:
+        raise OutOfMemoryError(f"resources take {wanted} bytes; this machine has {free} free")
 
 
 def _text(path: str) -> str:
-    try:
+    with suppress(OSError):
         return Path(path).read_text()
-    except OSError:
-        return ""
+    return ""
 
 
 def _allocated(resource: Resource, device: Device) -> _Buffer:
@@ -183,11 +176,11 @@ def _allocated(resource: Resource, device: Device) -> _Buffer:
 def _owned_input(
     entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
 ) -> BufferBinding | None:
-    """A copy of an input that DirectML is to own; None if the caller binds the input."""
+    """A copy of an OWNED_BY_DML input; None if the dispatch binds the input."""
     place = f"dispatchables.{entry.name}.bindings"
     if compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         (source,) = _bound(place, entry.bindings, ["InputTensor"], buffers)["InputTensor"]
-        buffer: Any = source.buffer  # made here, by NumPy or CuPy
+        buffer: Any = source.buffer  # NumPy's or CuPy's
         return replace(source, buffer=buffer.copy())
     if entry.bindings:
         raise InvalidArgumentError(
@@ -213,7 +206,7 @@ def _dispatch(
 def _bound(
     place: str, bindings: Bindings, points: list[str], buffers: Mapping[str, _Buffer]
 ) -> dict[str, list[BufferBinding]]:
-    """What is bound to each of the points, which must be all that are bound."""
+    """The buffers bound to each of the points; other points are refused."""
     given = dict(bindings)
     unknown = [point for point in given if point not in points]
     missing = [point for point in points if point not in given]
@@ -244,6 +237,6 @@ def _buffer_binding(binding: Binding, buffer: _Buffer) -> BufferBinding:
 
 
 def _used(resource: Resource) -> int:
-    """The size without the bytes that only round it up to a multiple of 4."""
+    """The size without padding to a multiple of 4 bytes."""
     padding = resource.size_in_bytes - resource.values.size_in_bytes - resource.offset_in_bytes
     return resource.size_in_bytes - (padding if padding < 4 else 0)

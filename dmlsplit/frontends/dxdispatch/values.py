@@ -1,8 +1,7 @@
 """Initial values of DxDispatch resources: arrays, constants, sequences, typed lists, files.
 
-Each form is a value that knows how many bytes it makes; the bytes are made only when a model
-runs. Conversions follow DxDispatch's source (microsoft/DirectML, DxDispatch/src/model),
-so that both start from the same bits. Files are those in the folder of the model.
+Each form knows its size in bytes, and makes the bytes only when a model runs. Conversions follow
+DxDispatch's source (microsoft/DirectML, DxDispatch/src/model) bit for bit.
 """
 
 from collections.abc import Sequence
@@ -25,10 +24,10 @@ _WORDS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """Some bytes, many times: one value, or once for values that the file spells out."""
+    """One value many times, or once the values that the file lists."""
 
     item: bytes
-    count: int = 1
+    count: int
 
     @property
     def size_in_bytes(self) -> int:
@@ -41,36 +40,29 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class Ramp:
-    """A start value and steps from one value to the next, computed in the data type itself."""
+class Ramp(Repeated):
+    """One value, then `delta` more at each step, computed in the data type itself."""
 
     data_type: TensorDataType
-    start: bytes
     delta: bytes
-    count: int
-
-    @property
-    def size_in_bytes(self) -> int:
-        """Bytes that `fill` writes."""
-        return len(self.start) * self.count
 
     def fill(self, target: np.ndarray) -> None:
         """Write the values into an array of bytes of that size."""
         dtype = LITTLE_ENDIAN[self.data_type]
         steps = target.view(dtype)
         steps[:] = np.frombuffer(self.delta, dtype)
-        steps[:1] = np.frombuffer(self.start, dtype)
+        steps[:1] = np.frombuffer(self.item, dtype)
         if self.data_type is TensorDataType.FLOAT16:
             _add_up_halves(steps)
             return
-        # Sums leave the range of the type as they do in C++: integers wrap, floats end at inf.
+        # As in C++, integers wrap and floats overflow to inf.
         with np.errstate(over="ignore"):
             np.add.accumulate(steps, dtype=dtype, out=steps)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The bytes of a file after its header, if it has one."""
+    """The bytes of a file after its header, if any."""
 
     path: Path
     start: int
@@ -91,18 +83,18 @@ class SourceFile:
             target.view(f"u{self.swapped_bytes}").byteswap(inplace=True)
 
 
-InitialValues = Repeated | Ramp | SourceFile
+InitialValues = Repeated | SourceFile
 
 
 def read_values(
     field: Field, data_type: TensorDataType, folder: Path
 ) -> tuple[TensorDataType, InitialValues]:
-    """Read ``initialValues``. The data type is the given one, or that of a .npy file."""
+    """Read ``initialValues``, and the data type: the given one, or that of a .npy file."""
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
             typed = [(e.get("value"), data_type_of(e.get("type"))) for e in field.items()]
-            return data_type, Repeated(b"".join(encoded([e], kind) for e, kind in typed))
-        return data_type, Repeated(encoded(field.items(), data_type))
+            return data_type, Repeated(b"".join(encoded([e], kind) for e, kind in typed), 1)
+        return data_type, Repeated(encoded(field.items(), data_type), 1)
     if field.value == "deferred":
         raise field.wrong("is 'deferred', which is for ONNX dispatchables only")
     forms = {form: field.find(form) for form in ("value", "valueStart", "sourcePath")}
@@ -117,13 +109,12 @@ def read_values(
     if given == ["value"]:
         return data_type, Repeated(encoded([field.get("value")], data_type), count)
     start, delta = (encoded([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
-    return data_type, Ramp(data_type, start, delta, count)
+    return data_type, Ramp(start, count, data_type, delta)
 
 
 def inside(field: Field, folder: Path) -> Path:
-    """The path that a field names; one that leads out of the folder is refused."""
-    # Files written on Windows separate folders with backslashes.
-    name = field.text().replace("\\", "/")
+    """The path that a field names; it must not lead out of the folder."""
+    name = field.text().replace("\\", "/")  # Windows' separator
     parts = PurePosixPath(name)
     drive = len(name) > 1 and name[1] == ":"
     if not name or "\0" in name or parts.is_absolute() or drive or ".." in parts.parts:
@@ -133,7 +124,7 @@ def inside(field: Field, folder: Path) -> Path:
         real, home = path.resolve(), folder.resolve()
     except (OSError, RuntimeError, ValueError):
         raise field.error("a path that can be followed") from None
-    # From Python 3.13 on, resolve() leaves links that lead in a circle as they are.
+    # Since Python 3.13, resolve() does not resolve circular links.
     if any(each.is_symlink() for each in (real, *real.parents)):
         raise field.error("a path that can be followed")
     if home not in real.parents:
@@ -144,7 +135,6 @@ def inside(field: Field, folder: Path) -> Path:
 def _read_file(
     field: Field, data_type: TensorDataType, folder: Path
 ) -> tuple[TensorDataType, SourceFile]:
-    # Nothing is loaded.
     path = inside(field, folder)
     suffix = path.suffix.lower()
     try:
@@ -188,7 +178,7 @@ def data_type_of(field: Field) -> TensorDataType:
 
 
 def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
-    """Numbers as the bytes of a data type; a number that does not fit is refused."""
+    """The bytes of numbers in a data type; every number must fit."""
     if not fields:
         return b""
     if data_type not in LITTLE_ENDIAN:
@@ -216,23 +206,22 @@ def _real(field: Field) -> float:
 
 
 def halved(values: np.ndarray) -> np.ndarray:
-    """Float32 values as float16, rounded toward zero as DxDispatch's half type does."""
+    """Float32 values as float16, rounded toward zero like DxDispatch's half type."""
     near = values.astype("<f2")
     bits = near.view("<u2")
-    # One unit down in magnitude; from infinity that is the largest finite value.
+    # One unit down in magnitude; infinity becomes the largest finite value.
     bits[(np.abs(near.astype(np.float32)) > np.abs(values)) & (np.abs(values) < 65536)] -= 1
     return near
 
 
 def _add_up_halves(steps: np.ndarray) -> None:
-    """Replace float16 steps by their running sums, each rounded toward zero."""
+    """Replace float16 steps by their running sums, each rounded toward zero, in place."""
     value = steps[:1]
     for at in range(1, len(steps)):
         with np.errstate(over="ignore", invalid="ignore"):
             following = halved(value.astype(np.float32) + steps[at].astype(np.float32))
         if following.tobytes() == value.tobytes():
-            # Too large for the step to make a difference: it stays.
-            steps[at:] = value
+            steps[at:] = value  # too large for another step to change it
             return
         steps[at] = following[0]
         value = following

@@ -1,7 +1,6 @@
 """ONNX's Split and SplitToSequence, of every version, on arrays, models and model files.
 
-`split` and `split_to_sequence` work on arrays. `DmlSplitBackend` runs whole models and
-needs the package onnx. `scan` finds the splits of a model file, and needs nothing.
+`DmlSplitBackend` runs whole models and needs the package onnx; nothing else here does.
 """
 
 from typing import Any
@@ -35,7 +34,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # The backend needs the package onnx; nothing else here does.
     if name != "DmlSplitBackend":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

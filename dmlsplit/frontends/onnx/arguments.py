@@ -1,4 +1,4 @@
-"""Arguments of Split and SplitToSequence, with every check that needs no shape."""
+"""Arguments of Split and SplitToSequence, with every check that does not need the shape."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from dmlsplit.messages import counted
 
 
 class Lengths(Enum):
-    """Placeholder for lengths that are known only when the model runs."""
+    """A placeholder for lengths that are known only at run time."""
 
     AT_RUN_TIME = "computed when the model runs"
     AS_INPUT = "an input of the model"
 
 
-# A number is the chunk size of SplitToSequence; a tuple is the size of each output.
+# The size of each output, or the chunk size of SplitToSequence.
 Split = tuple[int, ...] | int | Lengths | None
 
 
@@ -35,7 +35,7 @@ class Arguments:
     axis : int
         The axis as given; may be negative.
     split : tuple of int, int, Lengths or None
-        Size of each output, or the chunk size of a SplitToSequence.
+        Size of each output, or the chunk size of SplitToSequence.
     num_outputs : int or None
         The attribute of Split-18.
     keepdims : bool
@@ -59,14 +59,14 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """Where the number of pieces is from, ``split``, ``num_outputs`` or ``outputs``."""
+        """The source of the number of pieces: ``split``, ``num_outputs`` or ``outputs``."""
         if self.split is not None:
             return "split"
         return "outputs" if self.num_outputs is None else "num_outputs"
 
 
 def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn:
-    """Refuse an argument, in the form that all errors of this front end have."""
+    """Raise an error about an argument, in this front end's form."""
     hint = f". Fix: {fix}" if fix else ""
     raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
 
@@ -74,7 +74,7 @@ def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn
 def check_types(
     operator: OperatorVersion, data: ElementType | None, split: ElementType | None
 ) -> None:
-    """Refuse data types that the operator's inputs do not have; None is not known, or no input."""
+    """Refuse data types that the operator does not accept; None is unknown or an absent input."""
     if data is not None and data not in operator.data_types:
         allowed = ", ".join(sorted(kind.name for kind in operator.data_types))
         bfloat = data is ElementType.BFLOAT16
@@ -101,7 +101,7 @@ def node_arguments(
     operator
         The version that the model's opset means.
     attributes
-        The node's own attributes by name.
+        The node's attributes by name.
     inputs
         The inputs after the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
     output_count
@@ -110,8 +110,7 @@ def node_arguments(
     Raises
     ------
     InvalidArgumentError
-        If the node has an attribute or input that its operator version does not have, or a
-        value breaks a rule.
+        If the operator version lacks an attribute or input of the node, or a value breaks a rule.
     """
     instance("operator", operator, OperatorVersion)
     for name in instance("attributes", attributes, Mapping):  # type: ignore[type-abstract]
@@ -146,22 +145,19 @@ def read_arguments(
     keepdims: Any = None,
     output_count: Any = None,
 ) -> Arguments:
-    """Check the arguments of a split, except for what depends on the input's shape.
+    """Check the arguments of a split as far as possible without the input's shape.
 
     Parameters
     ----------
     operator
         The operator version.
-    axis
-        None where a node does not set it.
+    axis, num_outputs, keepdims
+        The attributes of those names; None if the node does not set them.
     split
-        Integers, a NumPy array (0-d for the chunk size of SplitToSequence), or
-        `Lengths.AT_RUN_TIME`.
-    num_outputs, keepdims
-        The attributes of those names; None where they are not set.
+        Integers, a NumPy array (0-d for SplitToSequence's chunk size), or `Lengths.AT_RUN_TIME`.
     output_count
         Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
-        Ignored for a SplitToSequence, which has one output.
+        Ignored for SplitToSequence, which has one output.
 
     Raises
     ------
@@ -224,8 +220,8 @@ def _output_count(
             refuse(operator, found, "both must be equal")
         count = len(lengths)
     if count is None:
-        allowed = "give num_outputs, output_count or split"
-        refuse(operator, "the number of pieces is not given", allowed)
+        found = "the number of pieces is not given"
+        refuse(operator, found, "give num_outputs, output_count or split")
     if count < 1:
         refuse(operator, f"there are {count} outputs", "there must be at least 1")
     return count
@@ -260,11 +256,10 @@ def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
     if values.size == 0 and not isinstance(split, np.ndarray):
         return values
     if values.dtype.kind == "f" and ElementType.FLOAT in operator.split_types:
-        # Split-1 takes its sizes in the data's own floating type.
+        # In Split-1, the sizes have the data's floating type.
         wrong = [value for value in values.ravel().tolist() if not float(value).is_integer()]
         if wrong:
             refuse(operator, f"split holds {wrong[0]}", "its values must be whole numbers")
     elif values.dtype.kind not in "iu":
-        found = f"split is {split!r:.100} ({values.dtype})"
-        refuse(operator, found, "it must hold integers")
+        refuse(operator, f"split is {split!r:.100} ({values.dtype})", "it must hold integers")
     return values

@@ -1,8 +1,6 @@
-"""An ONNX backend that runs whole models and splits through dmlsplit.
+"""An ONNX backend that runs whole models, with their splits on a `Device`.
 
-Split and SplitToSequence, of every version, in the main graph, in nested bodies and in
-functions, become dispatches of a `Device`. Every other node is run by ONNX's reference
-evaluator. This is the only module that needs the package onnx.
+ONNX's reference evaluator runs all other nodes. Only this module needs the package onnx.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from onnx.reference.op_run import OpRun
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.device import Device
 from dmlsplit.errors import DmlError, InvalidArgumentError
-from dmlsplit.frontends.onnx.arguments import Arguments, check_types, node_arguments, refuse
+from dmlsplit.frontends.onnx.arguments import check_types, node_arguments, refuse
 from dmlsplit.frontends.onnx.operators import OPERATORS, ElementType, operator_version
 from dmlsplit.frontends.onnx.runner import run
 
@@ -47,7 +45,7 @@ class DmlSplitBackend(Backend):
         outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """Run one node of opset `opset_version`, a keyword; by default onnx's newest."""
+        """Run one node; the keyword `opset_version` defaults to onnx's newest opset."""
         opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         graph = onnx.helper.make_graph(
             [node],
@@ -61,7 +59,7 @@ class DmlSplitBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether `dmlsplit.Device` finds it."""
+        """Whether `dmlsplit.Device` finds the device."""
         try:
             Device(device.lower())
         except DmlError:
@@ -70,15 +68,7 @@ class DmlSplitBackend(Backend):
 
 
 class DmlSplitModel(BackendRep):
-    """A loaded model.
-
-    Attributes
-    ----------
-    device : Device
-        The device that its splits run on.
-    split_count : int
-        How many Split and SplitToSequence nodes have run so far.
-    """
+    """A loaded model. `split_count` counts the splits that have run, on `device`."""
 
     def __init__(self, model: onnx.ModelProto, device: Device, **options: Any) -> None:
         self.device = device
@@ -90,11 +80,11 @@ class DmlSplitModel(BackendRep):
         except DmlError:
             raise
         except Exception as error:
-            # The evaluator raises whatever a malformed model makes Python raise.
+            # A malformed model can make the evaluator raise any exception.
             raise InvalidArgumentError(f"the model cannot be loaded: {error}") from error
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """Run the model on arrays in the order of its inputs, or by name in a dict."""
+        """Run the model on arrays in the order of its inputs, or on a dict of them by name."""
         names, feeds = self._evaluator.input_names, inputs
         if not isinstance(inputs, dict):
             arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
@@ -120,24 +110,19 @@ class DmlSplitModel(BackendRep):
         self.split_count += 1
         if self.device.name == "cpu" or x.dtype.kind in "OUT":  # Strings stay on the host.
             return run(arguments, x, self.device)
-        return _through_cuda(arguments, x, self.device)
-
-
-def _through_cuda(arguments: Arguments, x: np.ndarray, device: Device) -> list[np.ndarray]:
-    """Run a split on a CUDA device; the reference evaluator's arrays are NumPy's."""
-    check_types(arguments.operator, ElementType.of_dtype(x.dtype), arguments.split_type)
-    raw = x if x.dtype.kind in "biufc" else x.view(f"u{x.dtype.itemsize}")
-    pieces = run(arguments, to_device(raw, device.name), device)
-    return [to_host(piece).view(x.dtype) for piece in pieces]
+        check_types(operator, ElementType.of_dtype(x.dtype), arguments.split_type)
+        raw = x if x.dtype.kind in "biufc" else x.view(f"u{x.dtype.itemsize}")
+        pieces = run(arguments, to_device(raw, self.device.name), self.device)
+        return [to_host(piece).view(x.dtype) for piece in pieces]
 
 
 class _Evaluator(ReferenceEvaluator):
-    """A reference evaluator whose splits are ours, as are those of the ones it makes itself."""
+    """A reference evaluator whose splits, also in evaluators that it makes itself, are ours."""
 
     model: ClassVar[DmlSplitModel]
 
     def __init__(self, proto: Any, **options: Any) -> None:
-        # The first class of a name counts, so ours come before what the caller brings.
+        # The first class of a name wins, so ours come before the caller's.
         own = [_operator(self.model, name) for name in OPERATORS]
         options["new_ops"] = [*own, *(options.get("new_ops") or ())]
         super().__init__(proto, **options)
@@ -149,5 +134,5 @@ def _operator(model: DmlSplitModel, name: str) -> type[OpRun]:
         pieces = model.split(self.onnx_node, opset, inputs, attributes)
         return (pieces,) if name == "SplitToSequence" else tuple(pieces)
 
-    # No schema: the attributes are those of the node, and dmlsplit knows the defaults.
+    # Without a schema, only the node's own attributes come in; dmlsplit knows the defaults.
     return type(name, (OpRun,), {"op_domain": "", "op_schema": None, "_run": run_node})

@@ -1,4 +1,4 @@
-"""Sizes that a user gives to the dynamic dimensions of a model."""
+"""The user's sizes for the dynamic dimensions of a model."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,9 +13,9 @@ class FixedSizes:
     Attributes
     ----------
     used : set of str
-        The names among the given ones that a model has.
+        The given names that a model has.
     given : mapping of str to int
-        What was given.
+        The sizes by name.
     """
 
     def __init__(self, given: Mapping[str, int]) -> None:
@@ -25,9 +25,9 @@ class FixedSizes:
         self._by_name = dict(given)
 
     def meet(self, inputs: Iterable[ValueInfo]) -> None:
-        """Register the dimension names of a model's inputs, before `applied`, once per model.
+        """Register the dimension names of a model's inputs: once per model, before `applied`.
 
-        An InvalidArgumentError says if one is given two sizes, or a size other than its own.
+        A dimension with two sizes, or with another size than its own, is an InvalidArgumentError.
         """
         self._by_name = dict(self.given)
         for entry in inputs:
@@ -37,7 +37,7 @@ class FixedSizes:
                     self._fix(key, own)
 
     def _fix(self, key: str, own: int | str) -> None:
-        """Give a dimension of an input, whose own size or name is known, its size."""
+        """Fix a dimension of an input that the model gives `own`, its size or name."""
         self.used.add(key)
         size = self.given[key]
         if isinstance(own, int) and own != size:
@@ -50,7 +50,7 @@ class FixedSizes:
             )
 
     def check_all_used(self) -> None:
-        """Refuse a name that no model has had so far."""
+        """Refuse a name that no model so far has."""
         for name, size in self.given.items():
             if name not in self.used:
                 raise InvalidArgumentError(
@@ -59,17 +59,15 @@ class FixedSizes:
                 )
 
     def applied(self, entry: ValueInfo, is_input: bool = False) -> Shape | None:
-        """The declared shape of a value with the given sizes in it."""
+        """The declared shape of a value, with the given sizes."""
         shape = entry.shape
         if shape is None or not self._by_name:
             return shape
-        return tuple(
-            size if isinstance(size, int) else self._size(size, f"{entry.name}.{axis}", is_input)
-            for axis, size in enumerate(shape)
-        )
-
-    def _size(self, name: str, place: str, is_input: bool) -> int | str:
-        key = place if name == "?" and is_input else name
-        if key in self.given:
-            self.used.add(key)
-        return self._by_name.get(key, name)
+        sizes = list(shape)
+        for axis, name in enumerate(shape):
+            if isinstance(name, str):
+                key = f"{entry.name}.{axis}" if name == "?" and is_input else name
+                if key in self.given:
+                    self.used.add(key)
+                sizes[axis] = self._by_name.get(key, name)
+        return tuple(sizes)

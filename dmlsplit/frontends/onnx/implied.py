@@ -1,9 +1,9 @@
-"""Splits that no node is named after: what other operators become in ONNX Runtime.
+"""Splits that ONNX Runtime makes of other operators.
 
 - A Slice that cuts off the front of one axis becomes DML_OPERATOR_SPLIT with two outputs.
   Source: microsoft/onnxruntime, DmlOperatorSlice.cpp, GetSplitIndex (pull request 18289).
-- RotaryEmbedding is a function whose body has Splits. A runtime without a kernel for it runs
-  the body. Source: ONNX, RotaryEmbedding-23.
+- RotaryEmbedding is a function with Splits, which run where a runtime has no kernel for it.
+  Source: ONNX, RotaryEmbedding-23.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ ImpliedSplit = tuple[SplitOperatorDesc, tuple[int, ...], str]
 
 
 def implied_splits(call: Call) -> list[ImpliedSplit]:
-    """The splits that a node of the default domain becomes, where its sizes are known."""
+    """The splits that a node of the default domain becomes, if its sizes are known."""
     find = _FINDERS.get(call.node.op_type)
     if find is None or not call.inputs or not call.inputs[0].is_static:
         return []

@@ -1,8 +1,7 @@
 """ONNX's shape inference, in a child process with limits of time and memory.
 
-Small malformed models make it end its process, and others make it allocate without end, so it
-never runs in the caller's. The child loads the model without its weights, and hands it back with
-the shapes that were inferred.
+Small malformed models crash its process, and others make it allocate without end, so it never runs
+in the caller's. The child sends the model back without weights and with the inferred shapes.
 """
 
 from __future__ import annotations
@@ -28,37 +27,34 @@ BodyPath = tuple[int | str, ...]
 
 SECONDS = 60
 MEMORY_BYTES = 4 << 30
-# Tensors that a scan does not read (`MAXIMUM_VALUES`) are not handed back either.
+# A scan does not read larger tensors (`MAXIMUM_VALUES`), so the child drops them.
 _LARGEST_BYTES = 8 * MAXIMUM_VALUES
 _MOST_BYTES = 256 << 20  # of a model without its weights
-# No operator is called so: inference skips such a node, and what depends on it.
+# A prefix that makes an operator unknown, so that inference skips the node and its dependents.
 _DOUBTED = "doubted "
 
 
 def is_installed() -> bool:
-    """Whether there is a package onnx to infer shapes with."""
+    """Whether the package onnx is installed."""
     return find_spec("onnx") is not None
 
 
 def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
     """A model without its weights, and with the shapes of its values.
 
-    `sizes` are those of its dynamic dimensions, as in `FixedSizes`. If the inference fails in
-    any way, an UnsupportedError says the reason in one line.
+    `sizes` are its dynamic dimensions, as in `FixedSizes`. Any failure is an UnsupportedError.
     """
-    # -P keeps the current folder, which may hold anything, from being imported from.
+    # -P keeps Python from importing from the current folder, which may hold anything.
     line = [sys.executable, "-P", "-m", __name__, os.path.abspath(path), json.dumps(dict(sizes))]  # noqa: PTH100
     ours = str(Path(__file__).parents[3])
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
-    }
+    folders = os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
     try:
         done = subprocess.run(  # noqa: S603 - our own module
             line,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=SECONDS,
-            env=environment,
+            env=os.environ | {"PYTHONPATH": folders},
             check=False,
         )
     except subprocess.TimeoutExpired:
@@ -96,7 +92,7 @@ def _child(path: str, sizes: str) -> None:
 
 
 def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
-    """Give the dynamic dimensions of a model their sizes, as `FixedSizes` has them, in place."""
+    """Set the dynamic dimensions of a model to sizes as in `FixedSizes`, in place."""
     by_name = dict(sizes)
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -151,24 +147,21 @@ def _is_doubtful(node: NodeProto, scales: Mapping[str, tuple[bytes, Sequence[flo
         case "MaxPool" | "AveragePool" | "LpPool":
             return bool(given.get("ceil_mode") or (same and set(given.get("dilations", ())) - {1}))
         case "Einsum":
-            # onnx never ends to read a term with two ellipses.
+            # onnx never finishes reading a term with two ellipses.
             terms = str(given.get("equation")).replace("->", ",").split(",")
             return any(term.count("...") > 1 for term in terms)
         case "ConvTranspose":
             return "output_shape" in given or (same and "output_padding" in given)
         case "Resize" | "Upsample":
-            # The region of interest, if there is one, comes before the scales.
+            # A region of interest may come before the scales.
             raw, floats = scales.get("".join(node.input[1:3][-1:]), (b"", given.get("scales", ())))
-            # What is rounded down is known in any precision; 5 * 2.6 is 12 or 13.
+            # Multiples of 1/64 round down alike in any precision; 5 * 2.6 is 12 or 13.
             return any(scale * 64 % 1 for scale in (*floats, *array("f", raw)))
     return node.op_type == "STFT"
 
 
 def graphs(top: GraphProto | FunctionProto, path: BodyPath = ()) -> Iterator[tuple[BodyPath, Any]]:
-    """A graph or function and all bodies in it with their paths, as sites have them.
-
-    The innermost come first.
-    """
+    """A graph or function and all bodies in it, innermost first, with their paths as in sites."""
     for index, node in enumerate(top.node):
         for attribute in node.attribute:
             bodies = [*([attribute.g] * attribute.HasField("g")), *attribute.graphs]

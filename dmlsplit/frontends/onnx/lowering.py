@@ -1,7 +1,7 @@
 """ONNX's Split and SplitToSequence lowered to DirectML splits: pure functions.
 
-Where ONNX's specification, its shape inference, its reference evaluator and ONNX Runtime
-disagree, the strictest reading applies: what is accepted here gives the same pieces everywhere.
+Where ONNX's specification, shape inference, reference evaluator and ONNX Runtime disagree, the
+strictest reading applies, so that an accepted split gives the same pieces everywhere.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     Raises
     ------
     InvalidArgumentError
-        If the operator does not take the type, or the shape does not fit.
+        If the operator does not accept the type, or the shape does not fit.
     """
     instance("arguments", arguments, Arguments)
     kind = instance("data_type", data_type, ElementType)
@@ -67,14 +67,14 @@ def lower_sizes(
 def described(
     data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
 ) -> SplitOperatorDesc | None:
-    """What DirectML runs; None for strings, and where every output is empty."""
+    """The descriptor for DirectML; None for strings, and if every output is empty."""
     carrier, lanes = CARRIERS.get(data_type, (None, 1))
     if carrier is None:
         return None
     if lanes > 1:
         shape = (*shape, lanes)
     if len(shape) > DIMENSION_COUNT_MAX:
-        # In packed tensors, the dimensions on each side of the axis are contiguous.
+        # Packed, the dimensions on each side of the axis are contiguous.
         shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
     return split_descriptor(carrier, shape, axis, sizes)
 
@@ -96,7 +96,7 @@ def _warnings(
 
 
 def output_count(arguments: Arguments, dimension: int) -> int:
-    """How many outputs an axis of this size gives."""
+    """The number of outputs of an axis of this size."""
     if arguments.output_count is not None:
         return arguments.output_count
     if isinstance(arguments.split, tuple):
@@ -105,7 +105,7 @@ def output_count(arguments: Arguments, dimension: int) -> int:
 
 
 def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
-    """The size of each output along an axis; what does not fit its size is refused."""
+    """The size of each output along an axis; arguments that do not fit its size are refused."""
     operator, split = arguments.operator, arguments.split
     count = output_count(arguments, dimension)
     if count > MOST_OUTPUTS:
@@ -128,19 +128,15 @@ def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
 
 
 def _ceil_sizes(operator: OperatorVersion, dimension: int, count: int) -> tuple[int, ...]:
-    """The sizes that num_outputs means: equal, except for a smaller last one.
+    """The sizes for num_outputs in Split-18: equal, except for a smaller last one.
 
-    Split-18 defines them so. They are refused where the last output would be empty or
-    negative (onnx issue 5766), because implementations differ there.
+    An empty or negative last one is refused: implementations differ there (onnx issue 5766).
     """
     piece = -(-dimension // count)
     last = dimension - piece * (count - 1)
     sizes = (*(piece,) * (count - 1), last)
     if count > dimension or last <= 0:
-        refuse(
-            operator,
-            f"num_outputs is {count} on an axis of size {dimension}",
-            f"pieces of {piece} leave {last} for the last one: {shown(sizes)}",
-            "give the size of each piece as 'split'",
-        )
+        found = f"num_outputs is {count} on an axis of size {dimension}"
+        why = f"pieces of {piece} leave {last} for the last one: {shown(sizes)}"
+        refuse(operator, found, why, "give the size of each piece as 'split'")
     return sizes

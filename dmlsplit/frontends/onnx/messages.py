@@ -1,7 +1,4 @@
-"""The parts of the messages of onnx.proto that finding splits needs.
-
-Each class is a message. Its fields have the names and the numbers of onnx.proto (ONNX project).
-"""
+"""The messages and fields of onnx.proto (ONNX project) that finding splits needs."""
 # ruff: noqa: RUF009 - the calls make dataclass fields
 
 from dataclasses import dataclass
@@ -13,7 +10,7 @@ from dmlsplit.messages import printable
 MAXIMUM_RANK = 64
 MAXIMUM_VALUES = 65_536
 
-# A size is a number, or the name of a dynamic size, or "?" if that has no name.
+# Sizes, or names of dynamic sizes; "?" for one without a name.
 Shape = tuple[int | str, ...]
 
 # AttributeProto.AttributeType.
@@ -21,7 +18,7 @@ _INT, _INTS = 2, 7
 
 
 def domain(name: str) -> str:
-    """The domain of an operator; the default one has two names."""
+    """The domain of an operator; empty for the default one, which has two names."""
     return "" if name == "ai.onnx" else name
 
 
@@ -41,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tensor(Located):
-    """TensorProto without its values: a tensor in the model, or in a file of its own."""
+    """TensorProto without its values, which are in the model or in an external file."""
 
     dims: tuple[int, ...] = each(1, int, MAXIMUM_RANK)
     data_type: int = one(2, int, 0)
@@ -56,7 +53,7 @@ class Tensor(Located):
 
     @property
     def location(self) -> str | None:
-        """Path of the external file, which is never opened; None for a tensor in the model."""
+        """Path of the external file; None for a tensor in the model."""
         if not self.external_data and self.data_location != 1:
             return None
         return {entry.key: entry.value for entry in self.external_data}.get("location", "")
@@ -64,7 +61,7 @@ class Tensor(Located):
 
 @dataclass(frozen=True, slots=True)
 class TensorValues:
-    """TensorProto: its values. Floats that are not in `raw_data` stay as bytes."""
+    """The values of TensorProto. Floats outside `raw_data` stay bytes."""
 
     float_data: tuple[Span, ...] = each(4, Span, MAXIMUM_VALUES, (I32, LEN))
     int32_data: tuple[int, ...] = each(5, int, MAXIMUM_VALUES)
@@ -83,8 +80,7 @@ class Dimension:
     @property
     def size(self) -> int | str:
         """The size, or the name of a dynamic one."""
-        # Names that ONNX's shape inference makes up are none; -1 is how some exporters write a
-        # dynamic size.
+        # Names that shape inference invents do not count; -1 is some exporters' dynamic size.
         name = "" if self.dim_param.startswith("unk__") else self.dim_param
         return name or ("?" if self.dim_value in (None, -1) else self.dim_value)
 
@@ -113,19 +109,19 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class ValueInfo:
-    """ValueInfoProto: the type that a model declares for a name."""
+    """ValueInfoProto: the declared type of a name."""
 
     name: str = one(1, str, "")
     type: Type = one(2, Type, Type())
 
     @property
     def data_type(self) -> int:
-        """TensorProto.DataType; 0 if it is not declared."""
+        """TensorProto.DataType; 0 if undeclared."""
         return self.type.tensor_type.elem_type
 
     @property
     def shape(self) -> Shape | None:
-        """The shape; None if the rank is unknown, or it is not a tensor."""
+        """The shape; None for an unknown rank, and for values other than tensors."""
         shape = self.type.tensor_type.shape
         if shape is None:
             return None
@@ -214,11 +210,11 @@ class Function(Located):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What a node that calls it has as domain, operator and overload."""
+        """The domain, operator and overload of a node that calls it."""
         return self.domain, self.name, self.overload
 
 
-# The field numbers of the nodes, which are read one by one.
+# Field numbers of the nodes, which are read one by one.
 NODES: dict[type[Located], int] = {Graph: 1, Function: 7}
 
 
@@ -233,6 +229,6 @@ class Model:
 
 
 def shown_name(name: str) -> str:
-    """A name from a file in a form that is safe to print, cut where it is long."""
+    """A name from a file, safe to print, and shortened if it is long."""
     text = printable(name)
     return text if len(text) <= 200 else f"{text[:200]}..."

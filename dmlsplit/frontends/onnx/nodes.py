@@ -1,4 +1,4 @@
-"""Describes one split node of a scanned model: its descriptor, or why it is unknown."""
+"""Finds the descriptor of a split node of a scanned model, or why it is unknown."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -45,10 +45,10 @@ def describe(
     opset: int | None,
     most_outputs: int,
 ) -> tuple[SplitSite, tuple[Value, ...]]:
-    """Complete a site with what its node becomes, and say what is known of the node's outputs.
+    """The completed site of a node, and what is known of the node's outputs.
 
-    An attribute is None if the caller of a function gives it; `opset` is None if the model
-    imports none of the default domain. A sequence of more than `most_outputs` is not described.
+    An attribute is None if a function's unknown caller sets it; `opset` is None if the model
+    imports no default domain. A split into more than `most_outputs` stays unknown.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
     try:
@@ -102,9 +102,9 @@ def _lowered(
 
 
 def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
-    """A site that has no descriptor: why, and the smallest that it can have."""
+    """A site with the reason why it has no descriptor, and the smallest possible one."""
     kind = data.element_type or ElementType.FLOAT
-    # The lanes of an element are a dimension more.
+    # Lanes add a dimension.
     unknown_rank = (1,) * (5 - CARRIERS.get(kind, (None, 1))[1])
     shape = [max(0, size) if isinstance(size, int) else 1 for size in data.shape or unknown_rank]
     axis = max(site.axis, 0)
@@ -123,8 +123,8 @@ def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> t
         raise data.gap_error(f"the axis, {_dynamic(shape, axis)}")
     count = output_count(arguments, dimension)
     if count > most_outputs:
-        text = f"{counted(count, 'piece')}; too many for a scan to describe"
-        raise NotKnownError(text, Cause.COUNT)
+        what = counted(count, "piece")
+        raise NotKnownError(f"{what}; too many for a scan to describe", Cause.COUNT)
     return output_sizes(arguments, dimension)
 
 
@@ -158,12 +158,11 @@ def _lengths(
     if constant is None:
         return Lengths.AS_INPUT if value.source == name else Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
-        path = PureWindowsPath(constant.location)  # It knows both kinds of slashes, and drives.
+        path = PureWindowsPath(constant.location)  # knows both kinds of slashes, and drives
         if path.anchor or ".." in path.parts:
             found = f"split is in external data at {shown_name(constant.location)!r}"
             refuse(operator, found, "the path must stay inside the model's folder")
-        text = "split is in external data, which is not opened"
-        raise NotKnownError(text, Cause.WEIGHTS)
+        raise NotKnownError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
         return elements(reader, constant)
     except WireError as error:
@@ -171,13 +170,12 @@ def _lengths(
 
 
 def _dynamic(shape: Shape, *only: int) -> str:
-    """Which dimensions are dynamic, and under what names."""
-    found = [
+    """The dynamic dimensions, with their names."""
+    return ", ".join(
         f"dimension {index} is dynamic" + ("" if size == "?" else f" ({shown_name(size)})")
         for index, size in enumerate(shape)
         if isinstance(size, str) and (index in only or not only)
-    ]
-    return ", ".join(found)
+    )
 
 
 def _output_values(

@@ -51,26 +51,23 @@ class ElementType(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ElementType | None:
-        # A number that a later version of ONNX has given to a type.
+        # A later version of ONNX may define the number.
         return cls.UNDEFINED if isinstance(value, int) else None
 
     @classmethod
     def of_dtype(cls, dtype: object) -> ElementType:
-        """The element type of an array's `dtype`; UNDEFINED if ONNX has none.
-
-        NumPy's string and object types are STRING.
-        """
+        """The type of a `dtype`: STRING for strings and objects, UNDEFINED if ONNX lacks it."""
         name = str(dtype).removeprefix("torch.")
         if name == "object" or name.startswith(("<U", ">U", "StringDType")):
             return cls.STRING
         name = {"float32": "float", "float64": "double"}.get(name, name).upper().replace("_", "")
-        # Types of one form only: ONNX leaves out that they are finite, and unsigned.
+        # ONNX omits "finite" and "unsigned" from the name of a type that has no other form.
         names = (name, name.removesuffix("FN"), name.removesuffix("FNU"))
         return next((cls[each] for each in names if each in cls.__members__), cls.UNDEFINED)
 
 
-# The DirectML type that carries an element, and how many of it make up one element.
-# A type that DirectML does not have is carried as the unsigned type of the same size.
+# The DirectML type that carries an element, and its lanes: how many make up one element. Types that
+# DirectML lacks travel as the unsigned type of the same size.
 CARRIERS: dict[ElementType, tuple[TensorDataType, int]] = {
     ElementType.FLOAT: (TensorDataType.FLOAT32, 1),
     ElementType.DOUBLE: (TensorDataType.FLOAT64, 1),
@@ -104,10 +101,10 @@ class OperatorVersion:
     data_types : frozenset of ElementType
         Data types that it splits.
     attributes : tuple of str
-        Names of its attributes. `split` among them is a list of integers.
+        Names of its attributes.
     split_types : frozenset of ElementType
-        Types of the optional second input, `split`; empty if there is no such input.
-        Of Split-1, the input has the type of the data.
+        Types of the optional second input, `split`; empty if there is no such input. In Split-1
+        it must have the type of the data.
     """
 
     name: str
@@ -121,7 +118,7 @@ class OperatorVersion:
 
     @property
     def makes_sequence(self) -> bool:
-        """Whether the output is one sequence of tensors."""
+        """Whether the output is a sequence of tensors."""
         return self.name == "SplitToSequence"
 
 

@@ -1,11 +1,9 @@
-"""A bounded reader of protobuf messages that copies nothing unasked.
+"""A bounded reader of protobuf messages, which copies no payload unless asked.
 
 Source: Protocol Buffers, "Encoding". A message is a sequence of fields, each a varint key
-(number and wire type) and a value. Values of variable length are skipped in one step, so
-that a message costs as much as its structure, not its payload.
+(number and wire type) and a value. A payload is skipped in one step, whatever its size.
 
-A message is declared as a frozen dataclass whose fields `one` and `each` make. Only what is
-declared is read; every other field is skipped.
+A message is declared as a frozen dataclass with fields by `one` and `each`; others are skipped.
 """
 
 import sys
@@ -22,7 +20,7 @@ MAXIMUM_NAME_BYTES = 16_384
 
 
 class WireError(ValueError):
-    """The bytes are not a protobuf message, or exceed a limit of the reader."""
+    """The bytes are not a protobuf message, or exceed a limit of this reader."""
 
 
 class Span(NamedTuple):
@@ -39,16 +37,13 @@ _Message = TypeVar("_Message")
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How a field of a message is written, and what it is read as."""
+    """The encoding of a field of a message, and the type that it is read as."""
 
     number: int
-    # `int`; `Span` for bytes that are left unread; a dataclass for a message; otherwise a
-    # function of the field's text, such as `str`.
+    # `int`; `Span` for unread bytes; a dataclass for a message; else a function of the text.
     kind: Callable[..., Any]
     repeated: bool = False
-    # How many entries are allowed. One more is read, so that an excess is noticed.
-    most: int = sys.maxsize
-    # A repeated number may be packed or not.
+    most: int = sys.maxsize  # entries; one more is read, so that an excess shows
     wire_types: tuple[int, ...] = (LEN,)
 
 
@@ -62,7 +57,7 @@ def one(number: int, kind: Callable[..., Any], default: Any = None) -> Any:
 def each(
     number: int, kind: Callable[..., Any], most: int = sys.maxsize, wire_types: tuple[int, ...] = ()
 ) -> Any:
-    """Declare a repeated field."""
+    """Declare a repeated field; one of numbers may be packed or not."""
     usual = (VARINT, LEN) if kind is int else (LEN,)
     encoding = Encoding(number, kind, True, most, wire_types or usual)
     return field(default=(), metadata={"encoding": encoding})
@@ -70,16 +65,13 @@ def each(
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A message that knows where in the file it is."""
+    """A message with its place in the file."""
 
     span: Span = NOWHERE
 
 
 class Reader:
-    """A file with a budget of fields that may be walked in all.
-
-    A `WireError` says where the bytes are not what they should be, or that the budget is spent.
-    """
+    """A file with a budget of fields to walk. A `WireError` says what is wrong at which byte."""
 
     def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
         self._data = data
@@ -105,7 +97,7 @@ class Reader:
         return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
 
     def entries(self, span: Span, number: int) -> Iterator[Span]:
-        """Walk a message for the entries of one repeated field, which are read one by one."""
+        """The entries of one repeated field of a message."""
         return (inside for *_, inside in self._fields(span, {number << 3 | LEN: None}))
 
     def copy(self, span: Span, most: int) -> bytes:
@@ -128,7 +120,7 @@ class Reader:
     def _fields(
         self, span: Span, known: Mapping[int, _Known]
     ) -> Iterator[tuple[_Known, int, int, Span]]:
-        """Fields whose keys are known: what is known, wire type, and value (VARINT) or bytes."""
+        """For each known key: what is known, the wire type, and the value (VARINT) or the bytes."""
         data = self._data
         position, end = span
         while position < end:
@@ -138,7 +130,7 @@ class Reader:
             start = position
             key = data[position]
             position += 1
-            if key >= 0x80:  # Most numbers are one byte; the others are worth a call.
+            if key >= 0x80:  # Most keys are one byte; spare those a call.
                 key, position = self._varint(start, end)
             number, wire_type = key >> 3, key & 7
             if not 0 < number < 2**29:
@@ -190,7 +182,7 @@ def _signed(value: int) -> int:
 
 @cache
 def _layout(message: type) -> dict[int, tuple[str, Encoding]]:
-    """Name and encoding of each declared field, by the key that it begins with."""
+    """Name and encoding of each declared field, by key."""
     return {
         encoding.number << 3 | wire_type: (each.name, encoding)
         for each in fields(message)

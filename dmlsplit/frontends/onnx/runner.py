@@ -36,27 +36,26 @@ def split(
     Parameters
     ----------
     x
-        An array of NumPy, CuPy or PyTorch, of a type that the operator version takes:
-        booleans, bfloat16, complex and strings included.
+        An array of NumPy, CuPy or PyTorch, of a type that the operator version accepts; this
+        can be boolean, bfloat16, complex or strings.
     split
-        Size of each piece along the axis. An array must have the type that the operator
-        version wants: int64, or the type of `x` for Split-1.
+        Size of each piece along the axis. An array must be int64, for Split-1 of the type of `x`.
     axis
         The dimension to split; a negative one counts from the end.
     num_outputs
-        Since opset 18: the number of pieces, each of ``ceil(d / num_outputs)`` but for a smaller
-        last one.
+        Since opset 18: the number of pieces, each of ``ceil(d / num_outputs)`` but the last, which
+        may be smaller.
     output_count
-        How many outputs the node has; needed where neither `split` nor `num_outputs` is given.
+        Number of outputs of the node; required without `split` and `num_outputs`.
     opset
         The opset of the model: 18 means Split-18, 17 means Split-13, and so on.
     device
-        A `dmlsplit.Device` or its name; None takes the device that holds the array.
+        A `dmlsplit.Device` or its name; None means the array's own device.
 
     Returns
     -------
     list
-        The pieces, of the same library as `x`; plain arrays for a subclass of NumPy's.
+        The pieces, of the library of `x`; plain arrays for a subclass of NumPy's.
 
     Raises
     ------
@@ -95,12 +94,12 @@ def split_to_sequence(
     x, device
         As in `split`.
     split
-        An integer is the size of every piece, with a smaller last one; a list is the size of
+        An integer is the size of every piece but a smaller last one; a list has the size of
         each piece; None means pieces of size 1. An array must be int32 or int64.
     axis
         The dimension to split; a negative one counts from the end.
     keepdims
-        0 drops the axis from the pieces. ONNX ignores it where `split` is given.
+        0 drops the axis from the pieces. ONNX ignores it if `split` is given.
     opset
         11 to 23 means SplitToSequence-11; from 24, bfloat16 is allowed.
 
@@ -121,9 +120,9 @@ def split_to_sequence(
 
 
 def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[A]:
-    """Lower checked arguments for an array, dispatch, and return the pieces.
+    """Run a split with checked arguments on an array.
 
-    A choice that the operator's specification leaves open is announced as a `UserWarning`.
+    A `UserWarning` announces each choice that the operator's specification leaves open.
     """
     array: Any = x
     instance("arguments", arguments, Arguments)
@@ -131,8 +130,8 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
         allowed = "it must be an array of NumPy, CuPy or PyTorch"
         refuse(arguments.operator, f"the input is a {type(array).__name__}", allowed)
     if isinstance(array, np.ma.MaskedArray):
-        what = "its pieces would lose the mask"
-        refuse(arguments.operator, f"{NAME} is masked", what, "split .data and .mask")
+        why = "its pieces would lose the mask"
+        refuse(arguments.operator, f"{NAME} is masked", why, "split .data and .mask")
     kind = ElementType.of_dtype(array.dtype)
     if kind is ElementType.UNDEFINED:
         swapped = str(array.dtype)[:1] in "<>"
@@ -140,7 +139,7 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
         fix = "bytes in native order" if swapped else ""
         found = f"the input has data type {array.dtype}"
         refuse(arguments.operator, found, f"ONNX has {has}", fix)
-    # Packed before it is viewed: a lazily conjugated tensor of torch has no bytes of its own.
+    # Packed before viewing: a lazily conjugated tensor of torch has no bytes of its own.
     is_text = kind is ElementType.STRING
     source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)
     return run_split(lower, (arguments, kind, tuple(array.shape)), array, source, NAME, device)

@@ -1,8 +1,7 @@
-"""Finds every Split and SplitToSequence of an ONNX file, without running or loading it.
+"""Finds every Split and SplitToSequence of an ONNX file.
 
-The file is mapped and walked by a `Reader`, so that memory stays near the size of the graph.
-ONNX's own shape inference, checker and runtimes are never called in this process: small
-malformed models make them end it.
+A `Reader` walks the mapped file, so that memory stays near the size of the graph. This process
+never calls ONNX's own shape inference, checker or runtimes: small malformed models crash them.
 """
 
 import mmap
@@ -26,27 +25,25 @@ MAXIMUM_FIELDS = 1_600_000
 
 
 def scan(
-    path: str | os.PathLike[str],
-    dimensions: FixedSizes | None = None,
-    infer_shapes: bool = False,
+    path: str | os.PathLike[str], dimensions: FixedSizes | None = None, infer_shapes: bool = False
 ) -> list[SplitSite]:
     """Find every split of an ONNX model: main graph, nested bodies and functions.
 
     Parameters
     ----------
     path
-        The model. External data that it names is not opened.
+        The model. Its external data is not opened.
     dimensions
         Sizes for its dynamic dimensions.
     infer_shapes
-        Whether ONNX's shape inference fills what is not known otherwise, where onnx is
-        installed. It runs in a process of its own, with limits of time and memory.
+        Let ONNX's shape inference find missing shapes, if onnx is installed. It runs in a process
+        of its own, with limits on time and memory.
 
     Returns
     -------
     list of SplitSite
-        In the order of the file. A function is scanned for each call that differs in shapes
-        or attributes, and once without them if nothing calls it.
+        In the order of the file. A function is scanned for each call with other shapes or
+        attributes, and once without them if nothing calls it.
 
     Raises
     ------

@@ -1,11 +1,11 @@
 """Infers the shapes of an ONNX graph's values with a few cheap rules.
 
-ONNX's own shape inference is not used here: some malformed models make it end the process.
-Anything these rules cannot infer stays unknown and is reported as such. They check nothing:
-a node that breaks its operator's rules has outputs of unknown shape.
+ONNX's own shape inference is not used here: some malformed models crash the process. What these
+rules cannot infer, such as the outputs of an invalid node, is reported as unknown.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from math import prod
 
 import numpy as np
@@ -15,14 +15,14 @@ from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shap
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Constant, Value
 
-# Elements of a computed constant: shapes, and what makes them.
+# Elements of a computed constant: a shape, or an input to one.
 _MOST_COMPUTED = 2 * MAXIMUM_RANK
-# What a rule raises where it does not know, or the node breaks its operator's rules.
+# A rule raises these if it does not know the shape, or the node breaks its operator's rules.
 _UNKNOWN = (ValueError, IndexError, TypeError, ZeroDivisionError)
 
 
 def outputs(call: Call) -> list[Value]:
-    """What is known of the outputs of a node of the default domain."""
+    """The outputs of a node of the default domain, as far as known."""
     node, inputs = call.node, call.inputs
     if node.op_type == "Constant":
         return [_constant(node)]
@@ -31,14 +31,16 @@ def outputs(call: Call) -> list[Value]:
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    try:
-        shape = _plausible(rule(call))
-    except _UNKNOWN:
-        shape = None
-    try:
+    shape, constant = None, None
+    with suppress(*_UNKNOWN):
+        found = rule(call)
+        # ONNX cannot write other shapes; hostile ones must not grow.
+        if len(found) <= MAXIMUM_RANK and all(
+            0 <= size < 2**63 for size in found if isinstance(size, int)
+        ):
+            shape = found
+    with suppress(*_UNKNOWN):
         constant = _computed(call, shape)
-    except _UNKNOWN:
-        constant = None
     return [Value(_data_type(call), shape, constant)]
 
 
@@ -55,7 +57,7 @@ def _data_type(call: Call) -> int:
 
 
 def _computed(call: Call, shape: Shape | None) -> Constant | None:
-    """The elements of a value that shapes are made of, if they are constant."""
+    """The elements of a constant that may become a shape; None for others."""
     compute = _COMPUTED.get(call.node.op_type)
     if compute is None or shape is None or len(shape) > 1:
         return None
@@ -66,15 +68,9 @@ def _computed(call: Call, shape: Shape | None) -> Constant | None:
         part = [size for size in _part(call) if isinstance(size, int)]
         return tuple(part) if [len(part)] == sizes else None
     parts = [call.elements(at) for at in range(len(call.inputs))]
-    with np.errstate(over="ignore"):  # Such numbers are no sizes, and are refused where used.
+    with np.errstate(over="ignore"):  # Their users refuse numbers that are not sizes.
         found = np.asarray(compute(call, *parts)).reshape(sizes)
     return int(found) if found.ndim == 0 else tuple(map(int, found))
-
-
-def _plausible(shape: Shape) -> Shape | None:
-    """A shape that ONNX can write, and None for others, so that hostile ones do not grow."""
-    within = all(0 <= size < 2**63 for size in shape if isinstance(size, int))
-    return shape if within and len(shape) <= MAXIMUM_RANK else None
 
 
 def _constant(node: Node) -> Value:
@@ -123,7 +119,7 @@ def _reshape(call: Call) -> Shape:
 
 
 def _rest(before: list[int | str], after: list[int | str]) -> int | str:
-    """The size that -1 stands for; sizes that are the same on both sides cancel."""
+    """The size that -1 stands for; equal names on both sides cancel."""
     for size in after[:]:
         if isinstance(size, str) and size != "?" and size in before:
             before.remove(size)
@@ -185,18 +181,12 @@ def _gemm(call: Call) -> Shape:
     return (rows, call.shape(1)[0 if call.number("transB", 0) else 1])
 
 
-def _conv(call: Call) -> Shape:
-    channels, _, *kernel = call.shape(1)
-    return _windowed(call, channels, kernel)
-
-
-def _pool(call: Call) -> Shape:
-    return _windowed(call, call.shape(0)[1], call.number("kernel_shape", ()))
-
-
-def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> Shape:
+def _windowed(call: Call) -> Shape:
     """The shape after a window slides with explicit padding (ONNX, Conv)."""
-    batch, _, *spatial = call.shape(0)
+    batch, channels, *spatial = call.shape(0)
+    kernel: Sequence[int | str] = call.number("kernel_shape", ())
+    if call.node.op_type == "Conv":
+        channels, _, *kernel = call.shape(1)
     rank = len(spatial)
     strides = call.number("strides", (1,) * rank)
     dilations = call.number("dilations", (1,) * rank)
@@ -211,19 +201,19 @@ def _windowed(call: Call, channels: int | str, kernel: Sequence[int | str]) -> S
 def _steps(
     up: bool, size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
 ) -> int | str:
-    """In how many places a window fits along one dimension; `up` is ceil_mode."""
+    """The number of places of a window along one dimension; `up` is ceil_mode."""
     if isinstance(size, str) or isinstance(window, str):
         return "?"
     room = size + low + high - (dilation * (window - 1) + 1)
     if room < 0:
         raise ValueError("the window is wider than the padded input")
     steps = -(-room // stride) if up else room // stride
-    # With ceil_mode, a window that would begin in the padding at the end is dropped.
+    # With ceil_mode, a window that would begin in the end padding is dropped.
     return steps if up and steps * stride >= size + low else steps + 1
 
 
 def _part(call: Call) -> Shape:
-    """The sizes that a Shape gives."""
+    """The output of Shape."""
     return call.shape(0)[call.number("start", 0) : call.number("end", MAXIMUM_RANK)]
 
 
@@ -249,11 +239,6 @@ def _pad(call: Call) -> Shape:
     for at, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         sizes[at] = _total(sum, [sizes[at], low, high])
     return tuple(sizes)
-
-
-def _tile(call: Call) -> Shape:
-    rows = zip(call.shape(0), call.integers("repeats"), strict=True)
-    return tuple(_total(prod, row) for row in rows)
 
 
 def _gather(call: Call) -> Shape:
@@ -286,23 +271,22 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
         lambda call: tuple(size if at < 2 else 1 for at, size in enumerate(call.shape(0))),
     ),
     **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},
-    "AveragePool": _pool,
+    **dict.fromkeys(("AveragePool", "Conv", "LpPool", "MaxPool"), _windowed),
     "Concat": _concat,
     "ConstantOfShape": lambda call: tuple(call.integers("", 0)),
-    "Conv": _conv,
     "Expand": lambda call: _broadcast(call.shape(0), tuple(call.integers("shape"))),
     "Flatten": _flatten,
     "Gather": _gather,
     "Gemm": _gemm,
-    "LpPool": _pool,
     "MatMul": _matmul,
-    "MaxPool": _pool,
     "Pad": _pad,
     "Reshape": _reshape,
     "Shape": lambda call: (len(_part(call)),),
     "Slice": _slice,
     "Squeeze": _squeeze,
-    "Tile": _tile,
+    "Tile": lambda call: tuple(
+        _total(prod, row) for row in zip(call.shape(0), call.integers("repeats"), strict=True)
+    ),
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
@@ -313,7 +297,7 @@ def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
     return data[part]
 
 
-# How the elements of small integer constants are computed: what exporters make shapes with.
+# Arithmetic on small integer constants, from which exporters compute shapes.
 _COMPUTED: dict[str, Callable[..., np.ndarray]] = {
     **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), lambda call, data, *rest: data),
     "Add": lambda call, one, other: one + other,

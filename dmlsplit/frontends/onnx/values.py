@@ -1,6 +1,6 @@
-"""What is known of the values of an ONNX graph: type, shape, elements, and what made it unknown.
+"""Knowledge of the values of an ONNX graph: types, shapes, elements, and reasons for gaps.
 
-Elements are read from the model alone; external data is never opened.
+Elements are read from the model only; external data is never opened.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,12 +26,10 @@ from dmlsplit.frontends.site import Cause, NotKnownError
 
 # Elements of a value that does not depend on the inputs, or their tensor.
 Constant = Tensor | tuple[int, ...] | int
-# What made a shape unknown, where a value does not say it itself: the arguments of NotKnownError.
+# Why a shape is unknown: the arguments of NotKnownError.
 Gap = tuple[str, Cause]
-# Of splits, by any number, each with one of its outputs.
+# Numbers of splits, each with an output of it.
 Pieces = frozenset[tuple[int, int]]
-# Values that derive from more pieces than this are not followed any further.
-_MOST_PIECES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +37,11 @@ class Value:
     """What is known of a value."""
 
     data_type: int = 0  # TensorProto.DataType; 0 if unknown
-    # None if the rank is unknown; a text names a dynamic size.
-    shape: Shape | None = None
+    shape: Shape | None = None  # None if the rank is unknown
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
-    pieces: Pieces = frozenset()  # of splits, from which it derives element by element
-    source: str = ""  # name of the input of the model that it is, or is made from
+    pieces: Pieces = frozenset()  # it derives from these element by element
+    source: str = ""  # name of the model's input that it is, or is made from
 
     @property
     def element_type(self) -> ElementType | None:
@@ -57,7 +54,7 @@ class Value:
         return self.shape is not None and all(isinstance(size, int) for size in self.shape)
 
     def gap_error(self, dynamic: str) -> NotKnownError:
-        """An error that says what made the shape unknown; else what is dynamic."""
+        """The error of a size that is unknown because of the gap, or else is dynamic."""
         return NotKnownError(*(self.gap or (dynamic, Cause.DYNAMIC)))
 
 
@@ -66,7 +63,7 @@ _Number = TypeVar("_Number", int, tuple[int, ...])
 
 
 def merged(found: Value, declared: Value | None) -> Value:
-    """Complete what was inferred of a value with what the model declares."""
+    """An inferred value, completed from the declared one."""
     if declared is None:
         return found
     shape = found.shape
@@ -81,7 +78,7 @@ def merged(found: Value, declared: Value | None) -> Value:
 
 
 def contradict(found: Value, declared: Value | None) -> bool:
-    """Whether a declared shape cannot be the one that was inferred."""
+    """Whether the declared shape contradicts the inferred one."""
     if declared is None or found.shape is None or declared.shape is None:
         return False
     pairs = zip(found.shape, declared.shape, strict=False)
@@ -90,18 +87,18 @@ def contradict(found: Value, declared: Value | None) -> bool:
 
 
 def traced(found: Value, inputs: Sequence[Value], here: Callable[[], Gap]) -> Value:
-    """Complete an output of a node with what made its shape unknown: `here` if not a gap before."""
+    """An output of a node with the reason for its unknown shape: an input's, else `here()`."""
     if found.is_static or found.gap:
         return found
     before = next((value.gap for value in inputs if value.gap), None)
-    # The rank is lost here, or a size is that all inputs have.
+    # This node lost the rank, or a size although it knew all of its inputs'.
     if before is None and (found.shape is None or all(value.is_static for value in inputs)):
         before = here()
     return replace(found, gap=before) if before else found
 
 
 class Call(NamedTuple):
-    """A node with what is known of its inputs. What it lacks is a ValueError or IndexError."""
+    """A node and its inputs. Its methods raise ValueError or IndexError if something is missing."""
 
     node: Node
     inputs: Sequence[Value]
@@ -120,18 +117,18 @@ class Call(NamedTuple):
         return [self.shape(at) for at in range(len(self.inputs))]
 
     def number(self, name: str, default: _Number) -> _Number:
-        """An attribute that is an integer or a tuple of integers, as its default is."""
+        """An attribute of the type of its default, an integer or a tuple of integers."""
         value = self.node.attributes.get(name, Attribute()).value
         return value if isinstance(value, type(default)) else default
 
     def integers(self, name: str, at: int = 1) -> Sequence[int]:
-        """Integers that are an attribute in old opsets and an input in new ones."""
+        """Integers from an attribute (old opsets) or an input (new ones)."""
         if name in self.node.attributes:
             return self.number(name, ())
         return [int(value) for value in self.elements(at).reshape(-1)]
 
     def elements(self, at: int) -> np.ndarray:
-        """The elements of an input that is a constant of integers."""
+        """The elements of an input, a constant of integers."""
         constant = self.inputs[at].constant
         values = None if constant is None else elements(self.reader, constant)
         if values is None or values.dtype.kind != "i":
@@ -139,13 +136,13 @@ class Call(NamedTuple):
         return values
 
     def axes(self, at: int, default: Iterable[int]) -> list[int]:
-        """The axes that a node names, counted from the front; those of a default if it does not."""
+        """The node's axes, or else the default ones, counted from the front."""
         given = len(self.inputs) > at or "axes" in self.node.attributes
         rank = len(self.shape(0))
         return [axis_from_front(n, rank) for n in (self.integers("axes", at) if given else default)]
 
     def slices(self) -> Iterator[tuple[int, slice]]:
-        """The axes that a Slice cuts, counted from the front, and where."""
+        """The axes that a Slice cuts, counted from the front, with their slices."""
         starts, ends = self.integers("starts"), self.integers("ends", 2)
         axes = self.axes(3, range(len(starts)))
         steps = self.integers("steps", 4) if len(self.inputs) > 4 else [1] * len(starts)
@@ -156,7 +153,7 @@ class Call(NamedTuple):
 def elements(reader: Reader, constant: Constant) -> np.ndarray:
     """The elements of a small constant of integers or floats.
 
-    A WireError says if it is external, too large, of another type, or does not fill its shape.
+    It is a WireError if it is external, too large, of another type, or does not fill its shape.
     """
     if not isinstance(constant, Tensor):
         return np.array(constant, np.int64)
@@ -204,17 +201,10 @@ _STORAGE = {
 
 
 def met(inputs: Sequence[Pieces]) -> set[int]:
-    """The splits of which different pieces come in by different inputs, as in GLU.
+    """The splits whose pieces come in by different inputs, as in GLU.
 
-    DirectML is known to compute such graphs wrongly where they are fused; see the rule
-    SPLIT-DEFECT-MEET.
+    DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-MEET.
     """
-    # Pieces of one split that came by one input would have met before.
+    # Pieces of one split in the same input would have met before.
     first: dict[int, int] = {}
     return {split for pieces in inputs for split, at in pieces if first.setdefault(split, at) != at}
-
-
-def passed_on(inputs: Sequence[Pieces]) -> Pieces:
-    """The pieces that an element-wise node's output derives from, if they do not meet."""
-    pieces = frozenset().union(*inputs)
-    return pieces if len(pieces) <= _MOST_PIECES else frozenset()

@@ -1,4 +1,4 @@
-"""Walks the nodes of an ONNX model, with what is known of their values, and finds its splits."""
+"""Walks the nodes of an ONNX model, infers their values, and finds its splits."""
 
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
@@ -31,16 +31,17 @@ from dmlsplit.frontends.onnx.values import (
     contradict,
     merged,
     met,
-    passed_on,
     traced,
 )
 from dmlsplit.frontends.site import Cause, SplitSite
 
-# Bodies in bodies and functions in functions; real models stay below 20.
+# Of bodies in bodies and functions in functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
-# Outputs that the descriptors of one file may have together.
+# Outputs of all descriptors of one file.
 SCAN_OUTPUT_BUDGET = 32_768
-# From this IR version on, an initializer that is an input as well is only its default.
+# Values that derive from more pieces are not followed any further.
+_MOST_PIECES = 64
+# Since this IR version, an initializer of an input is only the input's default.
 _DEFAULTS_SINCE_IR = 4
 
 _FunctionKey = tuple[str, str, str]
@@ -49,7 +50,7 @@ _Call = tuple[_FunctionKey, tuple[Value, ...], frozenset[tuple[str, Attribute]]]
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """A graph, or a function's body, and what names mean in it."""
+    """A graph, or a function's body, and the meaning of names in it."""
 
     place: str
     values: ChainMap[str, Value]
@@ -59,14 +60,13 @@ class _Scope:
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
     calls: tuple[_FunctionKey, ...]
     path: tuple[int | str, ...] = ()
-    # Of the nodes with bodies and the calls so far: two of one name are told apart.
-    labels: set[str] = field(default_factory=set)
+    labels: set[str] = field(default_factory=set)  # of nodes with bodies and calls so far
     depth: int = 0
     conditional: bool = False
 
 
 class _Visit(NamedTuple):
-    """A node that the walk is at."""
+    """The current node of the walk."""
 
     node: Node
     position: int
@@ -75,12 +75,12 @@ class _Visit(NamedTuple):
 
     @property
     def named(self) -> str:
-        """The node in a sentence."""
+        """The node, for a message."""
         name = f" {shown_name(self.node.name)!r}" if self.node.name else f"[{self.position}]"
         return f"{shown_name(self.node.op_type)}{name} of {self.scope.place}"
 
     def own_label(self) -> str:
-        """A label that no node with bodies, and no call, has had in this graph before."""
+        """A label that no earlier node with bodies or call in this graph has."""
         label = shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.position}]"
         if label in self.scope.labels:
             label += f"[{self.position}]"
@@ -88,11 +88,11 @@ class _Visit(NamedTuple):
         return label
 
     def gap_after(self) -> Gap:
-        """What made an output's shape unknown, if it is this node."""
+        """The reason for an unknown shape if this node lost it."""
         return f"its shape is not known after {self.named}", Cause.UNTRACKED
 
     def attributes(self) -> dict[str, Attribute | None]:
-        """The node's attributes; one that refers to a function's is looked up there."""
+        """The node's attributes, with references to the function's resolved."""
         given, found = self.scope.attributes, dict[str, Attribute | None]()
         for name, attribute in self.node.attributes.items():
             if not attribute.ref_attr_name:
@@ -105,7 +105,7 @@ class _Visit(NamedTuple):
 
 
 class Walk:
-    """One walk over a model, that finds its splits."""
+    """A walk over a model that finds its splits."""
 
     def __init__(self, file: str, reader: Reader, model: Model, dimensions: FixedSizes) -> None:
         self._file = file
@@ -174,20 +174,21 @@ class Walk:
             for name, value in zip(node.output, found, strict=False):
                 if name:
                     if contradict(value, declared.get(name)):
-                        # Those after it are as wrong: of other sizes, or onnx inferred them so.
+                        # Later declarations are as wrong: for other sizes, or inferred by onnx.
                         declared = {}
                     value = traced(merged(value, declared.get(name)), given, at.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
     def _pieces(self, at: _Visit, inputs: list[Value]) -> Pieces:
-        """The pieces that a node's outputs derive from; note where pieces of one meet."""
+        """The pieces that a node's outputs derive from; notes where pieces of one split meet."""
         pieces = [value.pieces for value in inputs if value.pieces]
         if not pieces or at.node.domain or at.node.op_type not in ELEMENT_WISE:
             return frozenset()
         splits = met(pieces)
         for split in splits:
             self._meets.setdefault(split, []).append(at.named)
-        return frozenset() if splits else passed_on(pieces)
+        derived = frozenset().union(*pieces)
+        return frozenset() if splits or len(derived) > _MOST_PIECES else derived
 
     def _node(self, at: _Visit) -> Sequence[Value]:
         node, scope = at.node, at.scope
@@ -210,9 +211,8 @@ class Walk:
         if node.domain:
             return ()
         for desc, pieces, why in implied_splits(call):
-            blank = _blank(self._file, at)
-            found = replace(blank, descriptors=(desc,), pieces=pieces, implied=why)
-            self._found.append(found)
+            site = _blank(self._file, at)
+            self._found.append(replace(site, descriptors=(desc,), pieces=pieces, implied=why))
         return outputs(call)
 
     def _split(self, at: _Visit, call: Call) -> Sequence[Value]:
@@ -238,7 +238,7 @@ class Walk:
         given, scope = at.attributes(), at.scope
         attributes.update({name: value for name, value in given.items() if value is not None})
         caller_knows = all(value is not None for value in given.values())
-        # Pieces are not followed into functions and out of them: each call would be a new one.
+        # Pieces are not followed through functions: each call would then be a new one.
         inputs = [replace(each, pieces=frozenset()) if each.pieces else each for each in at.inputs]
         call = function.key, tuple(inputs), frozenset(attributes.items())
         if call not in self._called:
@@ -285,7 +285,7 @@ def _known(name: str, scope: _Scope) -> Value:
 
 
 def _blank(file: str, at: _Visit) -> SplitSite:
-    """The site of a node of which nothing else is known yet."""
+    """A site with the place of a node."""
     name, path = shown_name(at.node.name), (*at.scope.path, at.position)
     return SplitSite(file, at.scope.place, name, at.position, at.node.op_type, path=path)
 

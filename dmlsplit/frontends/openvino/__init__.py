@@ -1,7 +1,4 @@
-"""OpenVINO: VariadicSplit-1 and Split-1 on arrays, and the splits of an IR file.
-
-Neither needs OpenVINO installed.
-"""
+"""OpenVINO: VariadicSplit-1 and Split-1 on arrays and in IR files, without OpenVINO itself."""
 
 from dmlsplit.frontends.lowering import Lowering
 from dmlsplit.frontends.openvino.lowering import lower_split, lower_variadic_split

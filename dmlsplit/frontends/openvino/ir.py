@@ -1,8 +1,7 @@
 """Reads the layers and edges of an OpenVINO IR (model.xml) that matter to splits.
 
-The file is not trusted: it is read in chunks, events are counted, and nothing is kept of
-layers that say nothing about a split. Format: OpenVINO documentation, "Intermediate
-Representation format", versions 10 and 11.
+The file is not trusted: the reader counts its events, and keeps only what describes a split.
+Format: OpenVINO documentation, "Intermediate Representation format", versions 10 and 11.
 """
 
 from __future__ import annotations
@@ -17,21 +16,22 @@ from dmlsplit.errors import InvalidArgumentError
 
 NET_VERSIONS = ("10", "11")
 MAX_FILE_BYTES = 128 << 20
-# Tags that open, tags that close, and texts between them.
+# Opening tags, closing tags, and texts.
 MAX_EVENTS = 3_000_000
 MAX_LAYERS = 100_000
 MAX_EDGES = 250_000
 MAX_DEPTH = 96
 MAX_RANK = 64
 _CHUNK_BYTES = 1 << 16
-# Chunks without any event that the parser may swallow: the longest tag is 4 MiB.
+# Consecutive chunks without an event: a tag has at most 4 MiB.
 _MAX_SILENT_CHUNKS = 64
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+_ENCODING = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*encoding\s*=\s*[\"']([^\"'>]*)")
 
 _SPLITS = {"Split", "VariadicSplit"}
 _KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
-_OF_KEPT_LAYERS = {"data", "input", "output"}
+_KEPT_PARTS = {"data", "input", "output"}
 _BODIES = {"body", "then_body", "else_body"}
 _ROOT, _SKIPPED = "", "skipped"
 _CHILDREN = {
@@ -39,7 +39,7 @@ _CHILDREN = {
     "net": {"layers", "edges"},
     **{body: {"layers", "edges"} for body in _BODIES},
     "layers": {"layer"},
-    "layer": {"data", "input", "output", *_BODIES},
+    "layer": _KEPT_PARTS | _BODIES,
     "input": {"port"},
     "output": {"port"},
     "port": {"dim"},
@@ -49,7 +49,7 @@ _CHILDREN = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One input or output of a layer; a dimension of -1 is dynamic."""
+    """An input or output of a layer; a dimension of -1 is dynamic."""
 
     id: str
     precision: str
@@ -58,7 +58,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One operation. Only splits, constants and parameters have data and ports."""
+    """An operation. Only splits, constants and parameters keep their data and ports."""
 
     index: int
     id: str
@@ -73,9 +73,9 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The layers of a model or of a body, by id, and the edges to its splits.
+    """The layers of a model or body, by id, and the edges to its splits.
 
-    `edges` maps (layer id, port id) of an input to the same of the output that feeds it.
+    `edges` maps an input's (layer id, port id) to those of the output that feeds it.
     """
 
     name: str
@@ -84,9 +84,9 @@ class Graph:
 
 
 def read_ir(path: Path) -> Graph:
-    """Read a model.xml: UTF-8 without a DOCTYPE, and no larger than any real model."""
+    """Read a model.xml: UTF-8 without a DOCTYPE, within the limits above."""
     reader = _Reader()
-    # The given encoding wins over the declared one: no other alphabet can hide a DOCTYPE.
+    # This encoding overrides the declared one, so that no other alphabet can hide a DOCTYPE.
     parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - no DOCTYPE
     silent, seen = 0, 0
     try:
@@ -107,7 +107,7 @@ def read_ir(path: Path) -> Graph:
 
 
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
-    """A decimal number within bounds; anything else is an error."""
+    """A decimal number within bounds."""
     digits = text.strip(" \t\r\n")
     if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
         return int(digits)
@@ -123,35 +123,29 @@ def _chunks(path: Path) -> Iterator[bytes]:
         raise InvalidArgumentError(f"is larger than {MAX_FILE_BYTES >> 20} MiB")
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
-            if file.tell() == len(chunk):
-                _check_encoding(chunk)
+            declared = _ENCODING.match(chunk) if file.tell() == len(chunk) else None
+            if declared and declared[1].upper() not in (b"UTF-8", b"UTF8", b"US-ASCII", b"ASCII"):
+                name = declared[1][:20].decode("ascii", "replace")
+                raise InvalidArgumentError(f"declares encoding {name!r}; it must be UTF-8")
             if b"\0" in chunk:
                 raise InvalidArgumentError("contains a zero byte; it must be UTF-8 text")
             yield chunk
 
 
-def _check_encoding(start: bytes) -> None:
-    declared = re.match(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*encoding\s*=\s*[\"']([^\"'>]*)", start)
-    if declared and declared[1].upper() not in (b"UTF-8", b"UTF8", b"US-ASCII", b"ASCII"):
-        name = declared[1][:20].decode("ascii", "replace")
-        raise InvalidArgumentError(f"declares encoding {name!r}; it must be UTF-8")
-
-
 class _Reader:
-    """The target of the XML parser: turns events into layers, and counts them."""
+    """The target of the XML parser: counts events, and makes layers of them."""
 
     def __init__(self) -> None:
         self.events = 0
         self._counts = {"layers": 0, "edges to splits": 0}
-        # The open elements; one that does not matter, and all inside it, is _SKIPPED.
-        self._tags = [_ROOT]
+        self._tags = [_ROOT]  # the open elements; an ignored one and its contents are _SKIPPED
         self._graphs: list[Graph] = []
         self._layers: list[Layer] = []
         self._text = ""
         self.graph: Graph | None = None
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
-        # Called where the declaration begins, before any entity is defined.
+        # The parser calls this before it defines any entity.
         raise InvalidArgumentError("declares a DOCTYPE, which no IR needs")
 
     def data(self, text: str) -> None:
@@ -165,24 +159,15 @@ class _Reader:
             raise InvalidArgumentError(f"contains more than {MAX_EVENTS} tags and texts")
         if len(self._tags) > MAX_DEPTH:
             raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
-        matters = self._matters(tag)
+        parent = self._tags[-1]
+        matters = tag in _CHILDREN.get(parent, ())
+        if parent == _ROOT and not matters:
+            raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
+        if matters and tag in _KEPT_PARTS:  # mostly of layers that do not matter
+            matters = self._layers[-1].type in _KEPT_TYPES
         self._tags.append(tag if matters else _SKIPPED)
         if matters:
             self._open(tag, attributes)
-
-    def _matters(self, tag: str) -> bool:
-        parent = self._tags[-1]
-        if tag in _CHILDREN.get(parent, ()):
-            # Most of a file is ports of layers that say nothing about a split.
-            return tag not in _OF_KEPT_LAYERS or self._layers[-1].type in _KEPT_TYPES
-        if parent == _ROOT:
-            raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
-        return False
-
-    def end(self, tag: str) -> None:
-        self.events += 1
-        if self._tags.pop() != _SKIPPED:
-            self._close(tag)
 
     def _open(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "net":
@@ -207,7 +192,10 @@ class _Reader:
         elif tag == "edge":
             self._edge(attributes)
 
-    def _close(self, tag: str) -> None:
+    def end(self, tag: str) -> None:
+        self.events += 1
+        if self._tags.pop() == _SKIPPED:
+            return
         if tag == "net":
             self.graph = self._graphs.pop()
         elif tag in _BODIES:
@@ -221,7 +209,7 @@ class _Reader:
                 raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
 
     def _ports(self) -> list[Port]:
-        """The list that the open <port> belongs to."""
+        """The list for the open <port>."""
         layer = self._layers[-1]
         return layer.inputs if self._tags[-2] == "input" else layer.outputs
 

@@ -1,8 +1,7 @@
 """OpenVINO's VariadicSplit-1 and Split-1, lowered to a DirectML Split.
 
-Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1. Where
-the implementation is laxer than the specification (floating-point axes, lengths that exceed
-the data), the specification applies.
+Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1, also where
+the implementation is laxer (floating-point axes, lengths that exceed the data).
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ def lower_variadic_split(
     data_type: TensorDataType,
     lanes: int = 1,
 ) -> Lowering:
-    """Lower a VariadicSplit-1. One length may be -1: what the others leave, which may be 0.
+    """Lower a VariadicSplit-1.
 
     Parameters
     ----------
@@ -34,11 +33,11 @@ def lower_variadic_split(
     axis
         The dimension to split; a negative one counts from the end.
     split_lengths
-        Size of each output along the axis.
+        Size of each output along the axis; -1, at most once, means the rest, which may be 0.
     data_type
         The type that carries the elements; UNKNOWN for strings, which are split on the host.
     lanes
-        How many `data_type` make up one element of the data.
+        Number of `data_type` per element.
 
     Raises
     ------
@@ -86,7 +85,7 @@ def lower_sizes(
 
 
 def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
-    """Refuse an axis of a shape that the operator does not take."""
+    """Refuse an axis tensor of a shape that the operator does not accept."""
     allowed = _AXIS_SHAPES[operator]
     if shape not in allowed:
         words = " or ".join(f"of shape {list(each)}" if each else "a scalar" for each in allowed)
@@ -94,7 +93,7 @@ def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
 
 
 def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:
-    """The lengths with -1 replaced; `whole` None, a dynamic size, leaves -1 as it is."""
+    """The lengths with -1 replaced, unless `whole` is None, a dynamic size."""
     low = next((i for i, length in enumerate(lengths) if length < -1), None)
     if low is not None:
         raise InvalidArgumentError(
@@ -117,7 +116,7 @@ def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tup
 
 
 def resolve_count(num_splits: int, axis: int, whole: int | None) -> tuple[int, ...]:
-    """Equal lengths; `whole` None, a dynamic size, gives lengths of -1."""
+    """Equal lengths; -1 if `whole` is None, a dynamic size."""
     if num_splits < 1:
         raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
     if whole is None:

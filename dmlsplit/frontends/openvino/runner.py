@@ -39,13 +39,11 @@ def variadic_split(
     data
         An array of any library and data type, contiguous or not.
     axis
-        An integer, or an integer array of shape ``()`` or ``(1,)``; a negative one counts from
-        the end.
+        An integer, or an integer array of shape ``()`` or ``(1,)``; negative counts from the end.
     split_lengths
-        A list or 1-D array of integers; one may be -1 and takes what the others leave. A
-        length of 0 gives an empty piece.
+        A list or 1-D array of integers of at least 0; one may be -1, which means the rest.
     device
-        A `dmlsplit.Device` or its name; None takes the device that holds `data`.
+        A `dmlsplit.Device` or its name; None means the array's own device.
 
     Returns
     -------
@@ -82,7 +80,7 @@ def split(
     data, device
         As in `variadic_split`.
     axis
-        An integer, or an integer array of shape ``()``; a negative one counts from the end.
+        An integer, or an integer array of shape ``()``; negative counts from the end.
     num_splits
         The number of pieces; it must divide the size of the axis.
 
@@ -139,7 +137,7 @@ def _run(
 
 
 def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
-    """The DirectML type that carries an array's elements, and how many make up one."""
+    """The DirectML type that carries an array's elements, and its number per element."""
     kind, width = _NAMED.get(source.type[1:]), source.item_bytes
     if kind is not None:
         return kind, 1

@@ -1,4 +1,4 @@
-"""Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar operators."""
+"""Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar layers."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +26,7 @@ from dmlsplit.mistaken import recognised
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 
-# Port precision to what its elements travel as; types without whole bytes are absent.
+# By a port's precision, the type that its elements travel as; those without whole bytes are absent.
 _CARRIERS = {
     **{
         kind.name.replace("FLOAT", "FP").replace("UINT", "U").replace("INT", "I"): kind
@@ -51,7 +51,7 @@ class _Node:
         return _OPERATORS[self.layer.type]
 
     def feeding(self, position: int) -> Layer | None:
-        """The layer that feeds an input, found through the edges."""
+        """The layer that feeds an input."""
         if position >= len(self.layer.inputs):
             return None
         port = self.layer.inputs[position].id
@@ -81,8 +81,7 @@ class _Node:
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
     """Find the splits of an IR file.
 
-    The weights are not loaded: only the axis and the lengths are read from the .bin file of
-    the same name in the same folder.
+    Of the weights, the .bin file of the same name beside it, only axes and lengths are read.
 
     Parameters
     ----------
@@ -132,7 +131,7 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
 
 
 def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
-    """A site without a descriptor: why, and the smallest that it can have."""
+    """A site with the reason why it has no descriptor, and the smallest possible one."""
     kind = TensorDataType.FLOAT32
     shape: tuple[int, ...] = (1,) * 4
     with suppress(NotKnownError):
@@ -148,9 +147,17 @@ def _lowered(node: _Node) -> Lowering:
     with within(node.operator):
         data_type = _data_type(node)
         shape = _shape(node)
-        axis = _axis(node, len(shape))
+        constant, axis_shape = node.constant(1, "axis")
+        check_axis_shape(node.operator, axis_shape)
+        axis = axis_from_front(node.values(constant, "axis")[0], len(shape))
         whole = None if shape[axis] < 0 else shape[axis]
-        sizes = (_lengths if node.operator == VARIADIC_SPLIT else _count)(node, axis, whole)
+        if node.operator == VARIADIC_SPLIT:
+            sizes = resolve_lengths(_lengths(node, axis), axis, whole)
+        else:
+            given = node.layer.data.get("num_splits", "")
+            count = checked_integer("num_splits", given, 1, MOST_OUTPUTS)
+            _check_outputs(node, count)
+            sizes = resolve_count(count, axis, whole)
     dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
     if dynamic is not None:
         raise NotKnownError(f"dimension {dynamic} of the data is dynamic", Cause.DYNAMIC)
@@ -176,7 +183,7 @@ def _shape(node: _Node) -> tuple[int, ...]:
     dims = node.layer.inputs[0].dims
     if dims:
         return tuple(dims)
-    # No <dim> at all means a scalar or a dynamic rank; only a Parameter or Const can tell.
+    # No <dim> means a scalar or a dynamic rank; only a Parameter or Const says which.
     layer = node.feeding(0)
     declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
@@ -184,35 +191,20 @@ def _shape(node: _Node) -> tuple[int, ...]:
     raise NotKnownError("the rank of the data is dynamic", Cause.DYNAMIC)
 
 
-def _axis(node: _Node, rank: int) -> int:
-    layer, shape = node.constant(1, "axis")
-    check_axis_shape(node.operator, shape)
-    (axis,) = node.values(layer, "axis")
-    return axis_from_front(axis, rank)
-
-
-def _lengths(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
-    outputs = len(node.layer.outputs)
+def _lengths(node: _Node, axis: int) -> list[int]:
+    """The constant lengths, or else those that the outputs declare."""
     try:
         layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
             raise InvalidArgumentError(f"split_lengths has shape {list(shape)}; it must be 1-D")
-        # Before the values are read: a file of a few lines may claim any number of them.
+        # Before reading the values: a tiny file may claim any number of them.
         _check_outputs(node, shape[0])
-        lengths = node.values(layer, "split_lengths")
+        return node.values(layer, "split_lengths")
     except NotKnownError:
         declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
-        if not outputs or -1 in declared:
+        if not declared or -1 in declared:
             raise
-        lengths = declared
-    return resolve_lengths(lengths, axis, whole)
-
-
-def _count(node: _Node, axis: int, whole: int | None) -> tuple[int, ...]:
-    text = node.layer.data.get("num_splits", "")
-    count = checked_integer("num_splits", text, 1, MOST_OUTPUTS)
-    _check_outputs(node, count)
-    return resolve_count(count, axis, whole)
+        return declared
 
 
 def _check_outputs(node: _Node, pieces: int) -> None:
