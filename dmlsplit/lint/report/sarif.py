@@ -1,9 +1,8 @@
 """SARIF 2.1.0, for code-scanning pages. Source: OASIS, SARIF Version 2.1.0.
 
-GitHub takes files of up to 10 MB after gzip, 25,000 rules and 25,000 results per run, of which it
-shows 5,000; names of 255 and descriptions of 1,024 characters. It states no limit for `help`.
-Sources: docs.github.com, "SARIF support for code scanning" and "SARIF results exceed one or more
-limits".
+GitHub accepts 10 MB after gzip, 25,000 rules and 25,000 results per run (it shows 5,000), names of
+255 and descriptions of 1,024 characters; no limit for `help` is stated. Sources: docs.github.com,
+"SARIF support for code scanning" and "SARIF results exceed one or more limits".
 """
 
 import hashlib
@@ -22,17 +21,15 @@ from dmlsplit.messages import printable
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-
-# Code scanning goes by the second alone. Where it is absent, the upload action makes it of the text
-# of the line (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
+# Code scanning uses only the second. If it is absent, the upload action hashes the text of the line
+# (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
 _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 
 def sarif_report(assessment: Assessment, colour: bool = False) -> str:
-    """A SARIF 2.1.0 log, as code-scanning pages take it.
+    """A SARIF 2.1.0 log for code scanning.
 
-    Models have no lines, so a result points at line 1 of its file, and names the node as a
-    logical location.
+    Models have no lines: a result points at line 1 and names its node as a logical location.
     """
     from dmlsplit import __version__
 
@@ -72,7 +69,7 @@ def _invocation(assessment: Assessment) -> dict[str, Any]:
 
 
 def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Append a number where results say several things of one rule about a field of a node."""
+    """Number the fingerprints that results of one rule, node and field share."""
     seen: Counter[str] = Counter()
     for result in results:
         prints = result["partialFingerprints"]
@@ -125,7 +122,7 @@ def _physical(file: str) -> dict[str, Any]:
 
 
 def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
-    # Here, so that no other report loads the examples.
+    # Imported late, so that no other report loads the examples.
     from dmlsplit.lint.report.rule_page import markdown_page, text_page
 
     described: dict[str, Any] = {
