@@ -1,7 +1,7 @@
 """The command line. Nothing else prints.
 
-Results go to standard output, everything else to standard error. The commands import what
-they run when they run, so that help starts fast.
+Results go to standard output, everything else to standard error. Commands import their
+implementation late, so that help starts fast.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from dmlsplit.errors import DmlError, one_line
 
 
 def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | None = None) -> int:
-    """Run a command and return its exit status.
+    """Run a command; return its exit status.
 
-    `at_once` ends the process: it is called for a signal that arrives inside an import.
+    `at_once` ends the process if a signal arrives during an import.
     """
     open_standard_streams()
     try:

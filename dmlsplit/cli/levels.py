@@ -7,7 +7,7 @@ from typing import Any
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, show
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import LevelSupport, TensorSupport, WindowsBuild
+from dmlsplit.directml.levels import LevelSupport, TensorSupport
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
@@ -65,7 +65,10 @@ def level_table() -> str:
     before: frozenset[TensorDataType] = frozenset()
     for row in capability_table().values():
         support = row.input_tensor
-        windows = _shown(row.windows) if row.windows else "-"
+        windows = "-"
+        if row.windows:
+            doubt = "" if row.windows.is_documented else "?"
+            windows = f"{row.windows.build} {row.windows.name}{doubt}"
         least, most = support.minimum_dimensions, support.maximum_dimensions
         ranks = str(least) if least == most else f"{least}-{most}"
         # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
@@ -75,7 +78,3 @@ def level_table() -> str:
         lines.append(f"{row.level!s:<5}  {row.directml:<8}  {windows:<26}  {ranks:<5}  {types}")
         before = support.data_types
     return "\n".join(lines)
-
-
-def _shown(windows: WindowsBuild) -> str:
-    return f"{windows.build} {windows.name}{'' if windows.is_documented else '?'}"
