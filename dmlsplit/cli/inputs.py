@@ -30,10 +30,7 @@ def add_command(
     statuses: Mapping[int, str],
     more: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command, named like its function.
-
-    Its help, in which line breaks stay, ends with `more`, all exit statuses and the examples.
-    """
+    """Add a command named like its function; its help ends with `more`, statuses and examples."""
     known = sorted({**_STATUSES, **statuses}.items())
     lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
     parser = commands.add_parser(

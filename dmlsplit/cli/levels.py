@@ -28,14 +28,12 @@ def add_to(commands: Commands) -> None:
 
 def levels(arguments: argparse.Namespace) -> int:
     """Print the capability table."""
-    show(level_json() if arguments.format == "json" else level_table())
+    if arguments.format == "json":
+        records = list(map(_record, capability_table().values()))
+        show(json.dumps({"schema": 1, "levels": records}, indent=2))
+    else:
+        show(level_table())
     return ACCEPTED
-
-
-def level_json() -> str:
-    """The table as JSON, lowest level first."""
-    records = [_record(row) for row in capability_table().values()]
-    return json.dumps({"schema": 1, "levels": records}, indent=2)
 
 
 def _record(row: LevelSupport) -> dict[str, Any]:

@@ -129,10 +129,7 @@ def input_bytes(case: Case) -> bytes:
 
 
 def output_hashes(case: Case) -> tuple[str, ...]:
-    """The SHA-256 of each output's elements, packed in row-major order.
-
-    Gaps between the elements of a strided output do not count: DirectML may write there.
-    """
+    """SHA-256 of each output's elements in row-major order; DirectML may write between them."""
     desc = case.desc
     width, tensor = desc.input_tensor.element_bytes, desc.input_tensor
     elements = np.frombuffer(input_bytes(case), f"V{width}", tensor.last_element_index + 1)

@@ -35,10 +35,7 @@ _GUARD = 64  # bytes of poison after each tensor, unless the case has a placemen
 
 
 def write_kit(folder: Path) -> int:
-    """Write the kit to a new or empty folder; return the number of files.
-
-    OSError: the folder is not empty or cannot be written, and nothing is written.
-    """
+    """Write the kit to a new or empty folder, or (OSError) nothing; return the number of files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(errno.EEXIST, "is not an empty folder; name a new one", str(folder))
     if not folder.parent.is_dir():

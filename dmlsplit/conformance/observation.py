@@ -1,7 +1,4 @@
-"""An observation: the answers of one DirectML.dll to a probe, and perhaps to DxDispatch.
-
-It contains every descriptor, so that later rules can be compared with it. The file is untrusted.
-"""
+"""One DirectML.dll's answers, with every descriptor, for later rules. The file is untrusted."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -123,24 +120,20 @@ def _level_answer(field: Field) -> tuple[int, str]:
 
 
 def _answer(field: Field) -> Answer:
-    case = _case(field)
-    before, dispatched = field.find("after_others"), field.find("dispatched")
-    return Answer(
-        case,
-        _outcome(field) if field.find("outcome") or not dispatched else None,
-        _verdict(before) if before else "",
-        _dispatched(dispatched, case) if dispatched else None,
-    )
-
-
-def _case(field: Field) -> Case:
-    placement = field.find("placement")
-    return Case(
+    placement, before = field.find("placement"), field.find("after_others")
+    dispatched = field.find("dispatched")
+    case = Case(
         field.get("id").text(),
         "",
         read_split(field.get("desc")),
         _choice(field.optional("values", default="numbers"), "numbers", "bits"),
         _placement(placement) if placement else None,
+    )
+    return Answer(
+        case,
+        _outcome(field) if field.find("outcome") or not dispatched else None,
+        _verdict(before) if before else "",
+        _dispatched(dispatched, case) if dispatched else None,
     )
 
 

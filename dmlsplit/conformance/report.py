@@ -47,7 +47,7 @@ def markdown_report(comparison: Comparison) -> str:
 
 def json_report(comparison: Comparison) -> str:
     """The comparison as JSON."""
-    seen = comparison.observation
+    seen, counts = comparison.observation, Counter(each.kind for each in comparison.differences)
     return json.dumps(
         {
             "schema": 1,
@@ -59,7 +59,7 @@ def json_report(comparison: Comparison) -> str:
             "date": seen.date,
             "debug": seen.debug,
             "outcomes": _outcomes(seen),
-            "counts": {kind: len(_of_kind(comparison, kind)) for kind in KINDS},
+            "counts": {kind: counts[kind] for kind in KINDS},
             "differences": [asdict(each) for each in comparison.differences],
             "not_asked": comparison.not_asked,
             "questions": [{"text": each.text, "answer": said} for each, said in _answers(seen)],
@@ -108,13 +108,9 @@ def _outcomes(seen: Observation) -> Counter[str]:
     return Counter(answer.outcome.verdict for answer in seen.answers if answer.outcome)
 
 
-def _of_kind(comparison: Comparison, kind: str) -> list[Difference]:
-    return [each for each in comparison.differences if each.kind == kind]
-
-
 def _groups(comparison: Comparison) -> Iterator[tuple[str, list[Difference]]]:
     for kind, about in KINDS.items():
-        found = _of_kind(comparison, kind)
+        found = [each for each in comparison.differences if each.kind == kind]
         if found:
             apart = " (does not count)" if kind in APART else ""
             yield f"{kind}: {counted(len(found), 'difference')}{apart}: {about}", found

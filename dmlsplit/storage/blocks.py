@@ -77,7 +77,11 @@ class BlockGrid:
             index, position = divmod(index, len(starts))
             start, stop, *_ = (*starts[position : position + 2], length)
             region = (slice(start, stop), *region)
-        return Block(region, tuple(self._parts(region)))
+        axis, parts = self.axis, []
+        for piece, begin, end in overlaps(self._starts, region[axis].start, region[axis].stop):
+            place = (*region[:axis], slice(begin, end), *region[axis + 1 :])
+            parts.append(Part(piece, end - begin, place))
+        return Block(region, tuple(parts))
 
     def nbytes(self, index: int) -> int:
         """Bytes of a block."""
@@ -99,12 +103,6 @@ class BlockGrid:
         chunk = list(map(mul, self.chunk, times))
         chunk[self.axis] = along
         return tuple(chunk)
-
-    def _parts(self, region: tuple[slice, ...]) -> Iterator[Part]:
-        side = region[self.axis]
-        for piece, begin, end in overlaps(self._starts, side.start, side.stop):
-            place = (*region[: self.axis], slice(begin, end), *region[self.axis + 1 :])
-            yield Part(piece, end - begin, place)
 
     def _along(self, piece: int) -> int:
         """Elements of a piece's chunks along the axis: whole inner chunks."""
@@ -171,8 +169,7 @@ class BlockGrid:
 def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
     """(piece, begin, end) of the non-empty pieces that a range along the axis overlaps.
 
-    `starts` has the start of each piece and the end of the last; `begin` and `end` count from the
-    start of the piece.
+    `starts` ends with the end of the last piece; `begin` and `end` count from the piece's start.
     """
     for piece in range(bisect_right(starts, low) - 1, bisect_left(starts, high)):
         begin, end = max(low, starts[piece]), min(high, starts[piece + 1])
@@ -181,10 +178,7 @@ def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, 
 
 
 def _powers_of_two(budget: int, limits: Sequence[int]) -> tuple[int, ...]:
-    """The largest powers of two up to the limits, first ones first, with a product up to `budget`.
-
-    The budget and the limits are at least 1.
-    """
+    """A power of two up to each limit, greedily from the first, with a product up to `budget`."""
     powers = []
     for limit in limits:
         powers.append(1 << (min(budget, limit).bit_length() - 1))

@@ -64,10 +64,7 @@ def split_dask(
 def _tasks(
     array: Any, dispatch: str, names: Sequence[str], sizes: Sequence[int], axis: int
 ) -> tuple[dict[Any, Any], list[dict[Any, Any]], list[list[int]]]:
-    """The dispatches, and for each piece its blocks and their sizes along the axis.
-
-    Each block that is cut has one dispatch, whose result is the list of its parts.
-    """
+    """A dispatch for each block that is cut; each piece's blocks and their sizes along the axis."""
     dispatches: dict[Any, Any] = {}
     layers: list[dict[Any, Any]] = [{} for _ in names]
     along: list[list[int]] = [[] for _ in names]

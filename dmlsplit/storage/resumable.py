@@ -1,7 +1,4 @@
-"""Splits stores that are larger than memory, block by block, on threads or a Dask cluster.
-
-Pieces grow in the workspace of the run; the same run, started again, continues there.
-"""
+"""Splits stores larger than memory, block by block, in a workspace where the run can resume."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial

@@ -1,7 +1,4 @@
-"""Reads, splits and writes one block of a stored array, on any thread or machine.
-
-A worker gets the run's workspace and a block number; the journal has everything else.
-"""
+"""Reads, splits and writes one block, on any thread or machine; the run's journal says how."""
 
 from functools import lru_cache
 from itertools import product
@@ -45,10 +42,7 @@ def marks(workspace: str, run: str, blocks: list[int]) -> list[tuple[int, int]]:
 
 
 def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, int]:
-    """Read a block, split it in one dispatch, write its parts; return its number and mark.
-
-    Repeating it is safe: it writes the same bytes to chunks that no other block touches.
-    """
+    """Read, split and write a block, repeatably: no other block writes its chunks."""
     path, stored, grid = _input(workspace, run)
     pieces = _pieces(workspace, run, len(grid.sizes))
     block, mark = grid[index], block_mark(path, stored, grid, index)

@@ -167,12 +167,9 @@ def _clear(folder: Path) -> None:
 
 
 def _release(folder: Path, handle: int) -> None:
-    """Unlock a workspace, and remove it if it has no journal.
-
-    The lock file goes last, because other processes look for it. Leftovers wait for the next run.
-    """
+    """Unlock a workspace; without a journal, remove it: the lock last, as others look for it."""
     is_empty = False
-    with suppress(OSError):
+    with suppress(OSError):  # the next run removes what is left
         if not (folder / "journal").exists():
             _clear(folder)
             is_empty = True

@@ -1,7 +1,4 @@
-"""Opens arrays on disk that are read block by block, and creates the zarr arrays of the pieces.
-
-zarr, of the extra ``dmlsplit[dask]``, is imported only when a store is opened.
-"""
+"""Opens arrays on disk, and creates zarr pieces; zarr is imported only when it is needed."""
 
 from importlib import import_module
 from pathlib import Path
@@ -151,10 +148,7 @@ def _kept(stored: Any) -> dict[str, Any]:
 
 
 def settle() -> None:
-    """Wait for the chunks that zarr leaves running after one of a block has failed.
-
-    Otherwise asyncio complains at exit that the loop is closed.
-    """
+    """Wait for chunks that zarr leaves running after one failed, or asyncio complains at exit."""
     import asyncio  # late, because a run without zarr starts faster
 
     sync = needed("zarr.core.sync", "a zarr store")

@@ -1,7 +1,4 @@
-"""Runs two ONNX models on the same inputs and compares every output bit by bit.
-
-They run in a child process, because a malformed model may crash its runtime.
-"""
+"""Compares the outputs of two ONNX models, in a child process that a bad model may crash."""
 
 import json
 import multiprocessing

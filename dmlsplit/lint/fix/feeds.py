@@ -1,7 +1,4 @@
-"""Inputs for running a model: random ones, and those of an .npz file.
-
-The file is untrusted: sizes and types are checked first.
-"""
+"""Inputs for running a model: random ones, and those of an .npz file, which is untrusted."""
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence

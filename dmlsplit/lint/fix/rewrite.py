@@ -133,9 +133,5 @@ def _external_files(graph: GraphProto) -> set[str]:
 
 
 def _value_names(graph: GraphProto) -> set[str]:
-    return {
-        name
-        for _, body in graphs(graph)
-        for node in body.node
-        for name in (*node.input, *node.output)
-    }
+    nodes = (node for _, body in graphs(graph) for node in body.node)
+    return {name for node in nodes for name in (*node.input, *node.output)}

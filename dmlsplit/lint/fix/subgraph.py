@@ -66,10 +66,7 @@ class _Nodes(list[NodeProto]):
 def replacement(
     node: NodeProto, name: str, verdict: Verdict, target: Target, opset: int, new_name: NewName
 ) -> list[NodeProto]:
-    """The nodes that replace a refused split; the new Split gets a name.
-
-    UnsupportedError: standard nodes cannot replace it.
-    """
+    """The nodes that replace a refused split, with a Split called `name`; else UnsupportedError."""
     site, value, nodes = verdict.site, node.input[0], _Nodes(new_name)
     if {each.rule.id for each in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
         counted = NodeProto()

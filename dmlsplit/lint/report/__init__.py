@@ -1,7 +1,4 @@
-"""Reports of an assessment: text, json, github, sarif and junit.
-
-Each writer is a pure function of an `Assessment` and of whether to colour, which only text does.
-"""
+"""Reports, each a pure function of an `Assessment` and of whether to colour (only text does)."""
 
 from collections.abc import Callable
 

@@ -27,10 +27,7 @@ _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 
 def sarif_report(assessment: Assessment, colour: bool = False) -> str:
-    """A SARIF 2.1.0 log for code scanning.
-
-    Models have no lines: a result points at line 1 and names its node as a logical location.
-    """
+    """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
     from dmlsplit import __version__
 
     said = [(verdict, *each) for verdict in assessment.verdicts for each in grouped(verdict)]
