@@ -1,8 +1,4 @@
-"""The command line. Nothing else prints.
-
-Results go to standard output, everything else to standard error. The commands import what
-they run when they run, so that help starts fast.
-"""
+"""The command line; nothing else prints. Commands import late, so that help starts fast."""
 
 import argparse
 import sys
@@ -23,10 +19,7 @@ from dmlsplit.errors import DmlError, one_line
 
 
 def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | None = None) -> int:
-    """Run a command and return its exit status.
-
-    `at_once` ends the process: it is called for a signal that arrives inside an import.
-    """
+    """Run a command; return its status. A signal in an import ends it with `at_once`."""
     open_standard_streams()
     try:
         with interruptible(at_once):

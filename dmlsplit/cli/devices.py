@@ -37,8 +37,7 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_json(found))
     elif found:
         show(device_table(found))
-        for line in assumptions(found):
-            show(line)
+        show("\n".join(assumptions(found)))
     else:
         tell("no CUDA device: there is no NVIDIA driver here; splits run on the CPU")
     return ACCEPTED
@@ -63,7 +62,7 @@ def device_table(devices: Sequence[CudaDevice]) -> str:
 
 
 def assumptions(devices: Sequence[CudaDevice]) -> Iterator[str]:
-    """Lines about what ``explain`` assumes of devices that are not known GPUs."""
+    """The assumptions of ``explain`` about each device that is not a known GPU."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
     for device in devices:

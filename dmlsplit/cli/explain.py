@@ -15,7 +15,7 @@ from dmlsplit.messages import shown
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
 
-# What only a rule is called; ./NAME is a folder of that name.
+# A path of this form is a rule's id; a folder of that name is ./NAME.
 _RULE_ID = re.compile(r"(DML|SPLIT|ORT)(-[A-Z]+)+")
 
 _DESCRIPTION = """\
@@ -67,10 +67,9 @@ def add_to(commands: Commands) -> None:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Explain rules; or the valid splits of the paths, and say which are not."""
-    if any(map(_RULE_ID.fullmatch, arguments.paths)):
-        return _explain_rules(arguments)
-    return _explain_splits(arguments)
+    """Explain rules, or splits: the valid ones of the paths; the others are named on stderr."""
+    is_rule = any(map(_RULE_ID.fullmatch, arguments.paths))
+    return _explain_rules(arguments) if is_rule else _explain_splits(arguments)
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
@@ -129,7 +128,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
 
 def _wanted(sites: Sequence[SplitSite], name: str | None) -> Sequence[SplitSite]:
-    """The sites of a name or an address; all of them for None."""
+    """The sites with a name or an address; all sites for None."""
     from dmlsplit.lint.report.phrases import address
 
     if name is None:

@@ -1,4 +1,4 @@
-"""What the commands have in common: their parsers, lists of integers, and the splits to judge."""
+"""Parts that commands share: parsers, types of arguments, and the splits to judge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
-# Exit statuses of every command, unless it has words of its own for one.
+# Exit statuses of every command; a command may reword them.
 _STATUSES = {UNUSABLE: "wrong usage, or a file could not be read or written", 130: "interrupted"}
 
 
@@ -30,10 +30,7 @@ def add_command(
     statuses: Mapping[int, str],
     more: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command, named like its function; its help keeps the line breaks.
-
-    The help ends with `more`, the exit statuses, those of every command included, and examples.
-    """
+    """Add a command named like its function; its help ends with `more`, statuses and examples."""
     known = sorted({**_STATUSES, **statuses}.items())
     lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
     parser = commands.add_parser(
@@ -48,7 +45,7 @@ def add_command(
 
 
 def integers(text: str) -> tuple[int, ...]:
-    """Read ``2,1,3``; argparse reports anything else."""
+    """Parse ``2,1,3``; argparse reports anything else."""
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:
@@ -58,7 +55,7 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 def dimension(text: str) -> tuple[str, int]:
-    """Read ``batch=1`` or ``input.0=1``; argparse reports anything else."""
+    """Parse ``batch=1`` or ``input.0=1``; argparse reports anything else."""
     name, _, size = text.rpartition("=")
     if name and size.isascii() and size.isdecimal() and int(size) < 2**63:
         return name, int(size)
@@ -68,7 +65,7 @@ def dimension(text: str) -> tuple[str, int]:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name files, and the flags that describe a split without one."""
+    """Add the arguments for files, and the flags that describe a split without a file."""
     parser.add_argument(
         "paths",
         nargs="*",
@@ -102,7 +99,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which DirectML to judge for."""
+    """Add the arguments that choose the target."""
     target = parser.add_argument_group(
         "the DirectML to judge for (default: the newest feature level)"
     ).add_mutually_exclusive_group()
@@ -126,7 +123,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(arguments: argparse.Namespace) -> Target:
-    """The target that was asked for."""
+    """The target that the user asked for."""
     from dmlsplit.lint.target import resolve_target
 
     asked = ("feature_level", "directml", "windows", "via", "ort_version")
@@ -137,7 +134,7 @@ def target_of(arguments: argparse.Namespace) -> Target:
 
 
 def scanned(arguments: argparse.Namespace) -> Scan:
-    """The splits of the paths, or of the flags; what could not be read is reported."""
+    """The splits of the paths or the flags; unreadable files are reported."""
     from dmlsplit.lint.discovery import ENDINGS, Scan, flag_site, scan_paths
 
     flags = (arguments.data_type, arguments.sizes, arguments.axis, arguments.split)

@@ -7,7 +7,7 @@ from typing import Any
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, show
 from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import LevelSupport, TensorSupport, WindowsBuild
+from dmlsplit.directml.levels import LevelSupport, TensorSupport
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
@@ -28,14 +28,12 @@ def add_to(commands: Commands) -> None:
 
 def levels(arguments: argparse.Namespace) -> int:
     """Print the capability table."""
-    show(level_json() if arguments.format == "json" else level_table())
+    if arguments.format == "json":
+        records = list(map(_record, capability_table().values()))
+        show(json.dumps({"schema": 1, "levels": records}, indent=2))
+    else:
+        show(level_table())
     return ACCEPTED
-
-
-def level_json() -> str:
-    """The table as JSON, lowest level first."""
-    records = [_record(row) for row in capability_table().values()]
-    return json.dumps({"schema": 1, "levels": records}, indent=2)
 
 
 def _record(row: LevelSupport) -> dict[str, Any]:
@@ -65,7 +63,10 @@ def level_table() -> str:
     before: frozenset[TensorDataType] = frozenset()
     for row in capability_table().values():
         support = row.input_tensor
-        windows = _shown(row.windows) if row.windows else "-"
+        windows = "-"
+        if row.windows:
+            doubt = "" if row.windows.is_documented else "?"
+            windows = f"{row.windows.build} {row.windows.name}{doubt}"
         least, most = support.minimum_dimensions, support.maximum_dimensions
         ranks = str(least) if least == most else f"{least}-{most}"
         # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
@@ -75,7 +76,3 @@ def level_table() -> str:
         lines.append(f"{row.level!s:<5}  {row.directml:<8}  {windows:<26}  {ranks:<5}  {types}")
         before = support.data_types
     return "\n".join(lines)
-
-
-def _shown(windows: WindowsBuild) -> str:
-    return f"{windows.build} {windows.name}{'' if windows.is_documented else '?'}"

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "Fix: dask.array.from_zarr, dmlsplit.split and dask.array.to_zarr in a program"
             )
     arguments.input = Path(arguments.input)
-    # zarr leaves the other reads of a block unfinished when one fails; asyncio tells at exit.
+    # If one read of a block fails, zarr leaves the others unfinished; asyncio complains at exit.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _split(
     arguments: argparse.Namespace, cut: tuple[int, ...] | int, device: str, progress: Progress
 ) -> SplitFiles:
-    """Split into pieces of the format that was asked for, or else of that of the input."""
+    """Split into pieces of the requested format, by default the input's."""
     from dmlsplit.storage.npy import split_file
     from dmlsplit.storage.resumable import split_store
     from dmlsplit.storage.zarr_arrays import is_store
@@ -110,7 +110,7 @@ def _split(
 
 
 def _run_model(arguments: argparse.Namespace) -> int:
-    """Run a DxDispatch model, with the output that Windows' dxdispatch.exe has."""
+    """Run a DxDispatch model, with the output of Windows' dxdispatch.exe."""
     from dmlsplit.device import Device
     from dmlsplit.frontends.dxdispatch import run as run_model
 

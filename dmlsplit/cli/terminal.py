@@ -1,4 +1,4 @@
-"""What a shell sees: standard output for results, standard error for the rest, exit statuses."""
+"""Standard output (results), standard error (the rest), signals and exit statuses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 ACCEPTED = 0
 REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
-INTERRUPTED = 128  # and the number of the signal, as a shell has it
-
+INTERRUPTED = 128  # plus the number of the signal, as in shells
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
@@ -35,14 +34,14 @@ Progress = Callable[[int, int], None]
 
 
 def status_of(assessment: Assessment) -> int:
-    """The exit status of a command that has judged splits."""
+    """The exit status of a command that judges splits."""
     if assessment.unreadable:
         return UNUSABLE
     return ACCEPTED if assessment.accepted else REFUSED
 
 
 def show(text: str) -> None:
-    """Print a result; a reader that closes the pipe early does not change the exit status."""
+    """Print a result; if the reader closes the pipe early, the exit status is unchanged."""
     if not text:
         return
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -57,7 +56,7 @@ def show(text: str) -> None:
 
 
 def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
-    """Write a result to a file, which must not be an input; for None or ``-``, print it."""
+    """Write a result to a file that is not an input; for None or ``-``, print it."""
     if output is None or output == STDOUT:
         show(text)
         return
@@ -68,13 +67,13 @@ def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
 
 
 def forget(stream: TextIO | None) -> None:
-    """Keep Python from reporting a closed pipe or a full disk once more at exit."""
+    """Keep Python from reporting a closed pipe or a full disk again at exit."""
     if stream is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tell(message: str) -> None:
-    """Print a message to standard error; ignore one that is closed or full."""
+    """Print a message to standard error; ignore a closed or full one."""
     try:
         print(f"dmlsplit: {printable(message)}", file=sys.stderr, flush=True)
     except OSError:
@@ -82,7 +81,7 @@ def tell(message: str) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help is a result like any other: it is an error if it cannot be printed."""
+    """A parser whose help is a result: failing to print it is an error."""
 
     def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
         if file is sys.stdout:
@@ -93,10 +92,10 @@ class Parser(argparse.ArgumentParser):
 
 @contextmanager
 def interruptible(at_once: Callable[[int], None] | None) -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as Ctrl-C does; a second one ends the process at once.
+    """Let SIGTERM and SIGHUP end the block like Ctrl-C; a second signal kills the process.
 
-    The KeyboardInterrupt carries the number of the signal. Inside an import `at_once` is called
-    instead: there, Python and modules in C lose exceptions, or make others of them.
+    The KeyboardInterrupt carries the signal's number. During an import `at_once` is called instead,
+    because there Python and C modules lose or replace exceptions.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -108,7 +107,7 @@ def interruptible(at_once: Callable[[int], None] | None) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in STOPS}
     taken = [number for number in STOPS if before[number] not in (None, signal.SIG_IGN)]
     if current_thread() is not main_thread():
-        taken = []  # where Python takes no signals
+        taken = []  # Python sets no handlers here
     try:
         for number in taken:
             signal.signal(number, stop)
@@ -125,9 +124,9 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def open_standard_streams() -> None:
-    """Open what the shell closed, or the next file would take its number and its output.
+    """Open streams that the shell closed, or the next file would get their number and output.
 
-    Standard output is opened for reading only, so that printing a result is an error.
+    Standard output is opened read-only, so that printing a result is an error.
     """
     for number in range(3):
         try:
@@ -136,7 +135,7 @@ def open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
-    if sys.stderr is None:  # print would take standard output
+    if sys.stderr is None:  # print would use standard output
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), write_through=True)
 
 
@@ -148,7 +147,7 @@ def wants_colour() -> bool:
 
 @contextmanager
 def progress_bar(name: str) -> Iterator[Progress]:
-    """A function of (bytes done, bytes in all) that draws a bar on a terminal."""
+    """A function of (bytes done, total bytes) that draws a bar on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return

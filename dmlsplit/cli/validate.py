@@ -146,7 +146,7 @@ def validate(arguments: argparse.Namespace) -> int:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse a report and a model of one name, a model on standard output, and idle inputs."""
+    """Refuse one name for report and model, a model on standard output, and unused inputs."""
     if arguments.input is not None and arguments.write_fixed is None:
         raise InvalidArgumentError(
             "--input is for the comparison of --write-fixed, which is not given"
@@ -159,7 +159,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
 
 
 def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> Assessment:
-    """Write the rewritten model, say on standard error what was replaced, and assess it."""
+    """Write and assess the rewritten model; say on standard error what was replaced."""
     try:
         from dmlsplit.lint.fix.rewrite import write_fixed
     except ModuleNotFoundError as error:
@@ -170,14 +170,9 @@ def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> Asses
         raise InvalidArgumentError("--write-fixed takes exactly one PATH, an .onnx file")
     if assessment.unreadable:
         return assessment
-    given = None if arguments.input is None else Path(arguments.input)
-    done = write_fixed(
-        Path(arguments.paths[0]),
-        Path(arguments.write_fixed),
-        assessment,
-        dict(arguments.dim),
-        given,
-    )
+    source, output = Path(arguments.paths[0]), Path(arguments.write_fixed)
+    feed = None if arguments.input is None else Path(arguments.input)
+    done = write_fixed(source, output, assessment, dict(arguments.dim), feed)
     for site, reason in done.left:
         tell(f"{site.place}/{site.node or site.index}: left as it is: {reason}")
     if done.comparison is None or done.written is None:

@@ -1,1 +1,1 @@
-"""Cases for the real DirectML, what it said of them, and how that differs from the rules here."""
+"""Cases for the real DirectML, its answers, and their differences from dmlsplit's rules."""

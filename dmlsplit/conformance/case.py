@@ -1,4 +1,4 @@
-"""A case: a descriptor, perhaps with bindings, and what should come of it at each level."""
+"""A case: a descriptor, perhaps with bindings, and its expected outcome at each level."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -18,12 +18,10 @@ from dmlsplit.directml.validation import validate
 from dmlsplit.errors import DeviceRemovedError, InvalidArgumentError
 
 S_OK = 0
-# Above this, for all tensors together, a case is not dispatched: its bytes are in no file.
-_MOST_BYTES = 1 << 15
-
+_MOST_BYTES = 1 << 15  # of all tensors together; larger cases have no model to dispatch
 Values = Literal["numbers", "bits"]
-# Floats whose bits arithmetic would change: NaNs, signalling and with payload, the least denormal,
-# the zero with a sign, an infinity.
+# Floats whose bits arithmetic may change: a signalling NaN, a NaN with payload, the least denormal,
+# -0.0 and -infinity.
 SPECIAL = {
     TensorDataType.FLOAT16: (0x7D01, 0xFE55, 0x0001, 0x8000, 0xFC00),
     TensorDataType.FLOAT32: (0x7F800001, 0xFFC12345, 0x00000001, 0x80000000, 0xFF800000),
@@ -33,7 +31,7 @@ SPECIAL = {
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where a tensor begins: the number of a buffer, and an offset in bytes."""
+    """The start of a tensor: the number of a buffer, and an offset in bytes."""
 
     buffer: int
     offset: int = 0
@@ -41,7 +39,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The buffers of a case, by their size in bytes, and the tensors in them."""
+    """The sizes of a case's buffers in bytes, and the tensors in them."""
 
     buffers: tuple[int, ...]
     input_tensor: Placed
@@ -52,25 +50,25 @@ class Placement:
 class Case:
     """One question to DirectML."""
 
-    id: str  # also the name of a file
-    about: str  # in a sentence
+    id: str  # also a file name
+    about: str
     desc: SplitOperatorDesc
     values: Values = "numbers"  # of the input: ordinary numbers, or any bits
-    placement: Placement | None = None  # given if the case is about bindings
+    placement: Placement | None = None  # only of cases about bindings
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of a case, or should by the rules."""
+    """The observed or expected result of a case."""
 
-    verdict: str  # accepted or refused; crashed, hung or removed (the device) if there is none
+    verdict: str  # accepted or refused; crashed, hung or removed (the device) without an answer
     stage: str = ""  # the call that refuses it: create, compile or bind; done if none does
     hresult: int = S_OK
-    rules: tuple[str, ...] = ()  # that it breaks, of what is expected
+    rules: tuple[str, ...] = ()  # broken ones, if the outcome is expected
 
     @property
     def policy(self) -> bool:
-        """Whether it is refused by rules only that are choices of dmlsplit."""
+        """Whether all the rules that refuse it are choices of dmlsplit."""
         return bool(self.rules) and all(RULES[name].basis == "policy" for name in self.rules)
 
     def __str__(self) -> str:
@@ -80,20 +78,20 @@ class Outcome:
 
 
 def expected(case: Case, level: FeatureLevel) -> Outcome:
-    """Judge a case by the rules of a level."""
+    """The outcome of a case by the rules of a level."""
     rules = validate(case.desc, level).rule_ids
     if rules:
         return Outcome("refused", "create", InvalidArgumentError.hresult, rules)
     rules = _broken_bindings(case.desc, case.placement) if case.placement else ()
     if rules:
-        # Microsoft, "DirectML error handling and device removal": that is how it shows.
+        # Source: Microsoft, "DirectML error handling and device removal".
         return Outcome("refused", "bind", DeviceRemovedError.hresult, rules)
     return Outcome("accepted", "done")
 
 
 @cache
 def by_level(case: Case) -> tuple[tuple[FeatureLevel, Outcome], ...]:
-    """Each level at which the expected outcome changes, the lowest level first."""
+    """Each level at which the expected outcome changes, lowest first."""
     levels = ((level, expected(case, level)) for level in FeatureLevel)
     return tuple(next(same) for _, same in groupby(levels, key=lambda each: each[1]))
 
@@ -112,13 +110,13 @@ def _broken_bindings(desc: SplitOperatorDesc, placement: Placement) -> tuple[str
 
 
 def is_small(desc: SplitOperatorDesc) -> bool:
-    """Whether the tensors of a descriptor are small enough to be dispatched."""
+    """Whether the tensors of a descriptor are small enough to dispatch."""
     tensors = (desc.input_tensor, *desc.output_tensors)
     return sum(tensor.total_tensor_size_in_bytes for tensor in tensors) <= _MOST_BYTES
 
 
 def input_bytes(case: Case) -> bytes:
-    """The whole buffer of the input, TotalTensorSizeInBytes long; the same every time."""
+    """The input's buffer, TotalTensorSizeInBytes long; deterministic."""
     tensor = case.desc.input_tensor
     total, kind, width = tensor.total_tensor_size_in_bytes, tensor.data_type, tensor.element_bytes
     if kind in SPECIAL and case.values == "numbers":
@@ -131,10 +129,7 @@ def input_bytes(case: Case) -> bytes:
 
 
 def output_hashes(case: Case) -> tuple[str, ...]:
-    """The SHA-256 of each output's elements, packed in row-major order.
-
-    What lies between the elements of a strided output does not count: DirectML may write it.
-    """
+    """SHA-256 of each output's elements in row-major order; DirectML may write between them."""
     desc = case.desc
     width, tensor = desc.input_tensor.element_bytes, desc.input_tensor
     elements = np.frombuffer(input_bytes(case), f"V{width}", tensor.last_element_index + 1)

@@ -12,7 +12,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc
 
-# Rules that no case breaks, and why.
+# Rules that no case breaks, and the reason.
 NOT_ASKED = {
     rule.id: why for rule in RULES.values() if (why := rule.beyond_c or rule.beyond_dxdispatch)
 }
@@ -20,17 +20,17 @@ NOT_ASKED = {
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case, in the same order every time."""
+    """Every case, in a fixed order."""
     return (*_table(), *_rules(), *_bytes(), *_bindings())
 
 
 def _table() -> Iterator[Case]:
-    """Every data type at every dimension count, those that exist nowhere included."""
+    """Every data type at every dimension count, including those that no level accepts."""
     for kind in TensorDataType:
-        # UNKNOWN has no size, which would break a second rule on the other side.
+        # UNKNOWN has no size, which would break a second rule.
         total = 64 if kind is TensorDataType.UNKNOWN else None
         for rank in range(DIMENSION_COUNT_MAX + 2):
-            # A dimension of 4 is split into 1 and 3; without dimensions, there is a copy.
+            # A dimension of 4 is split into 1 and 3; without dimensions, the split is a copy.
             front = (*(1,) * (rank - 2), *(2,) * (rank > 1))
             shapes = [(*front, last) for last in (4, 1, 3)] if rank else [(), ()]
             x, *outputs = (TensorDesc(kind, s, total_tensor_size_in_bytes=total) for s in shapes)
@@ -40,12 +40,9 @@ def _table() -> Iterator[Case]:
 
 def _rules() -> Iterator[Case]:
     """A case for each way to break a rule that C can break, and for each value at its limit."""
-    asked = [
-        rule
-        for rule in RULES.values()
-        # The table of types and dimension counts asks about levels.
-        if rule.id not in NOT_ASKED and not rule.id.startswith("DML-LEVEL-")
-    ]
+    # `_table` asks about levels.
+    names = [each for each in RULES if each not in NOT_ASKED and not each.startswith("DML-LEVEL-")]
+    asked = [RULES[each] for each in names]
     for rule in asked:
         for name, about, desc, *_ in rule.broken:
             yield Case("-".join(filter(None, ("rule", rule.id[4:], name))), about, desc)
@@ -56,7 +53,7 @@ def _rules() -> Iterator[Case]:
 
 
 def _bytes() -> Iterator[Case]:
-    """Accepted splits whose bytes are compared: types, ranks, axes, layouts, numbers of outputs."""
+    """Accepted splits whose bytes are compared: types, ranks, axes, layouts, output counts."""
     rows = capability_table().values()
     for kind in sorted({kind for row in rows for kind in row.input_tensor.data_types}):
         yield Case(f"bytes-type-{kind.name}", f"{kind.name} numbers", _split(kind=kind))
@@ -102,10 +99,9 @@ def _layouts() -> Iterator[tuple[str, str, SplitOperatorDesc]]:
 
 
 _IN = Placed(0)
-_ROOM = (128, 128, 128)  # bytes of three buffers; each takes any tensor of the split
+_ROOM = (128, 128, 128)  # bytes of three buffers, each large enough for any tensor
 _APART = (Placed(1), Placed(2))
-
-# Name, what it is, sizes of the buffers, where the input is, where the outputs are.
+# Name, description, sizes of the buffers, places of the input and of the outputs.
 _BINDINGS: list[tuple[str, str, tuple[int, ...], Placed, tuple[Placed, Placed]]] = [
     ("offset-16", "an input at an offset of 16", (160, 128, 128), Placed(0, 16), _APART),
     ("swapped", "outputs in buffers of another order", _ROOM, _IN, (Placed(2), Placed(1))),
@@ -121,7 +117,7 @@ _BINDINGS: list[tuple[str, str, tuple[int, ...], Placed, tuple[Placed, Placed]]]
 
 
 def _bindings() -> Iterator[Case]:
-    """Bindings, right and wrong, of one split; only a dispatch shows what DirectML says of them."""
+    """Valid and invalid bindings of one split; DirectML answers only when it dispatches."""
     shape, axis, sizes = (1, 1, 6, 4), 2, (3, 3)  # 96 bytes into two pieces of 48 bytes
     for name, about, buffers, source, outputs in _BINDINGS:
         placement = Placement(buffers, source, outputs)
@@ -134,10 +130,10 @@ def _bindings() -> Iterator[Case]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something about DirectML that no document settles."""
+    """A question about DirectML that no document answers."""
 
     text: str
-    patterns: tuple[str, ...]  # of case ids; empty if the levels of the device answer it
+    patterns: tuple[str, ...]  # of case ids; empty if the device's levels answer it
 
     @property
     def cases(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Compares an observation with the rules, and says where they differ."""
+"""The differences between an observation and the rules."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from dmlsplit.conformance.observation import VERDICTS, Answer, Observation
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import UnsupportedError
 
-# What a difference is about. Those of APART do not count against the rules.
+# Kinds of differences; those of APART do not count against the rules.
 KINDS = {
     "verdict": "one accepts what the other refuses",
     "stage": "both refuse, but at different calls",
@@ -25,7 +25,7 @@ APART = ("policy", "device")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference between the rules and what was seen."""
+    """One difference between the rules and an observation."""
 
     kind: str  # of KINDS
     case: str
@@ -40,16 +40,16 @@ class Comparison:
 
     observation: Observation
     differences: tuple[Difference, ...]
-    not_asked: tuple[str, ...]  # of today's cases for a probe
+    not_asked: tuple[str, ...]  # today's cases that the probe was not asked
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs but what does not count."""
+        """Whether there are only differences that do not count."""
         return all(each.kind in APART for each in self.differences)
 
 
 def compare(seen: Observation) -> Comparison:
-    """Compare an observation with today's rules, at the feature level of the library."""
+    """Compare an observation with today's rules, at the library's feature level."""
     answers = [(answer, expected(answer.case, seen.level)) for answer in seen.answers]
     found = (
         *(each for asked, said in seen.levels for each in _of_level(asked, said, seen.level)),
@@ -64,7 +64,7 @@ def compare(seen: Observation) -> Comparison:
 def _of_level(asked: int, said: str, level: FeatureLevel) -> Iterator[Difference]:
     wanted = f"0x{UnsupportedError.hresult:08X}"
     if asked <= level:
-        # A minimum: the device has the library's own level all the same.
+        # Only a minimum: the device has the library's own level.
         wanted = f"0x{S_OK:08X}, level 0x{level:X}"
     if said != wanted:
         yield Difference("level", f"minimum level 0x{asked:X}", wanted, said)
@@ -81,7 +81,7 @@ def _of_answer(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Diff
 
 
 def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
-    """Compare verdicts only: DxDispatch's exit status is the same for every refusal."""
+    """Compare only verdicts, because DxDispatch's exit status is the same for every refusal."""
     ran, wanted = answer.dispatched, now.verdict
     if not ran:
         return
@@ -94,7 +94,7 @@ def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Di
 
 
 def _kind(answer: Answer, outcome: Outcome, now: Outcome, seen: Observation) -> str:
-    """Name the first difference from the expected outcome; empty if there is none."""
+    """The first kind of difference from the expected outcome; empty if there is none."""
     if outcome.verdict not in VERDICTS:
         return "crash"
     kinds = ("verdict", "stage", "hresult")

@@ -1,7 +1,7 @@
-"""The kit: a folder with the cases, DxDispatch models of them, and the probe that asks.
+"""The kit: a folder with the cases, DxDispatch models of them, and the probe.
 
-dxdispatch.exe and dmlsplit's own front end run the models. Each case has one of its own, because
-one refused operator ends the whole model. All buffers are bytes.
+dxdispatch.exe and dmlsplit's front end run the models. Each case has its own model, because one
+refused operator ends the whole model. All buffers are bytes.
 """
 
 import errno
@@ -29,20 +29,13 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import TensorDesc, TensorFlags
 
-# A tensor of this size and more is created, but not compiled: DirectML might allocate it.
+# Operators with such tensors are created but not compiled: DirectML might allocate the tensors.
 _HUGE_BYTES = 1 << 30
-# How many bytes of poison lie behind each tensor, unless a case says where its tensors are.
-_GUARD = 64
+_GUARD = 64  # bytes of poison after each tensor, unless the case has a placement
 
 
 def write_kit(folder: Path) -> int:
-    """Write the kit into a folder that does not exist yet or is empty; return how many files.
-
-    Raises
-    ------
-    OSError
-        If there is anything in the folder, or it cannot be written. Then nothing is.
-    """
+    """Write the kit to a new or empty folder, or (OSError) nothing; return the number of files."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(errno.EEXIST, "is not an empty folder; name a new one", str(folder))
     if not folder.parent.is_dir():
@@ -60,7 +53,7 @@ def write_kit(folder: Path) -> int:
 
 
 def kit() -> dict[str, str]:
-    """The files of the kit by their paths; the same every time."""
+    """The files of the kit by path; deterministic."""
     models = {case.id: _model(case) for case in all_cases() if is_small(case.desc)}
     return {
         "cases.json": _cases_text(),
@@ -118,7 +111,7 @@ def _last_stage(case: Case) -> str:
 
 
 def _desc_json(desc: SplitOperatorDesc) -> dict[str, Any]:
-    """The contents of ``desc`` as `read_descriptor` reads them, every field given."""
+    """The contents of ``desc`` as `read_descriptor` reads them, with every field."""
     return {
         "InputTensor": _tensor(desc.input_tensor),
         "OutputCount": desc.output_count,
@@ -141,7 +134,7 @@ def _tensor(tensor: TensorDesc) -> dict[str, Any]:
 
 
 def _model(case: Case) -> dict[str, Any]:
-    """A model that dispatches a case, and writes the whole buffer of each output."""
+    """A model that dispatches a case and writes the whole buffer of each output."""
     place = case.placement or _apart(case.desc)
     bound = {
         "InputTensor": _binding(place, place.input_tensor),
@@ -156,23 +149,22 @@ def _model(case: Case) -> dict[str, Any]:
         {"type": "writeFile", "resource": str(each.buffer), "targetPath": f"{path}-{index}.bin"}
         for index, each in enumerate(place.output_tensors)
     ]
-    resources = {str(index): _resource(case, place, index) for index in range(len(place.buffers))}
     return {
-        "resources": resources,
+        "resources": {str(n): _resource(case, place, n) for n in range(len(place.buffers))},
         "dispatchables": {case.id: dispatchable},
         "commands": [dispatch, *writes],
     }
 
 
 def _apart(desc: SplitOperatorDesc) -> Placement:
-    """Place each tensor in a buffer of its own."""
+    """Place each tensor in its own buffer."""
     tensors = (desc.input_tensor, *desc.output_tensors)
     sizes = tuple((t.total_tensor_size_in_bytes + _GUARD + 3) // 4 * 4 for t in tensors)
     return Placement(sizes, Placed(0), tuple(Placed(i) for i in range(1, len(tensors))))
 
 
 def _resource(case: Case, place: Placement, index: int) -> dict[str, Any]:
-    """Fill a buffer with poison, and with the input if it is there, as far as it fits."""
+    """Fill a buffer with poison, and if the input is placed there, with as much of it as fits."""
     size = place.buffers[index]
     values: Any = {"valueCount": size, "value": POISON}
     if place.input_tensor.buffer == index:

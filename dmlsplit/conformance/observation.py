@@ -1,8 +1,4 @@
-"""An observation: what a probe, and perhaps DxDispatch, saw of one DirectML.dll.
-
-It carries every descriptor that was asked, so that it can be held to the rules of any later day.
-The file comes from elsewhere, and is not trusted.
-"""
+"""One DirectML.dll's answers, with every descriptor, for later rules. The file is untrusted."""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -19,32 +15,31 @@ from dmlsplit.frontends.dxdispatch.descriptor import read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
 
 VERDICTS = ("accepted", "refused")
-# A kit has no larger buffers; they are allocated to judge bindings.
-_MOST_BUFFER_BYTES = 1 << 20
+_MOST_BUFFER_BYTES = 1 << 20  # a kit has none larger; judging bindings allocates them
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """How DxDispatch ended on the model of a case, and the outputs that it wrote."""
+    """The end of DxDispatch's run of a case's model, and its outputs."""
 
     verdict: str
     exit: int
-    outputs: tuple[tuple[str, bool] | None, ...]  # SHA-256, is nothing written behind; or no file
+    outputs: tuple[tuple[str, bool] | None, ...]  # SHA-256, is the guard intact; None: no file
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of one case."""
+    """The answer to one case."""
 
     case: Case
     outcome: Outcome | None  # None if only DxDispatch was asked
-    after_others: str  # how the process ended when the case was not the first in it
+    after_others: str  # how the process ended if the case was not the first in it
     dispatched: Dispatched | None
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one library was seen to do."""
+    """The observed behaviour of one library."""
 
     date: str
     version: str
@@ -54,19 +49,13 @@ class Observation:
     adapter: str
     system: str
     debug: bool
-    lacking: frozenset[TensorDataType]  # data types that the device does not have at all
-    levels: tuple[tuple[int, str], ...]  # each minimumFeatureLevel, and what became of it
+    lacking: frozenset[TensorDataType]  # data types that the device lacks
+    levels: tuple[tuple[int, str], ...]  # each minimumFeatureLevel, and the answer
     answers: tuple[Answer, ...]
 
 
 def read_observation(path: str | PathLike[str]) -> Observation:
-    """Read an observation.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not one; the message names the field.
-    """
+    """Read an observation; InvalidArgumentError names the first bad field."""
     with about(path):
         root = read_json(Path(path))
         if root.get("schema").value != SCHEMA:
@@ -97,7 +86,7 @@ def _choice(field: Field, *names: str) -> Any:
 
 
 def _level(field: Field) -> FeatureLevel:
-    """Return the highest level known here that the library has: a level contains those below."""
+    """The library's highest level that is known here: a level contains all lower ones."""
     value = field.integer(int(min(FeatureLevel)), UINT_MAX)
     return max(level for level in FeatureLevel if level <= value)
 
@@ -131,24 +120,20 @@ def _level_answer(field: Field) -> tuple[int, str]:
 
 
 def _answer(field: Field) -> Answer:
-    case = _case(field)
-    before, dispatched = field.find("after_others"), field.find("dispatched")
-    return Answer(
-        case,
-        _outcome(field) if field.find("outcome") or not dispatched else None,
-        _verdict(before) if before else "",
-        _dispatched(dispatched, case) if dispatched else None,
-    )
-
-
-def _case(field: Field) -> Case:
-    placement = field.find("placement")
-    return Case(
+    placement, before = field.find("placement"), field.find("after_others")
+    dispatched = field.find("dispatched")
+    case = Case(
         field.get("id").text(),
         "",
         read_split(field.get("desc")),
         _choice(field.optional("values", default="numbers"), "numbers", "bits"),
         _placement(placement) if placement else None,
+    )
+    return Answer(
+        case,
+        _outcome(field) if field.find("outcome") or not dispatched else None,
+        _verdict(before) if before else "",
+        _dispatched(dispatched, case) if dispatched else None,
     )
 
 

@@ -6,8 +6,8 @@ are created and compiled; only DxDispatch, if it is given, dispatches them.
 THIS HAS NOT RUN ON WINDOWS YET: only on Linux, with stand-ins for DirectML and DxDispatch.
 """
 
-# A bad descriptor may crash or hang the library. So a child process asks, which is this program
-# with --child; when it dies, the parent starts another for the remaining items.
+# A bad descriptor may crash or hang the library. So a child process, this program with --child,
+# asks it; when the child dies, the parent starts another for the remaining items.
 # ruff: noqa: B905, Python 3.8 has no zip(strict=True)
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ MOST_TEXT = 1000
 
 
 class UnusableError(Exception):
-    """Nothing can be observed, for the reason that the text gives."""
+    """The text says why nothing can be observed."""
 
 
 # ---- the binary interface ----------------------------------------------------------------------
 # From DirectML.h, d3d12.h and d3d12sdklayers.h of https://github.com/microsoft/DirectX-Headers, and
-# dxgi.h to dxgi1_4.h of the Windows SDK. Layouts are those of `struct`, which aligns as C does.
+# dxgi.h to dxgi1_4.h of the Windows SDK. Layouts are those of `struct`, with the alignment of C.
 
 BUFFER_TENSOR = "3I2PQI0P"  # type, flags, count, sizes, strides, TotalTensorSizeInBytes, alignment
-TYPED = "IP"  # DML_TENSOR_DESC and DML_OPERATOR_DESC: the type, and where the rest is
+TYPED = "IP"  # DML_TENSOR_DESC and DML_OPERATOR_DESC: type, address of the rest
 SPLIT = "PIPI0P"  # InputTensor, OutputCount, OutputTensors, Axis
-LEVELS_QUERY = "IP"  # how many levels, and where
+LEVELS_QUERY = "IP"  # count, address
 ADAPTER = "256s4I3N3I0P"  # name, vendor, device, SubSysId, Revision, memory, AdapterLuid, Flags
 MESSAGE = "3IPN"  # category, severity, ID, text, its length
-DATA_TYPES = (  # by their values, from 0
+DATA_TYPES = (  # by value, from 0
     "UNKNOWN FLOAT32 FLOAT16 UINT32 UINT16 UINT8 INT32 INT16 INT8 FLOAT64 UINT64 INT64 UINT4 INT4"
 ).split()
 FLAGS = {"NONE": 0, "OWNED_BY_DML": 1}
 TENSOR_TYPE_BUFFER, OPERATOR_SPLIT = 1, 62
 D3D_FEATURE_LEVEL_11_0 = 0xB000
 FAILED = 0x80000000  # a bit of an HRESULT
-# DXGI_ERROR_DEVICE_REMOVED, _HUNG and _RESET: no later answer of the device means anything.
+# DXGI_ERROR_DEVICE_REMOVED, _HUNG and _RESET: later answers of the device are meaningless.
 REMOVED = (0x887A0005, 0x887A0006, 0x887A0007)
 
-# Places of methods in their tables, where IUnknown's three come first.
+# Indices of methods in their tables, after IUnknown's three.
 QUERY_INTERFACE, RELEASE = 0, 2
 FACTORY_ENUM_ADAPTERS1, FACTORY_ENUM_WARP_ADAPTER = 12, 27
 ADAPTER_CHECK_INTERFACE_SUPPORT, ADAPTER_GET_DESC1 = 9, 10
@@ -112,7 +112,7 @@ IDML_COMPILED_OPERATOR = _iid("6b15e56a-bf5c-4902-92d8-da3a650afea4")
 
 def call(function: Any, *arguments: int) -> int:
     """Call a C function, given by its address, or by its name and library."""
-    # 64-bit Windows has one calling convention, in which every argument has room for 64 bits.
+    # 64-bit Windows has one calling convention, with 64 bits for every argument.
     return int(ctypes.CFUNCTYPE(ctypes.c_uint32)(function)(*map(ctypes.c_uint64, arguments)))
 
 
@@ -124,20 +124,20 @@ def method(this: int, place: int) -> Callable[..., int]:
 
 
 def new(function: Callable[..., int], *arguments: int) -> tuple[int, int]:
-    """Call a function whose last parameter says where to put a new object: HRESULT, object."""
+    """Call a function whose last parameter is the address for a new object: HRESULT, object."""
     place = room("P")
     return function(*arguments, place), read("P", place)[0]
 
 
 def made(name: str, hresult: int, this: int) -> int:
-    """A new object, which must be there."""
+    """The new object; UnusableError if there is none."""
     if hresult & FAILED or not this:
         raise UnusableError(f"{name} returned 0x{hresult:08X}")
     return this
 
 
 def exported(library: ctypes.CDLL, name: str, *arguments: int) -> int:
-    """A new object of a function that a library exports."""
+    """The new object of a library's exported function."""
     return made(name, *new(partial(call, (name, library)), *arguments))
 
 
@@ -171,12 +171,12 @@ def _tensor_desc(fields: Record) -> tuple[int, int]:
 
 # ---- the child: one device, asked item by item -------------------------------------------------
 
-MARK = b"@dmlsplit "  # begins each line of a child; a library may print others
+MARK = b"@dmlsplit "  # starts each line of a child; a library may print other lines
 MOST_MESSAGES = 16
 
 
 class Direct3D:
-    """A D3D12 device on an adapter, and the library that makes DirectML devices on it."""
+    """A D3D12 device on an adapter, and the library that creates DirectML devices on it."""
 
     def __init__(self, directml: str, adapter: str, debug: bool, levels: list[int]) -> None:
         try:
@@ -198,12 +198,12 @@ class Direct3D:
         _, self.messages = new(method(self.device, QUERY_INTERFACE), ID3D12_INFO_QUEUE)
 
     def create(self, level: int) -> tuple[int, int]:
-        """Create a device of a minimum feature level, which the oldest DLLs do not take."""
-        if hasattr(self.directml, "DMLCreateDevice1"):
-            create = partial(call, ("DMLCreateDevice1", self.directml))
-            return new(create, self.device, self.debug, level, IDML_DEVICE)
-        create = partial(call, ("DMLCreateDevice", self.directml))
-        return new(create, self.device, self.debug, IDML_DEVICE)
+        """Create a device of a minimum feature level, a parameter that the oldest DLLs lack."""
+        name, least = "DMLCreateDevice1", [level]
+        if not hasattr(self.directml, name):
+            name, least = "DMLCreateDevice", []
+        create = partial(call, (name, self.directml))
+        return new(create, self.device, self.debug, *least, IDML_DEVICE)
 
     def said(self) -> list[str]:
         """Take the messages of the debug layer."""
@@ -243,7 +243,7 @@ def device_record(direct3d: Direct3D, device: int) -> Record:
 
 
 def highest_level(device: int, levels: list[int]) -> int:
-    """Return the highest feature level; DLLs that do not know the question have 1_0."""
+    """The highest feature level; DLLs that cannot answer have 1_0."""
     asked = stored(f"{len(levels)}I", *levels)
     return _feature(device, 1, LEVELS_QUERY, len(levels), asked) or levels[0]
 
@@ -256,7 +256,7 @@ def _feature(device: int, feature: int, layout: str, *query: int) -> int:
 
 
 def ask_case(direct3d: Direct3D, device: int, case: Record) -> Record:
-    """Create the operator of a case, and compile it unless it is too large for that."""
+    """Create the operator of a case, and compile it unless it is too large."""
     stage, compiled = "create", 0
     given = (operator_desc(case["desc"]), IDML_OPERATOR)
     hresult, operator = new(method(device, DML_CREATE_OPERATOR), *given)
@@ -273,7 +273,7 @@ def ask_case(direct3d: Direct3D, device: int, case: Record) -> Record:
 
 
 def ask_level(direct3d: Direct3D, level: int) -> Record:
-    """Ask for a device with a minimum feature level, and for the level that it then has."""
+    """Ask for a device with a minimum feature level, and for its actual level."""
     hresult, device = direct3d.create(level)
     answer: Record = {"hresult": f"0x{hresult:08X}", "level": None}
     if not hresult & FAILED and device:
@@ -289,7 +289,7 @@ def emit(record: Record) -> None:
 
 
 def child() -> None:
-    """Answer what standard input asks: first of the device, then of each item."""
+    """Answer the questions on standard input: describe the device, then answer each item."""
     asked = json.loads(sys.stdin.read())
     if ON_WINDOWS:
         ctypes.CDLL("kernel32").SetErrorMode(3)  # no dialogs about crashes
@@ -309,15 +309,14 @@ def child() -> None:
 
 # ---- the parent: one child after the other, until each item has an answer ----------------------
 
-# Outcomes after which nothing more can be asked in the same process.
-LAST = ("crashed", "hung", "removed")
+LAST = ("crashed", "hung", "removed")  # outcomes that end a child
 
 
 def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, list[Record]]:
-    """Ask about each item; return the record of the device, and an answer for each.
+    """Ask about each item; return the record of the device, and the answers.
 
-    An item causes a crash for certain only if it is the first of its process. Any other is asked
-    again in a new one, and its answer says in `after_others` how the first process ended.
+    Only the first item of a process certainly causes its crash. Any other is asked again in a new
+    process, and `after_others` of its answer says how the first process ended.
     """
     device: Record = {}
     answers: list[Record] = []
@@ -337,7 +336,7 @@ def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, lis
 
 
 def _from_child(settings: Record, items: list[Any], timeout: float) -> list[Record]:
-    """Start a child; return its record of the device and its answers, up to one that ends it."""
+    """Start a child; return its record of the device and its answers, up to one of LAST."""
     found: list[Record] = []
     line = [sys.executable, "-B", str(Path(__file__).resolve()), "--child"]
     with tempfile.TemporaryFile() as asked:
@@ -380,24 +379,23 @@ def _next_answer(process: subprocess.Popen[bytes], timeout: float) -> Record:
 # ---- DxDispatch, for bytes and bindings --------------------------------------------------------
 
 POISON = 0xA5  # what buffers hold before
-# Every DirectML that DxDispatch can use has it; it is a minimum and changes nothing else.
-LEAST_LEVEL = "2.0"
+LEAST_LEVEL = "2.0"  # only a minimum; every DirectML that DxDispatch can use has it
 
 
 def run_models(
     kit: Path, cases: list[Record], program: Path, options: list[str], timeout: float
 ) -> Iterator[tuple[str, Record]]:
-    """Run the model of each case that has one; yield the id of the case, and its record."""
+    """Run the model of each case that has one; yield the case's id and record."""
     line = [str(program.resolve()), "--dml_feature_level", LEAST_LEVEL, *options]
     for case in cases:
         name, model = case["id"], kit / "dxdispatch" / f"{case['id']}.json"
         if not model.is_file():
             continue
-        # In a new folder, so that no file of another run is taken for its own.
+        # In a new folder, so that files of other runs are not mistaken for this one's.
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(str(model), folder)
             ended = _run([*line, copy, "--output_path", folder], folder, timeout)
-            # Of the other cases only the verdict is compared.
+            # Other cases are compared by verdict only.
             tensors = case["desc"]["OutputTensors"] if "output_sha256" in case else []
             paths = (Path(folder, "outputs", f"{name}-{at}.bin") for at in range(len(tensors)))
             ended["outputs"] = list(map(_output, paths, tensors))
@@ -413,19 +411,19 @@ def _run(line: list[str], folder: str, timeout: float) -> Record:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"outcome": "hung"}
-    except OSError as error:  # which names no file on Windows
+    except OSError as error:  # without a file name on Windows
         raise UnusableError(f"{line[0]}: {error.strerror}") from None
     code = done.returncode
-    # A signal, or an NTSTATUS such as 0xC0000005; the HRESULTs of DxDispatch begin with an 8.
+    # A signal, or an NTSTATUS such as 0xC0000005; DxDispatch's HRESULTs begin with an 8.
     crashed = code < 0 or code & 0xF0000000 == 0xC0000000
     outcome = "crashed" if crashed else "refused" if code else "accepted"
-    # Its path may hold the name of a user.
+    # The path may contain a user's name.
     said = done.stderr.decode("utf-8", "replace").replace(folder + os.sep, "")[-MOST_TEXT:]
     return {"outcome": outcome, "exit": code & 0xFFFFFFFF, "said": said}
 
 
 def _output(path: Path, tensor: Record) -> Record | None:
-    """Hash the elements, in order and without what lies between; None if there is no such file."""
+    """Hash the elements in order, without the gaps; None if there is no such file."""
     if not path.is_file():
         return None
     data, sizes, digest = path.read_bytes(), tensor["Sizes"], hashlib.sha256()
@@ -449,7 +447,7 @@ def observe(
     timeout: float = 60.0,
     dxdispatch: Path | None = None,
 ) -> Record:
-    """Ask a library about every case of a kit; with DxDispatch, run their models as well."""
+    """Ask a library about every case of a kit; with DxDispatch, also run the models."""
     kit, data = json.loads(cases.read_text("utf-8")), directml.read_bytes()
     if adapter != "warp" and not adapter.isdecimal():
         raise UnusableError(f"--adapter is {adapter!r}; it must be warp or a number such as 0")
@@ -461,7 +459,7 @@ def observe(
     settings["levels"] = levels
     asked = [case for case in kit["cases"] if case["last_stage"] != "bind"]
     device, answers = ask(settings, asked, timeout)
-    # The first release exports no function that takes a minimum level.
+    # The first release has no function with a minimum level.
     minimums = levels if b"DMLCreateDevice1" in data else []
     _, devices = ask(settings, minimums, timeout)
     kept = ("id", "last_stage", "desc")
@@ -501,7 +499,7 @@ def _check_library(directml: Path, data: bytes, dxdispatch: Path | None) -> None
 
 def library_record(data: bytes) -> Record:
     """Describe a library by its size, SHA-256 and file version."""
-    # The resource VS_VERSION_INFO: its name, then VS_FIXEDFILEINFO with signature and version.
+    # The resource VS_VERSION_INFO: its name, then VS_FIXEDFILEINFO (signature, version).
     name = re.escape("VS_VERSION_INFO\0".encode("utf-16-le"))
     found = re.search(name + rb".{0,4}?\xbd\x04\xef\xfe.{4}(.{8})", data, re.DOTALL)
     version = None
@@ -514,14 +512,14 @@ def library_record(data: bytes) -> Record:
 
 
 def json_lines(document: Record) -> str:
-    """Write JSON with its cases last, one a line."""
+    """JSON with the cases last, one per line."""
     head = {name: value for name, value in document.items() if name != "cases"}
     body = ",\n".join(map(json.dumps, document["cases"]))
     return f'{json.dumps(head, indent=1)[:-2]},\n "cases": [\n{body}\n ]\n}}\n'
 
 
 def check_new(path: Path) -> None:
-    """Refuse a file that exists, or whose folder does not."""
+    """Refuse a file that exists, or whose folder is missing."""
     if path.exists():
         raise UnusableError(f"{path} exists; name a new file")
     if not path.absolute().parent.is_dir():
@@ -529,7 +527,7 @@ def check_new(path: Path) -> None:
 
 
 def write_new(path: Path, observation: Record) -> None:
-    """Write an observation to a file that does not exist yet; it appears whole."""
+    """Write an observation to a new file, which appears complete."""
     check_new(path)
     draft = path.with_name(f".{path.name}.part")
     try:
@@ -546,7 +544,7 @@ def counts(observation: Record) -> str:
 
 
 def main() -> int:
-    """Probe as the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

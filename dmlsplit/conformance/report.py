@@ -10,13 +10,13 @@ from dmlsplit.conformance.check import APART, KINDS, Comparison, Difference
 from dmlsplit.conformance.observation import Observation
 from dmlsplit.messages import counted, listed, more, printable, wrapped
 
-# Differences, and cases of an answer, that a text spells out; JSON has all of them.
+# Limits of differences, and of cases of an answer, in a text; JSON has all of them.
 MOST_SHOWN = 50
 _MOST_NAMED = 4
 
 
 def text_report(comparison: Comparison) -> str:
-    """Return the comparison for people."""
+    """The comparison as text."""
     lines = [wrapped(line, "") for line in _head(comparison)]
     for title, found in _groups(comparison):
         lines += ["", wrapped(title, "")]
@@ -29,7 +29,7 @@ def text_report(comparison: Comparison) -> str:
 
 
 def markdown_report(comparison: Comparison) -> str:
-    """Return the comparison as markdown, for the summary of a workflow."""
+    """The comparison as markdown, for a workflow's summary."""
     first, *rest = _head(comparison)
     lines = [f"### {_escaped(first)}", "", *(_escaped(line) + "  " for line in rest)]
     for title, found in _groups(comparison):
@@ -46,8 +46,8 @@ def markdown_report(comparison: Comparison) -> str:
 
 
 def json_report(comparison: Comparison) -> str:
-    """Return the comparison for programs."""
-    seen = comparison.observation
+    """The comparison as JSON."""
+    seen, counts = comparison.observation, Counter(each.kind for each in comparison.differences)
     return json.dumps(
         {
             "schema": 1,
@@ -59,12 +59,10 @@ def json_report(comparison: Comparison) -> str:
             "date": seen.date,
             "debug": seen.debug,
             "outcomes": _outcomes(seen),
-            "counts": {kind: len(_of_kind(comparison, kind)) for kind in KINDS},
+            "counts": {kind: counts[kind] for kind in KINDS},
             "differences": [asdict(each) for each in comparison.differences],
             "not_asked": comparison.not_asked,
-            "questions": [
-                {"text": question.text, "answer": answer} for question, answer in _answers(seen)
-            ],
+            "questions": [{"text": each.text, "answer": said} for each, said in _answers(seen)],
         },
         indent=2,
     )
@@ -78,7 +76,7 @@ REPORTS: dict[str, Callable[[Comparison], str]] = {
 
 
 def _escaped(text: str) -> str:
-    """Return text without what markdown or a terminal could act on; a file may come from anyone."""
+    """Untrusted text with everything escaped that markdown or a terminal would interpret."""
     text = printable(text)
     for mark in "\\`|<>*_[]":
         text = text.replace(mark, f"\\{mark}")
@@ -110,13 +108,9 @@ def _outcomes(seen: Observation) -> Counter[str]:
     return Counter(answer.outcome.verdict for answer in seen.answers if answer.outcome)
 
 
-def _of_kind(comparison: Comparison, kind: str) -> list[Difference]:
-    return [each for each in comparison.differences if each.kind == kind]
-
-
 def _groups(comparison: Comparison) -> Iterator[tuple[str, list[Difference]]]:
     for kind, about in KINDS.items():
-        found = _of_kind(comparison, kind)
+        found = [each for each in comparison.differences if each.kind == kind]
         if found:
             apart = " (does not count)" if kind in APART else ""
             yield f"{kind}: {counted(len(found), 'difference')}{apart}: {about}", found

@@ -1,7 +1,4 @@
-"""What a split comes down to: bytes, kernels, and the time at the bandwidth of a GPU.
-
-As text and as JSON.
-"""
+"""How a split runs, as text and JSON: bytes, kernels, and the time at a GPU's bandwidth."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -15,8 +12,7 @@ from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 from dmlsplit.messages import counted, more, printable, wrapped
 
-# Longer lists of outputs or launches are cut.
-_SHOWN = 8
+_SHOWN = 8  # outputs or launches in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +23,24 @@ class Explanation:
     desc: SplitOperatorDesc  # valid
     geometry: SplitGeometry
     launches: tuple[KernelLaunch, ...]  # for buffers whose addresses are multiples of 16
-    gpu: Gpu  # that the time is for
+    gpu: Gpu
 
     @property
     def seconds(self) -> float | None:
-        """Seconds to read and write the bytes at the GPU's peak bandwidth: a lower bound.
-
-        None if that bandwidth is not known.
-        """
+        """Seconds for all bytes at peak bandwidth, a lower bound; None if that is unknown."""
         bandwidth = self.gpu.bandwidth
         return None if bandwidth is None else 2 * self.geometry.total_bytes / bandwidth
 
 
 def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:
-    """Explain a descriptor that has passed validation."""
+    """Explain a valid descriptor."""
     geometry = descriptor_geometry(desc)
-    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # as every binding is, at least
+    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
     return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, gpu.limits), gpu)
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """An explanation as text of at most 80 columns."""
+    """An explanation as text, at most 80 columns wide."""
     head = wrapped(f"{printable(explanation.place)}: {explanation.desc}", "")
     lines = [*_geometry(explanation), *_launches(explanation), *_cost(explanation)]
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
@@ -115,7 +108,7 @@ def explanation_json(explanations: Iterable[Explanation]) -> str:
 
 
 def _record(explanation: Explanation) -> dict[str, Any]:
-    """One entry of the JSON document; its keys are fixed, whatever the fields are named."""
+    """One entry of the JSON document; the keys must not follow renamed fields."""
     geometry, rows = explanation.geometry, explanation.geometry.row_split
     return {
         "place": explanation.place,

@@ -1,8 +1,7 @@
 """Draws which bytes of the input go to which output, as SVG.
 
 Memory is drawn like a page of text: byte 0 at the top left, one line per row of the input.
-A run of bytes has the colour of its output, in the input as in the output; bytes of the
-input that no output takes are grey.
+A run of bytes has the colour of its output on both sides; unused bytes of the input are grey.
 """
 
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from itertools import islice, product
 from operator import mul
 from xml.sax.saxutils import escape
 
-from dmlsplit.geometry import SplitGeometry, StridedCopy
+from dmlsplit.geometry import SplitGeometry
 from dmlsplit.messages import more
 
 PAGE_WIDTH = 760  # pixels
@@ -19,18 +18,17 @@ _MARGIN = 20
 _LINE = 14
 _GAP = 18
 _LABEL_WIDTH = 150
-# The picture leaves out more than this, and says so.
+# Limits; the picture says what it leaves out.
 MOST_RUNS = 3000
 MOST_LINES = 12
 MOST_OUTPUTS = 12
-
-# Okabe and Ito's palette, readable with any colour vision; repeated after eight outputs.
+# Okabe and Ito's palette, readable with any colour vision; it repeats after eight outputs.
 _COLOURS = "#0072b2 #e69f00 #009e73 #cc79a7 #56b4e9 #d55e00 #f0e442 #999999".split()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Bytes `src` to ``src + size`` of the input, which become `dst` and on of an output."""
+    """Bytes `src` to ``src + size`` of the input, copied to byte `dst` of an output."""
 
     src: int
     dst: int
@@ -39,7 +37,7 @@ class _Run:
 
 
 def svg_picture(geometry: SplitGeometry, title: str) -> str:
-    """An SVG document that shows a split below a title of one line."""
+    """An SVG document of a split below a one-line title."""
     runs = list(_runs(geometry))
     line_bytes = _line_bytes(geometry)
     scale = (PAGE_WIDTH - 2 * _MARGIN) / line_bytes
@@ -61,11 +59,12 @@ def svg_picture(geometry: SplitGeometry, title: str) -> str:
 def _outputs(
     geometry: SplitGeometry, runs: list[_Run], most: int, scale: float, y: int
 ) -> tuple[list[str], int]:
-    """The outputs, side by side where they fit, and the y below them."""
+    """The outputs, side by side if they fit, and the y below them."""
     body: list[str] = []
     x, bottom = float(_MARGIN), y
     for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
-        line_bytes = _output_line_bytes(piece, most)
+        outer = abs(piece.loops[0].output_stride) if piece.loops else 0
+        line_bytes = min(max(outer, piece.run_bytes, 1), most)
         width = max(line_bytes * scale, _LABEL_WIDTH)
         if x > _MARGIN and x + width > PAGE_WIDTH - _MARGIN:
             x, y = float(_MARGIN), bottom + _GAP
@@ -85,11 +84,6 @@ def _line_bytes(geometry: SplitGeometry) -> int:
     return max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
 
 
-def _output_line_bytes(piece: StridedCopy, most: int) -> int:
-    outer = abs(piece.loops[0].output_stride) if piece.loops else piece.run_bytes
-    return min(max(outer, piece.run_bytes, 1), most)
-
-
 def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
     share = max(1, MOST_RUNS // max(1, len(geometry.pieces)))
     for output, piece in enumerate(geometry.pieces[:MOST_RUNS]):
@@ -106,7 +100,7 @@ def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
 def _page(
     runs: list[tuple[int, _Run]], line_bytes: int, scale: float, x: float, y: int
 ) -> tuple[list[str], int]:
-    """The rectangles of one tensor's runs, given with their starts, and the y below."""
+    """The rectangles of a tensor's runs, each given after its start, and the y below."""
     first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
     end = max((start + run.size for start, run in runs), default=line_bytes)
     lines = min(MOST_LINES, -(-(end - first) // line_bytes))

@@ -28,8 +28,8 @@ class Scan:
     """The result of scanning some files."""
 
     sites: tuple[SplitSite, ...]  # in the order of the files
-    unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why in one line
-    files: tuple[str, ...] = ()  # all of them
+    unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why in one line
+    files: tuple[str, ...] = ()
     left_out: int = 0  # models in hidden folders and virtual environments
 
 
@@ -42,9 +42,9 @@ def scan_paths(
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
-    In a folder, hidden folders and virtual environments are left out: others' models are there.
-    After each file, `progress` is called with the bytes done and the bytes in all. `dimensions`
-    and `infer_shapes` are for ONNX models; it is an error if none has what `dimensions` names.
+    Hidden folders and virtual environments inside a folder are skipped: their models are not the
+    user's. `progress` gets the bytes done and the total after each file. `dimensions` and
+    `infer_shapes` apply to ONNX models; a name in `dimensions` that no model has is an error.
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}
@@ -76,7 +76,7 @@ def scan_file(
     dimensions: FixedSizes | None = None,
     infer_shapes: bool = False,
 ) -> list[SplitSite]:
-    """Scan one model or descriptor file, by the end of its name."""
+    """Scan one model or descriptor file, of the type that its suffix names."""
     ending = Path(file).suffix.lower()
     if ending not in endings:
         raise InvalidArgumentError(
@@ -98,7 +98,7 @@ def scan_file(
 
 
 def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
-    """The site of a descriptor that was given by flags."""
+    """The site of a descriptor given by command-line flags."""
     desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
     return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
 
@@ -110,12 +110,12 @@ def _size(file: str) -> int:
 
 
 def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files that a path stands for, and those that are left out."""
+    """The files that a path stands for, and those that are skipped."""
     left_out: list[str] = []
     if Path(path).is_dir():
         files, left_out = _models_in(path, endings)
     elif glob.has_magic(path) and not Path(path).exists():
-        # Path.glob does not take absolute patterns.
+        # Path.glob rejects absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
         files = sorted(name for name in names if not Path(name).is_dir())
     else:
@@ -132,20 +132,20 @@ def _models_in(folder: str, endings: Sequence[str]) -> tuple[list[str], list[str
     wanted = set(_IN_FOLDERS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []
-    apart: set[Path] = set()  # folders that are left out
+    skipped: set[Path] = set()
     for root, _, names in os.walk(folder, followlinks=False):
         here = Path(root)
-        is_apart = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
-        if is_apart or here.parent in apart:
-            apart.add(here)
-        models = [here / name for name in names if _is_model(here / name, wanted)]
-        (left_out if here in apart else files).extend(map(str, models))
+        foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
+        if foreign or here.parent in skipped:
+            skipped.add(here)
+        models = [str(here / name) for name in names if _is_model(here / name, wanted)]
+        (left_out if here in skipped else files).extend(models)
     return sorted(files), left_out
 
 
 def _is_model(path: Path, wanted: Set[str]) -> bool:
     ending = path.suffix.lower()
-    # Links are left alone, so that nothing outside the folder is read.
+    # Links are skipped, so that nothing outside the folder is read.
     if ending not in wanted or not path.is_file() or path.is_symlink():
         return False
     with suppress(OSError), path.open("rb") as file:

@@ -19,7 +19,7 @@ from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 
 _Descriptors = tuple[SplitOperatorDesc, ...]
-# The splits of a model have few descriptors that differ.
+# A model has many splits, but few different descriptors.
 _remembered = lru_cache(maxsize=4096)
 _minimum_level = _remembered(minimum_feature_level)
 
@@ -32,7 +32,7 @@ def assess(
     defects_fail: bool = False,
 ) -> Assessment:
     """Judge all sites for a target."""
-    # What only becomes a split in ONNX Runtime is judged where it is asked for.
+    # Implied sites become splits in ONNX Runtime only.
     judged = (site for site in sites if target.via == "ort" or not site.implied)
     verdicts = tuple(judge(site, target) for site in judged)
     about_target = tuple(onnxruntime.target_violations(target))
@@ -45,24 +45,24 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     """Judge one site for a target."""
     if site.implied:
         return _remarked(site, target)
-    said = [*_of_the_node(site)]
+    remarks = [*_of_the_node(site)]
     # If sizes are unknown, judge the smallest possible descriptor: what it breaks, every size does.
     judged = (site.smallest,) if site.unknown and site.smallest else site.descriptors
     if target.via == "ort":
-        said += onnxruntime.violations(site, target)
+        remarks += onnxruntime.violations(site, target)
         judged = tuple(map(onnxruntime.lowered, judged))
     descriptors = () if site.unknown else judged
     broken = [*_broken(judged, target.level)]
     if site.unknown:
         broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
-    errors = [each for each in said if each.severity == "error"]
-    others = [each for each in said if each.severity != "error"]
-    # The provider makes its own descriptors; nobody can hand it equivalent ones.
+    errors = [each for each in remarks if each.severity == "error"]
+    others = [each for each in remarks if each.severity != "error"]
+    # The provider makes its own descriptors; it cannot be given equivalent ones.
     legalizable = bool(broken) and not errors and target.via == "directml"
     known = legalizable and not site.unknown
     legalized, obstacle = _legalized(descriptors, target.level) if known else ((), "")
     outcome = _outcome(site, bool(errors or broken), bool(legalized))
-    # Of the errors of a node, a higher level cures only this one.
+    # A higher level fixes no other error of a node.
     curable = all(each.rule.id == "ORT-FEATURE-LEVEL" for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     diagnostics = (*errors, *broken, *others)
@@ -72,7 +72,7 @@ def judge(site: SplitSite, target: Target) -> Verdict:
 
 
 def _remarked(site: SplitSite, target: Target) -> Verdict:
-    """Judge a node that becomes a split: what is wrong with that split is a warning."""
+    """Judge a node that ONNX Runtime turns into a split: a broken rule is only a warning."""
     descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
     broken = [*onnxruntime.empty_pieces(site), *_broken(descriptors, target.level)]
     diagnostics = [_about("SPLIT-IMPLIED", site.implied)]
@@ -124,7 +124,7 @@ def _broken(descriptors: _Descriptors, level: FeatureLevel) -> Iterator[Violatio
 
 @_remembered
 def _legalized(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descriptors, str]:
-    """Equivalents of all descriptors; or none, and why there are none."""
+    """Equivalents of all descriptors; if one has none, an empty tuple and the reason."""
     try:
         return tuple(equivalent(desc, level, _report(desc, level)) for desc in descriptors), ""
     except NoEquivalentError as error:
@@ -134,7 +134,7 @@ def _legalized(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descrip
 
 
 def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
-    """The lowest level that accepts all descriptors, if they are known and one does."""
+    """The lowest level that accepts all descriptors; None if none does, or they are unknown."""
     levels = [_minimum_level(desc) for desc in descriptors]
     if target.via == "ort":
         levels.append(onnxruntime.MINIMUM_LEVEL)
@@ -143,7 +143,7 @@ def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
 
 
 def _fixes(verdict: Verdict, obstacle: str) -> Iterator[str]:
-    """What can be done, the most direct way first."""
+    """Possible fixes, the most direct first."""
     minimum = verdict.minimum
     if verdict.site.meets:
         yield RULES["SPLIT-DEFECT-MEET"].hint
@@ -165,10 +165,10 @@ def _fixes(verdict: Verdict, obstacle: str) -> Iterator[str]:
 
 
 def _remedies(site: SplitSite) -> Iterator[str]:
-    # With the axis fixed, ONNX Runtime would refuse what it loads now.
+    # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
         yield RULES["ORT-NUM-OUTPUTS"].hint + " first"
     names = [size for size in site.shape if isinstance(size, str)]
-    # Other names would have to be quoted, differently for each shell.
+    # Other names need quotes, which differ between shells.
     plain = [name for name in names if re.fullmatch(r"[\w.-]{1,40}", name, re.ASCII)]
     yield REMEDIES[site.cause].replace("NAME", (plain or ["NAME"])[0])

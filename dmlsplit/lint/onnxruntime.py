@@ -1,4 +1,4 @@
-"""Which splits ONNX Runtime's DirectML provider refuses, and the descriptors that it makes.
+"""The splits that ONNX Runtime's DirectML provider refuses, and the descriptors it makes.
 
 Source: microsoft/onnxruntime, docs/OperatorKernels.md (operators and types) and
 core/providers/dml: OperatorRegistration.cpp, DmlOperatorSplit.cpp, dml_provider_factory.cc.
@@ -15,12 +15,12 @@ from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import Target
 
-# DMLCreateDevice1 is called with this minimum; without it no session starts.
+# The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
 MINIMUM_LEVEL = FeatureLevel.LEVEL_5_0
 # Lower ranks are padded on the left to NchwDimensionCount; DirectML takes at most 8.
 LEAST_DIMENSIONS, MOST_DIMENSIONS = 4, 8
-# onnxruntime issue 14523: before, a Split-18 with num_outputs ran on the CPU. The library of
-# onnxruntime-directml 1.15.1 names no class of VersionedKernel<DmlOperatorSplit, 18>; 1.16.0 does.
+# onnxruntime issue 14523: before, a Split-18 with num_outputs ran on the CPU. In the library of
+# onnxruntime-directml, VersionedKernel<DmlOperatorSplit, 18> is new in 1.16.0 (1.15.1 lacks it).
 FIRST_WITH_NUM_OUTPUTS = (1, 16)
 OPERATORS = ("Split-2", "Split-11", "Split-13", "Split-18")
 ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
@@ -42,14 +42,14 @@ def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
 
 
 def target_violations(target: Target) -> Iterator[Violation]:
-    """The rule of the provider that the target itself breaks, whatever the model is."""
+    """The provider's rule that the target itself breaks, for any model."""
     if target.via == "ort" and target.level < MINIMUM_LEVEL:
         allowed = f"at least {MINIMUM_LEVEL}"
         yield _broken("ORT-FEATURE-LEVEL", "", "FeatureLevel", target.level, allowed)
 
 
 def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
-    """The rules of the provider that a split breaks, besides those of DirectML itself."""
+    """The provider's rules that a split breaks; DirectML's own are checked elsewhere."""
     yield from target_violations(target)
     yield from _of_the_operator(site, target)
     if site.element_type and site.element_type not in ELEMENT_TYPES:
@@ -64,7 +64,7 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 
 def empty_pieces(site: SplitSite) -> Iterator[Violation]:
-    """The pieces of a site that are empty."""
+    """A violation for each empty piece of a site."""
     for index, size in enumerate(site.pieces):
         if size == 0:
             yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")

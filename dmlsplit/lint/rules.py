@@ -1,4 +1,4 @@
-"""Every rule that a verdict can name: of descriptors, of nodes, and of ONNX Runtime's provider."""
+"""Every rule that a verdict can name: of descriptors, nodes and ONNX Runtime's provider."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from dmlsplit.frontends.site import Cause
 _SOURCES = "https://github.com/microsoft/onnxruntime/"
 _models = partial(Example, "onnx")
 _remark = partial(Rule, hresult=None)  # no call of DirectML fails
-# A node without a kernel fails nowhere: it runs on the CPU.
+# A node without a kernel does not fail: it runs on the CPU.
 _kernels = partial(
     _remark, basis="documented", source=_SOURCES + "blob/main/docs/OperatorKernels.md"
 )
@@ -24,7 +24,7 @@ def _model(
     opset: int = 18,
     arguments: str = "",
 ) -> str:
-    """A model in ONNX's text form, after the command that validates it."""
+    """The command that validates a model, then the model in ONNX's text form."""
     body = "\n".join(f"  {line}" for line in node.splitlines())
     head = f"net ({given}) => ({returned}) {{"
     if len(head) > _WIDEST:
@@ -36,7 +36,7 @@ def _model(
 
 
 def _of_rank(rank: int) -> tuple[str, str]:
-    """An input and the outputs of `_CUT`, as `_model` takes them."""
+    """The input and the outputs of `_CUT` for `_model`."""
     ones = ",1" * (rank - 2)
     return f"float[6{ones},2] x", f"float[2{ones},2] a, float[4{ones},2] b"
 
@@ -244,7 +244,7 @@ RULES = rules.RULES | by_id(
     }
 )
 
-# What to do about a split that is unknown, by the cause of it. NAME stands for the dimension.
+# The fix for an unknown split, by its cause. NAME stands for the dimension.
 REMEDIES = {
     Cause.DYNAMIC: "give the size with --dim NAME=N; fix it in the model with python -m"
     " onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value N",

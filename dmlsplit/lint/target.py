@@ -1,4 +1,4 @@
-"""What splits are judged for: a feature level, and what passes the descriptors to DirectML."""
+"""The target of a judgement: a feature level, and who passes the descriptors to DirectML."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dmlsplit.directml.level_table import capability_table, level_for_directml, 
 from dmlsplit.directml.levels import FeatureLevel, WindowsBuild, directml_version
 from dmlsplit.errors import InvalidArgumentError
 
-# What passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
+# Who passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
 Via = Literal["directml", "ort"]
 
 
@@ -17,11 +17,11 @@ Via = Literal["directml", "ort"]
 class Target:
     """What splits are judged for."""
 
-    level: FeatureLevel  # that has to accept the descriptors
-    asked: str  # in the words of the user, such as "Windows build 19041"
+    level: FeatureLevel
+    asked: str  # in the user's words, such as "Windows build 19041"
     via: Via = "directml"
-    ort_version: tuple[int, ...] | None = None  # of ONNX Runtime; None for the newest
-    note: str = ""  # what the user should know about it
+    ort_version: tuple[int, ...] | None = None  # None for the newest ONNX Runtime
+    note: str = ""  # for the user
 
     def __str__(self) -> str:
         level = f"feature level {self.level}"
@@ -34,15 +34,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """The lowest level that accepts a split, and the first releases that have it."""
+    """The lowest level that accepts a split, and the first releases with that level."""
 
     level: FeatureLevel
     directml: str  # first widely available version
-    windows: WindowsBuild | None  # first whose own DirectML.dll has it; None if not documented
+    windows: WindowsBuild | None  # first whose own DirectML.dll has it; None if undocumented
 
     @property
     def cells(self) -> tuple[str, str, str]:
-        """The level, the version and the build for a table."""
+        """Level, version and build as table cells."""
         build = str(self.windows.build) if self.windows else "-"
         return str(self.level), self.directml, build
 
@@ -55,12 +55,12 @@ class Requirement:
 
 @cache
 def requirement(level: FeatureLevel) -> Requirement:
-    """What a level requires, from the capability table."""
+    """The releases that a level requires, from the capability table."""
     rows = [row for row in capability_table().values() if row.level >= level]
-    # Advice names a build only where Microsoft's documents do.
+    # Advice names a build only if Microsoft's documents do.
     documented = (row.windows for row in rows if row.windows and row.windows.is_documented)
-    windows = next(documented, None)
-    return Requirement(level, next(row.directml for row in rows if row.public), windows)
+    directml = next(row.directml for row in rows if row.public)
+    return Requirement(level, directml, next(documented, None))
 
 
 def resolve_target(
@@ -71,15 +71,13 @@ def resolve_target(
     via: Via = "directml",
     ort_version: str | None = None,
 ) -> Target:
-    """The target that was asked for, by at most one of the first three; else the newest level.
+    """The target named by at most one of the first three; the newest level if none is given.
 
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
     """
-    runtime = (
-        None
-        if ort_version is None
-        else _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
-    )
+    runtime = None
+    if ort_version is not None:
+        runtime = _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
     if runtime and via != "ort":
         raise InvalidArgumentError("--ort-version needs --via ort")
     given = [value for value in (feature_level, directml, windows) if value is not None]
@@ -91,7 +89,7 @@ def resolve_target(
     rows = capability_table().values()
     if directml is not None:
         level, asked = level_for_directml(directml), f"DirectML {directml.strip()}"
-        # The third part of a version brings no level.
+        # The third part of a version does not change the level.
         version = directml_version(directml)[:2]
         newest = max(directml_version(row.directml)[:2] for row in rows)
     elif windows is not None:
@@ -106,7 +104,7 @@ def resolve_target(
     return Target(level, asked, via, runtime, note if version > newest else "")
 
 
-# 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. The numbers that count are groups.
+# 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
 _RUNTIME = r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,9})?"
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 

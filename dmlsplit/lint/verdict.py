@@ -1,4 +1,4 @@
-"""What is said of the splits of a model: outcomes, verdicts, assessments."""
+"""Outcomes, verdicts and assessments of the splits of a model."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dmlsplit.lint.target import Requirement, Target
 
 
 class Outcome(StrEnum):
-    """The verdicts."""
+    """The possible verdicts."""
 
     OK = "ok"
     LEGALIZED = "ok after legalizing"
@@ -20,7 +20,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-# What counts as refused unless a caller says otherwise.
+# The outcomes that count as refused by default.
 FAILING = frozenset({Outcome.REFUSED, Outcome.NEVER, Outcome.LEGALIZED})
 
 
@@ -29,17 +29,15 @@ class Verdict:
     """Whether a target accepts one split."""
 
     site: SplitSite
-    descriptors: tuple[SplitOperatorDesc, ...]  # that it becomes at the target
+    descriptors: tuple[SplitOperatorDesc, ...]  # that the split becomes at the target
     outcome: Outcome
     diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
-    # Equivalent descriptors that the target accepts; empty unless the outcome is LEGALIZED.
-    legalized: tuple[SplitOperatorDesc, ...]
-    # The lowest level that accepts the split unchanged, at its smallest sizes if it is refused
-    # for every size; None if none does, or if it is unknown.
+    legalized: tuple[SplitOperatorDesc, ...]  # accepted equivalents; empty unless LEGALIZED
+    # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
+    # if no level does, or it is unknown.
     minimum: Requirement | None
-    fix: str = ""  # what to change; empty if nothing has to be
-    # Whether the outcome is NEVER, but an equivalent may exist once the sizes are known.
-    legalizable: bool = False
+    fix: str = ""  # what to change, if anything
+    legalizable: bool = False  # NEVER, but an equivalent may exist once the sizes are known
 
     @property
     def errors(self) -> tuple[Violation, ...]:
@@ -48,7 +46,7 @@ class Verdict:
 
     @property
     def hresult(self) -> int | None:
-        """What the refusal is at run time; None if nothing fails then."""
+        """The HRESULT of the refusal at run time; None if no call fails."""
         if self.outcome in (Outcome.OK, Outcome.UNKNOWN):
             return None
         codes = (each.rule.hresult for each in self.errors)
@@ -60,21 +58,21 @@ class Assessment:
     """All verdicts of a run."""
 
     target: Target
-    verdicts: tuple[Verdict, ...]  # in the order of the files, and of the nodes in each
-    unreadable: tuple[tuple[str, str], ...]  # files that could not be read, and why
-    failing: frozenset[Outcome] = FAILING  # the outcomes that count as refused
+    verdicts: tuple[Verdict, ...]  # in the order of files and nodes
+    unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why
+    failing: frozenset[Outcome] = FAILING  # these count as refused
     diagnostics: tuple[Violation, ...] = ()  # about the target itself
-    defects_fail: bool = False  # whether a known defect counts as refused
+    defects_fail: bool = False  # a known defect counts as refused too
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """How many splits have each outcome."""
+        """The number of splits with each outcome."""
         found = Counter(verdict.outcome for verdict in self.verdicts)
         return {outcome: found[outcome] for outcome in Outcome}
 
     @property
     def accepted(self) -> bool:
-        """Whether the target can be used at all, and no split counts as refused."""
+        """Whether the target is usable and no split counts as refused."""
         return not self.diagnostics and not any(map(self.fails, self.verdicts))
 
     def fails(self, verdict: Verdict) -> bool:

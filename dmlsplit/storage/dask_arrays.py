@@ -1,8 +1,7 @@
 """`dml.split` of a dask.array into dask arrays, lazily, with one dispatch per block.
 
-A block inside one piece is passed on unchanged; one that crosses the border of a piece is split
-into all its parts in one dispatch. Nothing is rechunked: a chunk of a piece is one of the input, or
-a part of it.
+A block inside one piece is passed on unchanged; a block across a border is split into all its parts
+in one dispatch. Nothing is rechunked: a chunk of a piece is a chunk of the input, or a part of one.
 """
 
 import math
@@ -23,11 +22,11 @@ from dmlsplit.storage.blocks import overlaps
 def split_dask(
     array: Any, sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex, out: Any = None
 ) -> list[Any]:
-    """Split a dask.array lazily. `dmlsplit.split` calls this.
+    """Split a dask.array lazily, for `dmlsplit.split`.
 
-    Chunks of the pieces along other axes are those of `array`; along the axis they end where
-    a chunk of `array` or the piece ends. Pieces that are computed or stored together
-    (``dask.compute(*pieces)``) read and dispatch each block once.
+    Along the axis, the chunks of a piece end where a chunk of `array` or the piece ends; otherwise
+    they are those of `array`. Pieces that are computed together (``dask.compute(*pieces)``) read
+    and dispatch each block once.
     """
     import dask.array as da
     from dask.base import tokenize
@@ -57,7 +56,7 @@ def split_dask(
         chunks = (*array.chunks[:at], tuple(along) or (0,), *array.chunks[at + 1 :])
         if not along:
             return empty_like(array, shape=tuple(map(sum, chunks)), chunks=chunks)
-        # A task is a block of the array, or a part of what a dispatch made.
+        # A task is a block of the array, or a part of a dispatch's result.
         used = {task[-1][0] if task[0] != array.name else array.name for task in layer.values()}
         below = graph if dispatch in used else array.dask
         layers = {**below.layers, name: layer}
@@ -70,10 +69,7 @@ def split_dask(
 def _tasks(
     array: Any, dispatch: str, names: Sequence[str], sizes: Sequence[int], axis: int
 ) -> tuple[dict[Any, Any], list[dict[Any, Any]], list[list[int]]]:
-    """The dispatches, and the blocks of each piece with their sizes along the axis.
-
-    There is one dispatch for each block that is cut; its result is the list of its parts.
-    """
+    """A dispatch for each block that is cut; each piece's blocks and their sizes along the axis."""
     dispatches: dict[Any, Any] = {}
     layers: list[dict[Any, Any]] = [{} for _ in names]
     along: list[list[int]] = [[] for _ in names]
@@ -87,7 +83,7 @@ def _tasks(
                 dispatches[(dispatch, *place)] = (cut, block)
             for number, (piece, _) in enumerate(parts):
                 key = (names[piece], *place[:axis], len(along[piece]), *place[axis + 1 :])
-                # Not operator.getitem: dask would fuse it with a later slice of the piece.
+                # Not operator.getitem, which dask would fuse with a later slice of the piece.
                 part = (itemgetter(number), (dispatch, *place))
                 layers[piece][key] = part if len(parts) > 1 else block
         for piece, size in parts:

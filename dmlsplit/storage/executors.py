@@ -1,4 +1,4 @@
-"""Where blocks are done: on threads of this process, or on a Dask cluster."""
+"""Runs blocks on threads of this process or on a Dask cluster."""
 
 import re
 import socket
@@ -16,16 +16,14 @@ from dmlsplit.system import processors
 
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 ANSWER_SECONDS = 10.0
-# How long an interrupt may wait for a block.
-PATIENCE_SECONDS = 0.5
-
-# Calls a function of each of many values, in any order, and yields the results.
+PATIENCE_SECONDS = 0.5  # the longest that an interrupt waits for a block
+# Calls a function with each of many values, in any order, and yields the results.
 Submit = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 @contextmanager
 def submitting(scheduler: str | None) -> Iterator[Submit]:
-    """Yield what does blocks: on as many threads as there are processors, or on a cluster."""
+    """A `Submit` that uses one thread per processor, or a cluster."""
     if scheduler is None:
         threads = len(processors())
         with ThreadPoolExecutor(threads) as pool:
@@ -46,7 +44,7 @@ def submitting(scheduler: str | None) -> Iterator[Submit]:
 
 
 def _silence(scheduler: str) -> str:
-    """Why no scheduler answers at an address, or nothing; dask would hang, or wait longer."""
+    """Why no scheduler answers at an address, else ""; dask itself would hang, or wait longer."""
     found = re.fullmatch(r"(?:(tcp|tls|ucx|wss?)://)?([^/\s]+):(\d{1,5})|inproc://\S+", scheduler)
     if not found:
         return "it must be an address such as tcp://host:8786"
@@ -63,12 +61,11 @@ def _silence(scheduler: str) -> str:
 
 
 def _check_cluster(client: Any) -> None:
-    """Refuse a cluster without dmlsplit: dask workers stop when they cannot import a task."""
-    # exec, because a function of dmlsplit could not even be sent to where dmlsplit is missing.
-    program = "import dmlsplit.storage.worker, zarr"
+    """Refuse a cluster without dmlsplit, whose workers would die when they import a task."""
     for machine, run in (("the scheduler", client.run_on_scheduler), ("a worker", client.run)):
         try:
-            run(exec, program)
+            # exec, because a machine without dmlsplit cannot receive a function of dmlsplit.
+            run(exec, "import dmlsplit.storage.worker, zarr")
         except ImportError as error:
             raise UnsupportedError(
                 f"{machine} cannot import dmlsplit and zarr: {error}. {ON_A_CLUSTER}"
@@ -78,7 +75,7 @@ def _check_cluster(client: Any) -> None:
 def _in_flight(
     executor: Executor, window: int, work: Callable[[Any], Any], values: Iterable[Any]
 ) -> Iterator[Any]:
-    """Yield each result when it is there; at most `window` values are handed out at a time.
+    """Yield each result when it is ready, with at most `window` values in work at a time.
 
     Interrupts must be held: one inside a pool or a future would leave its locks taken.
     """
@@ -91,7 +88,7 @@ def _in_flight(
             yield from map(_result, done)
             pending |= {executor.submit(work, value) for value in islice(waiting, len(done))}
     finally:
-        # What has begun is waited for: nothing may write when the workspace is given up.
+        # Wait for running tasks: nothing may write once the workspace is released.
         wait([future for future in pending if not future.cancel()])
         settle()
 
@@ -101,7 +98,7 @@ def _result(future: Future[Any]) -> Any:
         return future.result()
     except (DmlError, OSError):
         raise
-    except Exception as error:  # whatever the cluster, a codec or a worker's Python raises
+    except Exception as error:  # any error of the cluster, a codec or a worker
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         fix = f". {ON_A_CLUSTER}" if isinstance(cause, ImportError) else ""
         raise UnsupportedError(f"a block failed: {describe(cause)}{fix}") from error

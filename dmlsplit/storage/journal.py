@@ -1,10 +1,10 @@
-"""The record of a run: what it does, and from which files each of its blocks was written.
+"""The record of a run: its task, and the files from which each block was written.
 
-The first line of a journal, JSON, says what the run does. Eight bytes for each block follow: zeros
-until it is written, then the mark of the files that it was read from, made from their sizes and
-times. A block is done if that is the mark of these files now. Otherwise it is done again: it was
-never written, written but not recorded, recorded by half, or written from files that have changed.
-A program that changes a file through a map may leave its time as it was; nothing notices that.
+The first line of a journal, in JSON, describes the run. Eight bytes for each block follow: zeros
+until it is written, then the mark (a hash of sizes and times) of the files that it was read from. A
+block is done if its files still have that mark. Otherwise it is redone: it was never written, not
+or half recorded, or its files have changed. Changes through a memory map can go unnoticed, because
+they need not update a file's time.
 """
 
 import json
@@ -27,23 +27,23 @@ from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.system import write_at
 
 _MARK_BYTES = 8
-# Two changes within a tick of the file system's clock leave the same time. Ticks are up to 10 ms.
+# Two changes within a tick of the file system's clock, up to 10 ms, leave the same time.
 TICK_NS = 20_000_000
-# The files that make a folder a zarr array, and those that zarr looks for beside them.
+# The files of which one makes a folder a zarr array, and the others that zarr reads beside them.
 ARRAY_FILES = ("zarr.json", ".zarray")
 METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a run does: the first line of its journal."""
+    """The task of a run: the first line of its journal."""
 
-    input: str  # absolute path of the array to split
+    input: str  # absolute path
     format: str  # of the pieces
     grid: BlockGrid
-    mark: int  # of the files that make the input what it is
-    pieces: tuple[int, ...] = ()  # the inode of each, which stays when it is renamed
-    name: str = field(default_factory=lambda: uuid4().hex)  # no other run has it
+    mark: int  # `input_mark` of the input
+    pieces: tuple[int, ...] = ()  # their inodes, which survive renaming
+    name: str = field(default_factory=lambda: uuid4().hex)  # unique
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +51,26 @@ class Journal:
     """The open journal of one run."""
 
     run: Run
-    marks: np.ndarray  # of the files that each block was written from, else 0
+    marks: np.ndarray  # of the files from which each block was written; 0 if it was not
     file: IO[bytes]
-    start: int  # of the marks in the file
+    start: int  # position of the marks in the file
 
     def record(self, block: int, mark: int) -> None:
-        """Record that a block is written from files with this mark; 0 if it is not written."""
+        """Record the mark of the files from which a block was written; 0 if it is not written."""
         data = memoryview(mark.to_bytes(_MARK_BYTES, "little"))
         with naming(Path(self.file.name)):
-            # A part of the bytes is a wrong mark, so that the block is done again.
+            # Half the bytes make a wrong mark, so the block is redone.
             write_at(self.file.fileno(), data, self.start + block * _MARK_BYTES)
         self.marks[block] = mark
 
 
 def create_journal(path: Path, run: Run) -> None:
-    """Begin a journal. It appears under its name when its first line is whole."""
+    """Create a journal, which appears once its first line is complete."""
     write_text(path, json.dumps(asdict(run)) + "\n")
 
 
 def read_run(path: Path) -> Run:
-    """Read what a run does, without taking part in it; a damaged journal is refused."""
+    """Read the first line of a journal; InvalidArgumentError if it is damaged."""
     with naming(path), path.open("rb") as file:
         line = file.readline()
     try:
@@ -86,7 +86,7 @@ def read_run(path: Path) -> Run:
 
 @contextmanager
 def open_journal(path: Path) -> Iterator[Journal]:
-    """Open a journal of `create_journal`, to read and continue it."""
+    """Open a journal to read and continue it."""
     run = read_run(path)
     marks = np.zeros(len(run.grid), f"<u{_MARK_BYTES}")
     with naming(path):
@@ -99,9 +99,9 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 
 def is_continued(path: Path, wanted: Run) -> bool:
-    """Whether the run of a journal is the wanted one, and its input is still the same.
+    """Whether a journal's run is the wanted one with the same input.
 
-    Another input or split is refused.
+    False if the input has changed since; InvalidArgumentError if it is another input or split.
     """
     found = read_run(path)
     is_same = found.mark == wanted.mark
@@ -121,26 +121,26 @@ def _short(value: Any) -> str:
 
 
 def array_files(store: Path) -> list[Path]:
-    """The files that make a folder a zarr array."""
+    """The files that make a folder a zarr array, if any."""
     return [store / name for name in ARRAY_FILES if (store / name).is_file()]
 
 
 def input_mark(path: Path) -> int:
-    """The mark of the files that make an input what it is: of a zarr array, its metadata."""
+    """The mark of an input file, or of a zarr array's metadata."""
     return _mark(array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path])
 
 
 def block_mark(path: Path, stored: Any, grid: BlockGrid, index: int) -> int:
-    """The mark of the chunks, or shards, that a block is read from; a single file has no others."""
+    """The mark of the chunks, or shards, that a block is read from."""
     if not path.is_dir():
-        return _mark(())
+        return _mark(())  # `input_mark` covers a single file
     sides = zip(grid[index].region, grid.chunk, strict=True)
     places = product(*(range(s.start // n, -(-s.stop // n)) for s, n in sides))
     return _mark(path / stored.metadata.encode_chunk_key(place) for place in places)
 
 
 def check_unchanged(path: Path, mark: int) -> None:
-    """Refuse pieces of an input that was changed while it was read."""
+    """Refuse pieces of an input that changed while it was read."""
     if input_mark(path) != mark:
         raise InvalidArgumentError(
             f"{path} changed while it was split; no piece was written. "
@@ -155,7 +155,7 @@ def _mark(files: Iterable[Path]) -> int:
 
 
 def _seen(file: Path) -> tuple[int, int] | None:
-    """Size and time of a file, if there is one; after a tick, if it was written just now."""
+    """Size and time of a file, or None; a file that was just written is read after a tick."""
     try:
         found = file.stat()
         age = time.time_ns() - found.st_mtime_ns

@@ -1,4 +1,4 @@
-"""Splits .npy files of any size: block by block, into pieces that appear together."""
+"""Splits .npy files of any size, block by block, into pieces that appear together."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.system import allow_open_files
 
 # On the CPU a block and its parts stay in the second-level cache: 1 MiB was a third faster than 32.
-# With many pieces blocks are larger, so that a part is worth a call, as they are for a GPU.
+# Blocks are larger for many pieces, so that each part is worth a call, and for a GPU.
 BLOCK_BYTES = 1 << 20
 PIECES_PER_BLOCK = 32
 MOST_BLOCKS = 32
@@ -31,15 +31,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """What a run wrote: the paths and shapes of the pieces, in order."""
+    """The result of a run: the paths and shapes of the pieces, in order."""
 
     input: Path
     dtype: str
     shape: tuple[int, ...]  # of the input
-    axis: int  # counted from the front
+    axis: int  # not negative
     paths: tuple[Path, ...]
     shapes: tuple[tuple[int, ...], ...]
-    notes: tuple[str, ...] = ()  # what the user should know about the input
+    notes: tuple[str, ...] = ()  # for the user
 
 
 def split_file(
@@ -54,29 +54,10 @@ def split_file(
 ) -> SplitFiles:
     """Split ``NAME.npy`` into ``NAME_0.npy``, ``NAME_1.npy``, ... in a folder.
 
-    Parameters
-    ----------
-    path
-        A .npy file; it is never read whole.
-    sizes_or_count, axis
-        As in `dmlsplit.split`.
-    folder
-        Where the pieces go; it is made if it does not exist.
-    overwrite
-        Replace pieces that exist.
-    device
-        ``"cpu"`` or ``"cuda:N"``.
-    progress
-        Called with the bytes done and the bytes in all after each block.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it is not a .npy file, the sizes do not fit its shape, a piece exists or would
-        replace the input, or the input changes meanwhile.
-    OSError
-        If a file cannot be read or written. The pieces appear under their names only when
-        all of them are complete.
+    The pieces appear when all are complete; the folder is created if needed. `device` is ``"cpu"``
+    or ``"cuda:N"``; `progress` gets the bytes done and the total after each block.
+    InvalidArgumentError: not a .npy file, sizes that do not fit, a piece that exists (unless
+    `overwrite`) or is the input, or an input that changes meanwhile. OSError names the file.
     """
     mark = input_mark(path)
     source = open_npy(path)
@@ -87,7 +68,7 @@ def split_file(
     run = Run(str(path.absolute()), "npy", grid, mark)
     workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
     with claimed(workspace, run, overwrite) as notes:
-        if not workspace.journal.is_file():  # else all pieces are whole, some may have their names
+        if not workspace.journal.is_file():  # else all pieces are complete, and wait for names
             # Pieces have no name here: they must be closed before they are renamed, on Windows.
             _write_pieces(source, _create_pieces(workspace, source, shapes), grid, device, progress)
             check_unchanged(path, mark)
@@ -96,7 +77,7 @@ def split_file(
 
 
 def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
-    """The blocks of an array as it is stored: the last dimension is contiguous."""
+    """The blocks of an array in the order of its file: the last dimension is contiguous."""
     shape, width = source.stored_shape, source.dtype.itemsize
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     on_cpu = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
@@ -108,7 +89,7 @@ def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> Bl
 def _create_pieces(
     workspace: Workspace, source: NpyFile, shapes: Sequence[tuple[int, ...]]
 ) -> list[NpyFile]:
-    """Empty pieces under the names of drafts, if they fit on the disk and can all be open."""
+    """Empty drafts of the pieces, if they fit on the disk and can all be open at once."""
     ends = accumulate(prod(shape) * source.dtype.itemsize for shape in shapes)
     for target, wanted in zip(workspace.targets, ends, strict=True):
         check_space(workspace.folder, wanted, target)
@@ -147,7 +128,7 @@ def _write_pieces(
 def _split_block(
     values: np.ndarray, arena: np.ndarray, block: Block, axis: int, device: str
 ) -> Sequence[np.ndarray]:
-    """Split a block into its parts: on the CPU, into memory that is there already."""
+    """Split a block into its parts; on the CPU, into the memory of `arena`."""
     sizes = tuple(part.size for part in block.parts)
     if len(sizes) == 1:
         return [values]
@@ -156,7 +137,7 @@ def _split_block(
     shapes = piece_shapes(block.shape, axis, sizes)
     ends = accumulate(map(prod, shapes))
     parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
-    # Not the public split: nothing overlaps, which it would check anew for each block.
+    # Not the public split, which would check each block for overlaps; there are none.
     layout = "cpu", block.shape, values.strides, values.itemsize, axis, sizes
     plan = plan_for(sizes)(*layout, tuple(part.strides for part in parts))
     plan.program.copy(values.ctypes.data, [part.ctypes.data for part in parts])
@@ -164,7 +145,7 @@ def _split_block(
 
 
 def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]:
-    """Split an array of the host on a device into new arrays of the host."""
+    """Split a host array on a device into new host arrays."""
     if device == "cpu":
         return split(array, sizes, axis)
     # As bytes, since CuPy lacks some of NumPy's data types.

@@ -1,7 +1,7 @@
-"""The elements of .npy files, read and written box by box, with calls and never through a map.
+"""Reads and writes boxes of .npy files, with system calls and never through a memory map.
 
-A map turns an error of the disk, a full one, or a file that becomes shorter into a signal that
-ends the process. A call returns an error that names the file.
+With a map, a disk error, a full disk or a file that shrinks is a signal that kills the process;
+with a call it is an error that names the file.
 """
 
 import os
@@ -25,10 +25,9 @@ Region = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class NpyFile(NpyHeader):
-    """An open .npy file.
+    """An open .npy file; errors name `path`, for a draft the file that it becomes.
 
-    Errors name `path`, which for a draft is the file that it becomes. In `stored_shape` the last
-    dimension is contiguous, whatever the order of the array; `read_into` and `write` count by it.
+    `read_into` and `write` use `stored_shape`, whose last dimension is contiguous in either order.
     """
 
     path: Path
@@ -39,7 +38,7 @@ class NpyFile(NpyHeader):
 
     @property
     def is_fortran(self) -> bool:
-        """Whether the array is stored with its first dimension contiguous."""
+        """Whether the first dimension is contiguous in the file, and not the last."""
         return self.fortran_order and len(self.shape) > 1
 
     @property
@@ -72,12 +71,12 @@ class NpyFile(NpyHeader):
                 _write(self.handle, part, place)
 
     def sync(self) -> None:
-        """Wait until the bytes are on the disk."""
+        """Wait until the bytes are on disk."""
         with naming(self.path):
             os.fsync(self.handle)
 
     def _runs(self, values: np.ndarray, region: Region) -> Iterator[tuple[int, memoryview]]:
-        """The bytes of a box that are contiguous in the file, and where they begin."""
+        """Position in the file, and bytes, of each contiguous run of a box."""
         flat = values.reshape(-1).view(np.uint8).data
         width, at = self.dtype.itemsize, 0
         for first, count in runs(self.stored_shape, region):
@@ -90,7 +89,7 @@ def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
     sizes = [side.stop - side.start for side in region]
     if not prod(sizes):
         return
-    # The innermost dimensions that the box spans, and the one before them, are one run.
+    # A run covers the innermost dimensions that the box spans, and the next outer one.
     inner = len(shape) - 1
     while inner > 0 and sizes[inner] == shape[inner]:
         inner -= 1
@@ -101,7 +100,7 @@ def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
 
 
 def open_npy(path: Path) -> NpyFile:
-    """Open a .npy file for reading; one that is damaged or holds Python objects is refused."""
+    """Open a .npy file; InvalidArgumentError if it is damaged or holds Python objects."""
     with about(path), naming(path):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise InvalidArgumentError("is not a regular file; it must be a .npy file")
@@ -118,15 +117,12 @@ def open_npy(path: Path) -> NpyFile:
 
 
 def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -> NpyFile:
-    """Create a .npy file with all the space that it needs, to be written box by box.
-
-    It has the data type and the order of `like`. Errors name `path`, which the draft becomes.
-    """
+    """Create a .npy file with the data type and order of `like`, to be written box by box."""
     header = npy_header(shape, like.is_fortran, like.dtype)
     with naming(path):
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o666)
         piece = NpyFile(shape, like.is_fortran, like.dtype, len(header), path, handle)
-        # Reserved now, so that a full disk is an error before any work is done.
+        # Reserved now, so that a full disk fails before any work is done.
         reserve(handle, piece.offset + piece.size_in_bytes)
         _write(handle, memoryview(header), 0)
     return piece

@@ -1,7 +1,4 @@
-"""Splits stores that are larger than memory, block by block, on threads or on a Dask cluster.
-
-Pieces grow in the workspace of the run, and the same run, started again, continues from there.
-"""
+"""Splits stores larger than memory, block by block, in a workspace where the run can resume."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -22,11 +19,10 @@ from dmlsplit.storage.worker import marks, move_block
 from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.storage.zarr_arrays import absent_chunks, create_piece, grid_for, open_stored
 
-# Blocks whose files are looked at in one task.
-MARKS_AT_ONCE = 256
+MARKS_AT_ONCE = 256  # blocks whose files one task checks
 
 
-@held()  # zarr, too, waits for a thread of its own
+@held()  # because zarr, too, waits for its own thread
 def split_store(
     path: Path,
     sizes_or_count: int | Sequence[int],
@@ -41,27 +37,12 @@ def split_store(
 ) -> SplitFiles:
     """Split a zarr array or a .npy file into zarr arrays ``NAME_0.zarr``, ``NAME_1.zarr``, ...
 
-    Parameters
-    ----------
-    path
-        A zarr array, format 2 or 3, or a .npy file. Pieces keep the format, codecs, fill
-        value and attributes of a zarr array, and its chunks where they are large enough.
-    sizes_or_count, axis, folder, overwrite, device, progress
-        As in `split_file`. On a cluster every worker must see `path` and `folder` under the
-        same names.
-    scheduler
-        Address of a running Dask cluster; None uses threads of this process.
-    block_bytes
-        How much of the input to read at a time, in bytes; None means 8 MiB. A thread holds
-        about five times as much. Chunks larger than that are read whole.
-
-    Raises
-    ------
-    InvalidArgumentError, OSError
-        As of `split_file`; also if the input is damaged, its data type has no fixed size, or
-        the folder holds an unfinished run of another split.
-    UnsupportedError
-        If zarr or dask is not installed.
+    Arguments and errors are those of `split_file`. Pieces keep the format (2 or 3), codecs, fill
+    value and attributes of a zarr array, and its chunks if they are large enough. `scheduler` is
+    the address of a running Dask cluster, whose workers must all see `path` and `folder` under the
+    same names; None uses threads. Blocks have `block_bytes`, by default 8 MiB, or one larger chunk;
+    a thread holds about five times as much. InvalidArgumentError also: a damaged input, a data type
+    of no fixed size, an unfinished run of another split. UnsupportedError: zarr or dask is missing.
     """
     mark = input_mark(path)
     stored = open_stored(path)
@@ -88,13 +69,13 @@ def split_store(
 def _run_blocks(
     workspace: Workspace, journal: Journal, device: str, submit: Submit, progress: Progress
 ) -> tuple[str, ...]:
-    """Do the blocks that are not done, or are done from old files. There are notes for the user."""
+    """Run the blocks that are missing, or written from old files; return notes for the user."""
     old = _changed(workspace, journal, submit)
     if old or not journal.marks.all():
         workspace.check_unpublished()
     for partial_file in workspace.folder.rglob("*.partial"):  # of zarr, in a killed run
         partial_file.unlink()
-    for block in old:  # whose old files could come back while it is half written from the new ones
+    for block in old:  # or if the old files came back, a half-rewritten block would count as done
         journal.record(block, 0)
     work = partial(move_block, str(workspace.folder), journal.run.name, device)
     missing = map(int, np.flatnonzero(journal.marks == 0))
@@ -121,10 +102,9 @@ def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Pro
 
 
 def _changed(workspace: Workspace, journal: Journal, submit: Submit) -> list[int]:
-    """The blocks that are recorded with another mark than their files have now."""
+    """The blocks whose recorded mark is not that of their files now."""
     done = np.flatnonzero(journal.marks)
     starts = range(0, len(done), MARKS_AT_ONCE)
     batches = (done[start : start + MARKS_AT_ONCE].tolist() for start in starts)
-    work = partial(marks, str(workspace.folder), journal.run.name)
-    found = submit(work, batches)
+    found = submit(partial(marks, str(workspace.folder), journal.run.name), batches)
     return [block for batch in found for block, mark in batch if journal.marks[block] != mark]

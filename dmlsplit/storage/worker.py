@@ -1,7 +1,4 @@
-"""Reads, splits and writes one block of a stored array, on any thread or machine.
-
-A worker is given the workspace of the run and a block number; the journal there says the rest.
-"""
+"""Reads, splits and writes one block, on any thread or machine; the run's journal says how."""
 
 from functools import lru_cache
 from itertools import product
@@ -20,7 +17,7 @@ from dmlsplit.storage.zarr_arrays import describe, needed, open_stored
 
 @lru_cache(maxsize=4)
 def _input(workspace: str, run: str) -> tuple[Path, Any, BlockGrid]:
-    """Open the input once per process; `run` tells it from an earlier one in the same workspace."""
+    """Open the input once per process; `run` tells it from earlier runs in the workspace."""
     found = read_run(Path(workspace) / "journal")
     path = Path(found.input)
     return path, open_stored(path), found.grid
@@ -33,22 +30,19 @@ def _pieces(workspace: str, run: str, count: int) -> list[Any]:
     for draft in (Path(workspace) / str(piece) for piece in range(count)):
         with naming(draft):
             piece = zarr.open_array(str(draft), mode="r+")
-        # Zarr's own search for chunks of the fill value is slow, and takes -0j for 0j.
+        # Zarr's own search for chunks of the fill value is slow, and confuses -0j with 0j.
         found.append(piece.with_config({"write_empty_chunks": True}))
     return found
 
 
 def marks(workspace: str, run: str, blocks: list[int]) -> list[tuple[int, int]]:
-    """The marks that the files of blocks have now, each after the number of its block."""
+    """(block, current mark of its files) for each block."""
     path, stored, grid = _input(workspace, run)
     return [(index, block_mark(path, stored, grid, index)) for index in blocks]
 
 
 def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, int]:
-    """Read one block, split it in one dispatch, write its parts; return its number and mark.
-
-    Safe to repeat: it writes the same bytes to chunks that no other block touches.
-    """
+    """Read, split and write a block, repeatably: no other block writes its chunks."""
     path, stored, grid = _input(workspace, run)
     pieces = _pieces(workspace, run, len(grid.sizes))
     block, mark = grid[index], block_mark(path, stored, grid, index)
@@ -57,7 +51,7 @@ def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, 
         parts = split_on(device, parts.pop(), [part.size for part in block.parts], grid.axis)
     for part in block.parts:
         with naming(Path(workspace) / str(part.piece)):
-            # pop() drops the list's reference, so that each part is freed once it is written.
+            # pop() drops the reference, so that a part is freed once it is written.
             _write(pieces[part.piece], part.region, parts.pop(0), grid.piece_chunk(part.piece))
     return index, mark
 
@@ -79,10 +73,10 @@ def _read(path: Path, stored: Any, block: Block) -> np.ndarray:
 
 
 def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple[int, ...]) -> None:
-    """Write a part of a piece, except chunks that hold the fill value only, bit by bit.
+    """Write a part of a piece, except chunks that hold only the fill value, bit for bit.
 
-    Striding by `chunk` visits each chunk's first element, because `region` begins where a chunk
-    does. If none of them is the fill value, no chunk can be all fill, and one write suffices.
+    Striding by `chunk` visits each chunk's first element, because `region` starts at a chunk. If
+    none of them is the fill value, no chunk can be all fill, and one write suffices.
     """
     if not _fill_bits(data[tuple(slice(None, None, side) for side in chunk)], piece).any():
         piece[region] = data
@@ -91,7 +85,7 @@ def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple
         values = data[tuple(slice(a, a + side) for a, side in zip(start, chunk, strict=True))]
         corner = [side.start + a for side, a in zip(region, start, strict=True)]
         if _fill_bits(values, piece).all():
-            # The block may be done again because the input has changed.
+            # The input may have changed since the chunk was first written.
             place = tuple(a // side for a, side in zip(corner, chunk, strict=True))
             (piece.store.root / piece.metadata.encode_chunk_key(place)).unlink(missing_ok=True)
         else:
@@ -100,7 +94,7 @@ def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple
 
 
 def _fill_bits(data: np.ndarray, piece: Any) -> np.ndarray:
-    """Which elements have the bits of the fill value."""
+    """For each element, whether it has the bits of the fill value."""
     if piece.fill_value is None or not data.dtype.itemsize:
         return np.zeros(1, bool)
     fill = np.frombuffer(np.array(piece.fill_value, data.dtype).tobytes(), np.uint8)

@@ -1,13 +1,13 @@
-"""The hidden folder in which pieces grow, ``.NAME.unfinished``, and how they get their names.
+"""The hidden folder in which pieces grow, ``.NAME.unfinished``, and the publishing of pieces.
 
-It lies beside the pieces, and holds:
+It is beside the pieces, and holds:
 
 - ``lock``, which is locked while a run uses the folder;
 - ``0``, ``1``, ...: the pieces until they have their names;
 - ``journal``, which vouches for the pieces: created after them, removed before them. Without one
-  they are worth nothing, and are removed by the run itself, or if that was killed, by the next.
+  they are useless, and the run removes them, or the next run if that one was killed.
 
-A run is complete when all its pieces have their names and the journal is removed.
+A run is complete when all pieces have their names and the journal is removed.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ _OURS = re.compile(r"lock|journal|\.journal-dmlsplit|(old-)?\d+")
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where the pieces of an input are made, and the names that they get."""
+    """The folder where an input's pieces grow, and the names that they get."""
 
     folder: Path
     input: Path
@@ -43,22 +43,22 @@ class Workspace:
 
     @property
     def journal(self) -> Path:
-        """Where the record of the run is."""
+        """The path of the run's record."""
         return self.folder / "journal"
 
     def draft(self, piece: int) -> Path:
-        """Where a piece is until it gets its name."""
+        """The path of a piece until it gets its name."""
         return self.folder / str(piece)
 
     def vouch(self, run: Run) -> None:
-        """Create the journal: from now on the pieces are worth something."""
+        """Create the journal: from now on the pieces can be used."""
         inodes = tuple(self.draft(piece).stat().st_ino for piece in range(len(self.targets)))
         create_journal(self.journal, replace(run, pieces=inodes))
 
     def published(self) -> set[int]:
         """The pieces that have their names."""
         inodes = read_run(self.journal).pieces if self.journal.is_file() else ()
-        # After an exchange the draft is what the target was, until the workspace is removed.
+        # After an exchange the draft is the old target, until the workspace is removed.
         return {
             piece
             for piece, (target, inode) in enumerate(zip(self.targets, inodes, strict=False))
@@ -66,7 +66,7 @@ class Workspace:
         }
 
     def check_unpublished(self) -> None:
-        """Refuse to write blocks anew when pieces with the old ones have their names."""
+        """Refuse to rewrite blocks of pieces that already have their names."""
         if self.published():
             raise InvalidArgumentError(
                 f"{self.input} changed after some pieces of the unfinished run in {self.folder} "
@@ -76,14 +76,11 @@ class Workspace:
 
 @contextmanager
 def claimed(workspace: Workspace, run: Run, overwrite: bool) -> Iterator[tuple[str, ...]]:
-    """Keep other processes from a workspace; the pieces get their names if the block succeeds.
+    """Hold a workspace; if the block succeeds, the pieces get their names.
 
-    Yields notes for the user. In the block there is a journal only if its run can be continued.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If another run uses it, it holds another one, or a target exists and is not to be replaced.
+    Yields notes for the user. The block sees a journal only if its run can be continued.
+    InvalidArgumentError: another run uses the workspace or is unfinished in it, or a target exists
+    and may not be replaced.
     """
     drafts = {str(workspace.draft(n)): target for n, target in enumerate(workspace.targets)}
     handle = _lock(workspace.folder)
@@ -114,7 +111,7 @@ def claimed(workspace: Workspace, run: Run, overwrite: bool) -> Iterator[tuple[s
 
 
 def _publish(workspace: Workspace) -> None:
-    """Give the pieces their names. What is interrupted here is finished by the same run."""
+    """Give the pieces their names; if interrupted, the same run finishes it later."""
     published = workspace.published()
     for piece, target in enumerate(workspace.targets):
         if piece in published:
@@ -133,7 +130,7 @@ def _publish(workspace: Workspace) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """Create a workspace if there is none, and lock it."""
+    """Create a workspace if needed, and lock it."""
     while True:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
@@ -148,12 +145,12 @@ def _lock(folder: Path) -> int:
             raise InvalidArgumentError(
                 f"{folder} is in use: another run writes the same pieces. Fix: wait until it ends"
             ) from None
-        except FileNotFoundError:  # a run that ends has just removed the folder
+        except FileNotFoundError:  # another run has just ended and removed the folder
             continue
 
 
 def _remove_dead(folder: Path) -> None:
-    """Remove what killed runs left in workspaces that nobody can continue."""
+    """Remove the workspaces of killed runs that cannot be continued."""
     for other in folder.glob(".*.unfinished"):
         if (other / "lock").is_file() and not (other / "journal").exists():
             with suppress(OSError):
@@ -161,7 +158,7 @@ def _remove_dead(folder: Path) -> None:
 
 
 def _clear(folder: Path) -> None:
-    """Remove all that is in a workspace but its lock."""
+    """Remove everything in a workspace but its lock."""
     for entry in folder.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -170,13 +167,9 @@ def _clear(folder: Path) -> None:
 
 
 def _release(folder: Path, handle: int) -> None:
-    """Unlock a workspace, and remove it if it has no journal.
-
-    The lock file is removed last, because other processes look for it. What cannot be removed is
-    left to the next run.
-    """
+    """Unlock a workspace; without a journal, remove it: the lock last, as others look for it."""
     is_empty = False
-    with suppress(OSError):
+    with suppress(OSError):  # the next run removes what is left
         if not (folder / "journal").exists():
             _clear(folder)
             is_empty = True
@@ -187,9 +180,9 @@ def _release(folder: Path, handle: int) -> None:
 
 
 def _check_targets(workspace: Workspace, overwrite: bool) -> None:
-    """Refuse to replace the input, or anything that is not to be replaced."""
+    """Refuse to replace the input, or anything without permission."""
     source = workspace.input
-    inputs = [source, *array_files(source), source / "c"]  # those in a folder may be links
+    inputs = [source, *array_files(source), source / "c"]  # the files may be links
     published = workspace.published()
     for piece, target in enumerate(workspace.targets):
         if piece in published:
@@ -210,7 +203,7 @@ def _check_targets(workspace: Workspace, overwrite: bool) -> None:
 
 
 def _take_name(draft: Path, target: Path, old: Path) -> None:
-    """Rename a piece. An old one is replaced at once; an old folder ends up in the workspace."""
+    """Rename a piece. It replaces an old one atomically; an old folder moves to the workspace."""
     if not draft.is_dir() or not os.path.lexists(target):
         draft.replace(target)
     elif not _exchanged(draft, target):
@@ -219,7 +212,7 @@ def _take_name(draft: Path, target: Path, old: Path) -> None:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """Exchange two names at once; False if the file system cannot."""
+    """Exchange two names atomically; False if the file system cannot."""
     if sys.platform != "linux":
         return False
     rename: Any = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)

@@ -1,7 +1,4 @@
-"""Chunked arrays on disk: what can be read block by block, and the zarr pieces to write.
-
-Needs zarr, of the extra ``dmlsplit[dask]``, which is imported only when a store is opened.
-"""
+"""Opens arrays on disk, and creates zarr pieces; zarr is imported only when it is needed."""
 
 from importlib import import_module
 from pathlib import Path
@@ -15,14 +12,13 @@ from dmlsplit.storage.npy_file import NpyFile, open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
 BLOCK_BYTES = 8 << 20
-# Missing chunks are not counted in stores with more, since that means listing all files.
+# In larger stores missing chunks are not counted, which means listing all files.
 COUNTED_CHUNKS = 1_000_000
-# Size of the chunks of zarr pieces of a .npy file.
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 4 << 20  # of the zarr pieces of a .npy file
 
 
 def needed(module: str, purpose: str) -> Any:
-    """Import a module of the extra ``dask``; an UnsupportedError says that it is missing."""
+    """Import a module of the extra ``dask``; UnsupportedError if it is missing."""
     try:
         return import_module(module)
     except ImportError:
@@ -32,12 +28,12 @@ def needed(module: str, purpose: str) -> Any:
 
 
 def is_store(path: Path) -> bool:
-    """Whether to read a path as a zarr store: a folder, or a file named like one."""
+    """Whether a path is a zarr store: a folder, or a file with such a name."""
     return path.is_dir() or path.name.endswith((".zarr", ".zarr.zip"))
 
 
 def open_stored(path: Path) -> Any:
-    """Open a zarr array or a .npy file for reading; groups and Python objects are refused."""
+    """Open a zarr array or a .npy file; InvalidArgumentError for groups and Python objects."""
     with about(path):
         return _open_store(path) if is_store(path) else open_npy(path)
 
@@ -89,7 +85,7 @@ def _fix_for_group(path: Path, group: Any) -> str:
 def grid_for(
     stored: Any, axis: int, sizes: tuple[int, ...], block_bytes: int | None = None
 ) -> BlockGrid:
-    """The blocks in which to split a zarr array or a .npy file."""
+    """The blocks of a split of a zarr array or a .npy file."""
     wanted = BLOCK_BYTES if block_bytes is None else block_bytes
     if wanted < 1:
         raise InvalidArgumentError(f"block_bytes is {wanted}; it must be at least 1")
@@ -102,7 +98,7 @@ def grid_for(
 
 
 def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
-    """A note if chunks are missing: the array is sparse, or is an incomplete copy."""
+    """A note if chunks are missing: the array is sparse, or an incomplete copy."""
     if isinstance(stored, NpyFile) or stored.nchunks > COUNTED_CHUNKS:
         return ()
     absent = stored.nchunks - stored.nchunks_initialized
@@ -114,7 +110,7 @@ def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
 
 
 def create_piece(path: Path, stored: Any, grid: BlockGrid, piece: int) -> None:
-    """Create the zarr array of one piece, with the format and codecs of the input."""
+    """Create the zarr array of a piece, with the format and codecs of the input."""
     zarr = needed("zarr", "a zarr store")
     shape, chunk = grid.piece_shape(piece), grid.piece_chunk(piece)
     sharded = any(side > 1 for side in grid.inner)
@@ -134,7 +130,7 @@ def create_piece(path: Path, stored: Any, grid: BlockGrid, piece: int) -> None:
 
 
 def _kept(stored: Any) -> dict[str, Any]:
-    """What the pieces have in common with a zarr array."""
+    """The properties that the pieces inherit from a zarr array."""
     if isinstance(stored, NpyFile):
         return {}
     metadata = stored.metadata
@@ -152,11 +148,8 @@ def _kept(stored: Any) -> dict[str, Any]:
 
 
 def settle() -> None:
-    """Wait for the chunks that zarr leaves running after one of a block has failed.
-
-    Otherwise asyncio complains at exit that the loop is closed.
-    """
-    import asyncio  # zarr does; a run without it starts faster
+    """Wait for chunks that zarr leaves running after one failed, or asyncio complains at exit."""
+    import asyncio  # late, because a run without zarr starts faster
 
     sync = needed("zarr.core.sync", "a zarr store")
 
@@ -168,5 +161,5 @@ def settle() -> None:
 
 
 def describe(error: Exception) -> str:
-    """The type and message of an error of another library, in one short line."""
+    """The type and message of another library's error, on one short line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:200]

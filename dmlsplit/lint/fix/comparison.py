@@ -1,7 +1,4 @@
-"""Runs two ONNX models on the same inputs and compares every output bit by bit.
-
-The models run in a child process, because a runtime may abort its process on a malformed model.
-"""
+"""Compares the outputs of two ONNX models, in a child process that a bad model may crash."""
 
 import json
 import multiprocessing
@@ -20,16 +17,15 @@ from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
 from dmlsplit.interrupts import kept_from_children
 from dmlsplit.lint.fix.feeds import Feeds, feeds_of
 
-# From inputs by name to all outputs.
+# Runs a model on inputs by name; the result is all outputs.
 Run = Callable[[Feeds], list[Any]]
-# Loads a model. The names of its nodes that are run are added to a set, if one is given; it is
-# complete when the block ends.
+# Loads a model. At the end of the block, the set (if given) has the names of the nodes that ran.
 Load = Callable[[str, set[str] | None], AbstractContextManager[Run]]
 
 SECONDS = 600
-# The caller may have threads, so a child is not forked from it.
+# Not forked, because the caller may have threads.
 PROCESSES = multiprocessing.get_context("spawn")
-# Random inputs to compare on, and how long to go on looking for more than one that runs.
+# Enough inputs that ran, and when to stop trying more after the first that ran.
 _MOST_RUNS = 4
 _LOOKING_SECONDS = 20
 
@@ -38,9 +34,9 @@ _LOOKING_SECONDS = 20
 class Comparison:
     """Two models that agreed."""
 
-    engine: str  # that ran them
-    runs: int  # on how many inputs
-    ran: int  # how many of the named nodes of the second model were run
+    engine: str
+    runs: int  # inputs on which they agreed
+    ran: int  # how many of the named nodes of the second model ran
 
 
 def compare_models(
@@ -52,10 +48,10 @@ def compare_models(
 ) -> Comparison:
     """Compare all outputs of both models, bit for bit.
 
-    `nodes` of the second are those that the comparison is about. `sizes` are of the dynamic
-    dimensions of the first, by name or as ``input.axis``. What `feed`, an .npz file of inputs by
-    name, lacks is random. It is an InvalidArgumentError if an output differs, or `feed` cannot be
-    used, and an UnsupportedError if no runtime could run both.
+    The result counts which of `nodes`, of the second, ran. `sizes` fixes dynamic dimensions of the
+    first, by name or as ``input.axis``. Inputs that `feed`, an .npz file by name, lacks are random.
+    InvalidArgumentError: an output differs or `feed` is unusable; UnsupportedError: no runtime ran
+    both.
     """
     failures = []
     for engine in ENGINES:
@@ -69,7 +65,7 @@ def compare_models(
 
 
 def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
-    """What they agree in, what is wrong with them, or why nothing is known of them."""
+    """The result of `_child`; a text says why there is none."""
     receiver, sender = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(target=_child, args=(sender, *job), daemon=True)
     with kept_from_children():
@@ -106,12 +102,12 @@ def _child(
     except InvalidArgumentError as error:
         sender.send(error)
     except Exception as error:
-        # Runtimes raise errors of many types; after any of them nothing is proven.
+        # Runtimes raise errors of many types, and none of them proves a difference.
         sender.send(one_line(error)[:300])
 
 
 def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:
-    """On how many inputs two models agree; an error if they differ."""
+    """The number of inputs on which two models agree; InvalidArgumentError if they differ."""
     done, failure = 0, RuntimeError("no inputs were tried")
     start = time.monotonic()
     for feeds, must_run in tries:
@@ -124,7 +120,11 @@ def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:
                 raise
             failure = RuntimeError(one_line(error))
             continue
-        different = _difference("outputs", expected, _run(after, feeds))
+        try:
+            found = after(feeds)
+        except Exception as error:
+            raise RuntimeError(f"the rewritten model fails: {one_line(error)}") from error
+        different = _difference("outputs", expected, found)
         if different:
             raise InvalidArgumentError(f"the rewritten model computes something else: {different}")
         done += 1
@@ -133,15 +133,8 @@ def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:
     return done
 
 
-def _run(model: Run, feeds: Feeds) -> list[Any]:
-    try:
-        return model(feeds)
-    except Exception as error:
-        raise RuntimeError(f"the rewritten model fails: {one_line(error)}") from error
-
-
 def _difference(where: str, expected: Any, found: Any) -> str:
-    """In what two outputs differ; an empty string if they are equal bit for bit."""
+    """The first difference between two outputs; empty if they are equal bit for bit."""
     if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
         if len(expected) != len(found):
             return f"{where}: {len(expected)} values became {len(found)}"
@@ -155,9 +148,6 @@ def _difference(where: str, expected: Any, found: Any) -> str:
     return "" if same else f"{where}: the values differ"
 
 
-# The runtimes.
-
-
 @contextmanager
 def _onnxruntime(path: str, ran: set[str] | None) -> Iterator[Run]:
     import onnxruntime
@@ -165,7 +155,7 @@ def _onnxruntime(path: str, ran: set[str] | None) -> Iterator[Run]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # after an error it is in use
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # in use after an error
         options.enable_profiling = ran is not None
         options.profile_file_prefix = str(Path(folder, "nodes"))
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -185,7 +175,7 @@ def _reference(path: str, ran: set[str] | None) -> Iterator[Run]:
     if ran is not None:
         honest: Any = OpRun.run
 
-        # The evaluator has no hook for it; this process runs nothing else.
+        # The evaluator has no hook for this; a patch is safe in a process of its own.
         def run(self: Any, *arguments: Any, **options: Any) -> Any:
             ran.add(self.onnx_node.name)
             return honest(self, *arguments, **options)

@@ -1,7 +1,4 @@
-"""Inputs to run a model on: random ones, and those of an .npz file.
-
-The file may be damaged or malicious: its sizes and types are checked first.
-"""
+"""Inputs for running a model: random ones, and those of an .npz file, which is untrusted."""
 
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,15 +17,15 @@ from dmlsplit.frontends.onnx.inference import fix_dimensions
 from dmlsplit.mistaken import BEGINNING_BYTES, what_it_is
 
 Feeds = dict[str, np.ndarray]
-# Sizes for dynamic dimensions that have none: small ones, then those of images and sequences.
+# Sizes to try for dynamic dimensions: small ones, then those of images and sequences.
 _DYNAMIC_SIZES = (2, 1, 4, 8, 3, 16, 32, 64, 128, 224, 256, 512)
 _MOST_ELEMENTS = 1 << 26
-# Of all arrays, unpacked: a zip archive may hold a thousand times its size.
+# Of all arrays, unpacked: a zip archive may expand a thousandfold.
 _MOST_BYTES = 1 << 30
 
 
 class _Input(NamedTuple):
-    """What a model declares of an input."""
+    """An input as the model declares it."""
 
     name: str
     kind: np.dtype
@@ -38,9 +35,9 @@ class _Input(NamedTuple):
 def feeds_of(
     path: str, sizes: Mapping[str, int], given: Path | None
 ) -> Iterator[tuple[Feeds, bool]]:
-    """Inputs for a model, and whether a failure on them is fatal: only for those of the file.
+    """Inputs for a model, and whether a failure on them is fatal (only if the file fixes them).
 
-    Integers are of their whole range, or else 0 and 1: some are indices or sizes.
+    Integers span their whole range, then only 0 and 1, because some are indices or sizes.
     """
     inputs = {each.name: each for each in _inputs(path, sizes)}
     arrays = _read_feed(given, inputs) if given else {}
@@ -61,7 +58,7 @@ def _attempts(missing: Sequence[_Input], arrays: Feeds) -> Iterator[tuple[Feeds,
 
 
 def _inputs(path: str, sizes: Mapping[str, int]) -> Iterator[_Input]:
-    """The inputs that have no initializer."""
+    """The inputs without an initializer."""
     model = onnx.load_model(path, load_external_data=False)
     fix_dimensions(model, sizes)
     given = {tensor.name for tensor in model.graph.initializer}
@@ -97,11 +94,8 @@ def _small(random: np.random.Generator, kind: np.dtype, shape: tuple[int, ...]) 
     return random.standard_normal(shape).astype(kind)
 
 
-# The file.
-
-
 def _read_feed(path: Path, inputs: Mapping[str, _Input]) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file, which must be what the model declares of its inputs."""
+    """The arrays of an .npz file, which must fit the inputs that the model declares."""
     with about(path):
         if path.exists() and not path.is_file():
             raise InvalidArgumentError("is not a regular file; it must be an .npz file")
@@ -138,7 +132,7 @@ def _arrays(archive: zipfile.ZipFile, inputs: Mapping[str, _Input]) -> dict[str,
                 arrays[name] = _array(archive, entry, inputs[name])
             except (DmlError, OSError):
                 raise
-            except Exception as error:  # each way to pack has errors of its own
+            except Exception as error:  # each compression method has its own errors
                 raise InvalidArgumentError(f"is damaged: {one_line(error)[:200]}") from None
     return arrays
 
@@ -157,9 +151,9 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, wanted: _Input) -> 
 
 
 def _check(header: NpyHeader, wanted: _Input) -> None:
-    """Refuse an array that is not what the model declares."""
+    """Refuse an array that does not fit the declared input."""
     found, sizes = header.dtype.newbyteorder("="), wanted.sizes
-    # NumPy writes types that it lacks, such as bfloat16, as bytes.
+    # NumPy stores types that it lacks, such as bfloat16, as bytes.
     allowed = (wanted.kind, np.dtype(wanted.kind.str))
     if found.kind not in "US" if wanted.kind.hasobject else found not in allowed:
         raise InvalidArgumentError(

@@ -1,4 +1,4 @@
-"""Writes ONNX models with their refused splits replaced, if they compute the same outputs."""
+"""Writes ONNX models whose refused splits are replaced, if the outputs stay the same."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,10 +26,9 @@ class Rewriting:
     """The result of rewriting a model."""
 
     replaced: tuple[SplitSite, ...]
-    left: tuple[tuple[SplitSite, str], ...]  # refused, but left as they are, and why
-    # None if nothing was replaced, so nothing written.
-    comparison: Comparison | None = None
-    written: Assessment | None = None  # of the written model
+    left: tuple[tuple[SplitSite, str], ...]  # refused but not replaced, and why
+    comparison: Comparison | None = None  # None if nothing was replaced, so nothing written
+    written: Assessment | None = None  # of the written model, likewise
 
 
 def write_fixed(
@@ -39,11 +38,11 @@ def write_fixed(
     sizes: Mapping[str, int] | None = None,
     feed: Path | None = None,
 ) -> Rewriting:
-    """Write the model `source`, which was assessed, with its refused splits replaced.
+    """Write the assessed model `source` with its refused splits replaced.
 
-    The output appears only if both models agree bit for bit on several inputs: random ones, and by
-    name those of `feed`, an .npz file. Its dynamic dimensions have the `sizes` of the assessment.
-    It is an InvalidArgumentError if they differ, an UnsupportedError if they could not be run.
+    The output appears only if both models agree bit for bit on several inputs: random, or by name
+    those of `feed`, an .npz file. `sizes` become its dynamic dimensions. InvalidArgumentError: they
+    differ; UnsupportedError: they could not be run.
     """
     model = _load(source)
     weights = _external_files(model.graph)
@@ -59,7 +58,9 @@ def write_fixed(
     with atomic_write(output, inputs=inputs) as (temporary,):
         temporary.write_bytes(model.SerializeToString())
         comparison = compare_models(source, temporary, tuple(probes), sizes, feed)
-        _rename(model.graph, probes)
+        for _, graph in graphs(model.graph):
+            for node in graph.node:
+                node.name = probes.get(node.name, node.name)
         temporary.write_bytes(model.SerializeToString())
         written = _assessed(temporary, output, assessment, len(left))
     return Rewriting(replaced, left, comparison, written)
@@ -70,15 +71,14 @@ def _load(path: Path) -> ModelProto:
         try:
             return onnx.load_model_from_string(path.read_bytes())
         except Exception as error:
-            # onnx does not export protobuf's DecodeError, whose home differs between versions.
+            # onnx does not export protobuf's DecodeError, whose module differs between versions.
             raise InvalidArgumentError(f"onnx cannot load it: {error}") from None
 
 
 def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessment:
-    """Assess a rewritten model, and refuse one that has more refused splits than were left."""
+    """Assess a rewritten model; InvalidArgumentError if over `left` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path, infer_shapes=True)]
-    options = before.failing, before.defects_fail
-    after = assess(sites, before.target, (), *options)
+    after = assess(sites, before.target, (), before.failing, before.defects_fail)
     refused = [verdict for verdict in after.verdicts if verdict.outcome in FAILING]
     if len(refused) > left:
         raise InvalidArgumentError(
@@ -90,7 +90,7 @@ def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessme
 def _replace_splits(
     model: ModelProto, assessment: Assessment
 ) -> tuple[dict[str, str], tuple[SplitSite, ...], tuple[tuple[SplitSite, str], ...]]:
-    """Edit a model in place: each new split gets a name of its own, mapped to its real one."""
+    """Edit a model in place; the first result maps the new splits' unique names to the old ones."""
     wanted = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     new_name = name_maker(_value_names(model.graph))
@@ -120,28 +120,18 @@ def _replace_splits(
     return probes, tuple(replaced), tuple(left)
 
 
-def _rename(graph: GraphProto, names: Mapping[str, str]) -> None:
-    for _, body in graphs(graph):
-        for node in body.node:
-            node.name = names.get(node.name, node.name)
-
-
 def _external_files(graph: GraphProto) -> set[str]:
-    """The names of the files in which a model keeps its weights."""
+    """The names of the files that hold a model's weights."""
     return {
         entry.value
         for _, body in graphs(graph)
         for tensor in body.initializer
         for entry in tensor.external_data
         if tensor.data_location == onnx.TensorProto.EXTERNAL and entry.key == "location"
-        if "\0" not in entry.value  # which no file has in its name
+        if "\0" not in entry.value  # never in a file name
     }
 
 
 def _value_names(graph: GraphProto) -> set[str]:
-    return {
-        name
-        for _, body in graphs(graph)
-        for node in body.node
-        for name in (*node.input, *node.output)
-    }
+    nodes = (node for _, body in graphs(graph) for node in body.node)
+    return {name for node in nodes for name in (*node.input, *node.output)}

@@ -1,9 +1,8 @@
 """The standard ONNX nodes that replace a split.
 
-A split that is refused for its rank, its 8-bit type, an empty piece or for making a
-sequence becomes ``Reshape, Cast, Split, Cast, Reshape``, without the parts that it does
-not need; empty pieces become constants, and ``SequenceConstruct`` makes the sequence.
-64-bit types cannot be replaced so: BitCast-26 keeps the width of an element.
+A split that is refused for its rank, an 8-bit type, an empty piece or a sequence output becomes
+those of ``Reshape, Cast, Split, Cast, Reshape`` that it needs. Empty pieces become constants, and
+``SequenceConstruct`` makes a sequence. 64-bit types have no such form: BitCast-26 keeps the width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +24,12 @@ from dmlsplit.lint.verdict import Verdict
 
 NewName = Callable[[str], str]
 
-# Reshape takes its shape as an input since 5, Cast its type as a number since 6.
+# Reshape has its shape as an input since 5, Cast its type as a number since 6.
 _LEAST_OPSET = 6
 
 
 def name_maker(used: set[str]) -> NewName:
-    """A function that makes a new name, ending in its argument, that `used` lacks."""
+    """A function that makes a name that `used` lacks, ending in its argument."""
     prefix = "dmlsplit_"
     while any(name.startswith(prefix) for name in used):
         prefix += "_"
@@ -39,7 +38,7 @@ def name_maker(used: set[str]) -> NewName:
 
 
 class _Nodes(list[NodeProto]):
-    """Nodes in the order in which they run. Each method adds one; it returns what that makes."""
+    """Nodes in execution order. A method adds nodes and returns the name of their output."""
 
     def __init__(self, new_name: NewName) -> None:
         self.new_name = new_name
@@ -56,7 +55,7 @@ class _Nodes(list[NodeProto]):
         return self.add("Reshape", [value, wanted], output)
 
     def restore(self, part: str, piece: str, kind: int, shape: Sequence[int] | None) -> None:
-        """Make the piece that the model expects of a part; of kind 0 and of shape None as it is."""
+        """Cast a part to `kind` unless that is 0, and reshape it unless `shape` is None."""
         if kind:
             output = piece if shape is None else self.new_name("narrow")
             part = self.add("Cast", [part], output, to=kind)
@@ -67,10 +66,7 @@ class _Nodes(list[NodeProto]):
 def replacement(
     node: NodeProto, name: str, verdict: Verdict, target: Target, opset: int, new_name: NewName
 ) -> list[NodeProto]:
-    """The nodes that replace a refused split; the new Split gets a name.
-
-    An UnsupportedError says why standard nodes cannot replace it.
-    """
+    """The nodes that replace a refused split, with a Split called `name`; else UnsupportedError."""
     site, value, nodes = verdict.site, node.input[0], _Nodes(new_name)
     if {each.rule.id for each in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
         counted = NodeProto()
@@ -92,8 +88,8 @@ def replacement(
     is_sequence = node.op_type == "SplitToSequence"
     squeezed = is_sequence and _drops_axis(node)
     pieces = [new_name("piece") for _ in site.pieces] if is_sequence else list(node.output)
-    # Split makes the pieces themselves where nothing has to be undone. A piece that the model
-    # does not use has no name, but Split must make it.
+    # If nothing has to be undone, Split makes the pieces directly. An unused piece has no name, but
+    # Split must make it.
     direct = not (cast or reshaped or squeezed)
     parts = [piece if direct and piece else new_name("part") for piece in pieces]
     lengths = {part: size for part, size in zip(parts, site.pieces, strict=True) if size}
@@ -118,7 +114,7 @@ def _dimension_counts(support: TensorSupport, target: Target) -> range:
 
 
 def _drops_axis(node: NodeProto) -> bool:
-    """Whether the pieces of a SplitToSequence lack its axis: only without sizes."""
+    """Whether a SplitToSequence drops the axis of its pieces, as it can only without sizes."""
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     has_sizes = len(node.input) > 1 and bool(node.input[1])
     return not has_sizes and not attributes.get("keepdims", 1)
@@ -151,7 +147,7 @@ def _check_curable(verdict: Verdict, opset: int) -> None:
 
 
 def _cast(kind: TensorDataType, supported: frozenset[TensorDataType]) -> int:
-    """The type that carries every value of `kind`, or 0 if `kind` itself is supported."""
+    """A supported type that holds every value of `kind`, or 0 if `kind` itself is supported."""
     if kind in supported:
         return 0
     if kind.bits < 32 and TensorDataType.INT32 in supported:

@@ -1,7 +1,4 @@
-"""Reports of an assessment: text, json, github, sarif and junit.
-
-Every writer is a pure function of an `Assessment`, and of whether to colour: only text does.
-"""
+"""Reports, each a pure function of an `Assessment` and of whether to colour (only text does)."""
 
 from collections.abc import Callable
 
@@ -12,9 +9,7 @@ from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.verdict import Assessment
 
-Writer = Callable[[Assessment, bool], str]
-
-REPORTS: dict[str, Writer] = {
+REPORTS: dict[str, Callable[[Assessment, bool], str]] = {
     "text": text_report,
     "json": json_report,
     "github": github_report,

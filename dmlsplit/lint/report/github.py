@@ -1,4 +1,4 @@
-"""Annotations of GitHub Actions."""
+"""Annotations. Source: GitHub, "Workflow commands for GitHub Actions", error messages."""
 
 from dmlsplit.lint.report.phrases import details, headline, location, with_slashes
 from dmlsplit.lint.verdict import Assessment, Outcome
@@ -6,10 +6,7 @@ from dmlsplit.messages import printable
 
 
 def github_report(assessment: Assessment, colour: bool = False) -> str:
-    """One workflow command per split that needs attention.
-
-    Format: GitHub, "Workflow commands for GitHub Actions", setting an error message.
-    """
+    """One workflow command per split that needs attention."""
     lines = []
     for each in assessment.diagnostics:
         message = f"{assessment.target}: {each.rule.id}: {each.message}\nFix: {each.rule.hint}"

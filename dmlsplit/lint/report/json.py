@@ -10,17 +10,17 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.lint.verdict import Assessment, Verdict
 
-# Raised when a key changes its meaning or is removed; new keys may be added at any time.
+# Increased when a key changes its meaning or disappears; new keys may come at any time.
 SCHEMA = 1
 
 
 def json_report(assessment: Assessment, colour: bool = False) -> str:
-    """The assessment as JSON; report.schema.json describes it."""
+    """The assessment as JSON."""
     from dmlsplit import __version__
 
     target = assessment.target
-    said = [each for verdict in assessment.verdicts for each in verdict.diagnostics]
-    rules = {each.rule.id: each.rule for each in (*assessment.diagnostics, *said)}
+    about_splits = [each for verdict in assessment.verdicts for each in verdict.diagnostics]
+    rules = {each.rule.id: each.rule for each in (*assessment.diagnostics, *about_splits)}
     return json.dumps(
         {
             "schema": SCHEMA,

@@ -1,4 +1,4 @@
-"""JUnit XML, as CI servers read it."""
+"""JUnit XML, for CI servers."""
 
 import xml.etree.ElementTree as ET
 

@@ -16,7 +16,7 @@ _NAMES = {
 
 
 def address(site: SplitSite) -> str:
-    """The place of a split in its file, in one line."""
+    """The place of a split in its file, on one line."""
     name = site.node or f"#{site.index}"
     return printable(f"{site.place}/{name}" if site.place else name)
 
@@ -27,7 +27,7 @@ def location(site: SplitSite) -> str:
 
 
 def headline(verdict: Verdict, assessment: Assessment) -> str:
-    """The verdict in one line, without the place."""
+    """The verdict on one line, without the place."""
     operator, target = verdict.site.operator, assessment.target
     said, outcome = code(verdict), str(verdict.outcome)
     if verdict.outcome is Outcome.LEGALIZED and assessment.fails(verdict):
@@ -36,24 +36,24 @@ def headline(verdict: Verdict, assessment: Assessment) -> str:
 
 
 def code(verdict: Verdict) -> str:
-    """The HRESULT of a refusal as people search for it; empty if nothing fails."""
+    """The HRESULT of a refusal in the form that users search for; empty if no call fails."""
     return "" if verdict.hresult is None else numbered(verdict.hresult)
 
 
 def numbered(hresult: int) -> str:
-    """An HRESULT as people search for it: its number, and its name."""
+    """An HRESULT in the form that users search for: its number and name."""
     return f"{hresult:08X} ({_NAMES[hresult]})"
 
 
 def with_slashes(file: str) -> str:
-    """The name of a file as annotations and URIs want it, wherever it is from."""
-    # Elsewhere a backslash is an ordinary letter of a name, if a rare one.
-    theirs = os.sep == "\\" or PureWindowsPath(file).is_absolute()
-    return (file.replace("\\", "/") if theirs else file).removeprefix("./")
+    """A file name with slashes, as annotations and URIs need it."""
+    # In other names a backslash is an ordinary, if rare, character.
+    is_windows = os.sep == "\\" or PureWindowsPath(file).is_absolute()
+    return (file.replace("\\", "/") if is_windows else file).removeprefix("./")
 
 
 def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
-    """Each diagnostic once, with ``(and 2 more)`` if it is the same for three tensors."""
+    """Each diagnostic once, with ``(and 2 more)`` if three tensors share it."""
     alike: dict[tuple[str, ...], list[Violation]] = {}
     for each in verdict.diagnostics:
         said = (each.field, each.found, each.allowed) if each.field else (each.message,)
@@ -64,7 +64,7 @@ def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
 
 
 def details(verdict: Verdict) -> list[str]:
-    """The diagnostics and the fix of a verdict, a line each."""
+    """The diagnostics and the fix of a verdict, one per line."""
     lines = [
         f"{each.rule.id}: {printable(each.message)}{others}" for each, others in grouped(verdict)
     ]

@@ -1,7 +1,6 @@
-"""The page of a rule: what it says, how that is known, examples, the fix. Markdown or plain text.
+"""The page of a rule, in Markdown or plain text: its sentence, basis, examples and fix.
 
-They are what SARIF carries as `help`, what
-``dmlsplit explain RULE-ID`` prints, and the pages of the manual.
+SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, the manual includes it.
 """
 
 import re
@@ -45,7 +44,7 @@ class _Markdown:
         return f"{'#' * level} {text}"
 
     def paragraph(self, text: str) -> str:
-        """Mark links, and options of commands, whose two hyphens would become a dash."""
+        """Mark links, and command options: their two hyphens would become a dash."""
         if text.startswith("https://"):
             return f"<{text}>"
         return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
@@ -84,12 +83,12 @@ class _Text:
 
 
 def markdown_page(rule: Rule) -> str:
-    """The page of a rule in Markdown, with one heading of the first level."""
+    """The page of a rule in Markdown, with one first-level heading."""
     return "\n\n".join(_blocks(rule, _Markdown())) + "\n"
 
 
 def text_page(rule: Rule) -> str:
-    """The page of a rule as text of at most 80 columns, links aside."""
+    """The page of a rule as text, at most 80 columns wide except for links."""
     return "\n\n".join(_blocks(rule, _Text())) + "\n"
 
 
@@ -143,7 +142,7 @@ def _dimension_counts() -> Iterator[tuple[str, FeatureLevel]]:
             yield f"{least} dimensions" if least == most else f"{least} to {most} dimensions", level
 
 
-# What the rules that depend on the level demand.
+# The needs of each rule that depends on the level: what, and its lowest level.
 _NEEDS: dict[str, Callable[[], Iterable[tuple[str, FeatureLevel]]]] = {
     "DML-LEVEL-DATA-TYPE": _data_types,
     "DML-LEVEL-DIMENSION-COUNT": _dimension_counts,
@@ -151,19 +150,17 @@ _NEEDS: dict[str, Callable[[], Iterable[tuple[str, FeatureLevel]]]] = {
 }
 
 
-# The example: the one that a rule gives, or programs that validate its samples.
-
 _WIDEST = 76
 _NEWEST = Sample._field_defaults["level"]
 
 
 def example_of(rule: Rule) -> Example:
-    """What breaks a rule, what keeps it, and what is reported of the former."""
+    """The example that a rule gives, or else programs that validate its samples."""
     if rule.example is not None:
         return rule.example
     broken, kept = rule.broken[0], (rule.kept or [Sample("", "", GOOD)])[0]
-    (said, *_) = validate(broken.desc, broken.level).violations
-    return Example("python", _program(broken), _program(kept), said.said)
+    first = validate(broken.desc, broken.level).violations[0]
+    return Example("python", _program(broken), _program(kept), first.said)
 
 
 def _program(sample: Sample) -> str:

@@ -1,9 +1,8 @@
 """SARIF 2.1.0, for code-scanning pages. Source: OASIS, SARIF Version 2.1.0.
 
-GitHub takes files of up to 10 MB after gzip, 25,000 rules and 25,000 results per run, of which it
-shows 5,000; names of 255 and descriptions of 1,024 characters. It states no limit for `help`.
-Sources: docs.github.com, "SARIF support for code scanning" and "SARIF results exceed one or more
-limits".
+GitHub accepts 10 MB after gzip, 25,000 rules and 25,000 results per run (it shows 5,000), names of
+255 and descriptions of 1,024 characters; no limit for `help` is stated. Sources: docs.github.com,
+"SARIF support for code scanning" and "SARIF results exceed one or more limits".
 """
 
 import hashlib
@@ -22,18 +21,13 @@ from dmlsplit.messages import printable
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 )
-
-# Code scanning goes by the second alone. Where it is absent, the upload action makes it of the text
-# of the line (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
+# Code scanning uses only the second. If it is absent, the upload action hashes the text of the line
+# (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
 _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 
 def sarif_report(assessment: Assessment, colour: bool = False) -> str:
-    """A SARIF 2.1.0 log, as code-scanning pages take it.
-
-    Models have no lines, so a result points at line 1 of its file, and names the node as a
-    logical location.
-    """
+    """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
     from dmlsplit import __version__
 
     said = [(verdict, *each) for verdict in assessment.verdicts for each in grouped(verdict)]
@@ -72,7 +66,7 @@ def _invocation(assessment: Assessment) -> dict[str, Any]:
 
 
 def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Append a number where results say several things of one rule about a field of a node."""
+    """Number the fingerprints that results of one rule, node and field share."""
     seen: Counter[str] = Counter()
     for result in results:
         prints = result["partialFingerprints"]
@@ -125,7 +119,7 @@ def _physical(file: str) -> dict[str, Any]:
 
 
 def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
-    # Here, so that no other report loads the examples.
+    # Imported late, so that no other report loads the examples.
     from dmlsplit.lint.report.rule_page import markdown_page, text_page
 
     described: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Text that fits 80 columns: a paragraph for each split, then a summary table."""
+"""Text for 80 columns: a paragraph for each split, then a summary table."""
 
 import textwrap
 from collections import Counter
@@ -10,8 +10,6 @@ from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import WIDTH, counted, printable, wrapped
 
 _NAME_WIDTH = 30
-
-# ANSI colours.
 _COLOURS = {
     Outcome.OK: "32",
     Outcome.LEGALIZED: "33",
@@ -19,12 +17,11 @@ _COLOURS = {
     Outcome.NEVER: "31",
     Outcome.UNKNOWN: "36",
 }
-
 _Paint = Callable[[str, Outcome], str]
 
 
 def text_report(assessment: Assessment, colour: bool = False) -> str:
-    """The assessment as text, with the verdicts in colour if asked."""
+    """The assessment as text, optionally with coloured verdicts."""
 
     def paint(text: str, outcome: Outcome) -> str:
         return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
@@ -76,9 +73,9 @@ def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
 
 
 def _names(assessment: Assessment) -> list[str]:
-    """A name for each row: cut to the column, unless it would be that of another row."""
+    """A name for each row: shortened to the column, if it stays unique."""
     full = [location(verdict.site) for verdict in assessment.verdicts]
-    # Places differ at their ends.
+    # The front is cut, because places differ at the end.
     cut = [name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :] for name in full]
     seen = Counter(cut)
     return [short if seen[short] == 1 else name for short, name in zip(cut, full, strict=True)]
