@@ -51,6 +51,10 @@ def parser() -> argparse.ArgumentParser:
         command.add_argument("--only", help="only cases whose name contains this text")
         command.add_argument("--rounds", type=_positive, help="samples per peer")
         command.set_defaults(run=run)
+        if name == "cpu":
+            command.add_argument(
+                "--busy", action="store_true", help="beside two processes that copy memory"
+            )
         if name == "gpu":
             command.add_argument("--minutes", type=float, help="stop starting cases after this")
     for name, text in OWN_ARGUMENTS.items():
@@ -95,7 +99,8 @@ def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
     results = Results(_path(options, "cpu"), "cpu", environment(argv, with_gpu=False))
     table = Table(len(chosen) * len(threads), "dmlsplit")
     rounds = options.rounds or (5 if options.quick else 12)
-    cpu.run(chosen, peers_cpu.PEERS, threads, rounds, results, table)
+    with cpu.neighbours(2 if options.busy else 0):
+        cpu.run(chosen, peers_cpu.PEERS, threads, rounds, results, table)
     table.close()
     results.finish(state_after(with_gpu=False))
     print(f"\n{results.path}")

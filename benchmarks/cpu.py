@@ -1,7 +1,10 @@
 """`python -m benchmarks cpu`: the CPU engine against other CPU libraries."""
 
-from collections.abc import Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from math import prod
 
 import numpy as np
@@ -17,6 +20,21 @@ CALLER_BYTES, MOST_CALLS = 128 << 20, 128
 # Times depend on the address of the memory by a few per cent, so each case is repeated in this many
 # allocations.
 ALLOCATIONS = 3
+
+
+# What a neighbour does: copies that are larger than any cache, for ever.
+NEIGHBOUR = "import numpy as n; a = n.ones(1 << 26, 'u1'); b = a.copy()\nwhile True: b[:] = a"
+
+
+@contextmanager
+def neighbours(count: int) -> Iterator[None]:
+    """Processes beside the block that copy memory, at the same priority."""
+    with ExitStack() as ends:
+        for _ in range(count):
+            process = subprocess.Popen([sys.executable, "-c", NEIGHBOUR])
+            ends.callback(process.wait)
+            ends.callback(process.kill)
+        yield
 
 
 def run(

@@ -44,7 +44,7 @@ class NumpyProgram:
         found = []
         for batch in self.batches:
             rows = batch[0].shape[0]
-            block = block_rows(sum(nests.row_bytes for nests in batch))
+            block = block_rows(sum(nests.row_bytes for nests in batch), rows)
             for nests in batch:
                 if not moves.are_single(len(nests.outputs), rows, block):
                     return None
@@ -66,7 +66,8 @@ class NumpyProgram:
         if self._is_worth_sharing:
             return _on_threads(batches, workers)
         whole = [
-            batch_moves(batch, 0, batch[0].rows, block_rows(_row_bytes(batch))) for batch in batches
+            batch_moves(batch, 0, batch[0].rows, block_rows(_row_bytes(batch), batch[0].rows))
+            for batch in batches
         ]
         return _on_this_thread(list(chain.from_iterable(whole)))
 
@@ -131,7 +132,7 @@ def _tasks(batch: Sequence[BoundNests], workers: int) -> Iterator[tuple[int, int
     most = max(1, tuning.TASK_BYTES // row_bytes)
     least = max(1, tuning.LEAST_TASK_BYTES // row_bytes)
     parts = 4 * workers if workers > 1 else 1
-    block = min(block_rows(row_bytes), -(-rows // parts))
+    block = min(block_rows(row_bytes, rows), -(-rows // parts))
     start = 0
     while start < rows:
         share = min(most, max(least, (rows - start) // parts))

@@ -132,8 +132,10 @@ def are_single(outputs: int, rows: int, block: int) -> bool:
     return outputs == 1 or (outputs < tuning.FEW_OUTPUTS and block >= rows)
 
 
-def block_rows(row_bytes: int) -> int:
-    """The rows that are copied to all outputs before the next ones are read."""
+def block_rows(row_bytes: int, rows: int) -> int:
+    """Of `rows`, those that are copied to all outputs before the next ones are read."""
+    if rows * row_bytes <= tuning.CACHED_BYTES:
+        return rows
     return max(tuning.BLOCK_BYTES // row_bytes, tuning.BLOCK_ROWS)
 
 

@@ -4,20 +4,15 @@ The caller works as well, and never waits for a helper that has not begun. Split
 several threads at once therefore slow each other down no more than they share processors. An
 executor of the standard library does wait, and costs more for each task that it hands out.
 
-Each helper is bound to one processor, and a split asks helpers on processors other than the
-caller's. The scheduler would wake a helper on the processor of the thread that woke it, and the
-two would share it for the first milliseconds.
+Helpers run on any processor. Bound to one each, they were up to three times as slow where anything
+else ran on the machine, and no faster where nothing did (docs/design/005).
 """
 
-import ctypes
 import os
-import sys
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import cycle
 from math import ceil
 from pathlib import Path
 from queue import SimpleQueue
@@ -60,13 +55,10 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
             task()
 
     shares = [_Share(work) for _ in range(min(threads, len(waiting)) - 1)]
-    # On other processors, starting after the caller's.
-    helpers = cycle(_others(os.getpid(), _sched_getcpu()())) if shares else ()
     try:
         # No more threads, or the interpreter is shutting down: work alone.
         with suppress(RuntimeError):
-            for share, helper in zip(shares, helpers, strict=False):
-                helper.put(share)
+            _helpers(os.getpid()).put(shares)
         work()
     finally:
         # After an interrupt the caller may free the memory: wait until no helper writes to it.
@@ -116,56 +108,34 @@ class _Share:
                 interrupt = error
 
 
-class _Helper:
-    """A thread bound to one processor; it starts with its first share."""
+class _Helpers:
+    """Threads that work on shares, in the order in which these come; they start when needed."""
 
-    def __init__(self, processor: int) -> None:
-        self.processor = processor
+    def __init__(self) -> None:
         self._shares: SimpleQueue[_Share] = SimpleQueue()
-        self._starting, self._started = Lock(), False
+        self._starting, self._started = Lock(), 0
 
-    def put(self, share: _Share) -> None:
-        """Queue a share, which the thread begins when it has finished earlier ones."""
-        if not self._started:
+    def put(self, shares: Sequence[_Share]) -> None:
+        """Queue shares, for as many threads at least."""
+        if self._started < len(shares):
             with self._starting:
-                if not self._started:
-                    Thread(
-                        target=self._serve, name=f"dmlsplit-{self.processor}", daemon=True
-                    ).start()
-                    self._started = True
-        self._shares.put(share)
+                while self._started < len(shares):
+                    name = f"dmlsplit-{self._started}"
+                    Thread(target=self._serve, name=name, daemon=True).start()
+                    self._started += 1
+        for share in shares:
+            self._shares.put(share)
 
     def _serve(self) -> None:
-        # The processors allowed may have changed since: then the thread runs wherever it may.
-        if hasattr(os, "sched_setaffinity"):
-            with suppress(OSError):
-                os.sched_setaffinity(0, {self.processor})
         while True:
             # A variable that held the share would keep arrays alive until the next split.
             self._shares.get()()
 
 
 @lru_cache(maxsize=1)
-def _helpers(process: int) -> list[_Helper]:
-    """One helper per processor; the key is the process, as threads do not survive a fork."""
-    return [_Helper(processor) for processor in sorted(processors())]
-
-
-@lru_cache(maxsize=MOST_THREADS)
-def _others(process: int, here: int) -> list[_Helper]:
-    """Helpers on processors other than `here`, starting after it; all if there are none."""
-    helpers = _helpers(process)
-    after = bisect_right(helpers, here, key=lambda helper: helper.processor)
-    rotated = helpers[after:] + helpers[:after]
-    return [helper for helper in rotated if helper.processor != here] or helpers
-
-
-@lru_cache(maxsize=1)
-def _sched_getcpu() -> Callable[[], int]:
-    """A function that tells the processor of the calling thread, or -1 where it is unknown."""
-    own = None if sys.platform == "win32" else ctypes.CDLL(None)  # which Windows does not take
-    found: Callable[[], int] = getattr(own, "sched_getcpu", lambda: -1)
-    return found
+def _helpers(process: int) -> _Helpers:
+    """The threads of a process: the key is its number, as threads do not survive a fork."""
+    return _Helpers()
 
 
 @lru_cache(maxsize=1)
