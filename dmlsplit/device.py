@@ -228,4 +228,5 @@ def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
     if not report.ok:
         raise InvalidArgumentError(str(report), report)
     program = compiled(device._backend, descriptor_geometry(desc))
+    program.prepare()
     return CompiledOperator(device, desc, program)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.array_view import overlaps
-from dmlsplit.arrays.packing import packing, small_cut
+from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.torch import HOMES, TrackedError
 from dmlsplit.arrays.types import Array, DaskArray
@@ -141,7 +141,7 @@ def _made(
     backend = find_backend(device)
     is_kept = len(sizes) <= _FEW_PIECES
     program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
-    outputs = packing(piece_shapes(shape, axis, sizes), item_bytes)
+    outputs = pieces_packing(shape, axis, sizes, item_bytes)
     return Plan(program, outputs, small_cut(geometry, axis, sizes) if device == "cpu" else None)
 
 

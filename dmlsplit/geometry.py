@@ -9,10 +9,10 @@ that a packed split of any rank becomes one loop over rows::
 Backends see only this: no descriptor, no data type and no feature level.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, repeat
 from math import prod
 from operator import mul
 from typing import NamedTuple, TypeVar
@@ -57,8 +57,7 @@ class StridedCopy:
         return turns(self.loops) * self.run_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RowSplit:
+class RowSplit(NamedTuple):
     """The packed form: rows of `pitch` bytes, cut at the same columns in every row.
 
     ``out[o][r * widths[o] + c] = in[r * pitch + offsets[o] + c]`` for ``0 <= r < rows`` and
@@ -74,26 +73,58 @@ class RowSplit:
 
 @dataclass(frozen=True)
 class SplitGeometry:
-    """A split as byte copies, one per output, in output order."""
+    """A split as byte copies, one per output, in output order.
 
-    pieces: tuple[StridedCopy, ...]
+    Given by its pieces, or by rows: of many outputs, the pieces are made only for who asks.
+    """
+
+    given: tuple[StridedCopy, ...] | RowSplit
+
+    @cached_property
+    def pieces(self) -> tuple[StridedCopy, ...]:
+        """One copy for each output."""
+        if not isinstance(self.given, RowSplit):
+            return self.given
+        rows, pitch, offsets, widths = self.given
+        if rows == 1:
+            return tuple(map(StridedCopy, repeat(()), offsets, widths))
+        return tuple(
+            StridedCopy((Loop(rows, pitch, width),) if width else (), offset, width)
+            for offset, width in zip(offsets, widths, strict=True)
+        )
+
+    @property
+    def output_count(self) -> int:
+        """Outputs, the empty ones included."""
+        return len(self.given.widths if isinstance(self.given, RowSplit) else self.given)
+
+    @property
+    def filled(self) -> list[int]:
+        """The outputs that have elements."""
+        if isinstance(self.given, RowSplit):
+            return [index for index, width in enumerate(self.given.widths) if width]
+        return [index for index, piece in enumerate(self.given) if piece.run_bytes]
 
     @property
     def total_bytes(self) -> int:
         """Bytes read, which is also the number of bytes written."""
-        return sum(piece.total_bytes for piece in self.pieces)
+        if isinstance(self.given, RowSplit):
+            return self.given.rows * sum(self.given.widths)
+        return sum(piece.total_bytes for piece in self.given)
 
     @cached_property
     def row_split(self) -> RowSplit | None:
         """The packed form, or None where an input or output is strided in another way."""
-        filled = [piece for piece in self.pieces if piece.run_bytes]
+        if isinstance(self.given, RowSplit):
+            return self.given
+        filled = [piece for piece in self.given if piece.run_bytes]
         nests = {tuple(loop[:2] for loop in piece.loops) for piece in filled}
         has_gaps = any(loop[2] != piece.run_bytes for piece in filled for loop in piece.loops)
         if len(nests) != 1 or has_gaps or max(map(len, nests)) > 1:
             return None
         (loops,) = nests
-        widths = tuple(piece.run_bytes for piece in self.pieces)
-        offsets = tuple(piece.input_offset for piece in self.pieces)
+        widths = tuple(piece.run_bytes for piece in self.given)
+        offsets = tuple(piece.input_offset for piece in self.given)
         rows, pitch = loops[0] if loops else (1, sum(widths))
         # Kernels count rows upwards from the first byte of the input.
         ends = zip(offsets, _starts(widths), widths, strict=True)
@@ -126,7 +157,7 @@ def split_geometry(
     packed = packed_byte_strides(shape, element_bytes)
     is_packed = all(strides is None for _, strides in zip(sizes, output_strides, strict=True))
     if is_packed and tuple(input_strides) == packed:
-        return SplitGeometry(tuple(_packed_pieces(shape, axis, sizes, packed[axis])))
+        return SplitGeometry(_packed(shape, axis, sizes, packed[axis]))
     pieces = []
     outputs = piece_shapes(shape, axis, sizes)
     for output_shape, start, strides in zip(outputs, _starts(sizes), output_strides, strict=True):
@@ -142,7 +173,7 @@ def piece_shapes(
 ) -> tuple[tuple[_Size, ...], ...]:
     """The shapes of the pieces along an axis, counted from the front."""
     before, after = shape[:axis], shape[axis + 1 :]
-    return tuple((*before, size, *after) for size in sizes)
+    return tuple([(*before, size, *after) for size in sizes])
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:
@@ -155,19 +186,18 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [0, *accumulate(sizes)][: len(sizes)]
 
 
-def _packed_pieces(
+def _packed(
     shape: Sequence[int], axis: int, sizes: Sequence[int], step: int
-) -> Iterator[StridedCopy]:
+) -> RowSplit | tuple[StridedCopy, ...]:
     """Fast path of `_merged` for packed tensors, which every call with new sizes takes."""
     rows, pitch = prod(shape[:axis]), shape[axis] * step
-    for size, start in zip(sizes, _starts(sizes), strict=True):
-        width = size * step
-        if rows == 0 or width == 0:
-            yield StridedCopy((), start * step, 0)
-        elif rows == 1 or width == pitch:
-            yield StridedCopy((), start * step, rows * width)
-        else:
-            yield StridedCopy((Loop(rows, pitch, width),), start * step, width)
+    widths = tuple([size * step for size in sizes])
+    offsets = tuple(_starts(widths))
+    if not rows or not pitch:
+        return tuple(StridedCopy((), offset, 0) for offset in offsets)
+    if max(widths) == pitch:  # all that there is: the rows follow each other
+        return RowSplit(1, rows * pitch, offsets, tuple([rows * width for width in widths]))
+    return RowSplit(rows, pitch, offsets, widths)
 
 
 def _merged(

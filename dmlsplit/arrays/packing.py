@@ -1,10 +1,11 @@
 """How the pieces of a split are made: as new arrays for the engine, or as copies of slices."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
 
-from dmlsplit.geometry import SplitGeometry, turns
+from dmlsplit.geometry import SplitGeometry, piece_shapes, turns
 
 # Arrays that need less than this in all share one block of memory, which saves a third of the time
 # that CuPy takes to make them. The block lives as long as any of them: a small price below, not
@@ -48,8 +49,21 @@ def packing(
     shapes: Shapes, item_bytes: int, dtype: str | None = None, layouts: Layouts | None = None
 ) -> Packing:
     """Lay out arrays one after the other."""
-    sizes = [prod(shape) * item_bytes for shape in shapes]
-    *offsets, size = accumulate((-(-each // ALIGNMENT) * ALIGNMENT for each in sizes), initial=0)
+    return _packed(shapes, [item_bytes * prod(shape) for shape in shapes], dtype, layouts)
+
+
+def pieces_packing(
+    shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int
+) -> Packing:
+    """Lay out the pieces of a split: often hundreds, and a call waits for it."""
+    step = item_bytes * prod(shape[:axis]) * prod(shape[axis + 1 :])
+    return _packed(piece_shapes(shape, axis, sizes), [step * size for size in sizes])
+
+
+def _packed(
+    shapes: Shapes, sizes: list[int], dtype: str | None = None, layouts: Layouts | None = None
+) -> Packing:
+    *offsets, size = accumulate([-(-each // ALIGNMENT) * ALIGNMENT for each in sizes], initial=0)
     is_shared = len(shapes) > 1 and size < SHARED_BYTES
     most = max(sizes, default=0)
     largest = sizes.index(most) if sizes else 0

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from dmlsplit.backends.cuda.gpus import Gpu
@@ -113,7 +113,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
     return {
         "place": explanation.place,
         "descriptor": str(explanation.desc),
-        "row_split": rows and asdict(rows),
+        "row_split": rows and rows._asdict(),
         "pieces": [
             {
                 "shape": [loop.size for loop in piece.loops],

@@ -53,6 +53,9 @@ class NumpyProgram:
                     found.append((output, nests.input_offset + number * nests.step, move))
         return found
 
+    def prepare(self) -> None:
+        """Nothing: assignments are made of addresses."""
+
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
         if self._single_moves is not None:

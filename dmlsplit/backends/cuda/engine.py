@@ -37,7 +37,7 @@ class CudaProgram:
         """The launches for an alignment, in bytes, of the memory, their kernels compiled."""
         key = input_alignment, output_alignment
         self.variants[key] = tuple(
-            (_picks(launch.outputs, len(self.geometry.pieces)), self._launcher(launch))
+            (_picks(launch.outputs, self.geometry.output_count), self._launcher(launch))
             for launch in plan(self.geometry, *key, self.driver.limits(self.device))
         )
         return self.variants[key]
@@ -49,10 +49,15 @@ class CudaProgram:
         load = partial(kernels, source, launch.kernel)
         load()
         if (self.device, source) not in self.driver.has_siblings:
-            for sibling in launch.siblings():
+            for sibling in launch.siblings(launch):
                 kernels(intern(sibling.source), sibling.kernel)
             self.driver.has_siblings.add((self.device, source))
         return self.driver.launcher(self.device, load, launch)
+
+    def prepare(self) -> None:
+        """Compile the kernels for aligned memory."""
+        if not self.variants:
+            self.variant(VECTOR, VECTOR)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
         key = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))
@@ -108,10 +113,6 @@ class CudaBackend:
         return f"cuda:{self.number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
-        """The program of a geometry, with its kernels for aligned memory compiled."""
-        found = driver.load()
-        pieces = geometry.pieces
-        written = _picks([i for i, piece in enumerate(pieces) if piece.run_bytes], len(pieces))
-        program = CudaProgram(found, self.number, geometry, written)
-        program.variant(VECTOR, VECTOR)
-        return program
+        """The program of a geometry; its kernels are compiled when the alignment is known."""
+        written = _picks(geometry.filled, geometry.output_count)
+        return CudaProgram(driver.load(), self.number, geometry, written)

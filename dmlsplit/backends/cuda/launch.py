@@ -35,6 +35,7 @@ _FORMATS = {
     OFFSET_64: "q",
     DIVISOR: "II",
 }
+_SIZES = {name: struct.calcsize(form[0]) for name, form in _FORMATS.items()}
 POINTER_BYTES = 8
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -75,8 +76,7 @@ class Divisor(NamedTuple):
     shift: int
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(NamedTuple):
     """A constant of a kernel, a number or type, or an argument of a launch, a number or table."""
 
     type: str
@@ -139,9 +139,11 @@ class KernelLaunch:
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
-    # Returns launches whose programs the same columns, or similar ones, need with other sizes. All
-    # are compiled together, so that no later call waits for the compiler; planned only for that.
-    siblings: Callable[[], Sequence[KernelLaunch]] = field(default=tuple, compare=False)
+    # Takes this launch, and returns others whose programs the same columns, or similar ones, need
+    # with other sizes. All are compiled together, so that no later call waits for the compiler.
+    siblings: Callable[[KernelLaunch], Sequence[KernelLaunch]] = field(
+        default=lambda launch: (), compare=False
+    )
     arguments: tuple[Constant, ...] = ()  # passed by value
 
     @property
@@ -152,7 +154,7 @@ class KernelLaunch:
     @property
     def members(self) -> list[Constant]:
         """The arguments as the struct has them: larger types first, without padding between."""
-        return sorted(self.arguments, key=lambda one: -struct.calcsize(_FORMATS[one.type][0]))
+        return sorted(self.arguments, key=lambda one: -_SIZES[one.type])
 
     @property
     def resident(self) -> int:

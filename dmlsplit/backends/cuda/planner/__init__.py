@@ -65,7 +65,7 @@ def plan(
         input_alignment,
         output_alignment,
         limits=limits,
-        outputs=len(geometry.pieces),
+        outputs=geometry.output_count,
         most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would take half of the cache or more are not worth caching.
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
@@ -78,10 +78,10 @@ def plan(
 
 def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
     """Launches for a packed split, by the first rule of the table that fits."""
-    everything = range(len(split.widths))
-    columns = Columns(split.rows, split.pitch, tuple(everything), split.offsets, split.widths).take(
-        [i for i in everything if split.widths[i]]
-    )
+    everything = tuple(range(len(split.widths)))
+    columns = Columns(split.rows, split.pitch, everything, split.offsets, split.widths)
+    if 0 in split.widths:
+        columns = columns.take([i for i, width in enumerate(split.widths) if width])
     unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)
     has_aligned_memory = min(assumed.input_alignment, assumed.output_alignment) == VECTOR
     if has_aligned_memory and unit == VECTOR and not _is_crowded(columns):
@@ -116,7 +116,7 @@ def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
 def _is_crowded(columns: Columns) -> bool:
     """Whether outputs are narrow, and what a warp reads belongs to too many of them."""
     outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
-    is_narrow = max(columns.widths) < WIDE_BYTES and columns.rows >= TILE_ROWS
+    is_narrow = columns.widest < WIDE_BYTES and columns.rows >= TILE_ROWS
     return is_narrow and outputs > WARP_OUTPUTS
 
 

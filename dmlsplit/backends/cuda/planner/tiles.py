@@ -1,7 +1,6 @@
 """Plans for `tile`: narrow outputs, some rows at a time, through shared memory."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from dmlsplit.backends.cuda.launch import (
@@ -50,7 +49,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         *_chunks(columns, layout, lead),
     ]
     at_once = "1 row" if layout.rows == 1 else f"up to {layout.rows} rows"
-    launch = KernelLaunch(
+    return KernelLaunch(
         "tile",
         columns.outputs,
         columns.total_bytes,
@@ -73,9 +72,9 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
             "through shared memory"
         ),
         slots=_slots(len(columns.outputs)),
+        siblings=lambda launch: [launch.with_other_stores],
         arguments=tuple(arguments),
     )
-    return replace(launch, siblings=lambda: [launch.with_other_stores])
 
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
+from typing import Any
+
+import numpy as np
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
@@ -68,12 +70,11 @@ def wide_launches(
         part = columns.take(range(first, min(first + each, count)))
         chunks = _chunks(part, assumed.limits, REGISTERS[is_aligned])
         make = partial(_launch, part, assumed, is_aligned, is_equal, most)
-        launch = make(chunks)
-        yield replace(launch, siblings=partial(_siblings, part, chunks, launch, make))
+        yield make(chunks, siblings=partial(_siblings, part, chunks, make))
 
 
 def _siblings(
-    columns: Columns, chunks: _Chunks, launch: KernelLaunch, make: Callable[[_Chunks], KernelLaunch]
+    columns: Columns, chunks: _Chunks, make: Callable[[_Chunks], KernelLaunch], launch: KernelLaunch
 ) -> list[KernelLaunch]:
     siblings = [launch.with_other_stores]
     if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
@@ -105,6 +106,7 @@ def _launch(
     is_equal: bool,
     most: int,
     chunks: _Chunks,
+    **others: Any,
 ) -> KernelLaunch:
     count = len(columns.outputs)
     # In a mixture of experts the empty outputs differ from call to call; the number of outputs does
@@ -141,6 +143,7 @@ def _launch(
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
             *tables(columns, chunks, slots),
         ),
+        **others,
     )
 
 
@@ -173,13 +176,14 @@ def _nearby(output_tiles: tuple[int, ...], slots: int) -> Iterator[Constant]:
     """The output of every 2^n-th tile, between two of which `find_near` looks for others."""
     *starts, tiles = accumulate(output_tiles, initial=0)
     shift = max(0, (blocks(tiles, slots) - 1).bit_length())
-    nearby = [bisect_right(starts, tile) - 1 for tile in range(0, tiles + (1 << shift), 1 << shift)]
+    near = np.arange(0, tiles + (1 << shift), 1 << shift)
+    nearby = (np.searchsorted(starts, near, "right") - 1).tolist()
     yield Constant("unsigned", "nearby_shift", shift)
     yield Constant("unsigned short", "nearby", filled(nearby, slots + 1, 0))
 
 
 def _place(columns: Columns) -> str:
-    return index_type(max(*columns.offsets, *columns.widths))
+    return index_type(max(columns.offsets[-1], columns.widest))
 
 
 def _is_equal(columns: Columns) -> bool:
@@ -203,6 +207,7 @@ def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
     return found
 
 
+@lru_cache
 def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
     """How many blocks of a kernel without shared memory a multiprocessor holds."""
     by_registers = limits.registers_per_sm // (registers * threads)
@@ -216,13 +221,15 @@ def evenness(grid: int, at_once: int, sm_count: int) -> float:
 
 
 def _chunks_of(columns: Columns, threads: int) -> _Chunks:
-    tile = threads * LOADS * VECTOR
-    widest = max(columns.widths)
+    tile, widths, widest = threads * LOADS * VECTOR, columns.widths, columns.widest
+
+    def tiles(rows: int) -> list[int]:
+        """The tiles of each output in a chunk of so many rows."""
+        return [-(-rows * width // tile) for width in widths]
 
     def full(rows: int) -> float:
         """The share of all tiles that is filled."""
-        tiles = sum(blocks(rows * width, tile) for width in columns.widths)
-        return columns.total_bytes / (blocks(columns.rows, rows) * tiles * tile)
+        return columns.total_bytes / (blocks(columns.rows, rows) * sum(tiles(rows)) * tile)
 
     is_one_row = (
         columns.rows == 1
@@ -236,5 +243,4 @@ def _chunks_of(columns: Columns, threads: int) -> _Chunks:
         least = min(most, blocks(CHUNK_BYTES // 2, columns.pitch))
         choices = range(least, min(most, 2 * least) + 1, blocks(least, CHOICES))
         rows = max(choices, key=full)
-    tiles = tuple(blocks(rows * width, tile) for width in columns.widths)
-    return _Chunks(threads, rows, is_one_row, tiles, blocks(columns.rows, rows))
+    return _Chunks(threads, rows, is_one_row, tuple(tiles(rows)), blocks(columns.rows, rows))
