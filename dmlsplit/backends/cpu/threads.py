@@ -1,12 +1,10 @@
 """How many threads a split may use, and how they share the work.
 
-The caller works as well, and never waits for a helper that has not begun. Splits started from
-several threads at once therefore slow each other down no more than they share processors. An
-executor of the standard library does wait, and costs more for each task that it hands out.
+The caller works too, and never waits for a helper that has not begun, so that concurrent splits
+compete for processors only. An executor of the standard library does wait, and costs more per task.
 
-Each helper is bound to one processor, and a split asks helpers on processors other than the
-caller's. The scheduler would wake a helper on the processor of the thread that woke it, and the
-two would share it for the first milliseconds.
+Each helper is bound to one processor, other than the caller's. The scheduler would wake it on the
+processor of the thread that woke it, which the two would share for the first milliseconds.
 """
 
 import ctypes
@@ -33,8 +31,8 @@ MOST_THREADS = 1024
 def thread_count() -> int:
     """The number of threads for one split.
 
-    The environment variable DMLSPLIT_NUM_THREADS if it is set, else the number of processors that
-    this process may run on, limited by the quota of its control group.
+    DMLSPLIT_NUM_THREADS if it is set, else the processors that this process may use, limited by
+    the quota of its control group.
     """
     asked = os.environ.get(VARIABLE, "").strip()
     if not asked:
@@ -63,7 +61,7 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
     # On other processors, starting after the caller's.
     helpers = cycle(_others(os.getpid(), _sched_getcpu()())) if shares else ()
     try:
-        # No more threads, or the interpreter is shutting down: work alone.
+        # If no thread can start (a limit, or interpreter shutdown), work alone.
         with suppress(RuntimeError):
             for share, helper in zip(shares, helpers, strict=False):
                 helper.put(share)
@@ -78,7 +76,7 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
 
 
 class _Share:
-    """A helper's part of one split: it works on waiting tasks until there are none."""
+    """A helper's part of one split: it works until no task is waiting."""
 
     __slots__ = ("_done", "_failure", "_has_begun", "_is_done", "_work")
 
@@ -90,8 +88,8 @@ class _Share:
         self._done.acquire()
 
     def __call__(self) -> None:
-        # Set before taking a task: if no task waits and this is not set, nobody needs to wait for
-        # this helper, which will find nothing to do.
+        # Set before taking a task: if this is not set and no task is waiting, the helper will find
+        # nothing to do, and nobody needs to wait for it.
         self._has_begun = True
         try:
             self._work()
@@ -108,7 +106,7 @@ class _Share:
         interrupt: BaseException | None = None
         while True:
             try:
-                # An interrupt may come just after the lock was acquired, which cannot be repeated.
+                # An interrupt may come just after the acquire, which must not be repeated.
                 while not self._is_done:
                     self._done.acquire()
                 return interrupt or self._failure
@@ -125,7 +123,7 @@ class _Helper:
         self._starting, self._started = Lock(), False
 
     def put(self, share: _Share) -> None:
-        """Queue a share, which the thread begins when it has finished earlier ones."""
+        """Queue a share."""
         if not self._started:
             with self._starting:
                 if not self._started:
@@ -136,18 +134,18 @@ class _Helper:
         self._shares.put(share)
 
     def _serve(self) -> None:
-        # The processors allowed may have changed since: then the thread runs wherever it may.
+        # If that processor is no longer allowed, the thread runs on any that is.
         if hasattr(os, "sched_setaffinity"):
             with suppress(OSError):
                 os.sched_setaffinity(0, {self.processor})
         while True:
-            # A variable that held the share would keep arrays alive until the next split.
+            # Not in a variable, which would keep arrays alive until the next split.
             self._shares.get()()
 
 
 @lru_cache(maxsize=1)
 def _helpers(process: int) -> list[_Helper]:
-    """One helper per processor; the key is the process, as threads do not survive a fork."""
+    """One helper per processor. Keyed by process, as threads do not survive a fork."""
     return [_Helper(processor) for processor in sorted(processors())]
 
 
@@ -162,15 +160,15 @@ def _others(process: int, here: int) -> list[_Helper]:
 
 @lru_cache(maxsize=1)
 def _sched_getcpu() -> Callable[[], int]:
-    """A function that tells the processor of the calling thread, or -1 where it is unknown."""
-    own = None if sys.platform == "win32" else ctypes.CDLL(None)  # which Windows does not take
+    """A function that returns the processor of the calling thread, or -1 if it is unknown."""
+    own = None if sys.platform == "win32" else ctypes.CDLL(None)  # no CDLL(None) on Windows
     found: Callable[[], int] = getattr(own, "sched_getcpu", lambda: -1)
     return found
 
 
 @lru_cache(maxsize=1)
 def _quota(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """How many processors' time the control group allows (cpu.max); None if unlimited."""
+    """The processors that the control group allows (cpu.max); None if unlimited."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
         return max(1, ceil(int(quota) / int(period)))

@@ -16,6 +16,6 @@ Broken: TypeAlias = tuple[str, str, object, object]
 
 
 def violations_of(tensor: str, broken: Iterable[Broken]) -> Iterator[Violation]:
-    """Add the tensor, empty for the operator itself, to what a check has found."""
+    """The violations that a check has found in a tensor, or with "" in the operator itself."""
     for rule_id, field, found, allowed in broken:
         yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed))

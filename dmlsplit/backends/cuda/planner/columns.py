@@ -1,4 +1,4 @@
-"""Outputs of a packed split: columns of bytes that are the same in every row."""
+"""Outputs of a packed split, as columns of bytes."""
 
 from __future__ import annotations
 
