@@ -26,8 +26,7 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
-from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
+from dmlsplit.backends.cuda.planner.forms import Columns, Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
 from dmlsplit.backends.cuda.planner.strided import strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches

@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions, blocks
-from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.warps import (
     BANKS,
     Arrangement,

@@ -18,7 +18,7 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     index_type,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
 

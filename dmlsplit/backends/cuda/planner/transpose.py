@@ -25,8 +25,7 @@ from dmlsplit.backends.cuda.launch import (
     blocks,
     divisor,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
-from dmlsplit.backends.cuda.planner.forms import Nest
+from dmlsplit.backends.cuda.planner.forms import Columns, Nest
 from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy
 
 SQUARE_BYTES = THREADS * LOADS * VECTOR

@@ -26,7 +26,7 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     index_type,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Columns
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
