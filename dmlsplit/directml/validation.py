@@ -12,7 +12,7 @@ from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import Broken, violations_of
-from dmlsplit.directml.rules.operators import RAISE
+from dmlsplit.directml.rules.descriptors import RAISE
 from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,

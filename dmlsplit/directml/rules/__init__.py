@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from dmlsplit.directml.rules.bindings import BINDINGS
-from dmlsplit.directml.rules.operators import OPERATORS
-from dmlsplit.directml.rules.rule import Rule
-from dmlsplit.directml.rules.tensors import TENSORS
+from dmlsplit.directml.rules.descriptors import DESCRIPTORS
+from dmlsplit.directml.rules.rule import by_id
 from dmlsplit.directml.rules.violation import Violation
 
-RULES: dict[str, Rule] = TENSORS | OPERATORS | BINDINGS
+RULES = by_id(DESCRIPTORS | BINDINGS)
 
 # What a check finds in a tensor: rule id, field, found, allowed.
 Broken: TypeAlias = tuple[str, str, object, object]

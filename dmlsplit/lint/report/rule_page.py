@@ -12,7 +12,7 @@ from dmlsplit.directml.level_table import capability_table
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
-from dmlsplit.directml.rules.samples import GOOD
+from dmlsplit.directml.rules.descriptors import GOOD
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
