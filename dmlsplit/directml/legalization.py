@@ -7,8 +7,7 @@ Dimensions are divided into lanes, joined, dropped or padded with ones, and read
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
 
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import Broken, violations_of
