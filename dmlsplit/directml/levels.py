@@ -40,7 +40,7 @@ class FeatureLevel(IntEnum):
         Raises
         ------
         InvalidArgumentError
-            If there is no such level; floats are refused: 5.1 and 5.10 are the same.
+            If there is no such level, or for a float: 5.1 and 5.10 would be the same.
         """
         if isinstance(value, int) and not isinstance(value, bool):
             if value in cls._value2member_map_:
@@ -76,7 +76,7 @@ class WindowsBuild:
 
     build: int
     name: str
-    # `documented`, or `inferred` from the level that the build's SDK selects; and where.
+    # `documented`, or `inferred` from the level that the build's SDK selects.
     basis: str = field(default="documented", compare=False)
     source: str = field(default="", compare=False)
 
@@ -139,13 +139,10 @@ def _highest(has_level: Callable[[LevelSupport], bool], refusal: str) -> Feature
 
 
 def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
-    """Read a capability table; a TableError has the path of a value that is missing or wrong.
-
-    Unknown keys are not an error here; a test knows the keys of the file.
-    """
+    """Read a capability table, ignoring unknown keys; a TableError has the path of a bad value."""
     import yaml  # here, so that `import dmlsplit` does not load it
 
-    # The C loader, where PyYAML has it, starts `dmlsplit levels` 30 ms sooner.
+    # PyYAML's optional C loader makes `dmlsplit levels` 30 ms faster.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _rows(Field(yaml.load(text, loader)))  # noqa: S506, both loaders are safe

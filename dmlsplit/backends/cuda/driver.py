@@ -23,7 +23,7 @@ from dmlsplit.errors import (
     UnsupportedError,
 )
 
-# Bytes of kernel parameters, and the CUDA version that raised them, from a compute capability on
+# Bytes of kernel parameters, raised by this CUDA version for this compute capability and newer ones
 # (CUDA 12.1 release notes).
 LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 32764, 4096, 12010, 7
 

@@ -100,7 +100,7 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
 
 
 def _image(cupy: Any, source: str, name: str) -> bytes:
-    """A source compiled for the current device, from disk if it is there."""
+    """A source compiled for the current device, or read from disk."""
     device = cupy.cuda.Device()
     version = map(str, cupy.cuda.nvrtc.getVersion())
     file = images.file_name(source, (*OPTIONS, device.compute_capability, *version))
