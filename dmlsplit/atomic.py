@@ -1,8 +1,8 @@
 """Atomic writes: files that appear whole or not at all.
 
-A file is written under a hidden name beside its own, its draft, and takes its name when it is
-whole. A draft is locked while its writer lives, so no two write the same one, and what a killed
-writer left is written over by the next. What a command reads, none of its outputs replaces.
+A file is written as a hidden draft beside its final name, and renamed when it is complete. The
+draft is locked while its writer lives; what a killed writer left, the next one overwrites. No
+output replaces a file that the same command reads.
 """
 
 import os
@@ -15,17 +15,13 @@ from shutil import disk_usage
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
-# Enough of a file to see that it is not text.
-_BEGINNING_BYTES = 4096
-
 
 @contextmanager
 def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Path]]:
-    """A draft beside each path, for the block; they take the names if it succeeds.
+    """A draft beside each path, renamed to the path if the block succeeds.
 
-    Before it begins, `refuse_inputs` has its say, and an OSError refuses what is not a regular
-    file, cannot be written, or is being written by another process. Errors name the path, never
-    the draft.
+    Refuses inputs (`refuse_inputs`), and with an OSError a path that is not a regular file, cannot
+    be written, or is being written by another process. Errors name the path, never the draft.
     """
     for path in paths:
         refuse_inputs(path, inputs)
@@ -37,7 +33,7 @@ def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Pat
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     """Write a text file atomically; a device or pipe, such as /dev/stdout, is written directly.
 
-    Refused are the inputs, and files with binary data, such as models and their weights.
+    Refuses inputs, and to replace binary files, such as models and their weights.
     """
     if _is_stream(path):
         refuse_inputs(path, inputs)
@@ -53,7 +49,7 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
 
 
 def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
-    """Refuse to write what is an input by any name, or lies in one that is a folder, or around."""
+    """Refuse a path that is an input, is inside an input folder, or contains an input."""
     final = Path(os.path.realpath(path))
     for source in inputs:
         real = Path(os.path.realpath(source))
@@ -68,25 +64,25 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether a path is a device, a pipe, or a name of an open file: a link in /dev or /proc."""
+    """Whether a path is a device, a pipe, or a link in /dev or /proc to an open file."""
     is_open_file = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
     return is_open_file or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _is_binary(path: Path) -> bool:
-    """Whether a path leads to a file that begins with something else than text."""
+    """Whether a path leads to a file that does not begin with text."""
     final = Path(os.path.realpath(path))
     if not final.is_file():
         return False
     with final.open("rb") as file:
-        start = file.read(_BEGINNING_BYTES)
+        start = file.read(4096)
     # The last character may be cut off.
     return b"\0" in start or len(start.decode("utf-8", "ignore").encode()) < len(start) - 3
 
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let every OSError of the block name this file: most calls name none, or a draft."""
+    """Let every OSError of the block name this file; most system calls name none, or a draft."""
     try:
         yield
     except OSError as error:
@@ -97,8 +93,8 @@ def naming(path: Path) -> Iterator[None]:
 def lock(path: Path) -> int:
     """Create a file if there is none, lock it, and return its descriptor.
 
-    The lock ends when the descriptor is closed, if only because the process was killed. While
-    another process holds it, this is a BlockingIOError.
+    The lock ends when the descriptor is closed or the process dies. A BlockingIOError means that
+    another process holds it.
     """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
@@ -111,12 +107,12 @@ def lock(path: Path) -> int:
             raise
         if is_open_as(handle, path):
             return handle
-        # The one that held the lock before has removed or renamed the file meanwhile.
+        # The previous holder removed or renamed the file before it released the lock.
         os.close(handle)
 
 
 def is_open_as(handle: int, path: Path) -> bool:
-    """Whether a descriptor is of the file that has this name now."""
+    """Whether a descriptor belongs to the file that now has this name."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
@@ -134,7 +130,7 @@ def check_space(folder: Path, wanted: int, path: Path) -> None:
 
 
 def replaceable(path: Path) -> Path:
-    """Where a path leads, so that a link stays a link; a regular file or nothing yet."""
+    """The target of a path, so that a link stays a link: a regular file, or nothing yet."""
     final = Path(os.path.realpath(path))
     if final.is_symlink():
         raise OSError(ELOOP, os.strerror(ELOOP), str(path))
@@ -158,7 +154,7 @@ def _draft(path: Path, given: Path) -> Iterator[Path]:
         with naming(given):
             os.fsync(handle)  # or a power failure could leave the name without the bytes
     except BaseException as error:
-        # Not by its name alone: that may be the draft of another process by now.
+        # By now the name may belong to another process's draft.
         is_ours = is_open_as(handle, draft)
         with suppress(OSError), closing(handle):
             if is_ours:

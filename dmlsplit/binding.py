@@ -1,7 +1,7 @@
-"""The binding table: which memory each tensor of an operator uses, and whether it may.
+"""The binding table: checks the memory that is bound to each tensor of an operator.
 
 An array is bound as a whole buffer: its shape, data type, strides and overlap are checked.
-A `BufferBinding` is raw memory, which every rule of DML_BUFFER_BINDING applies to.
+A `BufferBinding` is raw memory, checked by the rules of DML_BUFFER_BINDING.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ class _Expected:
         width = tensor.element_bytes
         kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = tuple(step * width for step in tensor.effective_strides)
-        # Of the usual ArrayView, from its shape on.
+        # The `_LAYOUT` of an ArrayView that matches exactly.
         self.layout = tensor.sizes, strides, kind, width, device, False
 
     def bound(self, given: Any, found: list[Violation], is_alone: bool = False) -> ArrayView | None:
-        """The memory that is bound; what it breaks is added to `found`.
+        """The memory that is bound; broken rules are added to `found`.
 
-        What is not an array has none: a report says so, unless it `is_alone`.
+        If `given` is not an array, that is a broken rule and the result is None; if it `is_alone`,
+        the error is raised.
         """
         is_buffer = isinstance(given, BufferBinding)
         try:
@@ -108,7 +109,7 @@ class BindingTable:
         self._sizes = [tensor.total_tensor_size_in_bytes for _, tensor in tensors]
 
     def bind_input(self, given: Any) -> ArrayView:
-        """Check what is bound as the input; its outputs are made for it."""
+        """Check an input whose outputs are allocated to match."""
         found: list[Violation] = []
         entry = self._input.bound(given, found, is_alone=True)
         if entry is None or found:
@@ -116,9 +117,9 @@ class BindingTable:
         return entry
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[ArrayView, list[ArrayView]]:
-        """Check what is bound and return the memory: of the input, of the outputs.
+        """Check the bindings and return the memory of the input and of the outputs.
 
-        An InvalidArgumentError has a report of every broken rule.
+        An InvalidArgumentError carries a report of every broken rule.
         """
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
@@ -131,7 +132,7 @@ class BindingTable:
             found += violations_of("Outputs", [("DML-BIND-COUNT", "BindingCount", given, count)])
         entry = self._input.bound(source, found)
         pairs = zip(self._outputs, outputs, strict=False)
-        # Each array is viewed once: that may wait for what its library has under way.
+        # Each array is viewed only once: a view may wait for its library's pending work.
         bound = [expected.bound(output, found) for expected, output in pairs]
         if found or not self._are_apart([entry, *bound]):
             for index, broken in _overlaps(entry, bound):
@@ -141,7 +142,7 @@ class BindingTable:
         return entry, bound  # type: ignore[return-value]
 
     def _are_apart(self, bound: Sequence[Any]) -> bool:
-        """Fast path: whether memory that breaks no other rule is apart, padding included."""
+        """Fast path: whether memory that breaks no other rule does not overlap, even in padding."""
         starts = [entry.address for entry in bound]
         ends = sorted(map(add, starts, self._sizes))
         # By rising address, no tensor ends after the next one begins.
@@ -180,7 +181,7 @@ def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
     if array.shape != sizes:
         yield "DML-ARRAY-SHAPE", "Sizes", list(array.shape), list(sizes)
         return
-    # The stride of a dimension of size 1 is never used, so that any will do.
+    # The stride of a dimension of size 1 is never used.
     rows = zip(sizes, array.strides, strides, strict=True)
     if any(size > 1 and step != wanted for size, step, wanted in rows):
         found, allowed = f"{list(array.strides)} bytes", f"{list(strides)} bytes"
@@ -190,7 +191,7 @@ def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
 def _overlaps(
     source: ArrayView | None, outputs: Sequence[ArrayView | None]
 ) -> Iterator[tuple[int, Broken]]:
-    """Find outputs, by index, whose memory is also that of another output or of the input."""
+    """The outputs, by index, whose memory overlaps another output or the input."""
     spans = [entry.span if entry else (0, 0) for entry in outputs]
     for index, owner in overlaps(spans):
         other = f"OutputTensors[{owner}]"

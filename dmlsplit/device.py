@@ -20,8 +20,7 @@ from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.binding import BindingTable, BufferBinding
 from dmlsplit.checks import instance
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, Level
+from dmlsplit.directml.levels import FeatureLevel, Level, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
 from dmlsplit.directml.validation import validate

@@ -17,10 +17,10 @@ class DmlError(Exception):
     Attributes
     ----------
     hresult : int
-        The HRESULT of the same failure in DirectML, as an unsigned 32-bit value.
-        Values: Microsoft, "Common HRESULT values" and "DXGI_ERROR".
+        The HRESULT of the same failure in DirectML, as an unsigned 32-bit value: Microsoft,
+        "Common HRESULT values" and "DXGI_ERROR".
     path : str
-        The file that it is about, as the caller named it, or an empty string.
+        The file it is about, as the caller named it, or an empty string.
     """
 
     hresult = 0x80004005  # E_FAIL
@@ -47,7 +47,7 @@ def about(path: str | PathLike[str]) -> Iterator[None]:
 
 @contextmanager
 def within(place: str) -> Iterator[None]:
-    """Begin the message of a refusal in the block with the place in the file or the arguments."""
+    """Prefix the message of an InvalidArgumentError in the block with a place."""
     try:
         yield
     except InvalidArgumentError as error:
@@ -90,8 +90,8 @@ class UnsupportedError(DmlError):
     hresult = 0x887A0004
 
 
-# MemoryError first: dask calls __new__ itself to bring an error back from a worker, which Python
-# refuses if the class is laid out as another base is.
+# MemoryError comes first: to unpickle an error of a worker, dask calls __new__ itself, which Python
+# refuses if another base determines the layout.
 class OutOfMemoryError(MemoryError, DmlError):
     """A buffer could not be allocated (E_OUTOFMEMORY)."""
 
@@ -105,7 +105,7 @@ class DeviceRemovedError(DmlError):
 
 
 def one_line(error: Exception, with_path: bool = True) -> str:
-    """What is wrong in one line, after the file that it is about unless told otherwise."""
+    """What is wrong, in one line that begins with the file, unless told otherwise."""
     path, text = "", str(error)
     if isinstance(error, DmlError):
         path, text = error.path, error.message

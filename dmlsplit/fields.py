@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value and its path, such as ``resources.A.initialValues``; the path is empty for all."""
+    """A value and its path, such as ``resources.A.initialValues``; empty for the document."""
 
     value: Any
     path: str = ""
@@ -34,7 +34,7 @@ class Field:
         return InvalidArgumentError(f"{self.path}: {what}" if self.path else what)
 
     def find(self, *names: str) -> Field | None:
-        """The first member that has one of these names; None if there is none."""
+        """The first member with one of these names, or None."""
         if not isinstance(self.value, Mapping):
             raise self.error("an object")
         for name in names:
@@ -51,7 +51,7 @@ class Field:
         return found
 
     def optional(self, *names: str, default: Any) -> Field:
-        """The first member that has one of these names, or else one of a default value."""
+        """The first member with one of these names, or a default."""
         return self.find(*names) or Field(default, self.path)
 
     def members(self) -> list[tuple[str, Field]]:
@@ -67,7 +67,7 @@ class Field:
         return [Field(entry, f"{self.path}[{i}]") for i, entry in enumerate(self.value)]
 
     def one_or_many(self) -> list[Field]:
-        """The entries of an array; a value that is not an array is the only entry."""
+        """The entries of an array, or the value itself as the only entry."""
         return self.items() if isinstance(self.value, list) else [self]
 
     def text(self) -> str:
@@ -92,14 +92,14 @@ class Field:
         return int(value)
 
     def one_of(self, names: Mapping[str, Any], prefix: str) -> Any:
-        """What an enum name stands for; its prefix may be left out."""
+        """The value of an enum name, whose prefix may be left out."""
         name = self.text().removeprefix(prefix)
         if name not in names:
             raise self.error(f"one of {', '.join(names)}, with or without {prefix}")
         return names[name]
 
     def read(self, convert: Callable[[Any], T], allowed: str) -> T:
-        """The value after a conversion that raises ValueError or TypeError if it is not allowed."""
+        """The converted value; a ValueError or TypeError of `convert` means it is not allowed."""
         try:
             return convert(self.value)
         except (ValueError, TypeError):

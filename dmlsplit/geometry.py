@@ -1,12 +1,8 @@
-"""A split without data types, ranks and axes: strided copies of bytes.
+"""A split as strided copies of bytes, which is all that backends see of it.
 
-Every split copies, for each output, contiguous runs of bytes in a loop nest over byte
-strides. Dimensions that continue each other in both the input and the output are merged, so
-that a packed split of any rank becomes one loop over rows::
-
-    out[o][r * widths[o] + c] = in[r * pitch + offsets[o] + c]
-
-Backends see only this: no descriptor, no data type and no feature level.
+Each output is copied in contiguous runs, by a loop nest over byte strides. Dimensions that
+continue each other in both input and output are merged, so that a packed split of any rank is
+one loop over rows: a `RowSplit`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,14 +17,14 @@ _Size = TypeVar("_Size")  # an integer; in a scanned model a dynamic size may ha
 
 
 class Loop(NamedTuple):
-    """One loop of a nest: its turns, and the bytes from one to the next: any, also 0 or below."""
+    """One loop of a nest: its iterations, and the bytes between them (any integer)."""
 
     size: int
     input_stride: int
     output_stride: int
 
 
-# A loop that changes nothing, where a nest needs one more.
+# Pads a nest that needs one more loop.
 ONE_TURN = Loop(1, 0, 0)
 
 
@@ -41,10 +37,10 @@ def turns(loops: Iterable[Loop]) -> int:
 class StridedCopy:
     """The bytes of one output: a loop nest, outermost loop first, over runs of `run_bytes` bytes.
 
-    In turn `i` of each loop, a run begins at ``input_offset + sum(i * input_stride)`` of the
-    input and at ``sum(i * output_stride)`` of the output. Both count from the tensor's first
-    element. Loops are ordered by falling output stride and none can be merged with
-    its neighbour. An output without elements has ``run_bytes == 0``.
+    At iteration `i` of each loop, a run begins at byte ``input_offset + sum(i * input_stride)``
+    of the input and ``sum(i * output_stride)`` of the output, from the tensors' first elements.
+    Output strides fall from loop to loop, and no neighbouring loops can be merged. An output
+    without elements has ``run_bytes == 0``.
     """
 
     loops: tuple[Loop, ...]
@@ -141,18 +137,9 @@ def split_geometry(
     input_strides: Sequence[int],
     output_strides: Sequence[Sequence[int] | None],
 ) -> SplitGeometry:
-    """The byte copies that split a tensor of `shape` along `axis`.
+    """The byte copies of a split that is known to be valid: ``sum(sizes) == shape[axis]``.
 
-    Parameters
-    ----------
-    shape, axis, sizes
-        A split that is already known to be valid: ``sum(sizes) == shape[axis]``.
-    element_bytes
-        Bytes of one element.
-    input_strides
-        Bytes between neighbours of each dimension of the input; may be 0 or negative.
-    output_strides
-        The same for each output; None for a packed one.
+    Strides are in bytes and may be 0 or negative; those of a packed output may be None.
     """
     packed = packed_byte_strides(shape, element_bytes)
     is_packed = all(strides is None for _, strides in zip(sizes, output_strides, strict=True))
@@ -203,15 +190,15 @@ def _packed(
 def _merged(
     loops: list[tuple[int, int, int]], input_offset: int, element_bytes: int
 ) -> StridedCopy:
-    """Merge loops as far as they go; plain tuples, as calls with new sizes wait for this."""
+    """Merge as many loops as possible. Plain tuples: every call with new sizes waits for this."""
     if 0 in [size for size, _, _ in loops]:
         return StridedCopy((), input_offset, 0)
     loops = [loop for loop in loops if loop[0] != 1]
-    # A copy may go in any order: that of the output's addresses merges most and writes in order.
+    # Any order of loops copies the same bytes; the output's merges most, and writes in sequence.
     loops.sort(key=lambda loop: abs(loop[2]), reverse=True)
     merged: list[tuple[int, int, int]] = []
     for size, src, dst in loops:
-        # The loop before takes its next step exactly where this one ends: the two are one.
+        # One step of the outer loop is the whole length of this one: the two are one loop.
         if merged and merged[-1][1:] == (size * src, size * dst):
             size *= merged.pop()[0]
         merged.append((size, src, dst))

@@ -1,8 +1,8 @@
 """Interrupts that wait until nothing is half done.
 
-Python raises a KeyboardInterrupt between any two of its steps, those of `threading` included. Where
-that comes right after a lock has been taken, nobody gives it back, and whoever needs it next waits
-for ever: a thread of a pool, so that the process cannot end either.
+Python may raise a KeyboardInterrupt between any two bytecodes, also inside `threading`. Just after
+a lock was acquired, this leaves it locked: a pool thread then waits for it forever, and the process
+cannot exit.
 """
 
 import signal
@@ -16,14 +16,14 @@ _depth = 0  # of `held` blocks
 
 
 def interrupt(number: int) -> None:
-    """Raise a KeyboardInterrupt with the number of a signal; inside `held`, later."""
+    """Raise a KeyboardInterrupt with a signal's number, or postpone it inside `held`."""
     if not _depth:
         raise KeyboardInterrupt(number)
     _waiting.append(number)
 
 
 def check() -> None:
-    """Raise an interrupt that waits: what calls this inside `held` may be left here."""
+    """Raise a postponed interrupt. Called inside `held` where the block may be abandoned."""
     if _waiting:
         number = _waiting[0]
         _waiting.clear()
@@ -32,9 +32,9 @@ def check() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Let interrupts wait for `check`, or for the end of the block. A second one does not wait.
+    """Postpone interrupts until `check` or the end of the block; a second Ctrl-C is not postponed.
 
-    Signals reach it through handlers that call `interrupt`, and Ctrl-C by Python's own handler.
+    Signals whose handlers call `interrupt` are postponed, and Ctrl-C under Python's own handler.
     """
     global _depth
     _depth += 1
@@ -49,16 +49,16 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def kept_from_children() -> Iterator[None]:
-    """Start processes in the block that never see Ctrl-C, which a terminal sends to all.
+    """Start processes that ignore Ctrl-C, which a terminal sends to all; the parent ends them.
 
-    The parent ends them. An interrupt that arrives in the block takes effect at its end.
+    An interrupt during the block takes effect at its end.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # as it starts, it lets the signal through again
+    resource_tracker.ensure_running()  # its start unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -68,7 +68,7 @@ def kept_from_children() -> Iterator[None]:
 
 @contextmanager
 def _own_handler() -> Iterator[None]:
-    """Take Ctrl-C where nobody else but Python does."""
+    """Replace Python's default Ctrl-C handler; leave any other alone."""
     own = signal.default_int_handler
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not own:
         yield

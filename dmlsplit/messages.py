@@ -11,7 +11,7 @@ MOST_SHOWN = 16
 
 
 def printable(text: str) -> str:
-    """Text with everything a terminal or XML could trip over written as an escape."""
+    """Text with every unprintable character escaped, safe for terminals and XML."""
     if text.isprintable():
         return text
     return "".join(
@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def shown(values: Sequence[object]) -> str:
-    """A list for a message, cut where it is long: ``[1, 2, ...] (40 values)``."""
+    """A list for a message, shortened if it is long: ``[1, 2, ...] (40 values)``."""
     text = ", ".join(map(str, values[:MOST_SHOWN]))
     count = len(values)
     return f"[{text}]" if count <= MOST_SHOWN else f"[{text}, ...] ({count} values)"
@@ -33,7 +33,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def more(count: int, most: int, noun: str = "") -> list[str]:
-    """The line after the first `most` of `count` entries, ``... and 2 more``; none if it is all."""
+    """The line after the first `most` of `count` entries, ``... and 2 more``, if there are more."""
     left = count - most
     return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)
 

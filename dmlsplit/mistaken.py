@@ -7,10 +7,7 @@ from pathlib import Path
 
 from dmlsplit.errors import InvalidArgumentError
 
-# Enough for the longest beginning.
 BEGINNING_BYTES = 512
-
-_POINTER = b"version https://git-lfs.github.com/spec/"
 _ARCHIVES = {
     b"PK\x03\x04": "a zip archive",
     b"\x1f\x8b": "gzip data",
@@ -24,14 +21,15 @@ _PAGES = (b"<!doctype html", b"<html>", b"<html ", b"<head>", b"<body>")
 
 @contextmanager
 def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None]:
-    """Where reading a file fails in the block, say what the file is, if that is known.
-
-    `binary` says that the format is not text.
-    """
+    """If reading a file (of a `binary` format) fails in the block, say what it is, if known."""
     try:
         yield
     except InvalidArgumentError:
-        start = _beginning(Path(path))
+        start = b""
+        with suppress(OSError, ValueError):
+            if Path(path).is_file():
+                with Path(path).open("rb") as file:
+                    start = file.read(BEGINNING_BYTES)
         found = what_it_is(start)
         if not found and binary and _is_text(start):
             found = "is text, not an ONNX model, which is binary. Fix: export the model again"
@@ -41,8 +39,8 @@ def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None
 
 
 def what_it_is(start: bytes) -> str:
-    """Say what a file is that begins like this, and what to do about it; empty if unknown."""
-    if start.startswith(_POINTER):
+    """What a file that begins like this is, and the fix; empty if unknown."""
+    if start.startswith(b"version https://git-lfs.github.com/spec/"):
         return (
             "is a Git LFS pointer. Fix: git lfs pull; in GitHub Actions, set "
             "lfs: true for actions/checkout"
@@ -53,14 +51,6 @@ def what_it_is(start: bytes) -> str:
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES):
         return "is a web page. Fix: download the file that the page links to"
     return ""
-
-
-def _beginning(path: Path) -> bytes:
-    with suppress(OSError, ValueError):
-        if path.is_file():
-            with path.open("rb") as file:
-                return file.read(BEGINNING_BYTES)
-    return b""
 
 
 def _is_text(start: bytes) -> bool:

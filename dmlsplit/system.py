@@ -1,7 +1,4 @@
-"""What operating systems do differently: locks, positioned reads, processors, open files.
-
-On Windows no open file can be renamed or removed, so `closing` ends a lock before that.
-"""
+"""What operating systems do differently: locks, positioned reads, processors, open files."""
 
 import os
 import sys
@@ -12,11 +9,11 @@ from threading import Lock
 # O_BINARY is only on Windows, where a file is text otherwise; O_NOFOLLOW is everywhere else.
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
-# Where msvcrt locks: nobody else can read or write a locked byte, and most files end before it.
-# The C library takes a place as a long, of 32 bits.
+# Where msvcrt locks: past the end of most files, as nobody else can read or write a locked byte.
+# A position is a 32-bit long in the C library.
 _LOCKED_BYTE = (1 << 31) - 2
 
-# Held from moving to a place of a file until its bytes are there, where that takes two calls.
+# Held over a seek and the read or write that follows it.
 _position = Lock()
 
 
@@ -39,10 +36,10 @@ def lock_file(handle: int) -> bool:
 
 @contextmanager
 def closing(handle: int) -> Iterator[None]:
-    """Close a locked file that is renamed or removed in the block: after it, as a lock should be.
+    """Close a locked file that the block renames or removes: afterwards, so that the lock holds.
 
-    On Windows before it. Another process may take the lock then, and the block fails with a
-    PermissionError, since the file is open again.
+    Windows cannot rename or remove open files, so there it is closed first. If another process
+    takes the lock meanwhile, the block fails with a PermissionError.
     """
     if sys.platform == "win32":
         os.close(handle)
@@ -55,7 +52,7 @@ def closing(handle: int) -> Iterator[None]:
 
 
 def read_at(handle: int, into: memoryview, place: int) -> int:
-    """Read bytes at a place of a file, from any thread; return how many."""
+    """Read bytes at an offset in a file, from any thread; return how many."""
     if hasattr(os, "preadv"):
         return os.preadv(handle, [into], place)
     with _position:
@@ -66,7 +63,7 @@ def read_at(handle: int, into: memoryview, place: int) -> int:
 
 
 def write_at(handle: int, data: memoryview, place: int) -> int:
-    """Write bytes at a place of a file, from any thread; return how many."""
+    """Write bytes at an offset in a file, from any thread; return how many."""
     if hasattr(os, "pwrite"):
         return os.pwrite(handle, data, place)
     with _position:
@@ -75,7 +72,7 @@ def write_at(handle: int, data: memoryview, place: int) -> int:
 
 
 def reserve(handle: int, size: int) -> None:
-    """Make a file this long, with its bytes reserved where the system can."""
+    """Make a file this long, and reserve its bytes on disk if the system can."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(handle, 0, size)
     else:
@@ -91,7 +88,7 @@ def processors() -> set[int]:
 
 def allow_open_files(wanted: int) -> int | None:
     """Let this process open `wanted` files; return the limit if that is lower, else None."""
-    if sys.platform == "win32":  # 8192 files, which is no setting
+    if sys.platform == "win32":  # 8192 files, a fixed limit
         return None
     import resource
 

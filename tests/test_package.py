@@ -87,7 +87,7 @@ def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
     (site / "borrowed.pth").write_text(str(Path(numpy.__file__).parent.parent))
     code = (
         "import dmlsplit as dml, numpy as np, pathlib, sys\n"
-        "from dmlsplit.directml.level_table import capability_table\n"
+        "from dmlsplit.directml.levels import capability_table\n"
         "from dmlsplit.resources import kernel_source\n"
         f"assert pathlib.Path(dml.__file__).is_relative_to({str(site)!r}), dml.__file__\n"
         "assert len(capability_table()) == 15\n"

@@ -1,7 +1,6 @@
-"""Engines that carry out a `SplitGeometry`. They see addresses and bytes, nothing else.
+"""Engines that carry out a `SplitGeometry`; they see only addresses and bytes.
 
-A backend compiles a geometry once, binds it to memory, and returns a call that does nothing
-but the copy::
+A backend compiles a geometry once. Bound to memory, the program is a call that only copies::
 
     program = backend.compile(geometry)
     copy = program.bind(src, dsts)
@@ -15,10 +14,10 @@ from dmlsplit.geometry import SplitGeometry
 
 
 class BoundCopy(Protocol):
-    """A program bound to memory, which must stay alive for as long as the copy is used."""
+    """A program bound to memory, which the caller must keep alive."""
 
     def __call__(self, stream: Any = None) -> None:
-        """Copy. `stream` is for CUDA only, where None is the current stream; the CPU refuses it."""
+        """Copy on a CUDA stream; None is the current one, and the only choice on the CPU."""
 
 
 class Program(Protocol):
@@ -42,7 +41,7 @@ class Backend(Protocol):
         """``cpu`` or ``cuda:N``."""
 
     def compile(self, geometry: SplitGeometry) -> Program:
-        """The program of a geometry: the costly step, done once."""
+        """The program of a geometry. This is the expensive step."""
 
     def __hash__(self) -> int:
         """Backends are frozen values: equal ones share compiled programs."""

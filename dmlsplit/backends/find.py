@@ -11,8 +11,8 @@ from dmlsplit.geometry import SplitGeometry
 def find_backend(device: str | None) -> Backend:
     """The backend of ``cpu``, ``cuda`` or ``cuda:N``.
 
-    None is ``cuda:0`` if there is one, else ``cpu``. An unknown name is an `InvalidArgumentError`,
-    and an `UnsupportedError` says that the device, its driver or CuPy is missing.
+    None is ``cuda:0`` if there is one, else ``cpu``. An UnsupportedError says that the device, its
+    driver or CuPy is missing.
     """
     from dmlsplit.backends.cuda import driver
 

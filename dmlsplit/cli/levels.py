@@ -6,8 +6,7 @@ from typing import Any
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, show
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import LevelSupport, TensorSupport
+from dmlsplit.directml.levels import LevelSupport, TensorSupport, capability_table
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from dmlsplit.conformance.case import SPECIAL, Case, Placed, Placement
-from dmlsplit.directml.level_table import capability_table
+from dmlsplit.directml.levels import capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc

@@ -1,16 +1,13 @@
-"""Rewrites a descriptor for a feature level that does not take it as it is.
+"""Rewrites a descriptor for a feature level that does not accept it.
 
-A split only moves bytes, so the same bytes can be described with other dimensions and with
-elements of another size. Dimensions, each with its size and stride in every tensor, are
-divided into lanes, joined, dropped or padded with dimensions of size 1, and read back as a
-descriptor.
+A split only moves bytes, which can be described with other dimensions and elements of another size.
+Dimensions are divided into lanes, joined, dropped or padded with ones, and read back.
 """
 
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
 
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
@@ -31,9 +28,9 @@ class _Dimension:
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
     """A descriptor that a feature level accepts and that moves the same bytes.
 
-    The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones, 8-bit
-    elements are taken two at a time where they come in even runs, 4-bit ones by whole bytes, and
-    dimensions are merged or padded with ones. What is already valid is returned unchanged.
+    The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones, even runs
+    of 8-bit elements become 16-bit ones, 4-bit elements whole bytes, and dimensions are merged or
+    padded with ones. A valid descriptor is returned unchanged.
 
     Parameters
     ----------
@@ -84,7 +81,7 @@ def equivalent(
 def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
     """The types to try: of its own size, then wider ones, then narrower ones."""
     supported = row.input_tensor.data_types & row.output_tensors.data_types
-    # The nearest size first: the fewer elements are regrouped, the more likely it works.
+    # The nearest size is the most likely to work, as the fewest elements are regrouped.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
     kinds = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
     if own in supported:
@@ -95,7 +92,7 @@ def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
 def _rewritten(
     desc: SplitOperatorDesc, kind: TensorDataType, row: LevelSupport
 ) -> SplitOperatorDesc | str:
-    """The same bytes as elements of `kind`, as the level takes them; or why there are none."""
+    """The same bytes as elements of `kind`, valid at the level; or why there is no such split."""
     supports = row.input_tensor, row.output_tensors
     least = max(support.minimum_dimensions for support in supports)
     most = min(support.maximum_dimensions for support in supports)
@@ -122,17 +119,17 @@ def _rewritten(
 
 
 def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | None:
-    """The dimensions in elements of so many bits; None if elements are not taken in such runs."""
+    """The dimensions in elements of `bits` bits; None if runs are not whole such elements."""
     if bits == own:
         return dims
     if bits < own:
         return _divided(dims, own // bits)
-    # Where no dimension is a run of its own, joining all that can be joined may make one.
+    # If no dimension is a run by itself, joining as many as possible may make one.
     return _gathered(dims, bits // own) or _gathered(_fewer(dims, 1), bits // own)
 
 
 def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
-    """Cut every element into lanes: a longer innermost dimension, or one more."""
+    """Cut every element into lanes: the innermost dimension gets longer, or there is one more."""
     lane = _Dimension(((lanes, 1),) * len(dims[0].steps))
     scaled = [replace(x, steps=tuple((n, s * lanes) for n, s in x.steps)) for x in dims]
     # Lanes extend the innermost dimension, which may be any in a permuted tensor.
@@ -145,7 +142,7 @@ def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
 def _gathered(dims: list[_Dimension], wide: int) -> list[_Dimension] | None:
     """Take `wide` elements as one, if they are adjacent in every tensor."""
     for at, run in enumerate(dims):
-        # The run is a whole number of wide elements, and all other dimensions step over whole ones.
+        # A run of whole wide elements; all other dimensions step over whole ones.
         adjacent = all(size % wide == 0 and stride == 1 for size, stride in run.steps)
         if adjacent and all(_steps_over(dim, wide) for dim in dims if dim is not run):
             scaled = [replace(x, steps=tuple((n, s // wide) for n, s in x.steps)) for x in dims]
@@ -168,7 +165,7 @@ def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
         steps = chain.from_iterable(loop[1:] for loop in piece.loops)
         return any(offset % wide for offset in (piece.run_bytes, piece.input_offset, *steps))
 
-    # The first that is odd.
+    # The first odd one.
     index, piece = max(enumerate(descriptor_geometry(desc).pieces), key=lambda it: is_odd(it[1]))
     return (
         f"OutputTensors[{index}] is copied in runs of {counted(piece.run_bytes, 'byte')} from byte "
@@ -178,7 +175,7 @@ def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
 
 
 def _fewer(dims: list[_Dimension], most: int) -> list[_Dimension]:
-    """Drop dimensions of size 1, then join others from the innermost on, until `most` are left."""
+    """Drop dimensions of size 1, then join others, innermost first, until `most` are left."""
     left = list(dims)
     for dim in dims:
         if len(left) > most and not dim.is_axis and all(n == 1 for n, _ in dim.steps):
@@ -189,7 +186,7 @@ def _fewer(dims: list[_Dimension], most: int) -> list[_Dimension]:
 
 
 def _with_two_joined(dims: list[_Dimension]) -> list[_Dimension] | None:
-    # Strides, not positions, say which dimension runs inside which: any pair may be the one.
+    # Strides, not positions, nest dimensions, so every pair must be tried.
     for inner, outer in permutations(reversed(range(len(dims))), 2):
         if joined := _joined(dims[outer], dims[inner]):
             replaced = [*dims[:inner], joined, *dims[inner + 1 :]]
@@ -198,9 +195,9 @@ def _with_two_joined(dims: list[_Dimension]) -> list[_Dimension] | None:
 
 
 def _joined(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
-    """One dimension over both, or None where a tensor's strides or the axis forbid it."""
-    # Cutting the inner dimension, at every step of the outer one, is not one cut of the joined one.
-    # A single output takes the whole axis: nothing is cut, and the axis may be any dimension.
+    """One dimension over both, or None if a tensor's strides or the axis forbid it."""
+    # An inner axis is cut at every step of the outer dimension, which is not one cut of the joined
+    # one. A single output cuts nothing: its axis may be any dimension.
     if inner.is_axis and len(inner.steps) > 2:
         return None
     # In every tensor, one step of the outer dimension is the whole length of the inner one.
@@ -214,10 +211,10 @@ def _joined(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
 def _tensor(
     original: TensorDesc, kind: TensorDataType, dims: list[_Dimension], at: int
 ) -> TensorDesc:
-    """The description of one tensor, at index `at` of the dimensions."""
+    """Describe the tensor at index `at` of the dimensions."""
     sizes = tuple(dim.steps[at][0] for dim in dims)
     strides = tuple(dim.steps[at][1] for dim in dims)
-    # The stride of a dimension of size 1 is never used: strides of 0, say, are packed there too.
+    # The stride of a dimension of size 1 is never used: any value counts as packed.
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)
     alignment = original.guaranteed_base_offset_alignment
@@ -227,6 +224,6 @@ def _tensor(
         strides=None if packed else strides,
         flags=original.flags,
         total_tensor_size_in_bytes=original.total_tensor_size_in_bytes,
-        # Every offset is a multiple of 16, so that a promise of one whole element costs nothing.
+        # Every offset is a multiple of 16, so the promise may grow to a whole element.
         guaranteed_base_offset_alignment=max(alignment, kind.bits // 8) if alignment else 0,
     )

@@ -22,13 +22,12 @@ class SplitOperatorDesc:
     output_tensors
         The tensors to write, in order along the axis.
     axis
-        The dimension to split, from 0. DirectML's Axis is a UINT: it never counts from the
-        end.
+        The dimension to split, from 0; never from the end, as DirectML's Axis is a UINT.
 
     Raises
     ------
     InvalidArgumentError
-        If a tensor is not a `TensorDesc`, or the axis not an integer. It is also a TypeError.
+        If a tensor is not a `TensorDesc` or the axis not an integer; it is also a TypeError.
     """
 
     input_tensor: TensorDesc  # InputTensor
@@ -89,7 +88,7 @@ class SplitOperatorDesc:
 
 
 def named_tensors(desc: SplitOperatorDesc) -> list[tuple[str, TensorDesc]]:
-    """The tensors with the names that reports give them, the input first."""
+    """The tensors with their names in reports, the input first."""
     outputs = ((f"OutputTensors[{i}]", each) for i, each in enumerate(desc.output_tensors))
     return [("InputTensor", desc.input_tensor), *outputs]
 

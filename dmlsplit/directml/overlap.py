@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-# Steps of the exact search before it gives up and calls the layout overlapping.
+# After this many steps, the search gives up and calls the layout overlapping.
 SEARCH_STEPS = 20_000
 
 
 def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether two indices may reach the same element.
 
-    Two indices collide if some non-zero difference ``d`` with ``|d[i]| < sizes[i]`` has
-    ``sum(d[i] * strides[i]) == 0``. The search goes through the dimensions from the largest
-    stride down and keeps only remainders that the smaller strides can still cancel, so that
-    nested layouts (packed, padded, permuted) are decided at once. A search that grows too
-    large answers True. Strides are not negative; a tensor without elements never overlaps.
+    Two indices collide if a non-zero difference ``d`` with ``|d[i]| < sizes[i]`` has
+    ``sum(d[i] * strides[i]) == 0``. The search visits dimensions by falling stride and keeps only
+    remainders that smaller strides can still cancel, so that nested layouts (packed, padded,
+    permuted) are decided at once. A search that grows too large answers True. Strides must not be
+    negative.
     """
     if 0 in sizes:
         return False
@@ -21,9 +21,9 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     loops = sorted(((stride, size - 1) for size, stride in dims if size > 1), reverse=True)
     if any(stride == 0 for stride, _ in loops):
         return True
-    # What the strides not yet visited can add to or take from a remainder.
+    # The most that strides not yet visited can add to or subtract from a remainder.
     reach = sum(stride * most for stride, most in loops)
-    # Sums of the differences chosen so far, and whether one of them was not zero.
+    # Sums of the differences so far, and whether any difference was not zero.
     states = {(0, False)}
     steps = 0
     for stride, most in loops:

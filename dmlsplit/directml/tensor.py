@@ -1,8 +1,7 @@
 """Buffer tensors: DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS and DML_BUFFER_TENSOR_DESC.
 
-Constructors refuse only what is not a descriptor at all, such as a size that is not an
-integer. Every DirectML rule lives in `dmlsplit.directml.validation`, so that a bad
-descriptor can be built, printed and reported on.
+Constructors refuse only what is not a descriptor at all, such as a size that is not an integer.
+`dmlsplit.directml.validation` has the rules, so that a bad descriptor can be built and reported.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class TensorDataType(IntEnum):
     INT4 = 13, 4
 
     def __new__(cls, value: int, bits: int, numpy_name: str = "") -> TensorDataType:
-        """Make a member from its value and what else is known of the type."""
+        """Make a member from its value and attributes."""
         kind = int.__new__(cls, value)
         kind._value_, kind.bits, kind.numpy_name = value, bits, numpy_name
         return kind
@@ -117,7 +116,7 @@ def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
     if value is None:  # not the name of TensorFlags.NONE
         return None
     if isinstance(value, int) and not isinstance(value, bool):
-        # This map also keeps what a Flag has once made of unknown bits: without a known name.
+        # This map also has nameless members that a Flag once made of unknown bits.
         member = enum._value2member_map_.get(value)
         return None if member is None else members.get(member._name_)
     return members.get(str(value).upper().removeprefix(prefix))
@@ -146,8 +145,8 @@ class TensorDesc:
     Raises
     ------
     InvalidArgumentError
-        If the data type or the flags do not exist, or a number is not an integer. In the latter
-        case it is also a TypeError.
+        If the data type or the flags do not exist, or a number is not an integer (then also a
+        TypeError).
     """
 
     data_type: TensorDataType  # DataType
@@ -194,7 +193,7 @@ class TensorDesc:
 
     @property
     def effective_strides(self) -> tuple[int, ...]:
-        """The strides in elements; if none were given, those of a tensor without padding."""
+        """The strides in elements; those of a packed tensor if none were given."""
         return packed_byte_strides(self.sizes, 1) if self.strides is None else self.strides
 
     @property
@@ -216,14 +215,14 @@ class TensorDesc:
     def minimum_size_in_bytes(self) -> int:
         """The smallest legal TotalTensorSizeInBytes; 0 for UNKNOWN.
 
-        What DMLCalcBufferTensorSize returns: the bytes up to the last element, rounded up to a
-        multiple of 4. Exact where the original wraps; see `wrapped_size_in_bytes`.
+        Like DMLCalcBufferTensorSize, the bytes up to the last element, rounded up to a multiple of
+        4, but exact where that wraps; see `wrapped_size_in_bytes`.
         """
         return self._size_up_to(self.last_element_index)
 
     @property
     def wrapped_size_in_bytes(self) -> int:
-        """What DMLCalcBufferTensorSize returns where its 32-bit index wraps."""
+        """DMLCalcBufferTensorSize with its 32-bit index, which may wrap."""
         return self._size_up_to(self.last_element_index & UINT_MAX)
 
     def _size_up_to(self, last_index: int) -> int:

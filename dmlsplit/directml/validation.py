@@ -1,4 +1,4 @@
-"""Checks a descriptor against every rule, and against a feature level.
+"""Checks a descriptor against every rule of DirectML and of a feature level.
 
 A check yields what it finds and never raises, so that a report lists every broken rule.
 """
@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import Broken, violations_of
-from dmlsplit.directml.rules.operators import RAISE
+from dmlsplit.directml.rules.descriptors import RAISE
 from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
@@ -30,7 +29,7 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
     Parameters
     ----------
     desc
-        The descriptor. However bad it is, this does not raise for it.
+        The descriptor; no broken rule raises an error.
     feature_level
         Anything that `FeatureLevel.parse` reads.
 
@@ -53,7 +52,7 @@ def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
 
 
 def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
-    """Find every rule that a descriptor breaks at the level of a row of the capability table."""
+    """Every rule that a descriptor breaks at the level of a row of the capability table."""
     yield from _of_every_level(desc)
     yield from _of_level(desc, support)
 
@@ -75,7 +74,7 @@ def _of_level(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]
     for at, (name, tensor) in enumerate(named_tensors(desc)):
         higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest, at > 0)}
         for each in violations_of(name, _unsupported(tensor, row, at > 0)):
-            # No higher level is advised where even the highest refuses the same.
+            # A higher level is not advised if even the highest refuses the same.
             fix = each.rule.hint.removeprefix(RAISE) if each.rule.id in higher else ""
             yield replace(each, fix=fix)
 
@@ -109,7 +108,7 @@ def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
 
 
 def _has_extent(tensor: TensorDesc) -> bool:
-    """Whether sizes and strides are sound enough to do arithmetic on them."""
+    """Whether sizes and strides are sound enough for arithmetic."""
     strides = tensor.strides
     has_all = strides is None or len(strides) == tensor.dimension_count
     are_sizes = all(0 < size <= UINT_MAX for size in tensor.sizes)
@@ -171,7 +170,7 @@ def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Broken]
     if tensor.dimension_count != rank:
         allowed = f"{rank}, as in InputTensor"
         yield "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
-    elif 0 <= desc.axis < rank:  # else any dimension could be the one that may differ
+    elif 0 <= desc.axis < rank:  # else any dimension could be the axis
         rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
         for index, (found, size) in enumerate(rows):
             if index != desc.axis and found != size:

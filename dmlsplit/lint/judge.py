@@ -6,8 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dmlsplit.directml.legalization import equivalent
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
 from dmlsplit.directml.validation import minimum_feature_level, violations

@@ -5,8 +5,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from dmlsplit.directml.level_table import capability_table, level_for_directml, level_for_windows
-from dmlsplit.directml.levels import FeatureLevel, WindowsBuild, directml_version
+from dmlsplit.directml.levels import (
+    FeatureLevel,
+    WindowsBuild,
+    capability_table,
+    directml_version,
+    level_for_directml,
+    level_for_windows,
+)
 from dmlsplit.errors import InvalidArgumentError
 
 # Who passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmlsplit.directml.rules import Rule
+from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.lint.report.rule_page import markdown_page
 from dmlsplit.lint.rules import RULES
 

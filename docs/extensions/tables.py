@@ -13,8 +13,7 @@ from benchmarks.ratios import markdown
 from benchmarks.results import load
 from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import LevelSupport
+from dmlsplit.directml.levels import LevelSupport, capability_table
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError, SplitOperatorDesc, TensorDesc
 from dmlsplit.directml import legalization
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport
+from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport, capability_table
 from dmlsplit.directml.operator import descriptor_geometry, named_tensors
 from dmlsplit.errors import NoEquivalentError
 from tests.support.descriptors import Memory, expected_buffers

@@ -7,14 +7,16 @@ import pytest
 import yaml
 
 import dmlsplit as dml
-from dmlsplit.directml.level_table import (
+from dmlsplit.directml.levels import (
+    LevelSupport,
     TableError,
+    TensorSupport,
+    WindowsBuild,
     capability_table,
     level_for_directml,
     level_for_windows,
     parse_table,
 )
-from dmlsplit.directml.levels import LevelSupport, TensorSupport, WindowsBuild
 from dmlsplit.resources import feature_level_table
 
 LEVELS = [str(level) for level in dml.FeatureLevel]

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violations_of
+from dmlsplit.directml.rules.descriptors import with_output
 from dmlsplit.directml.rules.rule import Rule, by_id
-from dmlsplit.directml.rules.samples import with_output
 from dmlsplit.directml.rules.violation import report
 
 FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]

@@ -10,8 +10,8 @@ import dmlsplit as dml
 from dmlsplit.directml.levels import LevelSupport, TensorSupport
 from dmlsplit.directml.operator import named_tensors
 from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.rules.descriptors import GOOD, with_input, with_output
 from dmlsplit.directml.rules.rule import Sample
-from dmlsplit.directml.rules.samples import GOOD, with_input, with_output
 from dmlsplit.directml.validation import violations
 from tests.golden.broken_rules import said
 from tests.support.descriptors import DATA_TYPES, split_descriptors

@@ -8,14 +8,7 @@ from typing import Any, NoReturn
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cpu import moves, threads, tuning
-from dmlsplit.backends.cpu.moves import (
-    BoundNests,
-    EqualNests,
-    Move,
-    batch_moves,
-    block_rows,
-    equal_nests,
-)
+from dmlsplit.backends.cpu.moves import BoundNests, EqualNests, Move, batch_moves, block_rows
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry
 
@@ -34,10 +27,10 @@ class NumpyProgram:
 
     @cached_property
     def _single_moves(self) -> list[tuple[int, int, Callable[[int, int], Move]]] | None:
-        """Each output, its offset in the input, and what makes its assignment.
+        """Each output, its offset in the input, and a function that makes its assignment.
 
-        None unless every output is one assignment on this thread: such a program, of few outputs
-        and few bytes, is bound without any other work than making windows.
+        None unless every output is one assignment on this thread. Binding such a program, of few
+        outputs and few bytes, only makes windows.
         """
         if self._is_worth_sharing:
             return None
@@ -87,9 +80,9 @@ class NumpyBackend:
 
     def compile(self, geometry: SplitGeometry) -> NumpyProgram:
         """The program of a geometry."""
-        threads.thread_count()  # A wrong number is refused here, not when a large split is bound.
+        threads.thread_count()  # A wrong number fails here, not when a large split is bound.
         batches: dict[int, list[EqualNests]] = {}
-        for nests in equal_nests(geometry.pieces):
+        for nests in moves.equal_nests(geometry.pieces):
             batches.setdefault(nests.shape[0], []).append(nests)
         return NumpyProgram(tuple(map(tuple, batches.values())))
 
@@ -128,8 +121,8 @@ def _refuse_stream(stream: object) -> NoReturn:
 def _tasks(batch: Sequence[BoundNests], workers: int) -> Iterator[tuple[int, int, int]]:
     """The first row, the end and the rows per block of each task.
 
-    Tasks are cut for a batch together: its outputs share the lines of the input's rows. Every task
-    takes an equal share of the rest, so that they become shorter and threads end at the same time.
+    A task has all outputs of a batch, which share cache lines of the input. Each task takes an
+    equal share of the remaining rows, so that tasks get shorter and threads end together.
     """
     row_bytes, rows = _row_bytes(batch), batch[0].rows
     most = max(1, tuning.TASK_BYTES // row_bytes)

@@ -1,11 +1,11 @@
-"""Addresses become NumPy assignments: a copy is ``dst[index] = src`` between windows on memory.
+"""Copies as NumPy assignments, ``dst[index] = src``, between windows on memory.
 
-One output is a plain assignment between two windows. Many outputs with equal nests are one indexed
-assignment: the destination is a window over all of them, and the outputs' addresses its index.
+One output is a plain assignment. Many outputs with equal nests are one indexed assignment: the
+destination is a window over all of them, and their addresses are the index.
 
 Nests are loops over items. An item is one contiguous run: u1 to u8 and c16 for runs of 1 to 16
 bytes, ``V<n>`` up to `tuning.WIDEST_ITEM` bytes. Longer runs are one more loop, over bytes. A *row*
-is one iteration of the outermost loop, which is the one that tasks and blocks cut.
+is one iteration of the outermost loop, the one that tasks and blocks cut.
 """
 
 import ctypes
@@ -25,19 +25,18 @@ from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy
 _BYTE = np.dtype("u1")
 Move = tuple[np.ndarray, Any, np.ndarray]  # dst, index, src: dst[index] = src
 
-# All of memory as one buffer, so that an array can be put at any address. Making it touches no
-# memory, and nothing is owned or freed through it. NumPy checks a window against its bounds, which
-# says little: a window is as safe as its address, shape and strides. These are right because
+# All of memory as one buffer, so that an array can be made at any address. It touches no memory and
+# owns none. NumPy's bounds check says little about a window, which is as safe as its address, shape
+# and strides:
 #   - addresses come from arrays and buffers whose type, size and overlap the caller has checked
 #     (binding.py, eager.py), and shapes and strides from the geometry they were checked against;
 #   - the caller of `bind` keeps the arrays alive: a window refers to this buffer, not to them.
-# It would not be safe to write to read-only memory through a window (a fault, not an exception:
-# callers refuse read-only outputs), to use it for anything but assignments between windows (a copy
-# or hash of `_MEMORY` itself reads unmapped pages), or to keep windows longer than the arrays.
-# It begins at address 1, since NumPy takes no buffer at address 0, and ends at sys.maxsize: NumPy
-# refuses higher addresses (tagged pointers, the upper half on 32-bit systems), with an exception.
+# Unsafe are writes to read-only memory (a fault, not an exception: callers refuse read-only
+# outputs), anything but assignments between windows (a copy or hash of `_MEMORY` itself reads
+# unmapped pages), and windows that outlive the arrays.
+# It begins at address 1, as NumPy refuses a buffer at 0, and ends at sys.maxsize: NumPy raises an
+# error for higher addresses (tagged pointers, the upper half on 32-bit systems).
 _MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
-
 
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 
@@ -87,8 +86,7 @@ def _nests(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> Equal
     if item_bytes > tuning.WIDEST_ITEM:
         loops.append(Loop(item_bytes, 1, 1))
         item_bytes = 1
-    # Tasks cut the outermost loop. Where its iterations are longer than a task may be, the longest
-    # loop comes first instead.
+    # Tasks cut the outermost loop. If its iterations exceed a task, the longest loop goes first.
     if loops and piece.total_bytes > tuning.TASK_BYTES * loops[0].size:
         loops.sort(reverse=True)
     shape, src, dst = zip(*loops or [ONE_TURN], strict=True)
@@ -103,10 +101,9 @@ def run(moves: Iterable[Move]) -> None:
 
 
 def single(nests: EqualNests, start: int, stop: int) -> Callable[[int, int], Move]:
-    """A function that makes the assignment of one output's rows `start` to `stop`.
+    """A function that makes the assignment of rows `start` to `stop` of one output.
 
-    It takes the addresses of the first items of all of the output's rows: in the input, then in the
-    output.
+    Its arguments are the addresses of row 0 in the input and in the output.
     """
     item, shape = nests.item, (stop - start, *nests.shape[1:])
     src_strides, dst_strides = nests.input_strides, nests.output_strides
@@ -128,7 +125,7 @@ def single(nests: EqualNests, start: int, stop: int) -> Callable[[int, int], Mov
 
 
 def are_single(outputs: int, rows: int, block: int) -> bool:
-    """Whether so many equal nests are assigned one by one, each with all of its rows."""
+    """Whether this many equal nests are assigned one by one, each with all of its rows."""
     return outputs == 1 or (outputs < tuning.FEW_OUTPUTS and block >= rows)
 
 
@@ -141,7 +138,7 @@ def block_rows(row_bytes: int, rows: int) -> int:
 
 @dataclass(frozen=True)
 class BoundNests:
-    """Equal nests, with the addresses of the first item of each in the input and the outputs."""
+    """Equal nests with the addresses of their first items."""
 
     nests: EqualNests
     src: int
@@ -154,7 +151,7 @@ class BoundNests:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row of the bound outputs, which may be some of the nests' outputs only."""
+        """Bytes of one row of the bound outputs, which may be only some of the nests' outputs."""
         return self.nests.row_bytes // len(self.nests.outputs) * len(self.dsts)
 
     @cached_property
@@ -164,7 +161,7 @@ class BoundNests:
 
     @cached_property
     def spacing(self) -> tuple[np.ndarray, int]:
-        """Addresses of the outputs, and the greatest divisor of all distances between them."""
+        """The outputs' addresses, and the greatest common divisor of the distances between them."""
         return np.array(self.dsts), gcd(*(dst - self.dsts[0] for dst in self.dsts))
 
     def moves(self, start: int, stop: int, block: int) -> Iterator[Move]:
@@ -188,8 +185,8 @@ class BoundNests:
     def _scatter(self, start: int, blocks: int, rows: int) -> Move:
         """The assignment that writes all outputs of a block, then those of the next.
 
-        The destination is a window of overlapping elements, one every `unit` bytes, and each a nest
-        of `rows` rows. The index selects those that begin at a block of an output.
+        The destination is a window of overlapping nests of `rows` rows, one every `unit` bytes. The
+        index selects those that begin at a block of an output.
         """
         nests = self.nests
         shape = (rows, *nests.shape[1:])
@@ -214,16 +211,16 @@ class BoundNests:
 
 
 def bind(nests: EqualNests, src: int, dsts: Sequence[int], workers: int) -> Iterator[BoundNests]:
-    """Bind nests to memory, in parts where one window over all outputs is refused or costs more.
+    """Bind nests to memory, in parts if one window over all outputs is impossible or costs more.
 
-    `src` and `dsts` are the addresses of the first elements of the input and of all outputs of the
-    geometry. NumPy refuses a window of 2^63 bytes, and copies an input that is inside the window.
+    `src` and `dsts` are the addresses of the input and of all outputs of the geometry. NumPy
+    refuses a window of 2^63 bytes, and copies an input that is inside the window.
     """
     first = src + nests.input_offset
     addresses = [dsts[output] for output in nests.outputs]
     low, high = min(addresses), max(addresses)
     reach = tuning.REACH_BYTES
-    # Most bindings end here, without a look at every output.
+    # Most bindings end here, without checking every output.
     if low // reach == high // reach and (low > src) == (high > src):
         yield BoundNests(nests, first, addresses)
         return
@@ -232,7 +229,7 @@ def bind(nests: EqualNests, src: int, dsts: Sequence[int], workers: int) -> Iter
         return [list(part) for _, part in groupby(addresses, key)]
 
     parts = cut(lambda address: (address // reach, address > src))
-    # Parts of few outputs are plain assignments, one for each output.
+    # A part of few outputs is one plain assignment per output.
     few = [len(part) for part in parts if len(part) < tuning.FEW_OUTPUTS]
     is_small = nests.row_bytes * nests.shape[0] <= sum(few) * tuning.COPIED_BYTES
     is_short = nests.row_bytes <= tuning.LEAST_TASK_BYTES

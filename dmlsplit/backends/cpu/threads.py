@@ -1,8 +1,7 @@
 """How many threads a split may use, and how they share the work.
 
-The caller works as well, and never waits for a helper that has not begun. Splits started from
-several threads at once therefore slow each other down no more than they share processors. An
-executor of the standard library does wait, and costs more for each task that it hands out.
+The caller works too, and never waits for a helper that has not begun, so that concurrent splits
+compete for processors only. An executor of the standard library does wait, and costs more per task.
 
 Helpers run on any processor. Bound to one each, they were up to three times as slow where anything
 else ran on the machine, and no faster where nothing did (docs/design/005).
@@ -28,8 +27,8 @@ MOST_THREADS = 1024
 def thread_count() -> int:
     """The number of threads for one split.
 
-    The environment variable DMLSPLIT_NUM_THREADS if it is set, else the number of processors that
-    this process may run on, limited by the quota of its control group.
+    DMLSPLIT_NUM_THREADS if it is set, else the processors that this process may use, limited by
+    the quota of its control group.
     """
     asked = os.environ.get(VARIABLE, "").strip()
     if not asked:
@@ -56,7 +55,7 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
 
     shares = [_Share(work) for _ in range(min(threads, len(waiting)) - 1)]
     try:
-        # No more threads, or the interpreter is shutting down: work alone.
+        # If no thread can start (a limit, or interpreter shutdown), work alone.
         with suppress(RuntimeError):
             _helpers(os.getpid()).put(shares)
         work()
@@ -70,7 +69,7 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
 
 
 class _Share:
-    """A helper's part of one split: it works on waiting tasks until there are none."""
+    """A helper's part of one split: it works until no task is waiting."""
 
     __slots__ = ("_done", "_failure", "_has_begun", "_is_done", "_work")
 
@@ -82,8 +81,8 @@ class _Share:
         self._done.acquire()
 
     def __call__(self) -> None:
-        # Set before taking a task: if no task waits and this is not set, nobody needs to wait for
-        # this helper, which will find nothing to do.
+        # Set before taking a task: if this is not set and no task is waiting, the helper will find
+        # nothing to do, and nobody needs to wait for it.
         self._has_begun = True
         try:
             self._work()
@@ -100,7 +99,7 @@ class _Share:
         interrupt: BaseException | None = None
         while True:
             try:
-                # An interrupt may come just after the lock was acquired, which cannot be repeated.
+                # An interrupt may come just after the acquire, which must not be repeated.
                 while not self._is_done:
                     self._done.acquire()
                 return interrupt or self._failure
@@ -128,7 +127,7 @@ class _Helpers:
 
     def _serve(self) -> None:
         while True:
-            # A variable that held the share would keep arrays alive until the next split.
+            # Not in a variable, which would keep arrays alive until the next split.
             self._shares.get()()
 
 
@@ -140,7 +139,7 @@ def _helpers(process: int) -> _Helpers:
 
 @lru_cache(maxsize=1)
 def _quota(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """How many processors' time the control group allows (cpu.max); None if unlimited."""
+    """The processors that the control group allows (cpu.max); None if unlimited."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
         return max(1, ceil(int(quota) / int(period)))

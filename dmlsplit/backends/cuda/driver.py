@@ -1,7 +1,4 @@
-"""Everything that dmlsplit asks of CuPy, and through it of the CUDA driver.
-
-No other module of the library imports CuPy. Tests replace `load` to use a driver of their own.
-"""
+"""All uses of CuPy, and through it of the CUDA driver. Tests replace `load` by their own driver."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from dmlsplit.errors import (
     UnsupportedError,
 )
 
-# Bytes of kernel parameters, and the CUDA version that raised them, from a compute capability on
+# Bytes of kernel parameters, raised by this CUDA version for this compute capability and newer ones
 # (CUDA 12.1 release notes).
 LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 32764, 4096, 12010, 7
 
@@ -34,7 +31,7 @@ LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 32764, 4096,
 OUT_OF_MEMORY = 2
 # An invalid handle, and everything about a stream's capture.
 BAD_STREAM = frozenset({400, *range(900, 909)})
-# After a fork the child cannot use CUDA, which its parent has initialised.
+# In a forked child whose parent had initialised CUDA.
 NOT_INITIALIZED = 3
 # After these the context cannot be used again.
 REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 999})
@@ -42,7 +39,7 @@ REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 
 
 @cache
 def load() -> Driver:
-    """The driver, or an `UnsupportedError` that says what is missing."""
+    """The driver; an `UnsupportedError` says what is missing."""
     try:
         import cupy
     except ImportError as error:
@@ -74,10 +71,10 @@ def is_available() -> bool:
 
 
 def _driver_api() -> Any:
-    """CuPy's module of the CUDA driver; None if it is not as we know it.
+    """CuPy's module of the CUDA driver; None if it has changed: it is not documented.
 
-    CuPy does not document this module, so probe it with a null launch: CUDA rejects that with a
-    RuntimeError, a changed signature raises TypeError.
+    It is probed with a null launch: CUDA rejects that with a RuntimeError, a changed signature
+    raises TypeError.
     """
     try:
         from cupy_backends.cuda.api import driver
@@ -101,11 +98,10 @@ class Driver:
         self._array, self._alloc = cupy.ndarray, cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._api = _driver_api()
-        # What the planner must know of a device, which CUDA is asked once; and a loader of kernels
-        # on it, by source and name, whose `CompileError` has the compiler's log.
+        # By device: its limits, and a loader of kernels by source and name.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
         self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
-        # Devices and sources whose siblings have been compiled too; the engine adds them.
+        # Devices and sources whose siblings the engine has compiled.
         self.has_siblings: set[tuple[int, str]] = set()
 
     def _limits(self, device: int) -> DeviceLimits:
@@ -128,10 +124,10 @@ class Driver:
         return kernels(self._cupy, partial(self._on, device), self._target)
 
     def _target(self, function: Any) -> Any:
-        """The target of a launch of a function of CuPy, once its code is on the device.
+        """What launches a function of CuPy, after loading its code onto the device.
 
-        With lazy loading, that would else happen at its first launch, which a capture forbids
-        before CUDA 12.3 (CUDA programming guide, "Lazy Loading").
+        Lazy loading would do that at the first launch, which a capture forbids before CUDA 12.3
+        (CUDA programming guide, "Lazy Loading").
         """
         if self._api is None:
             return function
@@ -146,7 +142,7 @@ class Driver:
 
     def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> Any:
         """Allocate a packed CuPy array."""
-        if self._current_device() == device:  # which is faster than to make it current
+        if self._current_device() == device:  # faster than making it current
             return self._array(shape, dtype)
         with self._cupy.cuda.Device(device):
             return self._array(shape, dtype)
@@ -163,7 +159,7 @@ class Driver:
         offsets: Sequence[int],
         size_in_bytes: int,
     ) -> tuple[list[Any], list[int]]:
-        """Allocate so many bytes, and return packed CuPy arrays at offsets, and their addresses."""
+        """Packed CuPy arrays at offsets in one new allocation, and their addresses."""
         if self._current_device() != device:
             with self._cupy.cuda.Device(device):
                 return self.parts(device, shapes, dtype, offsets, size_in_bytes)
@@ -179,7 +175,7 @@ class Driver:
             return self._cupy.asarray(array)
 
     def download(self, device: int, array: Any) -> np.ndarray:
-        """Copy a CuPy array to the host, once the current stream is done with it."""
+        """Copy a CuPy array to the host, on the current stream."""
         with self._on(device, "a copy to the host cannot be made"):
             host: np.ndarray = self._cupy.asnumpy(array)
         return host
@@ -189,9 +185,9 @@ class Driver:
         return self._cupy.from_dlpack(array)
 
     def device_of(self, address: int) -> int | None:
-        """The device of an address; None for memory that CUDA does not know.
+        """The device of an address; None if CUDA does not know it.
 
-        Empty arrays have address 0 and count as being on CuPy's current device.
+        Address 0, of empty arrays, counts as CuPy's current device.
         """
         runtime = self._cupy.cuda.runtime
         with self._on(None, "an address cannot be looked up"):
@@ -200,16 +196,16 @@ class Driver:
 
     @contextmanager
     def on_stream(self, device: int, handle: int, stream: Any = None) -> Iterator[None]:
-        """Make a device and a stream CuPy's current ones inside a ``with`` block.
+        """Make a device and a stream current in CuPy.
 
-        `stream` is CuPy's own object for `handle`, if there is one: with a stream-ordered pool,
-        memory allocated in the block is then freed on that stream.
+        `stream` is CuPy's own object for `handle`, if there is one: a stream-ordered pool then
+        frees memory that was allocated in the block on that stream.
         """
         try:
             with self._cupy.cuda.Device(device), stream or self._stream(handle):
                 yield
         except RuntimeError as error:
-            # Errors of the block that do not come from CUDA are not ours to translate.
+            # Only CUDA's errors have a status; others pass.
             if not hasattr(error, "status"):
                 raise
             raise self.translated(error, device, "the stream cannot be used") from None
@@ -236,7 +232,7 @@ class Driver:
 
     @contextmanager
     def _on(self, device: int | None, what: str, needed: int | None = None) -> Iterator[None]:
-        """Make a device CuPy's current one, and turn CUDA's errors into the library's."""
+        """Make a device current in CuPy, and turn CUDA's errors into the library's."""
         try:
             with self._cupy.cuda.Device(device):
                 yield
@@ -246,9 +242,9 @@ class Driver:
     def translated(
         self, error: Exception, device: int | None, what: str, needed: int | None = None
     ) -> DmlError:
-        """The library's error for one of CUDA's, which have a ``status``, CuPy's or torch's.
+        """The library's error for one of CUDA (which has a ``status``), CuPy or torch.
 
-        `what` could not be done, on a device if it is known; `needed` bytes were asked for, if any.
+        `what` failed, on a device if it is known; `needed` bytes were requested, if any.
         """
         status = getattr(error, "status", None)
         name = "the CUDA device" if device is None else f"cuda:{device}"

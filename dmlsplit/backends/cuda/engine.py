@@ -17,14 +17,14 @@ from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import SplitGeometry
 
-# Picks some outputs from all of the geometry, in their order.
+# Selects some of a geometry's outputs, in order.
 Picked = Callable[[Sequence[int]], Iterable[int]]
 Variant = tuple[tuple[Picked, Launcher], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CudaProgram:
-    """A compiled geometry: one variant for each alignment of the memory that it is used on."""
+    """A compiled geometry: one variant for each alignment of the memory."""
 
     driver: Driver
     device: int
@@ -34,7 +34,7 @@ class CudaProgram:
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
-        """The launches for an alignment, in bytes, of the memory, their kernels compiled."""
+        """Plan and compile the launches for an alignment, in bytes, of the memory."""
         key = input_alignment, output_alignment
         self.variants[key] = tuple(
             (_picks(launch.outputs, self.geometry.output_count), self._launcher(launch))
@@ -66,7 +66,7 @@ class CudaProgram:
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
 
-        The alignment of the addresses, up to 16, chooses the kernels; a new one compiles them here.
+        Their alignment, up to 16, selects the kernels; an alignment that is new compiles its own.
         """
         device = self.device
         variant = self._variant_of(src, dsts)
@@ -87,7 +87,7 @@ class CudaProgram:
 
 
 def _picks(outputs: Sequence[int], count: int) -> Picked:
-    """A function that picks these outputs from all `count`."""
+    """A function that selects these outputs from all `count`."""
     if tuple(outputs) == tuple(range(count)):
         return iter
     return lambda dsts: [dsts[output] for output in outputs]

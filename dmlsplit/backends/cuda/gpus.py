@@ -1,8 +1,8 @@
 """Known GPUs, so that a split can be planned and timed without the hardware.
 
-A device that is not known is planned from what NVML tells of it: its compute capability says what
-an SM holds, and with its CUDA cores how many SMs there are. What NVML does not tell is assumed, and
-`Gpu.assumed` says so. A program that runs asks CUDA instead (`driver.Driver.limits`).
+An unknown device is planned from NVML's data: its compute capability implies the limits of an SM,
+and with its CUDA cores the number of SMs. The rest is assumed (`Gpu.assumed`). Running programs
+ask CUDA instead (`driver.Driver.limits`).
 """
 
 from dataclasses import dataclass, replace
@@ -17,28 +17,26 @@ class Gpu:
     """One GPU product, or one device."""
 
     name: str
-    compute_capability: str | None  # such as "9.0"; None if it is not known
-    bandwidth: int | None  # of its memory at its peak, in bytes per second; None if not known
+    compute_capability: str | None  # such as "9.0"; None if unknown
+    bandwidth: int | None  # peak of its memory, in bytes per second; None if unknown
     limits: DeviceLimits
     source: str  # where its figures come from
-    # How the name begins that NVML gives it, without the maker's name; "" for `name` itself.
-    nvml_name: str = ""
-    # What is not known of a device, each with the value that was taken for it.
-    assumed: tuple[str, ...] = ()
+    nvml_name: str = ""  # the beginning of NVML's name, without the maker's; "" for `name` itself
+    assumed: tuple[str, ...] = ()  # values taken for unknown properties
 
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
-    """What an SM of one compute capability has."""
+    """The limits of an SM of one compute capability."""
 
     cores: int  # for 32-bit floats
     threads: int  # resident at the same time
     blocks: int  # resident at the same time
 
 
-# Source: CUDA C++ Programming Guide, "Technical specifications per compute capability", and the
-# same figures in NVIDIA's CCCL (cuda/__device/arch_traits.h); cores: the guide's "Arithmetic
-# instructions", as 32-bit additions per clock. Registers (64 Ki) do not differ.
+# Source: CUDA C++ Programming Guide, "Technical specifications per compute capability" (also in
+# NVIDIA's CCCL, cuda/__device/arch_traits.h); cores: its "Arithmetic instructions", 32-bit
+# additions per clock. All have 64 Ki registers.
 MULTIPROCESSORS = {
     "7.0": Multiprocessor(64, 2048, 32),
     "7.5": Multiprocessor(64, 1024, 16),
@@ -53,12 +51,11 @@ MULTIPROCESSORS = {
     "12.0": Multiprocessor(128, 1536, 24),
     "12.1": Multiprocessor(128, 1536, 24),
 }
-# For a compute capability that is not in the table: no SM has less of anything.
+# For other compute capabilities: no SM has less of anything.
 LEAST = MULTIPROCESSORS["7.5"]
 PARAMETER_BYTES = 32764
 _GB, _MIB = 10**9, 1 << 20
 
-_SHEET = "NVIDIA's data sheet"
 # 7680 bits at 3996 MHz, two transfers per clock. The data sheet of HGX B200 says 7.7 TB/s.
 _B200 = "what CUDA and NVML report of one: github.com/pytorch/ao/pull/4002"
 _L2 = "L2 as in B200, by NVIDIA's Blackwell tuning guide"
@@ -77,7 +74,7 @@ def _gpu(
     sm_count: int,
     l2_mib: float,
     gigabytes: float,
-    source: str = _SHEET,
+    source: str = "NVIDIA's data sheet",
     nvml_name: str = "",
 ) -> Gpu:
     limits = _limits(MULTIPROCESSORS[capability], sm_count, round(l2_mib * _MIB))
@@ -110,7 +107,7 @@ GPUS = (
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of that name, or else the first whose name begins with it; there must be one."""
+    """The known GPU of that name, or else the first whose name begins with it."""
     wanted = _short(name)
     exact = [gpu for gpu in GPUS if gpu.name.upper() == wanted]
     begun = [gpu for gpu in GPUS if wanted and gpu.name.upper().startswith(wanted)]
@@ -122,7 +119,7 @@ def find_gpu(name: str) -> Gpu:
 
 
 def this_gpu() -> Gpu:
-    """The first CUDA device's GPU, or an H200 if there is no device."""
+    """The first CUDA device, or an H200 if there is none."""
     try:
         present = cuda_devices()
     except UnsupportedError:
@@ -131,10 +128,10 @@ def this_gpu() -> Gpu:
 
 
 def gpu_of_device(device: CudaDevice) -> Gpu:
-    """A device's GPU, with the bandwidth that NVML tells.
+    """The GPU of a device, with the bandwidth that NVML reports.
 
-    A device is a known one if its name begins like that one's and it has as many SMs: NVML calls
-    a GB203 with 82 SMs an RTX 5090 Laptop GPU. Others are planned from what NVML tells of them.
+    It is a known one if the name and the number of SMs agree: NVML calls a GB203 with 82 SMs an
+    RTX 5090 Laptop GPU. Others are planned from NVML's data.
     """
     known = _known(device)
     if known is None:
@@ -154,7 +151,7 @@ def _known(device: CudaDevice) -> Gpu | None:
 
 
 def _short(name: str) -> str:
-    """A name in capitals, without the words that are the same for many GPUs."""
+    """A name in capitals, without the maker and the brand."""
     maker = ("NVIDIA", "GEFORCE", "TESLA")
     return " ".join(word for word in name.upper().split() if word not in maker)
 
@@ -165,7 +162,7 @@ def _sm_count(device: CudaDevice) -> int | None:
 
 
 def _from_properties(device: CudaDevice) -> Gpu:
-    """A GPU of a device's own properties, and of the least where NVML is silent."""
+    """A GPU from NVML's data, with the least known values for the rest."""
     capability, assumed = device.compute_capability, []
     sm = MULTIPROCESSORS.get(capability or "")
     if sm is None:

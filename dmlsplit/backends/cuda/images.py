@@ -1,7 +1,7 @@
-"""Compiled kernels on disk: one file each, at most so many, shared by processes.
+"""Compiled kernels on disk: one file each, shared by processes, up to a limit.
 
-A file is named by all that its content depends on. Any may be missing or damaged: the kernel is
-then compiled. What cannot be written is compiled again by the next process.
+A file's name is a digest of all that its content depends on. If a file is missing, damaged or
+cannot be written, the kernel is compiled again.
 """
 
 import os
@@ -12,18 +12,18 @@ from pathlib import Path
 
 from dmlsplit.atomic import atomic_write
 
-# Files that are kept, those read last; a kernel takes 5 to 40 KB.
+# The most recently read files are kept; a kernel takes 5 to 40 KB.
 MOST_FILES = 512
 _DIGEST_BYTES = sha256().digest_size
 
 
 def folder() -> Path | None:
-    """The folder of the files, beside CuPy's; None if there are to be none."""
+    """The folder of the files, inside CuPy's; None if the user wants no files."""
     if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") not in ("", "0"):
         return None
     try:
         of_cupy = os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache"
-    except RuntimeError:  # HOME is not set, and the user has no entry in the password database.
+    except RuntimeError:  # no HOME, and no entry in the password database
         return None
     return Path(of_cupy) / "dmlsplit"
 
@@ -34,7 +34,7 @@ def file_name(source: str, made_for: Iterable[str]) -> str:
 
 
 def read(name: str) -> bytes | None:
-    """A compiled kernel; None if there is no file of this name or it is damaged."""
+    """A compiled kernel; None if the file is missing or damaged."""
     place = folder()
     if place is None:
         return None
@@ -42,14 +42,14 @@ def read(name: str) -> bytes | None:
         content = (place / name).read_bytes()
         digest, image = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if sha256(image).digest() == digest:
-            with suppress(OSError):  # Not ours to touch, but to read.
+            with suppress(OSError):  # may be read, not touched
                 os.utime(place / name)
             return image
     return None
 
 
 def write(name: str, image: bytes) -> None:
-    """Keep a compiled kernel, if files can be written, and remove those not used for longest."""
+    """Keep a compiled kernel, if possible, and remove the least recently used ones."""
     place = folder()
     if place is None:
         return
@@ -61,7 +61,7 @@ def write(name: str, image: bytes) -> None:
 
 
 def _prune(place: Path) -> None:
-    """Remove the oldest files, also what killed processes left, until MOST_FILES are there."""
+    """Remove the oldest files, also those of killed processes, beyond MOST_FILES."""
     # Another process may remove files at the same time.
     with os.scandir(place) as entries:
         found = []

@@ -13,15 +13,14 @@ from dmlsplit.resources import kernel_source
 
 _Entry = TypeVar("_Entry")
 
-# Bytes of the widest load and store, of a register or a bank of shared memory, and of a line of the
-# caches; threads of a block; loads that a thread has under way before its first store: of vectors,
-# three blocks then have IN_FLIGHT_BYTES.
+# Bytes of the widest load and store, of a register or a bank of shared memory, and of a cache line;
+# threads of a block; loads of a thread before its first store: with vectors, three blocks then have
+# IN_FLIGHT_BYTES under way.
 VECTOR, WORD, LINE_BYTES = 16, 4, 128
 THREADS = 256
 LOADS = 4
 
-# C++ types of arguments and constants: a count, size or index that may exceed 2^32, and a stride or
-# offset in bytes, which may be negative.
+# C++ types: of counts, sizes and indices that may exceed 2^32, and of strides and offsets in bytes.
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 DIVISOR = "Divisor"
@@ -44,40 +43,40 @@ PARAMETERS = """struct Parameters {
     unsigned char* outputs[kOutputs];
 """
 _text = cache(kernel_source)
-# The first tile of an output that a table has room for, but a launch does not have.
+# The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
-# Bytes that an SM must have requested to keep the memory of an H200 busy, and the most blocks
-# that may be needed for them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
+# Bytes that an SM must have under way to keep the memory of an H200 busy, and the most blocks that
+# may be needed for them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES = 48 << 10
 RESIDENT_BLOCKS = 6
-# Threads with so few bytes in flight that more blocks would be needed cannot keep memory busy
-# anyway: they get the registers that threads have with this many blocks.
+# Threads with too few bytes in flight for that cannot keep memory busy anyway: they get the
+# registers that this many blocks leave.
 SLOW_RESIDENT_BLOCKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceLimits:
-    """What the planner needs to know of a CUDA device."""
+    """The properties of a CUDA device that plans depend on."""
 
     sm_count: int  # streaming multiprocessors
     threads_per_sm: int  # resident at the same time
     l2_bytes: int
     parameter_bytes: int  # of a kernel: 32764 since CUDA 12.1, 4096 before
-    # The defaults are what every SM has since compute capability 7.0.
+    # Every SM since compute capability 7.0 has at least the defaults.
     registers_per_sm: int = 64 << 10  # of 32 bits
     blocks_per_sm: int = 16  # resident at the same time
 
 
 class Divisor(NamedTuple):
-    """How kernels divide integers: see `divisor`."""
+    """A precomputed divisor, made by `divisor`."""
 
     magic: int
     shift: int
 
 
 class Constant(NamedTuple):
-    """A constant of a kernel, a number or type, or an argument of a launch, a number or table."""
+    """A constant of a kernel (a number or type) or an argument of a launch (a number or table)."""
 
     type: str
     name: str
@@ -107,7 +106,7 @@ class Constant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """What every launch of a plan may rely on."""
+    """The assumptions that all launches of a plan share."""
 
     # The largest power of two, 1 to 16, that divides the input's address, and all outputs'.
     input_alignment: int
@@ -115,16 +114,16 @@ class Assumptions:
     limits: DeviceLimits
     outputs: int  # of the split, the empty ones included
     most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
-    bypasses_cache: bool  # outputs are too large for the L2 cache, and must not push out the input
+    bypasses_cache: bool  # outputs are too large for the L2 cache, and must not evict the input
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
     """One launch of one kernel.
 
-    The kernel's only parameter is a struct by value: the address of the first element of the
-    input, then that of each output in `outputs`, then `arguments`. What differs between splits
-    that share a kernel is an argument; what the kernel is compiled for is a constant.
+    The kernel's only parameter is a struct by value: the address of the input's first element,
+    then those of `outputs`, then `arguments`. A kernel is compiled for its constants; splits that
+    share it differ in arguments.
     """
 
     kernel: str  # its name, and that of its file in cuda/
@@ -133,14 +132,14 @@ class KernelLaunch:
     bypasses_cache: bool  # as in `Assumptions`
     own_constants: tuple[Constant, ...]  # beside those that every kernel has
     grid: int  # blocks, in one dimension
-    bytes_in_flight: int  # that one thread has requested before it waits for the first
+    bytes_in_flight: int  # that one thread requests before it waits for the first
     reason: str  # why this kernel, in one line
     slots: int  # outputs that the parameters have room for
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
-    # Takes this launch, and returns others whose programs the same columns, or similar ones, need
-    # with other sizes. All are compiled together, so that no later call waits for the compiler.
+    # Takes this launch, and returns those whose programs the same or similar columns need with other
+    # sizes. All are compiled together, so that no later call waits for the compiler.
     siblings: Callable[[KernelLaunch], Sequence[KernelLaunch]] = field(
         default=lambda launch: (), compare=False
     )
@@ -148,12 +147,12 @@ class KernelLaunch:
 
     @property
     def with_other_stores(self) -> KernelLaunch:
-        """The same for outputs that fit the L2 cache, if these do not, or the other way round."""
+        """The same launch with `bypasses_cache` inverted."""
         return replace(self, bypasses_cache=not self.bypasses_cache)
 
     @property
     def members(self) -> list[Constant]:
-        """The arguments as the struct has them: larger types first, without padding between."""
+        """The arguments in the struct's order: larger types first, so that there is no padding."""
         return sorted(self.arguments, key=lambda one: -_SIZES[one.type])
 
     @property
@@ -177,7 +176,7 @@ class KernelLaunch:
 
     @property
     def argument_bytes(self) -> bytes:
-        """The arguments as they are in memory, filled up to a multiple of 8 bytes."""
+        """The arguments in memory, padded to a multiple of 8 bytes."""
         layout = "<"
         values: list[int] = []
         for argument in self.members:
@@ -190,9 +189,8 @@ class KernelLaunch:
     def source(self) -> str:
         """The CUDA source: constants, the type of the parameters, then the texts from ``cuda/``.
 
-        A complete translation unit with one entry, named `kernel`. The texts are joined here, never
-        included by the compiler: CuPy's cache of compiled kernels knows the source it was given,
-        and nothing of included files.
+        A complete translation unit with one entry, named `kernel`. It includes nothing: CuPy's
+        cache of compiled kernels would not notice a change of an included file.
         """
         constants = "\n".join(constant.definition for constant in self.constants)
         arguments = "".join(argument.member for argument in self.members)
@@ -203,29 +201,29 @@ class KernelLaunch:
         )
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
-        """The struct by value for the addresses of the input and of each output; () for none."""
+        """The struct for the addresses of the input and of each output, or without addresses."""
         unused = (1 + self.slots - len(addresses)) * POINTER_BYTES
         return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
 
 
 def divisor(number: int, bits: int = 32) -> Divisor:
-    """How kernels divide integers below 2^(bits - 1) by `number`: the `Divisor` of common.cuh.
+    """The `Divisor` of common.cuh, by which kernels divide integers below 2^(bits - 1).
 
-    Both fields are below 2^bits for numbers up to 2^(bits - 1). Source of the method: Granlund and
-    Montgomery, "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
+    Both fields are below 2^bits for numbers up to 2^(bits - 1). Source: Granlund and Montgomery,
+    "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
     """
     shift = (number - 1).bit_length()
     return Divisor(blocks(1 << (bits - 1 + shift), number), shift)
 
 
 def capacity(count: int, most: int, least: int = 4) -> int:
-    """The entries of a table for `count`: a power of four. Each number is a program: few do."""
+    """The size of a table for `count` entries: a power of four, as each size is a program."""
     bits = (max(count, least) - 1).bit_length()
     return min(most, 1 << (bits + bits % 2))
 
 
 def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
-    """A table of `slots` entries that begins with `values`; the others are `spare`."""
+    """`values`, padded with `spare` to `slots` entries."""
     found = tuple(values)
     return found + (spare,) * (slots - len(found))
 

@@ -1,7 +1,7 @@
-"""Loaded modules: compiled or read from disk, and unloaded when nothing needs them any more.
+"""Loaded modules: compiled or read from disk, and unloaded when they are no longer needed.
 
-CuPy keeps every RawModule that it ever loaded. New shapes may need new modules, so that a process
-which sees many shapes would fill the device's memory with code.
+CuPy keeps every RawModule that it ever loaded, so that a process which meets many shapes would fill
+the device's memory with code.
 """
 
 from collections import deque
@@ -13,8 +13,8 @@ from typing import Any
 from dmlsplit.backends.cuda import images
 from dmlsplit.errors import DmlError
 
-# Modules that one device keeps loaded, the least recently used go first. Those that bound
-# operators and captured graphs need come on top.
+# Modules in one device's least-recently-used cache. Those that bound operators and captured graphs
+# need come on top.
 MOST_MODULES = 256
 OPTIONS = ("-std=c++17",)
 
@@ -30,7 +30,7 @@ class CompileError(DmlError):
 class Kernel:
     """A kernel of a module that stays loaded for as long as this object lives.
 
-    `target` is what launches it: its handle, or CuPy's Function (`packed_launch.public_launch`).
+    `target` launches it: its handle, or CuPy's Function for `packed_launch.public_launch`.
     """
 
     __slots__ = ("_module", "_unused", "target")
@@ -56,8 +56,8 @@ def kernels(
 ) -> Callable[[str, str], Kernel]:
     """A loader of kernels on a device, by source and name.
 
-    `on_device` is given what cannot be done, and makes a context in which the device is current and
-    CUDA's errors become the library's. `target` takes CuPy's Function and makes `Kernel.target`.
+    `on_device` makes the device current and translates CUDA's errors; its argument says what
+    failed. `target` turns CuPy's Function into `Kernel.target`.
     """
     # A module can lose its last reference at any time, even during a capture, which forbids to
     # unload it. A capture mostly forbids loading too, so unused modules are unloaded then.
@@ -77,7 +77,7 @@ def kernels(
 
 
 def _is_capturing(cupy: Any) -> bool:
-    """Whether CuPy's current stream is being captured, or one that the legacy stream waits for."""
+    """Whether CuPy's current stream or one that the legacy stream waits for is being captured."""
     streams = cupy.cuda.get_current_stream().ptr, 0
     try:
         return any(map(cupy.cuda.runtime.streamIsCapturing, streams))
@@ -86,8 +86,8 @@ def _is_capturing(cupy: Any) -> bool:
 
 
 def _unload(cupy: Any, unused: deque[Any]) -> None:
-    """Unload modules once their launches are done: cuModuleUnload does not promise to wait."""
-    # Taken out first: launches of modules that other threads add meanwhile may not be done.
+    """Unload modules after their launches, for which cuModuleUnload does not promise to wait."""
+    # Taken before synchronising: launches of modules that other threads add later may be pending.
     modules = []
     with suppress(IndexError):
         while True:
@@ -100,7 +100,7 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
 
 
 def _image(cupy: Any, source: str, name: str) -> bytes:
-    """A source compiled for the current device, from disk if it is there."""
+    """A source compiled for the current device, or read from disk."""
     device = cupy.cuda.Device()
     version = map(str, cupy.cuda.nvrtc.getVersion())
     file = images.file_name(source, (*OPTIONS, device.compute_capability, *version))
@@ -108,7 +108,7 @@ def _image(cupy: Any, source: str, name: str) -> bytes:
     if image is None:
         compiler = cupy.cuda.compiler
         try:
-            # In memory: CuPy writes no file either.
+            # In memory: CuPy too must write no file.
             image, _ = compiler.compile_using_nvrtc(source, OPTIONS, cache_in_memory=True)
         except compiler.CompileException as error:
             raise CompileError(name, device.id, error) from None

@@ -1,7 +1,4 @@
-"""What NVML says of this machine's CUDA devices, without a CUDA context.
-
-No other module of the library opens NVML.
-"""
+"""The CUDA devices of this machine, as NVML reports them, without a CUDA context."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +10,7 @@ from dmlsplit.errors import UnsupportedError
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """One GPU. What the driver does not report is None."""
+    """One GPU; None is unknown."""
 
     index: int  # NVML's, in the order of PCI buses: CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID
     name: str
@@ -23,7 +20,7 @@ class CudaDevice:
     memory_clock_mhz: int | None  # the highest
     bus_width_bits: int | None  # of the memory
     driver: str | None  # its version
-    cuda_cores: int | None = None  # of all multiprocessors, whose number NVML does not tell
+    cuda_cores: int | None = None  # of all multiprocessors, which NVML does not count
 
     @property
     def peak_bandwidth(self) -> int | None:
@@ -34,7 +31,7 @@ class CudaDevice:
 
 
 def cuda_devices() -> list[CudaDevice]:
-    """The CUDA devices; an empty list if there is no NVIDIA driver, an error if NVML fails."""
+    """The CUDA devices, none without an NVIDIA driver; an UnsupportedError if NVML fails."""
     import pynvml
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -63,7 +60,7 @@ def gpu_memory(bus_id: str) -> tuple[int, int] | None:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Keep NVML open inside a ``with`` block, or raise its `NVMLError`."""
+    """Keep NVML open in the block; raises its `NVMLError`."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -77,7 +74,7 @@ def _device(nvml: Any, index: int) -> CudaDevice:
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
 
     def answer(ask: Callable[[], Any]) -> Any:
-        # Any answer may be missing: under MIG, on integrated GPUs, without permission.
+        # Anything may be missing: under MIG, on integrated GPUs, without permission.
         try:
             return ask()
         except nvml.NVMLError:

@@ -1,8 +1,8 @@
-"""A call of cuLaunchKernel with parameters that were packed before: for many launches, or for one.
+"""Calls of cuLaunchKernel with parameters that were packed in advance.
 
 CuPy's RawKernel packs its arguments and looks up the kernel's handle at every call. Here arguments
-are packed when a launch is planned and addresses when memory is bound, so that a dispatch passes
-nothing but the stream.
+are packed when a launch is planned and addresses when memory is bound; a dispatch passes only the
+stream.
 """
 
 import ctypes
@@ -21,12 +21,12 @@ from dmlsplit.errors import DmlError
 # One launch, bound to memory; takes a stream's handle, or None for CuPy's current stream.
 BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
-# cuLaunchKernel reads one address for each parameter; after the only one follows its size.
+# cuLaunchKernel reads one address per parameter; the size follows for `public_launch`.
 _Pointers = ctypes.c_uint64 * 2
 
 
 class _Parameters:
-    """The struct, and the address of its address, as the driver reads them."""
+    """The struct, and the address of its address, which the driver reads."""
 
     __slots__ = ("_pointers", "address", "block")
 
@@ -37,7 +37,7 @@ class _Parameters:
 
 
 class Launcher:
-    """Sends one launch to its device, as often as wanted."""
+    """Sends one launch to its device, any number of times."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Launcher:
         launch_kernel: Callable[..., None],  # cuLaunchKernel, or `public_launch`
         translated: Callable[[Exception, int, str], DmlError],  # Driver's
         device: int,
-        load: Callable[[], Kernel],  # a kernel that was not used for long may have been unloaded
+        load: Callable[[], Kernel],  # loads it again after it was evicted
         launch: KernelLaunch,
     ) -> None:
         self._cuda, self._translated, self._device = cuda, translated, device
@@ -57,8 +57,8 @@ class Launcher:
         self._is_capturing = cuda.runtime.streamIsCapturing
         self._pack = struct.Struct(f"<{1 + len(launch.outputs)}Q").pack_into
         self._content = launch.parameters(())
-        # Parameters that no call of `once` uses now. Two threads must not use the same ones: the
-        # driver reads them without the interpreter's lock.
+        # Parameters that no call of `once` is using. Threads must not share them: the driver reads
+        # them without the interpreter's lock.
         self._free: list[_Parameters] = []
 
     def bind(self, addresses: Sequence[int]) -> BoundLaunch:
@@ -99,7 +99,7 @@ class Launcher:
         stream = self._current_stream().ptr if handle is None else handle
         self._send(kernel, parameters, stream)
         if self._is_capturing(stream):
-            # A graph does not keep its kernel loaded, and here no bound operator does.
+            # Neither the graph nor a bound operator keeps the kernel loaded.
             kernel.keep_loaded()
 
     def _send(self, kernel: Kernel, parameters: _Parameters, handle: int | None) -> None:
@@ -117,10 +117,7 @@ class Launcher:
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
-    """A cuLaunchKernel made of what CuPy documents, several times slower.
-
-    It takes CuPy's Function where cuLaunchKernel takes a handle.
-    """
+    """A cuLaunchKernel from CuPy's documented API: several times slower, and by its Function."""
 
     def launch(function: Any, grid: int, _y: int, _z: int, block: int, *rest: int) -> None:
         *_, stream, address, _extra = rest

@@ -6,17 +6,16 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 def stream_handle(stream: Any, device: int) -> int:
-    """The handle of a stream, which must belong to a device if it reports one.
+    """The handle of a stream, which must be of this device if the stream names one.
 
-    A stream is a handle itself, an object with ``__cuda_stream__`` (CUDA Python's stream
-    protocol), or a stream of CuPy or torch. Anything else is an `InvalidArgumentError`.
+    Accepts a handle, an object with ``__cuda_stream__`` (CUDA Python's stream protocol), and
+    streams of CuPy and torch, which lack it before versions 14 and 2.10.
     """
     if type(stream) is int:
         handle: Any = stream
     elif hasattr(stream, "__cuda_stream__"):
         handle = stream.__cuda_stream__()[1]
     else:
-        # CuPy before 14 and torch before 2.10 do not know the protocol.
         handle = getattr(stream, "ptr", getattr(stream, "cuda_stream", None))
     if type(handle) is not int or handle < 0:
         raise InvalidArgumentError(

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from dmlsplit.directml.rules.rule import API, DEVICE_REMOVED, Example, Rule, by_id
+from dmlsplit.directml.rules.rule import API, DEVICE_REMOVED, Example, Rule
 
 _PROGRAM = """\
 import numpy as np
@@ -41,114 +41,111 @@ _array = partial(
     beyond_c="DirectML has no arrays",
 )
 
-BINDINGS = by_id(
-    {
-        "DML-BIND-COUNT": _outputs(
-            "One buffer is bound for each tensor of the operator.",
-            hint="bind exactly one buffer per tensor",
-            beyond_dxdispatch="DxDispatch refuses it before DirectML sees it",
-            example=_bound("op.bind(a, outs[:1])", "Outputs.BindingCount: is 1; must be 2"),
+BINDINGS = {
+    "DML-BIND-COUNT": _outputs(
+        "One buffer is bound for each tensor of the operator.",
+        hint="bind exactly one buffer per tensor",
+        beyond_dxdispatch="DxDispatch refuses it before DirectML sees it",
+        example=_bound("op.bind(a, outs[:1])", "Outputs.BindingCount: is 1; must be 2"),
+    ),
+    "DML-BIND-KIND": Rule(
+        "A binding is an array on the operator's device, or a BufferBinding of one.",
+        basis="documented",
+        source=API + "nf-directml-idmlbindingtable-bindinputs",
+        hint="pass an array that lives on the device of the operator",
+        beyond_c="a C binding is always a whole D3D12 buffer",
+        example=_bound(
+            'buffer = np.zeros(64, "u1")[::2]\nop.bind(dml.BufferBinding(buffer), outs)',
+            "InputTensor.Buffer: is a strided array; must be a contiguous array",
+            kept='buffer = np.zeros(32, "u1")\nop.bind(dml.BufferBinding(buffer), outs)',
         ),
-        "DML-BIND-KIND": Rule(
-            "A binding is an array on the operator's device, or a BufferBinding of one.",
-            basis="documented",
-            source=API + "nf-directml-idmlbindingtable-bindinputs",
-            hint="pass an array that lives on the device of the operator",
-            beyond_c="a C binding is always a whole D3D12 buffer",
-            example=_bound(
-                'buffer = np.zeros(64, "u1")[::2]\nop.bind(dml.BufferBinding(buffer), outs)',
-                "InputTensor.Buffer: is a strided array; must be a contiguous array",
-                kept='buffer = np.zeros(32, "u1")\nop.bind(dml.BufferBinding(buffer), outs)',
-            ),
+    ),
+    "DML-BIND-OFFSET-ALIGNMENT": _binding(
+        "Offset is a multiple of DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT (16).",
+        hint="move the tensor to an offset that is a multiple of 16",
+        example=_buffer(
+            "offset=8", "offset=16", "InputTensor.Offset: is 8; must be a multiple of 16"
         ),
-        "DML-BIND-OFFSET-ALIGNMENT": _binding(
-            "Offset is a multiple of DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT (16).",
-            hint="move the tensor to an offset that is a multiple of 16",
-            example=_buffer(
-                "offset=8", "offset=16", "InputTensor.Offset: is 8; must be a multiple of 16"
-            ),
+    ),
+    "DML-BIND-GUARANTEED-ALIGNMENT": _tensor(
+        "Offset is a multiple of the tensor's GuaranteedBaseOffsetAlignment.",
+        hint="move the tensor, or lower GuaranteedBaseOffsetAlignment",
+        example=_buffer(
+            "offset=16",
+            "offset=32",
+            "InputTensor.Offset: is 16; must be a multiple of 32",
+            tensor=", guaranteed_base_offset_alignment=32",
         ),
-        "DML-BIND-GUARANTEED-ALIGNMENT": _tensor(
-            "Offset is a multiple of the tensor's GuaranteedBaseOffsetAlignment.",
-            hint="move the tensor, or lower GuaranteedBaseOffsetAlignment",
-            example=_buffer(
-                "offset=16",
-                "offset=32",
-                "InputTensor.Offset: is 16; must be a multiple of 32",
-                tensor=", guaranteed_base_offset_alignment=32",
-            ),
+    ),
+    "DML-BIND-RANGE": _binding(
+        "The bound range is inside the buffer.",
+        hint="use a larger buffer, a lower offset or a smaller range",
+        beyond_dxdispatch="DxDispatch always binds the rest of the buffer",
+        example=_buffer(
+            "offset=32, size_in_bytes=48",
+            "offset=16, size_in_bytes=48",
+            "InputTensor.SizeInBytes: is bytes 32 to 80; must be inside the buffer's 64 bytes",
         ),
-        "DML-BIND-RANGE": _binding(
-            "The bound range is inside the buffer.",
-            hint="use a larger buffer, a lower offset or a smaller range",
-            beyond_dxdispatch="DxDispatch always binds the rest of the buffer",
-            example=_buffer(
-                "offset=32, size_in_bytes=48",
-                "offset=16, size_in_bytes=48",
-                "InputTensor.SizeInBytes: is bytes 32 to 80; must be inside the buffer's 64 bytes",
-            ),
+    ),
+    "DML-BIND-SIZE": _tensor(
+        "SizeInBytes is at least the tensor's TotalTensorSizeInBytes.",
+        hint="bind a larger range",
+        example=_buffer(
+            "size_in_bytes=20",
+            "size_in_bytes=24",
+            "InputTensor.SizeInBytes: is 20; must be at least 24",
         ),
-        "DML-BIND-SIZE": _tensor(
-            "SizeInBytes is at least the tensor's TotalTensorSizeInBytes.",
-            hint="bind a larger range",
-            example=_buffer(
-                "size_in_bytes=20",
-                "size_in_bytes=24",
-                "InputTensor.SizeInBytes: is 20; must be at least 24",
-            ),
+    ),
+    "DML-BIND-READ-ONLY": Rule(
+        "An output can be written.",
+        basis="policy",
+        source="dmlsplit; a D3D12 buffer needs unordered access",
+        hint="pass a writable array",
+        beyond_dxdispatch="D3D12 buffers of DxDispatch can always be written",
+        example=_bound(
+            "outs[0].flags.writeable = False\nop.bind(a, outs)",
+            "OutputTensors[0]: is read-only; must be writable",
         ),
-        "DML-BIND-READ-ONLY": Rule(
-            "An output can be written.",
-            basis="policy",
-            source="dmlsplit; a D3D12 buffer needs unordered access",
-            hint="pass a writable array",
-            beyond_dxdispatch="D3D12 buffers of DxDispatch can always be written",
-            example=_bound(
-                "outs[0].flags.writeable = False\nop.bind(a, outs)",
-                "OutputTensors[0]: is read-only; must be writable",
-            ),
+    ),
+    "DML-BIND-OUTPUT-OVERLAP": _outputs(
+        "The writeable areas of two outputs do not overlap.",
+        hint="give every output memory of its own",
+        example=_bound(
+            'y = np.zeros(6, "f4")\nop.bind(a, [y[:2], y[:4]])',
+            "OutputTensors[1]: is overlapping OutputTensors[0]; must be apart from"
+            " OutputTensors[0]",
+            kept='y = np.zeros(6, "f4")\nop.bind(a, [y[:2], y[2:]])',
         ),
-        "DML-BIND-OUTPUT-OVERLAP": _outputs(
-            "The writeable areas of two outputs do not overlap.",
-            hint="give every output memory of its own",
-            example=_bound(
-                'y = np.zeros(6, "f4")\nop.bind(a, [y[:2], y[:4]])',
-                "OutputTensors[1]: is overlapping OutputTensors[0]; must be apart from"
-                " OutputTensors[0]",
-                kept='y = np.zeros(6, "f4")\nop.bind(a, [y[:2], y[2:]])',
-            ),
+    ),
+    "DML-BIND-IN-PLACE": _outputs(
+        "No output overlaps the input: Split has no in-place execution.",
+        hint="give the output memory of its own",
+        example=_bound(
+            "op.bind(a, [a[:2], outs[1]])",
+            "OutputTensors[0]: is overlapping the input; must be apart from the input",
         ),
-        "DML-BIND-IN-PLACE": _outputs(
-            "No output overlaps the input: Split has no in-place execution.",
-            hint="give the output memory of its own",
-            example=_bound(
-                "op.bind(a, [a[:2], outs[1]])",
-                "OutputTensors[0]: is overlapping the input; must be apart from the input",
-            ),
+    ),
+    "DML-ARRAY-DATA-TYPE": _array(
+        "A bound array has the tensor's data type, in native byte order.",
+        hint="convert the array, or view the same bytes as the tensor's type",
+        example=_bound(
+            'op.bind(a.view("i4"), outs)', "InputTensor.DataType: is <i4; must be <f4 (FLOAT32)"
         ),
-        "DML-ARRAY-DATA-TYPE": _array(
-            "A bound array has the tensor's data type, in native byte order.",
-            hint="convert the array, or view the same bytes as the tensor's type",
-            example=_bound(
-                'op.bind(a.view("i4"), outs)',
-                "InputTensor.DataType: is <i4; must be <f4 (FLOAT32)",
-            ),
+    ),
+    "DML-ARRAY-SHAPE": _array(
+        "A bound array has the tensor's sizes.",
+        hint="reshape the array, or bind it as a BufferBinding",
+        example=_bound(
+            "op.bind(a.reshape(2, 3), outs)", "InputTensor.Sizes: is [2, 3]; must be [6]"
         ),
-        "DML-ARRAY-SHAPE": _array(
-            "A bound array has the tensor's sizes.",
-            hint="reshape the array, or bind it as a BufferBinding",
-            example=_bound(
-                "op.bind(a.reshape(2, 3), outs)", "InputTensor.Sizes: is [2, 3]; must be [6]"
-            ),
+    ),
+    "DML-ARRAY-STRIDES": _array(
+        "A bound array has the tensor's strides.",
+        hint="copy the array to the tensor's layout, or describe the array's strides",
+        example=_bound(
+            "op.bind(a[::-1], outs)",
+            "InputTensor.Strides: is [-4] bytes; must be [4] bytes",
+            kept="op.bind(a[::-1].copy(), outs)",
         ),
-        "DML-ARRAY-STRIDES": _array(
-            "A bound array has the tensor's strides.",
-            hint="copy the array to the tensor's layout, or describe the array's strides",
-            example=_bound(
-                "op.bind(a[::-1], outs)",
-                "InputTensor.Strides: is [-4] bytes; must be [4] bytes",
-                kept="op.bind(a[::-1].copy(), outs)",
-            ),
-        ),
-    }
-)
+    ),
+}

@@ -1,4 +1,4 @@
-"""A broken rule, or a remark about a split, and the report of all of one descriptor."""
+"""Broken rules and remarks about a split, and the report of a descriptor."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from dmlsplit.messages import counted, more
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule in one field, or one thing that a rule has to say about a node.
+    """One broken rule in one field, or one remark of a rule about a node.
 
     Attributes
     ----------
     rule : Rule
-        What is broken.
+        The broken rule.
     tensor : str
         ``InputTensor``, ``OutputTensors[2]``, or empty for the operator itself.
     field : str
@@ -23,9 +23,9 @@ class Violation:
     found, allowed : str
         The value, and what it must be.
     fix : str
-        How to comply here, where that is not the rule's own hint.
+        How to comply here, if not by the rule's own hint.
     text : str
-        What is wrong, where the rule is not about a field.
+        What is wrong, if the rule is not about a field.
     severity : str
         ``error``, ``defect``, ``warning`` or ``note``.
     """
@@ -105,5 +105,5 @@ class ValidationReport:
 
 
 def report(subject: object, level: object, violations: Iterable[Violation]) -> ValidationReport:
-    """The report of some violations."""
+    """Make a report."""
     return ValidationReport(str(subject), str(level or ""), tuple(violations))

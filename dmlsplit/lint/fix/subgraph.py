@@ -14,8 +14,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import TensorSupport
+from dmlsplit.directml.levels import TensorSupport, capability_table
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS

@@ -7,11 +7,10 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dmlsplit.directml.level_table import capability_table
-from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules.descriptors import GOOD
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
-from dmlsplit.directml.rules.samples import GOOD
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL

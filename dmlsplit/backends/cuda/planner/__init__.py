@@ -1,6 +1,6 @@
-"""Which kernels carry out a geometry, and how they are launched. Pure, and GPU-free.
+"""Which kernels carry out a geometry, and how they are launched: pure, without a GPU.
 
-No kernel is compiled for the sizes of a split; they are arguments of its launches. The choice:
+Kernels are not compiled for the sizes of a split; those are arguments of launches. The choice:
 
 ==============  ===============================================================================
 `rows`          wide outputs, at any alignment
@@ -26,8 +26,7 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
-from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
+from dmlsplit.backends.cuda.planner.forms import Columns, Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
 from dmlsplit.backends.cuda.planner.strided import strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
@@ -37,29 +36,29 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
-# Of a launch's parameters, what is not the addresses of outputs: the input's, and arguments.
+# Bytes of a launch's parameters for other things than outputs: the input's address, and arguments.
 OTHER_PARAMETER_BYTES = 2 * POINTER_BYTES
-# Outputs of at least this width gain from not going through shared memory: in rows of 512 bytes,
-# one vector in 32 holds the end of a row and is copied apart.
+# Outputs of at least this width are faster without shared memory: in rows of 512 bytes, one vector
+# in 32 holds the end of a row and is copied separately.
 WIDE_BYTES = 512
-# Lanes of a warp that look up different entries of a table of the parameters are served one entry
-# after the other (CUDA C++ Programming Guide, "Constant memory"), and read as many pieces of input
-# far from each other. This many outputs per warp are few.
+# Lanes of a warp that look up different entries of a table in the parameters are served one entry
+# at a time (CUDA C++ Programming Guide, "Constant memory"), and read that many distant pieces of
+# input. This many outputs per warp are few.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
-# Narrow outputs among wide ones are not worth a launch of their own below this share of the bytes:
-# it would read their sectors once more.
+# Below this share of the bytes, narrow outputs among wide ones do not get their own launch, which
+# would read their sectors again.
 NARROW_SHARE = 1 / 16
-# Bytes of input for which a thread of `deinterleave` has registers to spare.
+# Bytes of input for which a thread of `deinterleave` has registers.
 DEINTERLEAVE_BYTES = 128
 
 
 def plan(
     geometry: SplitGeometry, input_alignment: int, output_alignment: int, limits: DeviceLimits
 ) -> tuple[KernelLaunch, ...]:
-    """Choose the launches of a geometry for a device; their order does not matter.
+    """The launches of a geometry on a device, in any order.
 
-    Alignments are the largest power of two, 1 to 16, that divides the address of the input's
-    first element, and those of all outputs.
+    An alignment is the largest power of two, 1 to 16, that divides the address of the input's
+    first element, or those of all outputs.
     """
     assumed = Assumptions(
         input_alignment,
@@ -67,7 +66,7 @@ def plan(
         limits=limits,
         outputs=geometry.output_count,
         most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
-        # Outputs that would take half of the cache or more are not worth caching.
+        # Outputs that would fill more than half of the cache are not worth caching.
         bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
     )
     rows = geometry.row_split
@@ -101,7 +100,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
 
 
 def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Launches for wide and narrow outputs apart."""
+    """Separate launches for wide and narrow outputs."""
     narrow = [i for i, width in enumerate(columns.widths) if width < WIDE_BYTES]
     if sum(columns.widths[i] for i in narrow) <= NARROW_SHARE * columns.row_bytes:
         least = 1 if columns.rows == 1 else LEAST_WIDTH
@@ -114,7 +113,7 @@ def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
 
 
 def _is_crowded(columns: Columns) -> bool:
-    """Whether outputs are narrow, and what a warp reads belongs to too many of them."""
+    """Whether outputs are narrow, and too many of them share what a warp reads."""
     outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
     is_narrow = columns.widest < WIDE_BYTES and columns.rows >= TILE_ROWS
     return is_narrow and outputs > WARP_OUTPUTS
@@ -147,13 +146,13 @@ def _deinterleave(columns: Columns, assumed: Assumptions) -> KernelLaunch:
 
 
 def _are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
-    """Whether all outputs are single units a few apart, which windows are faster for than tiles."""
+    """Whether all outputs are single units a few apart: windows are then faster than tiles."""
     nests = (nest_of(piece, assumed) for piece in geometry.pieces if piece.run_bytes)
     return all(abs(nest.step) > 1 and form_of(nest, 1, assumed).window_step for nest in nests)
 
 
 def _nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Launches for a geometry that is not packed, for each kernel and unit apart."""
+    """Launches for a geometry that is not packed, separate for each kernel and unit."""
     by_unit: dict[int, dict[Nest, list[int]]] = {}
     others: dict[Nest, list[tuple[int, int]]] = {}
     for index, piece in enumerate(geometry.pieces):

@@ -1,22 +1,65 @@
-"""How the outputs of a strided split are copied: their loops, and what a kernel is compiled for."""
+"""Outputs as kernels see them: columns of a packed split, or loops and forms of a strided one."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from math import gcd
+from operator import itemgetter
 
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
 
-# A row that begins or ends inside a vector has edges, which are copied unit by unit. They are worth
-# it from this many units on; never for units of 8 bytes, of which two are as cheap as a vector.
+# A row that begins or ends inside a vector has edges, which are copied unit by unit. This pays for
+# at least this many units; never for units of 8 bytes, two of which are as cheap as a vector.
 LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 256, 4
-# Loads of single units that a thread has registers for.
+# Loads of single units, and vectors of a window, for which a thread has registers.
 MOST_LOADS = 16
-# A window is worth its registers up to this many vectors.
 MOST_WINDOW_VECTORS = 5
-# Units up to this far apart leave registers for as many items as other kernels' threads have loads.
+# The largest step at which a thread has registers for `LOADS` items, as in other kernels.
 NEAR_STEP = 2
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Outputs of a row split, in order. There may be hundreds, and calls wait for their plan."""
+
+    rows: int  # of the input
+    pitch: int  # bytes from one row to the next
+    outputs: tuple[int, ...]  # as indices into the geometry's pieces
+    offsets: tuple[int, ...]  # where the columns of each output begin, in bytes
+    widths: tuple[int, ...]  # columns of each output, in bytes
+
+    @cached_property
+    def row_bytes(self) -> int:
+        """Bytes of a row in all outputs."""
+        return sum(self.widths)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes in all outputs."""
+        return self.rows * self.row_bytes
+
+    @cached_property
+    def equal_width(self) -> int:
+        """The width of every output, or 0 if they differ."""
+        return self.widths[0] if len(set(self.widths)) == 1 else 0
+
+    @cached_property
+    def widest(self) -> int:
+        """The width of the widest output."""
+        return max(self.widths)
+
+    def take(self, positions: Sequence[int]) -> Columns:
+        """Some of the outputs, by their positions here."""
+        if len(positions) == len(self.outputs):
+            return self
+        # Of one position, `itemgetter` would give no tuple.
+        chosen = itemgetter(*positions, positions[0])
+        taken = (chosen(each)[:-1] for each in (self.outputs, self.offsets, self.widths))
+        return Columns(self.rows, self.pitch, *taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +81,7 @@ class Nest:
 
     @property
     def step(self) -> int:
-        """How far the units of a row are apart in the input, in units."""
+        """The distance, in units, between the units of a row in the input."""
         return self.loops[-1].input_stride // self.unit
 
     def row_alignment(self, assumed: Assumptions) -> int:
@@ -49,7 +92,7 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a kernel is compiled for, beside the depth and the number of nests."""
+    """The constants of a kernel, besides the depth and the number of nests."""
 
     unit: int  # bytes
     item: int  # bytes that a thread stores at once
@@ -58,7 +101,7 @@ class Form:
 
     @property
     def items(self) -> int:
-        """Items of a thread: enough loads under way for memory to be busy."""
+        """Items of a thread: enough loads under way to keep memory busy."""
         if self.window_step is not None:
             return LOADS if self.channels == 1 and abs(self.window_step) <= NEAR_STEP else 1
         units = self.item // self.unit
@@ -67,24 +110,24 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Outputs with the same nest, whose units lie side by side in the input."""
+    """Outputs with the same nest, whose units are adjacent in the input."""
 
     outputs: tuple[int, ...]  # as indices into the geometry's pieces
-    offset: int  # where the first of them begins in the input, in bytes
+    offset: int  # of the first of them in the input, in bytes
     nest: Nest
 
     def window_alignment(self, assumed: Assumptions) -> int:
         """The largest power of two, up to 16, that divides the addresses of windows."""
         *outer, row = self.nest.loops
-        # Items begin where their row's address is a multiple of 16; the last unit of an item comes
-        # first where steps go down.
+        # Items begin where the row's address is a multiple of 16. If steps go down, an item's last
+        # unit comes first.
         to_item = self.nest.row_alignment(assumed) * self.nest.step
         strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
         return gcd(VECTOR, assumed.input_alignment, self.offset, to_item, *strides)
 
 
 def nest_of(piece: StridedCopy, assumed: Assumptions) -> Nest:
-    """The loops of an output over the widest units that all strides and offsets allow."""
+    """The loops over the widest units that all strides and offsets allow."""
     strides = chain.from_iterable(loop[1:] for loop in piece.loops)
     alignments = assumed.input_alignment, assumed.output_alignment, piece.input_offset
     unit = gcd(VECTOR, *alignments, piece.run_bytes, *strides)
@@ -94,7 +137,7 @@ def nest_of(piece: StridedCopy, assumed: Assumptions) -> Nest:
 
 
 def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
-    """Choose how outputs with a nest are copied, so many of them together."""
+    """The form in which outputs with a nest are copied, `channels` of them together."""
     item = nest.unit
     if nest.loops[-1].output_stride == nest.unit:
         item = gcd(nest.row_alignment(assumed), nest.row_bytes)
@@ -105,7 +148,7 @@ def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
 
 
 def _has_window(nest: Nest, channels: int) -> bool:
-    """Whether windows take fewer loads than units, and few registers."""
+    """Whether windows need fewer loads than units, and few registers."""
     units = VECTOR // nest.unit
     span = ((units - 1) * abs(nest.step) + channels) * nest.unit
     vectors = (span + 2 * VECTOR - 1 - nest.unit) // VECTOR
@@ -115,8 +158,8 @@ def _has_window(nest: Nest, channels: int) -> bool:
 def entries(
     nest: Nest, outputs: Sequence[tuple[int, int]], assumed: Assumptions
 ) -> Iterator[Entry]:
-    """Cut outputs with equal nests, each an index and an offset, into those of one window."""
-    # Vectors of all outputs of an entry must lie at the same places.
+    """The entries of outputs with equal nests, each an index and an offset: one per window."""
+    # Vectors of all outputs of an entry must have the same alignment.
     most = nest.step if assumed.output_alignment == VECTOR else 1
     side_by_side: list[list[tuple[int, int]]] = []
     for index, offset in outputs:

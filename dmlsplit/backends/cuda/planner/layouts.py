@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions, blocks
-from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.warps import (
     BANKS,
     Arrangement,
@@ -14,42 +14,39 @@ from dmlsplit.backends.cuda.planner.warps import (
     vector_wavefronts,
 )
 
-# Vectors that a thread loads: each number is a program. The bytes of the largest tile.
+# Vectors that a thread loads. Each number is a program.
 TILE_LOADS = (4, 6, 8)
 MOST_TILE_VECTORS = TILE_LOADS[-1] * THREADS
 MOST_TILE_BYTES = MOST_TILE_VECTORS * VECTOR
-# Shared memory of a block, at most, and its sizes as eighths of the tile: each is a program.
+# The most shared memory of a block, and its sizes as eighths of the tile. Each is a program.
 MOST_SHARED_VECTORS = (48 << 10) // VECTOR
 SHARED_EIGHTHS = (9, 12, 16)
 # In a multiple of 32 rows, a tile's share of an output is a whole number of 32-byte sectors,
 # whatever the output's width. The share should also be at least LINE_BYTES.
 TILE_ROWS = 32
-# Bytes that shared memory serves in one wavefront.
+# Bytes per wavefront of shared memory.
 BANKS_BYTES = BANKS * WORD
-# Share of its threads' loads at which a tile is as good as a larger one.
+# A tile that uses this share of its threads' loads is as good as a larger one.
 FULL_TILE = 7 / 8
-# Instructions that a warp issues for a vector of each lane, about, and in the time of a wavefront.
+# Instructions that a warp issues for one vector per lane, about, and during a wavefront.
 VECTOR_ISSUES, WAVEFRONT_ISSUES = 60, 2
-# Threads of a team: a warp, or part of one where outputs have few vectors in a tile.
+# A team is a warp, or part of one if outputs have few vectors in a tile.
 TEAM_BITS = (5, 4, 3)
-# Padding may be after every 2^0 to 2^4 rows: 16 of them are whole vectors of any output.
+# Padding may follow every 2^0 to 2^4 rows: 16 rows are whole vectors of any output.
 PAD_BITS = range(5)
 
 
 def takes_whole_rows(columns: Columns) -> bool:
-    """Whether tiles are whole rows, which follow each other and are read as one run.
-
-    At any alignment: then a tile has up to 15 rows more.
-    """
+    """Whether tiles are whole rows, read as one run, even with 15 more rows for alignment."""
     is_whole = columns.row_bytes == columns.pitch
     return is_whole and columns.pitch * (_least_rows(columns) + VECTOR) <= MOST_TILE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a tile takes of the input, and how it is laid out in shared memory."""
+    """A tile's part of the input, and its layout in shared memory."""
 
-    item: int  # what every width, offset, pitch and address is a multiple of: 1, 2, 4 or 16
+    item: int  # 1, 2, 4 or 16: divides every width, offset, pitch and address
     is_whole: bool  # one run of whole rows
     loads: int  # vectors of each thread
     rows: int  # whose vectors a block writes
@@ -61,7 +58,7 @@ class Layout:
 
 
 def _least_rows(columns: Columns) -> int:
-    """How many rows fill a line of an output of the mean width, and half of any."""
+    """The rows that fill a cache line of an output of mean width, and half of one of any."""
     rows = max(
         blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes),
         blocks(LINE_BYTES, 2 * min(columns.widths)),
@@ -70,10 +67,10 @@ def _least_rows(columns: Columns) -> int:
 
 
 def _item(columns: Columns, assumed: Assumptions) -> int:
-    """What a thread moves at least of an output: 1, 2, 4 or 16 bytes.
+    """The least bytes that a thread moves of an output: 1, 2, 4 or 16.
 
-    Vectors need no shifts and go through shared memory as they are. Otherwise bytes are gathered in
-    words or parts of words, as shared memory delivers words.
+    Vectors are not shifted. Other bytes are gathered in words or parts of them, as shared memory
+    delivers words.
     """
     # The pitch of a single row is never added to an address.
     pitch = columns.pitch if columns.rows > 1 else VECTOR
@@ -83,7 +80,7 @@ def _item(columns: Columns, assumed: Assumptions) -> int:
 
 
 def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
-    """The layout of narrow outputs. Above one row, it does not depend on their number."""
+    """The layout of narrow outputs; above one row, independent of the number of rows."""
     item = _item(columns, assumed)
     if columns.rows == 1:
         return _one_row(columns, item)
@@ -103,7 +100,7 @@ def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
 
 def _one_row(columns: Columns, item: int) -> Layout:
     """The layout of parts of a single row, of any width."""
-    # Vectors at the ends of outputs are filled from a next row, whatever is there.
+    # Vectors at the ends of outputs are filled up from a pretended next row.
     pitch = max(columns.widths)
     slack = 2 * (VECTOR - item) + pitch
     groups = _groups(columns, MOST_TILE_BYTES - slack)
@@ -117,8 +114,8 @@ def _one_row(columns: Columns, item: int) -> Layout:
 def _whole(
     columns: Columns, assumed: Assumptions, item: int, least: int, more: int
 ) -> Layout | None:
-    """The layout of whole rows, `least` or more, and `more` behind them."""
-    # Misaligned rows reach a vector more, and so do the words that hold one of any bytes.
+    """The layout of at least `least` whole rows, and `more` after them; None if too large."""
+    # Misaligned rows extend over one more vector, and so do words around a vector of any bytes.
     is_shifted = item < WORD and max(columns.widths) >= VECTOR
     slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
     rows = {
@@ -148,8 +145,8 @@ def _whole(
 def _runs(
     columns: Columns, assumed: Assumptions, item: int, least: int, more: int
 ) -> Layout | None:
-    """The layout of a run for each of `least` rows or more, and of `more` behind them."""
-    # The vectors that a run reaches if it begins at any multiple of `item`.
+    """The layout of a run for each of at least `least` rows, and `more` after them, if it fits."""
+    # A run may begin at any multiple of `item`.
     slack = 2 * (VECTOR - item)
     most_vectors = MOST_TILE_VECTORS // (least + more)
     if (max(columns.widths) + slack) // VECTOR > most_vectors:
@@ -159,27 +156,27 @@ def _runs(
     run_vectors = (widest[-1] + slack) // VECTOR
     loads = next(n for n in TILE_LOADS if n * THREADS >= (least + more) * run_vectors)
     rows = max(least, (loads * THREADS // run_vectors - more) // TILE_ROWS * TILE_ROWS)
-    # Rows in shared memory begin at the same phases as in the input.
+    # Rows in shared memory have the same phases as in the input.
     pitch = run_vectors * VECTOR + columns.pitch % VECTOR
     pitches: tuple[int, ...] = (pitch, pitch + VECTOR, pitch + 2 * VECTOR)
     pads = _pads(columns, assumed)
     if item == VECTOR and columns.equal_width:
-        # With this pitch modulo all banks, neighbouring vectors of an output are in neighbouring
-        # banks even if they belong to different rows: no conflicts.
+        # This pitch, modulo all banks, puts neighbouring vectors of an output into neighbouring
+        # banks across rows too: no conflicts.
         pitches, pads = (pitch + (columns.equal_width - pitch) % BANKS_BYTES, pitch), ()
     arrangement, shared = _best(widest, rows, item, loads, run_vectors, pitches, pads)
     return Layout(item, False, loads, rows, rows + more, run_vectors, groups, arrangement, shared)
 
 
 def _starts(columns: Columns, first: int, last: int) -> tuple[int, ...]:
-    """Where outputs of a group begin in its run, and where the last one ends."""
+    """The first byte of each output in its group's run, and the end of the last."""
     begin = columns.offsets[first]
     ends = (*columns.offsets[first:last], columns.offsets[last - 1] + columns.widths[last - 1])
     return tuple(end - begin for end in ends)
 
 
 def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
-    """After how many rows there may be padding that no vector of an output crosses."""
+    """The `PAD_BITS` for which no vector of an output crosses the padding."""
     if assumed.output_alignment < VECTOR:
         return ()
     return tuple(
@@ -190,10 +187,7 @@ def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
 
 
 def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> int:
-    """The shared memory of a tile, or 0 if it is too much.
-
-    All vectors that threads load are stored there, also those behind the tile.
-    """
+    """The shared memory of a tile, with all vectors that its threads load; 0 if too much."""
     vectors = loads * THREADS
     if run_vectors:
         last_row = blocks(vectors, run_vectors) - 1
@@ -209,9 +203,9 @@ def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> i
 
 
 def _groups(columns: Columns, most: int) -> tuple[int, ...]:
-    """Cut the outputs into groups at gaps, and what is wider than `most` bytes of a row evenly.
+    """The first output of each group, and the number of outputs.
 
-    Returns the first output of each group, and the number of outputs at the end.
+    Groups end at gaps; those wider than `most` bytes of a row are cut evenly.
     """
     ends = [offset + width for offset, width in zip(columns.offsets, columns.widths, strict=True)]
     gaps = [i for i in range(1, len(ends)) if columns.offsets[i] != ends[i - 1]]
@@ -246,7 +240,7 @@ def _best(
         ((start, end - start) for start, end in pairwise(starts)), key=lambda span: -span[1]
     )
     used = {bits: used_lanes([rows * width for _, width in spans], bits) for bits in TEAM_BITS}
-    # Narrow outputs are gathered in parts, wide ones in words, or in vectors.
+    # Narrow outputs are gathered in parts of words, wide ones in words or vectors.
     part = item if item == VECTOR or spans[0][1] < VECTOR else WORD
 
     def cost(arrangement: Arrangement) -> float:

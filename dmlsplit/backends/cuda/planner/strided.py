@@ -1,10 +1,9 @@
 """Plans for strided splits of any layout: rows of units, any distance apart.
 
-A kernel is compiled for a unit, the depth of the nests, the number of outputs, and how rows lie to
-vectors. Every size, stride and offset is an argument: no split is compiled for its sizes. Counted
-by the instructions that are executed, this costs 0 to 2 % of the predicted speed, against baked
-sizes that are powers of two, for vectors in nests of two or three loops; and up to 3 % for deeper
-nests, single units and broadcast elements.
+A kernel is compiled for a unit, the depth of the nests, the number of outputs, and the alignment of
+rows; sizes, strides and offsets are arguments. By executed instructions, that costs 0 to 2 % of the
+predicted speed for vectors in nests of two or three loops, compared with compiled sizes that are
+powers of two, and up to 3 % for deeper nests, single units and broadcast elements.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,11 +32,10 @@ from dmlsplit.geometry import ONE_TURN, Loop, turns
 SMALL = 2**30
 # Loops up to which a thread has registers for all items of a form.
 SHALLOW = 3
-# Blocks that an SM must hold where items are narrower than vectors: 32 KiB are under way then.
+# Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then under way.
 NARROW_RESIDENT = 4
-# And where several items, numbers of 64 bits and the edges of one of several nests take registers.
+# The same if several items, 64-bit numbers and the edges of one of several nests need registers.
 EDGED_RESIDENT = 5
-
 
 # The loops of a nest over items; the innermost one is over those of a row.
 Walk = tuple[Loop, ...]
@@ -46,7 +44,7 @@ Walk = tuple[Loop, ...]
 def strided_launches(
     alike: Mapping[Nest, Sequence[tuple[int, int]]], assumed: Assumptions
 ) -> Iterator[KernelLaunch]:
-    """Launches for outputs that are strided in any way, by nest: each an index and an offset."""
+    """Launches for outputs that are strided in any way: indices and offsets, by nest."""
     by_form: dict[Form, list[Entry]] = {}
     for nest, outputs in alike.items():
         for entry in entries(nest, outputs, assumed):
@@ -58,7 +56,7 @@ def strided_launches(
 
 
 def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entry], int]]:
-    """Cut entries into parts whose tables fit the parameters; yield each with its tables' slots."""
+    """Parts of the entries whose tables fit the parameters, each with the slots of its tables."""
     depth = max(len(entry.nest.loops) for entry in found)
     nest_bytes = (5 * depth + 3) * POINTER_BYTES
     entry_bytes = (len(found[0].outputs) + 2) * POINTER_BYTES
@@ -78,7 +76,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
     walks = _walks(nests, form.item)
     is_small = max(*map(turns, walks), *(nest.row_units for nest in nests)) < SMALL
     depth = len(walks[0])
-    # Numbers of 64 bits and the strides of many loops take registers.
+    # 64-bit numbers and the strides of many loops need registers.
     is_light = depth <= SHALLOW and (is_one_nest or not _is_far(nests, walks))
     items = form.items if is_small and is_light else blocks(form.items, 2)
     *starts, grid = accumulate((blocks(turns(walk), THREADS * items) for walk in walks), initial=0)
@@ -89,7 +87,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
         walks = list(filled(walks, slots, walks[0]))
     parts = (gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
     has_edges = min(parts) < form.item
-    # Eight numbers of items, each with two addresses, take registers.
+    # Eight items, each with a number and two addresses, need registers.
     least_resident = NARROW_RESIDENT if form.item < VECTOR else 0
     if form.item == VECTOR and has_edges and not is_small and not is_one_nest and items > 1:
         least_resident = EDGED_RESIDENT
@@ -128,7 +126,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
 
 
 def _walks(nests: Sequence[Nest], item: int) -> list[Walk]:
-    """The loops over items, equally deep."""
+    """The loops over items, of equal depth."""
     walks: list[Walk] = []
     for nest in nests:
         *outer, (_, src, dst) = nest.loops
@@ -149,7 +147,7 @@ def _is_far(nests: Sequence[Nest], walks: Sequence[Walk]) -> bool:
 
 
 def _tables(nests: Sequence[Nest], walks: Sequence[Walk], bits: int) -> Iterator[Constant]:
-    """Sizes and strides, and how to divide by sizes."""
+    """Sizes and strides, and divisors by the sizes."""
     index, signed = ("unsigned", "int") if bits == 32 else (COUNT_64, OFFSET_64)
     sizes, input_strides, output_strides = zip(*chain.from_iterable(walks), strict=True)
     steps = tuple(nest.loops[-1].input_stride for nest in nests)

@@ -17,19 +17,19 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     index_type,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
 
-# Tables of more entries have any power of two of them: they take room.
+# Longer tables may have any power of two as their size, to save parameters.
 LONG = 256
 
 
 def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """The launches for narrow outputs, as many outputs each as parameters hold.
+    """The launches for narrow outputs, with as many outputs each as the parameters can hold.
 
-    What varies with the number of rows are arguments: columns have one program for a single row,
-    and one for others.
+    The number of rows changes only arguments: columns have one program for a single row, and one
+    for more.
     """
     launch = _launch(columns, assumed, layout_of(columns, assumed))
     count = len(columns.outputs)
@@ -41,7 +41,7 @@ def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaun
 
 
 def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLaunch:
-    # A vector that an output begins in may begin before it.
+    # The vector with an output's first byte may begin before it.
     lead = 0 if assumed.output_alignment == VECTOR else VECTOR - layout.item
     arguments = [
         *_output_tables(columns, layout),
@@ -78,7 +78,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
 
 
 def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:
-    """What the kernel knows of each output: its place in a run, its width, and a divisor."""
+    """The place of each output in its run, its width, and a divisor."""
     size = _slots(len(columns.outputs))
     places = [
         columns.widths[output] + (columns.offsets[output] - columns.offsets[first] << 32)
@@ -90,7 +90,7 @@ def _output_tables(columns: Columns, layout: Layout) -> Iterator[Constant]:
 
 
 def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
-    """What the kernel knows of rows and runs."""
+    """The arguments about rows and runs."""
     arranged, groups = layout.arrangement, len(layout.groups) - 1
     pad_bits = arranged.pad_bits or 0
     # The pitch of a single row is never added to an address.
@@ -99,7 +99,7 @@ def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
     skip = arranged.row_pitch // VECTOR - layout.run_vectors
     yield Constant(COUNT_64, "tile_pitch", pitch * layout.rows)
     yield Constant(DIVISOR, "by_run_vectors", divisor(max(1, layout.run_vectors)))
-    # Used for whole rows, which follow each other in shared memory as in the input.
+    # For whole rows, which are contiguous in shared memory as in the input.
     pad_vectors = (arranged.row_pitch << pad_bits) // VECTOR
     yield Constant(DIVISOR, "by_pad_vectors", divisor(max(1, pad_vectors)))
     yield Constant(DIVISOR, "by_groups", divisor(groups))
@@ -122,7 +122,7 @@ def _numbers(columns: Columns, layout: Layout) -> Iterator[Constant]:
 
 
 def _chunks(columns: Columns, layout: Layout, lead: int) -> Iterator[Constant]:
-    """The groups of outputs, and how the shares of each are dealt out."""
+    """The groups of outputs, and the chunks in which each is dealt out."""
     bits = layout.arrangement.team_bits
     sizes = [layout.rows * width for width in columns.widths]
     shares = [sizes[first:last] for first, last in pairwise(layout.groups)]

@@ -1,9 +1,8 @@
-"""Plans for `transpose`: squares of elements, one to a block.
+"""Plans for `transpose`: each block transposes a square of elements.
 
-Elements are those of strided splits whose input and output are contiguous along different
-dimensions, or those of rows of outputs that are one element wide each. No size is compiled: counts
-and strides are arguments. A kernel is compiled for an element, the shape of a square, the alignment
-of lines, and for how many outputs, planes and loops there are.
+It serves strided splits whose input and output are contiguous along different dimensions, and rows
+of outputs that are one element wide each. A kernel is compiled for an element, the shape of a
+square, the alignment of lines, and how many outputs, planes and loops there are, not for sizes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,21 +25,20 @@ from dmlsplit.backends.cuda.launch import (
     blocks,
     divisor,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
-from dmlsplit.backends.cuda.planner.forms import Nest
+from dmlsplit.backends.cuda.planner.forms import Columns, Nest
 from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy
 
 SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel has 31 bits for the bytes of a side of a plane.
 MOST_SIDE_BYTES = 2**31 - 1
-# Vectors of a line of the input, at most. Those of the output are at least as long as a line of the
-# caches: otherwise, a warp writes to too many of them.
+# The most vectors in a line of the input. Lines of the output are at least a cache line long, or a
+# warp would write to too many of those.
 MOST_LINE_VECTORS = 32
 SECTOR = 32
-# Squares of rows of elements that are less full cost more than the same rows in `tile`:
-# instructions, and wavefronts of the first-level cache where rows are not multiples of 16 bytes.
+# For rows of elements, squares less full than this cost more than `tile`: instructions, and
+# wavefronts of the first-level cache if rows are not multiples of 16 bytes.
 LEAST_FILL = 0.6
-# Both dimensions of strided elements must be this long for squares to pay: 8 words are one sector.
+# Squares pay if both dimensions are at least this long: 8 words are one sector.
 LEAST_SIDE = 8
 # Bytes of parameters: of an output, its address, offset, nest and first square; of a nest, two
 # strides, two sizes and a divisor; of a loop around it, two strides and a divisor.
@@ -54,8 +52,8 @@ NEST_PART, MOST_NESTS = 4, 256
 class Plane:
     """Elements to transpose, and the loops around them; strides are in bytes."""
 
-    down: int  # elements that are contiguous in the input
-    across: int  # elements that are contiguous in the output
+    down: int  # elements, contiguous in the input
+    across: int  # elements, contiguous in the output
     down_stride: int  # of the output
     across_stride: int  # of the input
     loops: tuple[Loop, ...] = ()  # around these, the innermost first
@@ -63,7 +61,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Square:
-    """The shape of what a block transposes."""
+    """The shape that a block transposes."""
 
     unit: int  # bytes of an element
     down_vectors: int
@@ -79,7 +77,7 @@ class Square:
         return SQUARE_BYTES // self.unit // self.down
 
     def counts(self, plane: Plane) -> list[int]:
-        """How many squares there are down, across, and along the loops around."""
+        """The numbers of squares down, across, and along the loops around."""
         sides = blocks(plane.down, self.down), blocks(plane.across, self.across)
         return [*sides, *(loop.size for loop in plane.loops)]
 
@@ -100,27 +98,27 @@ def squares(unit: int, write: int) -> list[Square]:
 
 
 def write_bytes(planes: Iterable[Plane], assumed: Assumptions) -> int:
-    """How many bytes a thread may write at once: all lines of the output are aligned."""
+    """The bytes that a thread may write at once: the alignment of all lines of the output."""
     strides = [plane.down_stride for plane in planes]
     strides += [loop.output_stride for plane in planes for loop in plane.loops]
     return gcd(VECTOR, assumed.output_alignment, *strides)
 
 
 def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
-    """The square that is filled best, and of equally good ones that with equal sides."""
+    """The best filled square; among equals, the one with the most equal sides."""
     return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
 def transposed_elements(columns: Columns, assumed: Assumptions) -> KernelLaunch | None:
     """The launch for outputs that are one element wide each, or None if it does not pay.
 
-    Rows are across and outputs are down. Memory is aligned, and outputs follow each other.
+    Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
     unit, count = columns.equal_width, len(columns.outputs)
     if unit not in (1, 2, 4, 8) or max(columns.rows, count) * unit > MOST_SIDE_BYTES:
         return None
     plane = Plane(count, columns.rows, down_stride=0, across_stride=columns.pitch)
-    # Two squares side by side both read the sectors that lie in both.
+    # Neighbouring squares both read the sectors between them.
     allowed = [s for s in squares(unit, VECTOR) if s.down >= count or columns.pitch % SECTOR == 0]
     if not allowed or best(allowed, [plane]).fill([plane]) < LEAST_FILL:
         return None
@@ -154,9 +152,9 @@ def down_loop(nest: Nest) -> Loop | None:
 def transposes(
     alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
 ) -> Iterator[KernelLaunch]:
-    """Launches for outputs, by nest, whose nests have a down loop and one unit.
+    """Launches with as many outputs each as the parameters can hold.
 
-    Each has as many outputs as its parameters have room for.
+    Outputs are by nest; all nests have a down loop and the same unit.
     """
     room = POINTER_BYTES * assumed.most_outputs - SPARE_BYTES
     loops = max(len(nest.loops) for nest in alike) - 2
@@ -210,11 +208,10 @@ def transposition(
     reason: str,
     has_pointers: bool = False,
 ) -> KernelLaunch:
-    """The launch that writes `outputs` by squares of distinct planes.
+    """The launch that writes `outputs` in squares of distinct planes.
 
-    `segments` say for each output where it begins in the input, in bytes, and the index of its
-    plane. With `has_pointers` there is one, and each line of its plane, whose `down_stride` is 0,
-    is an output.
+    `segments` are each output's first byte in the input and the index of its plane. With
+    `has_pointers` there is one segment, and each line of its plane (`down_stride` 0) is an output.
     """
     offsets, plane_of = zip(*segments, strict=True)
     loops = max(len(plane.loops) for plane in planes)
@@ -230,7 +227,7 @@ def transposition(
         (
             Constant("int", "kUnit", square.unit),
             Constant("int", "kDownVectors", square.down_vectors),
-            # At any multiple of a word, lines are read as they are, others through funnel shifts.
+            # Lines at multiples of a word are read directly, others through funnel shifts.
             Constant("int", "kRead", read if read >= WORD else 1),
             Constant("int", "kWrite", write_bytes(planes, assumed)),
             Constant("bool", "kPointers", int(has_pointers)),
@@ -256,7 +253,7 @@ def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterat
     # All planes get the loops of the deepest one; a table has at least one entry.
     around = [[*plane.loops, *[ONE_TURN] * depth][:depth] for plane in planes]
     loops = list(chain.from_iterable(around)) or [ONE_TURN]
-    # What is left of a number is that of the outermost loop, which needs no divisor.
+    # The outermost loop takes what remains of a number, and needs no divisor.
     counts = [[*square.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
     divisors = tuple(chain.from_iterable(counts))
     yield Constant(OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes))

@@ -1,8 +1,8 @@
 """How warps gather a tile's vectors: dealt out to teams of threads, which wait for banks.
 
-Shared memory has 32 banks; word n is in bank n mod 32. A load of a warp takes as many wavefronts as
-one bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Which lanes meet in a
-bank depends on all widths, so they are counted, for some warps.
+Word n of shared memory is in bank n mod 32. A warp's load takes as many wavefronts as the busiest
+bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Bank conflicts depend on
+all widths, so they are counted for some warps.
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ from dmlsplit.backends.cuda.launch import THREADS, VECTOR, WORD, blocks
 WARP, BANKS = 32, 32
 # Warps that are counted: one at a third, one at two thirds of the tile.
 SAMPLED_WARPS = 2
-# Vectors of a thread in a chunk, at most: enough to be worth looking up what the output is.
+# The most vectors of a thread in a chunk: enough to be worth a look-up of the output.
 MOST_STEPS = 4
 
 
 def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
-    """The vectors of a thread in each chunk, so that there is a chunk for every team.
+    """The vectors of a thread in each chunk, so that every team gets a chunk.
 
-    `sizes` are the bytes that a tile has of each output.
+    `sizes` are a tile's bytes of each output.
     """
     steps = sum(blocks(size, VECTOR << team_bits) for size in sizes)
     return max(1, min(MOST_STEPS, (steps << team_bits) // THREADS))
@@ -30,9 +30,9 @@ def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
 def dealt(sizes: Sequence[int], chunk_bytes: int, lead: int = 0) -> Iterator[tuple[int, int]]:
     """The chunks of a tile in the order in which teams take them: outputs, and first bytes.
 
-    Teams of a warp get chunks of outputs of the same width, so that they do not wait for each
-    other, and neighbouring ones, which are in neighbouring banks. Up to `lead` bytes, an output's
-    first vector may begin before its share.
+    Teams of a warp get equally wide outputs, so that they do not wait for each other, and
+    neighbouring chunks, which are in neighbouring banks. An output's first vector may begin up to
+    `lead` bytes before its share.
     """
     ranked = sorted(range(len(sizes)), key=lambda output: -sizes[output])
     for begin in range(0, max(sizes) + lead, chunk_bytes):
@@ -42,9 +42,9 @@ def dealt(sizes: Sequence[int], chunk_bytes: int, lead: int = 0) -> Iterator[tup
 
 
 def used_lanes(sizes: Sequence[int], team_bits: int) -> float:
-    """The share of a warp's lanes that have a vector, in the mean step.
+    """The mean share of a warp's lanes that have a vector.
 
-    Teams of one warp that copy outputs of other widths take turns.
+    Teams of one warp that copy outputs of different widths take turns.
     """
     chunk_bytes = chunk_steps(sizes, team_bits) * VECTOR << team_bits
     chunks, teams = list(dealt(sizes, chunk_bytes)), WARP >> team_bits
@@ -61,7 +61,7 @@ def used_lanes(sizes: Sequence[int], team_bits: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """How a tile lies in shared memory, and how many threads take an output's vectors."""
+    """The layout of a tile in shared memory, and the threads that copy an output."""
 
     row_pitch: int  # bytes from row to row
     pad_bits: int | None  # 16 bytes of padding after every 2^pad_bits rows; None: nowhere
@@ -71,16 +71,10 @@ class Arrangement:
 def vector_wavefronts(
     spans: Sequence[tuple[int, int]], arrangement: Arrangement, part: int
 ) -> float:
-    """The wavefronts in which a warp gathers a vector for each lane, by sampled warps.
+    """The mean wavefronts in which a sampled warp gathers a vector for each lane.
 
-    Parameters
-    ----------
-    spans
-        First column and width of each output, in the order in which teams take them.
-    arrangement
-        What is judged.
-    part
-        Bytes of one load: 1, 2, 4 or 16. A load of 16 is served a quarter of the warp at a time.
+    `spans` are the first column and width of each output, in the order in which teams take them.
+    One load has `part` bytes: 1, 2, 4, or 16, which is served a quarter of the warp at a time.
     """
     teams = WARP >> arrangement.team_bits
     last = max(0, len(spans) - teams)

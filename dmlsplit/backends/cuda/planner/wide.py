@@ -1,4 +1,4 @@
-"""Plans for `rows`, the kernel of wide outputs. It is not compiled for any split's columns."""
+"""Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
 
 from __future__ import annotations
 
@@ -28,39 +28,37 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     index_type,
 )
-from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Columns
 
-# A vector may reach the next row of an output, but no further. A single row may be as narrow.
+# A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
-# Longer tables of tiles come with one that says where to look; rows.cu has the same number.
+# Longer tables of tiles come with an index, `nearby`; rows.cu has the same number.
 FEW_OUTPUTS = 16
-# Threads of a block.
-BLOCK_SIZES = (256, 128, 64)
-# Registers of a thread, for memory that is aligned or not.
-REGISTERS = {True: 40, False: 48}
+BLOCK_SIZES = (256, 128, 64)  # in threads
+REGISTERS = {True: 40, False: 48}  # of a thread, for aligned memory or not
 # If at least this share of the GPU's thread slots does useful work, no smaller block size is tried.
 BUSY = 0.95
-# Bytes of input in a chunk: many tiles, so that few are partly filled; but few enough that what
-# outputs share is still in the L2 cache.
+# Bytes of input in a chunk: many tiles, so that few are partly filled, but few enough for the input
+# that outputs share to be in the L2 cache.
 CHUNK_BYTES = 4 << 20
 # The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
-# Chunks of a single row are simpler, if they fill their tiles by this share.
+# Chunks of a single row are simpler, and preferred if they fill this share of their tiles.
 FULL_ROW = 0.97
 CHOICES = 16
-# Parameters that are not tables: the input's address, pitches, divisors, numbers of rows and tiles.
+# Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
 NUMBERS_BYTES = 96
 
 
 def wide_launches(
     columns: Columns, assumed: Assumptions, is_aligned: bool
 ) -> Iterator[KernelLaunch]:
-    """Launches of as many outputs each as parameters hold.
+    """Launches with as many outputs each as the parameters can hold.
 
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
     count = len(columns.outputs)
-    # Of outputs along axis 0, some of which are empty, the others may be equal by chance.
+    # Along axis 0, the outputs that are not empty may be equal by chance.
     is_equal = _is_equal(columns) and (columns.rows > 1 or count == assumed.outputs)
     place_bytes = 4 if _place(columns) == "unsigned" else 8
     tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 2
@@ -85,7 +83,7 @@ def _siblings(
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """How rows and outputs are dealt out to blocks."""
+    """How rows and outputs are distributed over blocks."""
 
     threads: int  # of a block
     rows: int  # of a chunk
@@ -95,7 +93,6 @@ class _Chunks:
 
     @property
     def grid(self) -> int:
-        """Blocks."""
         return self.count * sum(self.tiles)
 
 
@@ -109,8 +106,7 @@ def _launch(
     **others: Any,
 ) -> KernelLaunch:
     count = len(columns.outputs)
-    # In a mixture of experts the empty outputs differ from call to call; the number of outputs does
-    # not.
+    # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
     slots = capacity(wanted, most)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
@@ -148,7 +144,7 @@ def _launch(
 
 
 def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
-    """What the kernel looks up for each output."""
+    """The tables of outputs."""
     kind = _place(columns)
     starts = accumulate(chunks.tiles[:-1], initial=0)
     yield Constant(kind, "offsets", filled(columns.offsets, slots, 0))
@@ -162,7 +158,7 @@ def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]
 
 
 def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
-    """What stands for the tables where outputs are equal and follow each other."""
+    """The arguments that replace the tables if outputs are equal and contiguous in the input."""
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     yield Constant(place, "width", columns.equal_width)
     yield Constant(place, "first_byte", columns.offsets[0])
@@ -173,7 +169,7 @@ def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
 
 
 def _nearby(output_tiles: tuple[int, ...], slots: int) -> Iterator[Constant]:
-    """The output of every 2^n-th tile, between two of which `find_near` looks for others."""
+    """The outputs of every 2^n-th tile, between which `find_near` searches."""
     *starts, tiles = accumulate(output_tiles, initial=0)
     shift = max(0, (blocks(tiles, slots) - 1).bit_length())
     near = np.arange(0, tiles + (1 << shift), 1 << shift)
@@ -187,13 +183,13 @@ def _place(columns: Columns) -> str:
 
 
 def _is_equal(columns: Columns) -> bool:
-    """Whether outputs need no table. Few are found as fast in one, and share its program."""
+    """Whether outputs need no table. Few are found as fast in a table, and share its program."""
     follow = columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
     return bool(columns.equal_width) and follow and len(columns.outputs) > FEW_OUTPUTS
 
 
 def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
-    """The largest blocks that keep all multiprocessors busy to the end, or nearly."""
+    """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
     best = 0.0
     for threads in BLOCK_SIZES:
         chunks = _chunks_of(columns, threads)
@@ -209,13 +205,13 @@ def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
 
 @lru_cache
 def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
-    """How many blocks of a kernel without shared memory a multiprocessor holds."""
+    """The blocks of a kernel without shared memory that a multiprocessor holds."""
     by_registers = limits.registers_per_sm // (registers * threads)
     return min(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers)
 
 
 def evenness(grid: int, at_once: int, sm_count: int) -> float:
-    """The mean share of multiprocessors, or of their places for blocks, that are in use."""
+    """The mean share of multiprocessors, or of their block slots, that are in use."""
     places = at_once if grid > at_once else sm_count
     return grid / (blocks(grid, places) * places)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
-from dmlsplit.backends.cuda.planner.columns import Columns
+from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from tests.support.descriptors import packed
 from tests.support.plans import check_fits, known, sources

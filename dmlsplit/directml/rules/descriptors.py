@@ -1,0 +1,270 @@
+"""The rules of descriptors: of their tensors, of the operator, and of feature levels.
+
+Samples change one thing in a split of FLOAT32[1,2,6,2] that breaks no rule at any level.
+"""
+
+from functools import partial
+from typing import Any
+
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules.rule import API, Rule, Sample
+from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc
+
+SIZES, AXIS = (1, 2, 6, 2), 2
+
+
+def tensor(total: int | None = None, alignment: int = 0, **fields: Any) -> TensorDesc:
+    """FLOAT32[1,2,6,2] with other fields."""
+    return TensorDesc(
+        **{"data_type": "FLOAT32", "sizes": SIZES, **fields},
+        total_tensor_size_in_bytes=total,
+        guaranteed_base_offset_alignment=alignment,
+    )
+
+
+def parts(*sizes: int, **fields: Any) -> SplitOperatorDesc:
+    """A tensor with some fields, in parts of some sizes."""
+    return SplitOperatorDesc.from_sizes(tensor(**fields), axis=AXIS, sizes=sizes)
+
+
+GOOD = parts(2, 1, 3)
+
+
+def with_input(**fields: Any) -> SplitOperatorDesc:
+    """GOOD with other fields in its input."""
+    return SplitOperatorDesc(tensor(**fields), GOOD.output_tensors, AXIS)
+
+
+def with_output(**fields: Any) -> SplitOperatorDesc:
+    """GOOD with other fields in its first output."""
+    first, *rest = GOOD.output_tensors
+    first = tensor(**{"sizes": first.sizes, **fields})
+    return SplitOperatorDesc(GOOD.input_tensor, [first, *rest], AXIS)
+
+
+def copy_of(axis: int = AXIS, **fields: Any) -> SplitOperatorDesc:
+    """A split of a tensor with some fields into itself."""
+    return SplitOperatorDesc(tensor(**fields), [tensor(**fields)], axis)
+
+
+_documented = partial(Rule, basis="documented")
+_buffer = partial(_documented, source=API + "ns-directml-dml_buffer_tensor_desc")
+_data_type = partial(_documented, source=API + "ne-directml-dml_tensor_data_type")
+_flags = partial(_documented, source=API + "ne-directml-dml_tensor_flags")
+_helpers = partial(
+    _documented, source="https://learn.microsoft.com/windows/ai/directml/dml-helper-functions"
+)
+_silent = partial(Rule, basis="policy", source="dmlsplit; DirectML's documents are silent")
+
+_split = partial(_documented, source=API + "ns-directml-dml_split_operator_desc")
+# Begins the hint of a rule that a higher feature level relaxes.
+RAISE = "raise the feature level, or "
+
+_HUGE = (1, 1, 4, 1 << 30)  # 2^32 elements
+# An empty tensor has a total of 4 bytes, so that it breaks no rule about totals.
+_EMPTY = {"total": 4}
+
+DESCRIPTORS = {
+    "DML-UINT-RANGE": _buffer(
+        "Descriptor fields are unsigned: 32 bits, TotalTensorSizeInBytes 64 bits.",
+        hint="use a value that fits; count an axis from the front",
+        at_every_size=True,
+        beyond_c="a C field cannot hold such a value",
+        broken=(
+            Sample("axis", "axis -1", copy_of(-1)),
+            Sample("stride", "a stride of -2", with_input(strides=(24, 12, -2, 1), total=96)),
+            Sample("alignment", "an alignment of 2^32", with_input(alignment=1 << 32)),
+            Sample("total", "a total of 2^64 bytes", with_input(total=1 << 64)),
+        ),
+    ),
+    "DML-TENSOR-DATA-TYPE": _data_type(
+        "DML_TENSOR_DATA_TYPE_UNKNOWN is never valid.",
+        hint="name the tensor's data type",
+        broken=(Sample("", "no data type", copy_of(data_type="UNKNOWN", total=96)),),
+    ),
+    "DML-TENSOR-DIMENSION-COUNT": _buffer(
+        "A tensor has 1 to 8 dimensions.",
+        hint="merge or drop dimensions; a scalar becomes one dimension of size 1",
+        cured_by=("descriptor", "model"),
+        at_every_size=True,
+        broken=(Sample("", "nine dimensions", copy_of(8, sizes=(1,) * 8 + (4,))),),
+        kept=(Sample("", "eight dimensions", copy_of(7, sizes=(1,) * 7 + (4,))),),
+    ),
+    "DML-TENSOR-ZERO-SIZE": _buffer(
+        "A dimension of size 0 is invalid.",
+        hint="leave empty tensors out of the operator",
+        broken=(
+            Sample(
+                "",
+                "an empty output beside one that takes all",
+                SplitOperatorDesc(tensor(), [tensor(), tensor(sizes=(1, 2, 0, 2), **_EMPTY)], AXIS),
+            ),
+            Sample("copy", "an empty input", copy_of(sizes=(1, 2, 6, 0), **_EMPTY)),
+        ),
+    ),
+    "DML-TENSOR-ELEMENT-COUNT": _buffer(
+        "A buffer tensor has at most 2^32-1 elements.",
+        hint="split the tensor along an outer dimension first",
+        cured_by=("descriptor",),
+        at_every_size=True,
+        broken=(Sample("", "2^32 elements", parts(2, 2, data_type="FLOAT16", sizes=_HUGE)),),
+        kept=(
+            Sample(
+                "elements",
+                "2^32-1 elements",
+                copy_of(data_type="FLOAT16", sizes=(1, 1, UINT_MAX, 1)),
+            ),
+        ),
+    ),
+    "DML-TENSOR-STRIDE-COUNT": _buffer(
+        "Strides, if given, has one entry for each dimension.",
+        hint="give one stride per dimension, or none at all",
+        beyond_c="C passes strides without their count",
+        broken=(Sample("", "three strides of four", with_input(strides=(12, 2, 1))),),
+    ),
+    "DML-TENSOR-SIZE-SMALL": _buffer(
+        "TotalTensorSizeInBytes is at least what DMLCalcBufferTensorSize returns.",
+        hint="raise TotalTensorSizeInBytes",
+        broken=(
+            Sample("input", "4 bytes too few", with_input(total=92)),
+            Sample("output", "4 bytes too few", with_output(total=28)),
+        ),
+        kept=(
+            Sample("total-larger", "more bytes", with_input(total=256)),
+            Sample("total-huge", "a total of nearly 2^64", copy_of(total=UINT64_MAX - 3)),
+        ),
+    ),
+    "DML-TENSOR-SIZE-DWORD": _helpers(
+        "TotalTensorSizeInBytes is a multiple of 4.",
+        hint="round TotalTensorSizeInBytes up to a multiple of 4",
+        broken=(
+            Sample("input", "a total of 97 bytes", with_input(total=97)),
+            Sample("output", "a total of 33 bytes", with_output(total=33)),
+        ),
+    ),
+    "DML-TENSOR-SIZE-WRAP": _helpers(
+        "The last element index fits 32 bits; DMLCalcBufferTensorSize wraps around.",
+        hint="use smaller strides, or split the tensor along an outer dimension first",
+        cured_by=("descriptor",),
+        broken=(
+            Sample(
+                "",
+                "a last element past 2^32; the 32-bit size is 44",
+                with_input(strides=(0, UINT_MAX, 2, 1)),
+            ),
+        ),
+        kept=(
+            Sample(
+                "index", "a last element at 2^32-1", with_input(strides=(0, UINT_MAX - 11, 2, 1))
+            ),
+        ),
+    ),
+    "DML-TENSOR-ALIGNMENT": _buffer(
+        "GuaranteedBaseOffsetAlignment is 0, or a power of two not below the element size.",
+        hint="use 0, or a power of two such as 16 or 32",
+        broken=(
+            Sample("input", "48, which is not a power of two", with_input(alignment=48)),
+            Sample("output", "2, below the element size", with_output(alignment=2)),
+        ),
+        kept=(
+            Sample("alignment-element", "the least alignment", copy_of(alignment=4)),
+            Sample("alignment-largest", "alignment 2^31", copy_of(alignment=1 << 31)),
+        ),
+    ),
+    "DML-TENSOR-OWNED-OUTPUT": _flags(
+        "DML_TENSOR_FLAG_OWNED_BY_DML is for inputs only.",
+        hint="clear the flag on outputs",
+        broken=(Sample("", "an output owned by DirectML", with_output(flags="OWNED_BY_DML")),),
+        kept=(
+            Sample("owned-input", "an input owned by DirectML", with_input(flags="OWNED_BY_DML")),
+        ),
+    ),
+    "DML-TENSOR-OUTPUT-OVERLAP": _silent(
+        "No two elements of an output share an address.",
+        hint="give outputs strides that keep elements apart",
+        broken=(
+            Sample("zero", "an output with stride 0", with_output(strides=(0, 0, 2, 1))),
+            Sample("nested", "rows of an output overlap", with_output(strides=(8, 4, 1, 1))),
+        ),
+        kept=(
+            Sample(
+                "stride-one",
+                "any stride on an output's dimension of 1",
+                with_output(strides=(0, 4, 2, 1)),
+            ),
+        ),
+    ),
+    "DML-SPLIT-OUTPUT-COUNT": _split(
+        "OutputCount is greater than 0.",
+        hint="give at least one output",
+        broken=(Sample("", "no outputs", SplitOperatorDesc(tensor(), [], AXIS)),),
+    ),
+    "DML-SPLIT-AXIS-RANGE": _split(
+        "Axis is below the input's DimensionCount.",
+        hint="count the axis from 0 at the outermost dimension",
+        broken=(
+            Sample("", "axis 4 of 4 dimensions", copy_of(4)),
+            Sample("minus-one", "axis 2^32-1, which is -1 in C", copy_of(UINT_MAX)),
+        ),
+    ),
+    "DML-SPLIT-DATA-TYPE-MATCH": _split(
+        "Every output has the data type of the input.",
+        hint="give the output the input's data type",
+        broken=(Sample("", "an INT32 output of FLOAT32", with_output(data_type="INT32")),),
+    ),
+    "DML-SPLIT-DIMENSION-COUNT-MATCH": _split(
+        "Every output has as many dimensions as the input.",
+        hint="give the output the input's number of dimensions",
+        broken=(Sample("", "an output of 3 dimensions", with_output(sizes=(2, 2, 2))),),
+    ),
+    "DML-SPLIT-SIZE-MATCH": _split(
+        "Outputs have the input's sizes, except along Axis.",
+        hint="give the output the input's size",
+        broken=(Sample("", "an output with another size", with_output(sizes=(1, 3, 2, 2))),),
+    ),
+    "DML-SPLIT-AXIS-SUM": _split(
+        "The outputs' sizes along Axis add up to the input's.",
+        hint="change the sizes along the axis so that they add up",
+        broken=(
+            Sample("less", "parts of 5 in sum, of 6", parts(2, 1, 2)),
+            Sample("more", "parts of 7 in sum, of 6", parts(2, 2, 3)),
+        ),
+    ),
+    "DML-LEVEL-DATA-TYPE": _split(
+        "The feature level supports the tensor's data type for Split.",
+        hint=RAISE + "carry the bits in a supported type of another width",
+        cured_by=("descriptor", "model"),
+        at_every_size=True,
+        broken=(
+            Sample(
+                "",
+                "64-bit elements at a level without them",
+                parts(2, 1, 3, data_type="INT64"),
+                level="4_0",
+            ),
+        ),
+        kept=(
+            Sample(
+                "",
+                "the same bytes",
+                parts(2, 1, 3, data_type="UINT32", sizes=(1, 2, 6, 4)),
+                level="4_0",
+            ),
+        ),
+    ),
+    "DML-LEVEL-DIMENSION-COUNT": _split(
+        "The feature level supports the tensor's dimension count for Split.",
+        hint=RAISE + "pad with size-1 dimensions, or merge dimensions",
+        cured_by=("descriptor", "model"),
+        at_every_size=True,
+        broken=(
+            Sample(
+                "",
+                "two dimensions at a level that takes four",
+                SplitOperatorDesc.from_sizes(tensor(sizes=(6, 2)), axis=0, sizes=(2, 1, 3)),
+                level="2_0",
+            ),
+        ),
+        kept=(Sample("", "four dimensions", GOOD, level="2_0"),),
+    ),
+}
