@@ -4,8 +4,6 @@ An array is bound as a whole buffer: its shape, data type, strides and overlap a
 A `BufferBinding` is raw memory, checked by the rules of DML_BUFFER_BINDING.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Device -> CompiledOperator -> BoundOperator: compile once, bind, dispatch many times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -86,7 +84,7 @@ class Device:
         kind = TensorDataType.parse(data_type)
         return kind in capability_table()[self.feature_level].input_tensor.data_types
 
-    def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
+    def compile(self, desc: SplitOperatorDesc) -> "CompiledOperator":
         """Validate a descriptor and compile it. Compiled operators are cached by descriptor.
 
         Raises
@@ -154,7 +152,7 @@ class CompiledOperator:
             source, entries = self._table.bind(array, outputs)
             self._plan.split_into(source, entries, stream)
 
-    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
+    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> "BoundOperator":
         """Check the binding table once, for many dispatches.
 
         Parameters

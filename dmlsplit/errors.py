@@ -1,7 +1,5 @@
 """The errors of the library, each with the HRESULT that DirectML would return."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike, fspath
@@ -65,7 +63,7 @@ class InvalidArgumentError(DmlError, ValueError):
 
     hresult = 0x80070057
 
-    def __init__(self, message: str, report: ValidationReport | None = None) -> None:
+    def __init__(self, message: str, report: "ValidationReport | None" = None) -> None:
         self.args = (message,)  # torch.compile cannot trace super().__init__()
         self.report = report
 
@@ -78,7 +76,7 @@ class NoEquivalentError(InvalidArgumentError):
     """No equivalent of a descriptor is accepted; `reason` says why."""
 
     def __init__(
-        self, message: str, report: ValidationReport | None = None, reason: str = ""
+        self, message: str, report: "ValidationReport | None" = None, reason: str = ""
     ) -> None:
         super().__init__(message, report)
         self.reason = reason

@@ -1,7 +1,5 @@
 """``dmlsplit explain``: the geometry, kernels and expected time of a split; or a rule."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Sequence
@@ -127,7 +125,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)
 
 
-def _wanted(sites: Sequence[SplitSite], name: str | None) -> Sequence[SplitSite]:
+def _wanted(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:
     """The sites with a name or an address; all sites for None."""
     from dmlsplit.lint.report.phrases import address
 

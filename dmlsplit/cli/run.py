@@ -1,7 +1,5 @@
 """``dmlsplit run``: split a file or a zarr array, or run a DxDispatch model."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from pathlib import Path
@@ -91,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _split(
     arguments: argparse.Namespace, cut: tuple[int, ...] | int, device: str, progress: Progress
-) -> SplitFiles:
+) -> "SplitFiles":
     """Split into pieces of the requested format, by default the input's."""
     from dmlsplit.storage.npy import split_file
     from dmlsplit.storage.resumable import split_store

@@ -1,7 +1,5 @@
 """Standard output (results), standard error (the rest), signals and exit statuses."""
 
-from __future__ import annotations
-
 import argparse
 import io
 import os
@@ -33,7 +31,7 @@ STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGH
 Progress = Callable[[int, int], None]
 
 
-def status_of(assessment: Assessment) -> int:
+def status_of(assessment: "Assessment") -> int:
     """The exit status of a command that judges splits."""
     if assessment.unreadable:
         return UNUSABLE
@@ -83,7 +81,7 @@ def tell(message: str) -> None:
 class Parser(argparse.ArgumentParser):
     """A parser whose help is a result: failing to print it is an error."""
 
-    def _print_message(self, message: str, file: SupportsWrite[str] | None = None) -> None:
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         if file is sys.stdout:
             show(message.removesuffix("\n"))
         else:

@@ -1,7 +1,5 @@
 """``dmlsplit validate``: whether DirectML accepts the splits of a model."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path
@@ -158,7 +156,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
         raise InvalidArgumentError("-o and --write-fixed name the same file; name two")
 
 
-def _write_fixed(arguments: argparse.Namespace, assessment: Assessment) -> Assessment:
+def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "Assessment":
     """Write and assess the rewritten model; say on standard error what was replaced."""
     try:
         from dmlsplit.lint.fix.rewrite import write_fixed

@@ -1,7 +1,5 @@
 """Feature levels, and the capability table of feature_levels.yaml."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -34,7 +32,7 @@ class FeatureLevel(IntEnum):
     LEVEL_6_4 = 0x6400
 
     @classmethod
-    def parse(cls, value: Level) -> FeatureLevel:
+    def parse(cls, value: "Level") -> "FeatureLevel":
         """Read a level from ``"4_1"``, ``"4.1"``, ``"DML_FEATURE_LEVEL_4_1"`` or ``0x4100``.
 
         Raises

@@ -1,7 +1,5 @@
 """DML_SPLIT_OPERATOR_DESC: one input tensor, an axis, and the tensors it is split into."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import SupportsIndex
@@ -47,7 +45,7 @@ class SplitOperatorDesc:
     @classmethod
     def from_sizes(
         cls, input_tensor: TensorDesc, *, axis: SupportsIndex, sizes: Integers
-    ) -> SplitOperatorDesc:
+    ) -> "SplitOperatorDesc":
         """Describe the split of a tensor into packed pieces of the given sizes along an axis.
 
         Examples

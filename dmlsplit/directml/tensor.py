@@ -4,8 +4,6 @@ Constructors refuse only what is not a descriptor at all, such as a size that is
 `dmlsplit.directml.validation` has the rules, so that a bad descriptor can be built and reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
@@ -57,14 +55,14 @@ class TensorDataType(IntEnum):
     UINT4 = 12, 4
     INT4 = 13, 4
 
-    def __new__(cls, value: int, bits: int, numpy_name: str = "") -> TensorDataType:
+    def __new__(cls, value: int, bits: int, numpy_name: str = "") -> "TensorDataType":
         """Make a member from its value and attributes."""
         kind = int.__new__(cls, value)
         kind._value_, kind.bits, kind.numpy_name = value, bits, numpy_name
         return kind
 
     @classmethod
-    def parse(cls, value: DataTypeLike) -> TensorDataType:
+    def parse(cls, value: "DataTypeLike") -> "TensorDataType":
         """Read a data type from its DirectML name, its short name, a NumPy dtype or its value.
 
         For example ``"FLOAT32"``, ``"float32"``, ``"DML_TENSOR_DATA_TYPE_FLOAT32"``,
@@ -94,7 +92,7 @@ class TensorFlags(IntFlag):
     OWNED_BY_DML = 1
 
     @classmethod
-    def parse(cls, value: FlagsLike) -> TensorFlags:
+    def parse(cls, value: "FlagsLike") -> "TensorFlags":
         """Read flags from their value, a DirectML name, a short name, or a list of names."""
         if isinstance(value, (list, tuple)):
             return reduce(or_, map(cls.parse, value), cls.NONE)

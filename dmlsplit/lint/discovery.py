@@ -1,7 +1,5 @@
 """Finds the splits of files, folders, patterns and flags."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Callable, Sequence, Set
@@ -37,7 +35,7 @@ def scan_paths(
     paths: Sequence[str],
     endings: Sequence[str] = ENDINGS,
     progress: Callable[[int, int], None] = lambda done, total: None,
-    dimensions: FixedSizes | None = None,
+    dimensions: "FixedSizes | None" = None,
     infer_shapes: bool = False,
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
@@ -73,7 +71,7 @@ def scan_paths(
 def scan_file(
     file: str,
     endings: Sequence[str] = ENDINGS,
-    dimensions: FixedSizes | None = None,
+    dimensions: "FixedSizes | None" = None,
     infer_shapes: bool = False,
 ) -> list[SplitSite]:
     """Scan one model or descriptor file, of the type that its suffix names."""

@@ -13,8 +13,6 @@ With shards (files of several chunks), "chunk" means the shard: the unit of writ
 begins inside an input chunk, two blocks read that chunk, but each element is split once.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,7 +59,7 @@ class BlockGrid:
     block_bytes: int  # target size of a block
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> BlockGrid:
+    def from_json(cls, values: Mapping[str, Any]) -> "BlockGrid":
         """The grid of these JSON values."""
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**fields)

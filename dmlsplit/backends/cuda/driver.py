@@ -1,7 +1,5 @@
 """All uses of CuPy, and through it of the CUDA driver. Tests replace `load` by their own driver."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -38,7 +36,7 @@ REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 
 
 
 @cache
-def load() -> Driver:
+def load() -> "Driver":
     """The driver; an `UnsupportedError` says what is missing."""
     try:
         import cupy

@@ -1,7 +1,5 @@
 """A kernel launch as a value, and what a planner must know of a device."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -138,15 +136,15 @@ class KernelLaunch:
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
-    # Takes this launch, and returns those whose programs the same or similar columns need with other
-    # sizes. All are compiled together, so that no later call waits for the compiler.
-    siblings: Callable[[KernelLaunch], Sequence[KernelLaunch]] = field(
+    # Takes this launch, and returns those whose programs the same or similar columns need with
+    # other sizes. All are compiled together, so that no later call waits for the compiler.
+    siblings: Callable[["KernelLaunch"], Sequence["KernelLaunch"]] = field(
         default=lambda launch: (), compare=False
     )
     arguments: tuple[Constant, ...] = ()  # passed by value
 
     @property
-    def with_other_stores(self) -> KernelLaunch:
+    def with_other_stores(self) -> "KernelLaunch":
         """The same launch with `bypasses_cache` inverted."""
         return replace(self, bypasses_cache=not self.bypasses_cache)
 

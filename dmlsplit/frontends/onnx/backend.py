@@ -3,8 +3,6 @@
 ONNX's reference evaluator runs all other nodes. Only this module needs the package onnx.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -26,7 +24,7 @@ class DmlSplitBackend(Backend):
     """ONNX's backend interface over dmlsplit and the reference evaluator."""
 
     @classmethod
-    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> DmlSplitModel:
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> "DmlSplitModel":
         """Load a model for a device: ``"CPU"``, ``"CUDA"`` or ``"CUDA:N"``.
 
         Raises

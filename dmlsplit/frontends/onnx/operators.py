@@ -4,8 +4,6 @@ Source: the operator schemas of ONNX, `Split` (since 1, 2, 11, 13, 18) and
 `SplitToSequence` (since 11, 24).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -50,12 +48,12 @@ class ElementType(IntEnum):
     FLOAT6E3M2 = 28
 
     @classmethod
-    def _missing_(cls, value: object) -> ElementType | None:
+    def _missing_(cls, value: object) -> "ElementType | None":
         # A later version of ONNX may define the number.
         return cls.UNDEFINED if isinstance(value, int) else None
 
     @classmethod
-    def of_dtype(cls, dtype: object) -> ElementType:
+    def of_dtype(cls, dtype: object) -> "ElementType":
         """The type of a `dtype`: STRING for strings and objects, UNDEFINED if ONNX lacks it."""
         name = str(dtype).removeprefix("torch.")
         if name == "object" or name.startswith(("<U", ">U", "StringDType")):

@@ -1,7 +1,5 @@
 """ONNX's Split and SplitToSequence, of every version, on arrays."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +21,7 @@ NAME = "the input"  # in errors
 
 def split(
     x: A,
-    split: ArrayLike | None = None,
+    split: "ArrayLike | None" = None,
     *,
     axis: int = 0,
     num_outputs: int | None = None,
@@ -80,7 +78,7 @@ def split(
 
 def split_to_sequence(
     x: A,
-    split: ArrayLike | None = None,
+    split: "ArrayLike | None" = None,
     *,
     axis: int = 0,
     keepdims: int = 1,

@@ -4,8 +4,6 @@ The file is not trusted: the reader counts its events, and keeps only what descr
 Format: OpenVINO documentation, "Intermediate Representation format", versions 10 and 11.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -68,7 +66,7 @@ class Layer:
     data: dict[str, str] = field(default_factory=dict)
     inputs: list[Port] = field(default_factory=list)
     outputs: list[Port] = field(default_factory=list)
-    bodies: list[tuple[str, Graph]] = field(default_factory=list)
+    bodies: list[tuple[str, "Graph"]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,5 @@
 """OpenVINO's VariadicSplit-1 and Split-1 on arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +28,7 @@ _NAMED = {kind.numpy_name: kind for kind in TensorDataType if kind.numpy_name}
 
 
 def variadic_split(
-    data: A, axis: ArrayLike, split_lengths: ArrayLike, *, device: Device | str | None = None
+    data: A, axis: "ArrayLike", split_lengths: "ArrayLike", *, device: Device | str | None = None
 ) -> list[A]:
     """Split data into pieces of the given lengths (VariadicSplit-1).
 
@@ -71,7 +69,7 @@ def variadic_split(
 
 
 def split(
-    data: A, axis: ArrayLike, num_splits: ArrayLike, *, device: Device | str | None = None
+    data: A, axis: "ArrayLike", num_splits: "ArrayLike", *, device: Device | str | None = None
 ) -> list[A]:
     """Split data into equal pieces (Split-1).
 

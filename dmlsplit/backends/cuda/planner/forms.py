@@ -1,7 +1,5 @@
 """Outputs as kernels see them: columns of a packed split, or loops and forms of a strided one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,7 +50,7 @@ class Columns:
         """The width of the widest output."""
         return max(self.widths)
 
-    def take(self, positions: Sequence[int]) -> Columns:
+    def take(self, positions: Sequence[int]) -> "Columns":
         """Some of the outputs, by their positions here."""
         if len(positions) == len(self.outputs):
             return self

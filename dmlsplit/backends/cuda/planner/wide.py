@@ -1,7 +1,5 @@
 """Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -72,7 +70,10 @@ def wide_launches(
 
 
 def _siblings(
-    columns: Columns, chunks: _Chunks, make: Callable[[_Chunks], KernelLaunch], launch: KernelLaunch
+    columns: Columns,
+    chunks: "_Chunks",
+    make: Callable[["_Chunks"], KernelLaunch],
+    launch: KernelLaunch,
 ) -> list[KernelLaunch]:
     siblings = [launch.with_other_stores]
     if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
