@@ -14,8 +14,10 @@ from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import COMPILING, Case, each_toolchain
 
 # Cases that found something: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
-# divisor was too large where the pitch is beyond 2^31 vectors.
-WRAPPED, FAR_PITCH = 510, 2117
+# divisor was too large where the pitch is beyond 2^31 vectors; ends of outputs of a few bytes in a
+# single row were filled up from behind the tile, in the worst case from behind the shared memory.
+WRAPPED, FAR_PITCH, FILLED = 510, 2117, 977
+BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 
 # The sweeps, and how many cases of them are one test.
 PLANS = 100
@@ -76,6 +78,19 @@ def test_the_processor_copies_every_byte_once(
     numbers: list[int], builds: Path, toolchain: harness.Toolchain
 ) -> None:
     check_on_host(numbers, builds, toolchain)
+
+
+@needs_gcc
+@each_toolchain
+def test_ends_of_outputs_are_filled_up_from_the_tile(
+    builds: Path, toolchain: harness.Toolchain
+) -> None:
+    kernel_cases.check_all([adversary.case(FILLED), BEHIND_SHARED], builds, toolchain)
+
+
+@needs_nvrtc
+def test_machine_code_stays_in_its_shared_memory(builds: Path) -> None:
+    cases.run(BEHIND_SHARED, builds)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -100,9 +100,9 @@ def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
 
 def _one_row(columns: Columns, item: int) -> Layout:
     """The layout of parts of a single row, of any width."""
-    # Vectors at the ends of outputs are filled up from a pretended next row.
+    # Vectors at the ends of outputs are filled up from pretended rows; of one byte wide, from 15.
     pitch = max(columns.widths)
-    slack = 2 * (VECTOR - item) + pitch
+    slack = 2 * (VECTOR - item) + blocks(VECTOR - item, min(columns.widths)) * pitch
     groups = _groups(columns, MOST_TILE_BYTES - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
     loads = next(n for n in TILE_LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
