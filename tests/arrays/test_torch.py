@@ -14,7 +14,6 @@ import pytest
 import dmlsplit as dml
 from dmlsplit import arrays
 from dmlsplit.arrays import adapter_of
-from dmlsplit.arrays import torch as torch_arrays
 
 
 @pytest.fixture
@@ -276,8 +275,10 @@ class CudaTensor:
 
 
 @pytest.fixture
-def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def made_up_torch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """A torch with streams; each question for the current one has another answer."""
+    from dmlsplit.arrays import torch_private
+
     handles = iter([5, 6])
 
     def current_stream(device: int) -> SimpleNamespace:
@@ -289,12 +290,14 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
     cuda = SimpleNamespace(current_stream=current_stream, ExternalStream=external)
     module = SimpleNamespace(Tensor=CudaTensor, cuda=cuda, _C=SimpleNamespace())
+    caches = arrays._adapter, torch_private.current_stream
     monkeypatch.setitem(sys.modules, "torch", module)
-    arrays._adapter.cache_clear()
-    torch_arrays._current_stream.cache_clear()
+    monkeypatch.setattr(torch_private, "torch", module)
+    for each in caches:
+        each.cache_clear()
     yield module
-    arrays._adapter.cache_clear()
-    torch_arrays._current_stream.cache_clear()
+    for each in caches:
+        each.cache_clear()
 
 
 @pytest.mark.parametrize("is_raw", [True, False])
