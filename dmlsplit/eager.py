@@ -15,7 +15,7 @@ from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.array_view import overlaps
 from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.torch import HOMES, TrackedError
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import Integers, piece_sizes
@@ -129,6 +129,8 @@ def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
     """The split of arrays that have no memory yet: of dask, or traced by a framework."""
     if home in HOMES:
         return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
+    if home == DISTRIBUTED:
+        return _split_tracked
     if home.startswith("dask.array"):
         # Imported here: it imports this module, to split each block.
         from dmlsplit.storage.dask_arrays import split_dask

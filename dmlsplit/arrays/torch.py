@@ -19,6 +19,7 @@ _OUTSIDE = "dmlsplit.split without out, or call this outside"
 # The modules of the classes of tensors that are split: plain ones, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
+DISTRIBUTED = "torch.distributed.tensor"  # that of DTensor
 
 
 class TrackedError(InvalidArgumentError):

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from dmlsplit import eager
 from dmlsplit.arrays import ArrayView, torch_private
-from dmlsplit.arrays.torch import HOMES, check_layout
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, check_layout
 from dmlsplit.checks import axis_from_front, integer_argument, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.geometry import piece_shapes
+from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 _NO_GRADIENT = (
     "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
@@ -30,6 +30,8 @@ def split(
     array: Tensor, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Split a tensor that torch tracks. `dmlsplit.split` calls this."""
+    if array.__class__.__module__ == DISTRIBUTED:
+        return _split_distributed(array, sizes_or_count, axis, out)
     check_layout(array, "array")
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
@@ -48,6 +50,34 @@ def split(
     if is_traced or _is_transformed():
         return list(_SPLIT(array, sizes, dim))
     return list(_Split.apply(array, sizes, dim, eager.split))
+
+
+def _split_distributed(
+    array: Any, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: object
+) -> list[Tensor]:
+    """Split a DTensor on each device alone: nothing is sent."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    check = _unchecked if torch.compiler.is_compiling() else piece_sizes
+    at, sizes = check(array.shape, sizes_or_count, axis)
+    for placed in array.placements:
+        if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != at)):
+            raise InvalidArgumentError(
+                f"array is a DTensor placed {array.placements}; each device must have axis {at} "
+                "whole and final. Fix: redistribute(), which sends it, or to_local()"
+            )
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given for a DTensor; it must be None. Fix: split to_local() into tensors"
+        )
+    shapes = piece_shapes(tuple(array.shape), at, sizes)
+    return [
+        DTensor.from_local(
+            piece, array.device_mesh, array.placements,
+            run_check=False, shape=torch.Size(shape), stride=packed_byte_strides(shape, 1),
+        )
+        for piece, shape in zip(eager.split(array.to_local(), sizes, at), shapes, strict=True)
+    ]  # fmt: skip
 
 
 def _is_traced(array: Tensor) -> bool:
