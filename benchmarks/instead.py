@@ -5,7 +5,6 @@ each copied; and the call that returns or fills contiguous pieces itself. Pieces
 """
 
 import argparse
-import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -15,15 +14,16 @@ import numpy as np
 
 import dmlsplit as dml
 from benchmarks.environment import environment, state_after
-from benchmarks.results import Results, failed, measured
+from benchmarks.peers_cpu import cpu_threads
+from benchmarks.results import Results, Row, failed, measured
 from benchmarks.table import Table
 from benchmarks.timing import interleaved, summary
-from dmlsplit.backends.cpu.threads import VARIABLE
 
 # Rows and columns of an input.
 SHAPES = {"256 B": (1, 64), "64 KiB": (64, 256), "16 MiB": (4096, 1024)}
 OURS = "dmlsplit"
 VIEWS, COPIES, CALL = "views", "views, each copied", "the call that copies"
+BOUND = "our bound dispatch"
 Calls = Mapping[str, Callable[[], Any]]
 Sizes = tuple[int, ...]
 
@@ -64,7 +64,16 @@ def torch_out(array: np.ndarray, sizes: Sizes) -> Calls:
         torch.split_with_sizes_copy(x, sizes, 1, out=outs)
         return outs
 
-    return {OURS: lambda: dml.split(x, sizes, 1, outs), CALL: filled}
+    desc = dml.SplitOperatorDesc.from_sizes(
+        dml.TensorDesc("FLOAT32", array.shape), axis=1, sizes=sizes
+    )
+    bound = dml.Device("cpu").compile(desc).bind(x, outs)
+
+    def dispatched() -> Any:
+        bound.dispatch()
+        return outs
+
+    return {OURS: lambda: dml.split(x, sizes, 1, outs), CALL: filled, BOUND: dispatched}
 
 
 def jax(array: np.ndarray, sizes: Sizes, jitted: bool = False) -> Calls:
@@ -102,7 +111,6 @@ LIBRARIES: dict[str, Callable[[np.ndarray, Sizes], Calls]] = {
 
 def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     """Time every library at every size; a library that is not installed is a row that says so."""
-    os.environ[VARIABLE] = "1"
     rounds = options.rounds or (3 if options.quick else 15)
     chosen = [
         (f"{library}, {size}", library, size)
@@ -118,11 +126,8 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
         sizes = (columns // 2, columns // 4, columns // 4)
         head = {"case": case, "library": library, "kind": "instead", "at": size, "threads": 1}
         try:
-            calls = LIBRARIES[library](array, sizes)
-            wanted = [piece.tolist() for piece in np.split(array, np.cumsum(sizes)[:-1], 1)]
-            assert all([one.tolist() for one in call()] == wanted for call in calls.values())
-            samples = interleaved(calls, rounds)
-            found = {name: measured(summary(s), s, array.nbytes) for name, s in samples.items()}
+            with cpu_threads(1):
+                found = _measured(LIBRARIES[library](array, sizes), array, sizes, rounds)
         except Exception as error:
             found = {OURS: failed(error)}
         for name, row in found.items():
@@ -133,3 +138,13 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     results.finish(state_after(with_gpu=False))
     print(f"\n{results.path}")
     return 0
+
+
+def _measured(calls: Calls, array: np.ndarray, sizes: Sizes, rounds: int) -> dict[str, Row]:
+    """Check that every way makes the same pieces, and time them."""
+    wanted = [piece.tolist() for piece in np.split(array, np.cumsum(sizes)[:-1], 1)]
+    for name, call in calls.items():
+        if [piece.tolist() for piece in call()] != wanted:
+            raise ValueError(f"{name} makes other pieces")
+    samples = interleaved(calls, rounds)
+    return {name: measured(summary(s), s, array.nbytes) for name, s in samples.items()}
