@@ -1,6 +1,5 @@
 """Pieces in another order: views of one tensor as `out=`, as docs/pytorch.md shows."""
 
-from math import gcd
 from typing import Any
 
 import pytest
@@ -35,15 +34,12 @@ def test_a_projection_is_regrouped(rows: int, sizes: tuple[int, ...], is_compile
 
 
 @pytest.mark.parametrize("rows", ROWS)
-@pytest.mark.parametrize("sizes", SIZES[:2])
+@pytest.mark.parametrize("sizes", [(8, 8, 16, 16), (128, 128, 256, 256)])
 @pytest.mark.parametrize("item_bytes", [2, 4])
-def test_it_is_one_launch_where_blocks_are_aligned(
-    rows: int, sizes: tuple[int, ...], item_bytes: int
-) -> None:
+def test_it_is_one_launch(rows: int, sizes: tuple[int, ...], item_bytes: int) -> None:
+    """Where each piece of a head is a multiple of 16 bytes, and so are the blocks' addresses."""
     heads, width = 4, sum(sizes)
     source = packed_byte_strides((rows, heads, width), item_bytes)
     views = [(source[0], size * item_bytes, item_bytes) for size in sizes]
     geometry = split_geometry((rows, heads, width), 2, sizes, item_bytes, source, views)
-    starts = [heads * sum(sizes[:at]) * item_bytes for at in range(len(sizes))]
-    assert gcd(16, *starts) == 16
     assert len(kernels(geometry)) == 1
