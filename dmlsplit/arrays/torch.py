@@ -100,7 +100,8 @@ class _Torch(Adapter):
 
 def _check_memory(tensor: Any, name: str) -> None:
     """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
-    torch, private = _torch(), _private()
+    private = _private()
+    torch = private.torch
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         raise _of_subclass(tensor, name)
@@ -139,7 +140,8 @@ def check_layout(tensor: Any, name: str) -> None:
 
 def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
     """The error for a tensor of a subclass, whose pieces would be plain tensors."""
-    torch, private = _torch(), _private()
+    private = _private()
+    torch = private.torch
     if isinstance(tensor, (private.FakeTensor, private.FunctionalTensor)):
         return _tracked(name, f"is a {type_name(tensor)}, which has no memory", _OUTSIDE)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:

@@ -228,10 +228,12 @@ import dmlsplit as dml
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
 mesh = dist.init_device_mesh("cpu", (1,))
 x = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)])
-try:
-    dml.split(x, 2)
-except dml.InvalidArgumentError as error:
-    print(error)
+desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(3, 3))
+for split in (lambda x: dml.split(x, 2), dml.Device("cpu").compile(desc)):
+    try:
+        split(x)
+    except dml.InvalidArgumentError as error:
+        print(error)
 print([piece.tolist() for piece in dml.split(x.to_local(), 2)])
 dist.destroy_process_group()
 """
@@ -243,9 +245,11 @@ def test_a_sharded_tensor_is_refused_with_the_way_out(torch: Any, tmp_path: Path
     line = [sys.executable, "-W", "ignore", "-c", SHARDED, str(tmp_path / "store")]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
-    error, pieces = done.stdout.splitlines()
-    assert "is a torch.DTensor" in error
-    assert error.endswith("Fix: to_local()")
+    error, of_operator, pieces = done.stdout.splitlines()
+    assert "is a DTensor placed (Shard(dim=0),); each device must have axis 0 whole" in error
+    assert error.endswith(", or to_local()")
+    assert "is a torch.DTensor" in of_operator
+    assert of_operator.endswith("Fix: to_local()")
     assert pieces == "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]"
 
 

@@ -17,5 +17,8 @@ def test_each_device_splits_what_it_has(backend: str) -> None:
         pytest.skip("this PyTorch has no torch.distributed")
     cases = Path(__file__).with_name("torch_distributed.py")
     line = [sys.executable, str(cases), backend]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT, env=ours())
+    environment = {**ours(), "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        line, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+    )
     assert done.stdout == "done\n", done.stderr
