@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
         ("cpu", _cpu, "the CPU engine against NumPy, torch, ONNX Runtime and OpenVINO"),
         ("gpu", _gpu, "the CUDA engine against torch, CuPy, JAX, Triton and CUB"),
         ("latency", _latency, "host time per call, 1 to 4,096 outputs"),
+        ("instead", _instead, "dml.split beside what NumPy, PyTorch and JAX have for it"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument(
@@ -111,6 +112,12 @@ def _latency(options: argparse.Namespace, argv: list[str]) -> int:
     from benchmarks import calls
 
     return calls.main(options, argv, _path(options, "latency"))
+
+
+def _instead(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks import instead
+
+    return instead.main(options, argv, _path(options, "instead"))
 
 
 def _gpu(options: argparse.Namespace, argv: list[str]) -> int:

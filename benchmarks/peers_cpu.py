@@ -47,7 +47,8 @@ Peer = Callable[[Problem], Prepared]
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def cpu_threads(count: int) -> Iterator[None]:
+    """Let the CPU engine take so many threads."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = str(count)
     try:
@@ -64,7 +65,7 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
     address = int(problem.array.ctypes.data)
     addresses = [int(out.ctypes.data) for out in problem.outputs]
     program = compiled(find_backend("cpu"), problem.case.geometry)
-    with _threads(problem.threads):
+    with cpu_threads(problem.threads):
         copy = program.bind(address, addresses)
     return Prepared(copy, lambda: problem.outputs)
 

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Set, ValuesView
+from itertools import pairwise
 from os import PathLike, fspath
 from typing import Any, Protocol, SupportsIndex, TypeAlias, TypeVar, cast
 
@@ -111,9 +112,18 @@ def piece_sizes(
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes are {shown(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
-            f"to axis {at}, of size {whole}"
+            f"to axis {at}, of size {whole}{_if_cuts(sizes, whole)}"
         )
     return at, sizes
+
+
+def _if_cuts(sizes: tuple[int, ...], whole: int) -> str:
+    """A fix for sizes that may be positions to cut at, as NumPy and JAX take them."""
+    ends = (0, *sizes, whole)
+    meant = tuple(end - start for start, end in pairwise(ends))
+    if not sizes or min(meant) < 1:
+        return ""
+    return f". Fix: if these are positions of cuts, give {shown(meant)}"
 
 
 def is_count(sizes_or_count: object) -> bool:

@@ -7,7 +7,7 @@ empty pieces, the eleven data types) bind descriptors, not this function.
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.array_view import overlaps
 from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.torch import HOMES, TrackedError
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import Integers, piece_sizes
@@ -29,8 +29,27 @@ _FEW_PIECES = 64
 _AT_ONCE = frozenset(("numpy", "cupy"))  # modules whose arrays have memory
 
 
+class _First(int):
+    """The axis where none is given: 0, but not the 0 of a caller."""
+
+
+_FIRST = _First()
+
+
+@overload
 def split(
     array: T, sizes_or_count: Sizes, axis: SupportsIndex = 0, out: Sequence[T] | None = None
+) -> list[T]: ...
+@overload
+def split(
+    array: T, sizes_or_count: Sizes, *, dim: SupportsIndex, out: Sequence[T] | None = None
+) -> list[T]: ...
+def split(
+    array: T,
+    sizes_or_count: Sizes,
+    axis: SupportsIndex = _FIRST,
+    out: Sequence[T] | None = None,
+    dim: SupportsIndex | None = None,  # not keyword-only, which takes Python longer to call
 ) -> list[T]:
     """Split an array along an axis into new arrays. Unlike `numpy.split`, it copies.
 
@@ -47,6 +66,8 @@ def split(
     out
         Arrays to write, one per piece, of the pieces' shape and type and with any strides;
         None allocates.
+    dim
+        PyTorch's word for `axis`: one of the two.
 
     Returns
     -------
@@ -66,6 +87,12 @@ def split(
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
     """
+    if axis is _FIRST:
+        axis = 0 if dim is None else dim
+    elif dim is not None:
+        raise InvalidArgumentError(
+            f"axis is {axis!r} and dim is {dim!r}, two words for one thing; one must be left out"
+        )
     home = array.__class__.__module__  # not type(): torch.compile cannot say that of a Parameter
     if home not in _AT_ONCE and (own := _with_own_split(array, home)):
         return own(array, sizes_or_count, axis, out)
@@ -102,6 +129,8 @@ def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
     """The split of arrays that have no memory yet: of dask, or traced by a framework."""
     if home in HOMES:
         return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
+    if home == DISTRIBUTED:
+        return _split_tracked
     if home.startswith("dask.array"):
         # Imported here: it imports this module, to split each block.
         from dmlsplit.storage.dask_arrays import split_dask

@@ -136,6 +136,7 @@ def test_an_empty_axis_may_be_cut_into_nothing() -> None:
 
 COUNT = "it must be at least 1 and divide axis 1, of size 6. Fix: give the sizes$"
 SIZES = "they must be at least 0 and add up to axis 1, of size 6$"
+CUTS = ". Fix: if these are positions of cuts, give"
 
 
 @pytest.mark.parametrize(
@@ -145,10 +146,14 @@ SIZES = "they must be at least 0 and add up to axis 1, of size 6$"
         (0, f"^count is 0; {COUNT}"),
         (-1, f"^count is -1; {COUNT}"),
         (1.5, r"^count is 1\.5 \(float\); it must be an integer$"),
-        ((3, 4), rf"^sizes are \[3, 4\], 7 in sum; {SIZES}"),
+        ((4, 3), rf"^sizes are \[4, 3\], 7 in sum; {SIZES}"),
         ((7, -1), rf"^sizes are \[7, -1\], 6 in sum; {SIZES}"),
         ((), rf"^sizes are \[\], 0 in sum; {SIZES}"),
         ([1] * 17, rf"^sizes are \[1(, 1){{15}}, \.\.\.\] \(17 values\), 17 in sum; {SIZES}"),
+        # Positions of cuts, as NumPy takes them.
+        ((3, 4), rf"^sizes are \[3, 4\], 7 in sum; {SIZES[:-1]}{CUTS} \[3, 1, 2\]$"),
+        ((5,), rf"^sizes are \[5\], 5 in sum; {SIZES[:-1]}{CUTS} \[5, 1\]$"),
+        *((cut, rf"in sum; {SIZES}") for cut in ((0, 2), (2, 2), (2, 7), (-1, 2))),
         ((2.0, 4.0), r"^sizes\[0\] is 2\.0 \(float\); it must be an integer$"),
         ("24", "^sizes is '24'; it must be a sequence of integers$"),
     ],

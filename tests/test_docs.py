@@ -129,7 +129,8 @@ SHELL = [
     for block in blocks(name, "sh")
     for line in block.replace("\\\n", "").splitlines()
 ]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 
 
 @pytest.mark.parametrize(("name", "line"), SHELL)
@@ -141,6 +142,7 @@ def test_commands_that_need_more_than_this_machine_are_understood(name: str, lin
         assert words[3] in benchmarks.OWN_ARGUMENTS or benchmarks.parser().parse_args(words[3:])
     for extra in re.findall(r"\[([\w,]+)\]", line):
         assert set(extra.split(",")) <= EXTRAS.keys(), line
+    assert set(re.findall(r"--group (\S+)", line)) <= PYPROJECT["dependency-groups"].keys(), line
 
 
 def test_the_programs_of_the_kit_have_the_options_that_are_shown() -> None:

@@ -72,6 +72,37 @@ def test_a_count_makes_equal_pieces(count: int, size: int) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1, np.int64(1)])
+def test_the_axis_may_be_called_dim(dim: Any) -> None:
+    array = np.arange(24).reshape(4, 6)
+    wanted = dml.split(array, 2, dim)
+    outs = [np.zeros_like(piece) for piece in wanted]
+    for found in (dml.split(array, 2, dim=dim), dml.split(array, 2, dim=dim, out=outs)):
+        for one, two in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+def test_dim_is_for_every_library() -> None:
+    array = np.arange(24.0, dtype="f4").reshape(4, 6)
+    wanted = [piece.tolist() for piece in dml.split(array, 2, 1)]
+    da = pytest.importorskip("dask.array", reason="dask is not installed")
+    pieces = dml.split(da.from_array(array, 2), 2, dim=1)
+    assert [piece.compute().tolist() for piece in pieces] == wanted
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    for transform in (lambda function: function, jax.jit):
+        halves = transform(lambda x: dml.split(x, 2, dim=1))
+        assert [piece.tolist() for piece in halves(jax.numpy.asarray(array))] == wanted
+
+
+@pytest.mark.parametrize(("axis", "dim"), [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0)])
+def test_axis_and_dim_are_one_of_the_two(axis: Any, dim: int) -> None:
+    said = rf"^axis is {axis} and dim is {dim}, two words for one thing; one must be left out$"
+    with pytest.raises(dml.InvalidArgumentError, match=said):
+        dml.split(np.zeros((2, 2)), 2, axis, dim=dim)  # type: ignore[call-overload]
+    with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 2; it must be -2 to 1"):
+        dml.split(np.zeros((2, 2)), 2, dim=2)
+
+
 A = np.arange(12.0).reshape(2, 6)
 ONE, TWO = np.zeros((2, 2)), np.zeros((2, 4))
 FROZEN = np.zeros((2, 2))

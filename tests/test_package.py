@@ -13,13 +13,15 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import TensorProto
+from packaging.requirements import Requirement
 
 import dmlsplit as dml
 from tests.support.command import ran
 from tests.support.models import single
 
 ROOT = Path(__file__).parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 HOME = PROJECT["urls"]["Repository"]
 
 
@@ -74,6 +76,19 @@ def test_the_wheel_says_what_the_project_says(wheel: Path) -> None:
     assert metadata["Version"] == dml.__version__
     assert metadata["License-Expression"] == "MIT"
     assert metadata.get_all("Classifier") == PROJECT["classifiers"]
+    # `test` is for README's command, which any pip must understand.
+    extras = "cuda12 cuda13 onnx openvino jax torch dask completion test"
+    assert sorted(metadata.get_all("Provides-Extra")) == sorted(extras.split())
+    assert not {"docs", "bench", "mutants", "frameworks"} & set(PROJECT["optional-dependencies"])
+
+
+def test_what_is_experimental_has_an_upper_bound() -> None:
+    """`.ci/run` and CONTRIBUTING.md name the versions that are tried: those of the group."""
+    extras, groups = PROJECT["optional-dependencies"], PYPROJECT["dependency-groups"]
+    assert extras["jax"] == ["jax>=0.10,<0.11"]
+    for name in ("jax", "torch"):
+        (tried,) = (one for one in groups["frameworks"] if one.startswith(f"{name}=="))
+        assert Requirement(extras[name][0]).specifier.contains(tried.partition("==")[2])
 
 
 def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """What a type checker says of users' code, and of the examples for PyTorch and JAX."""
 
 import doctest
+import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,11 +26,40 @@ dml.split(a, (n for n in (2, 4)))
 dml.split(a, {"q": 2, "k": 4}.values())
 dml.split(a, np.int64(2))
 dml.TensorDesc("INT8", [1, 2], strides=iter([2, 1]))
-dml.split(a, {2, 4})  # type: ignore[arg-type]
+dml.split(a, {2, 4})  # type: ignore[call-overload]
 dml.split(a, {2: 4, 4: 2})  # type: ignore[arg-type]
-dml.split(a, "24")  # type: ignore[arg-type]
+dml.split(a, "24")  # type: ignore[call-overload]
 dml.TensorDesc("INT8", {1, 2})  # type: ignore[arg-type]
+dml.split(a, 2, 0, dim=0)  # type: ignore[call-overload]
+dml.split(a, 2, dim="0")  # type: ignore[call-overload]
 """
+WHAT_PIECES_ARE = """
+from typing import Any
+from typing_extensions import assert_type
+import numpy as np
+import numpy.typing as npt
+import dmlsplit as dml
+
+floats: npt.NDArray[np.float32] = np.zeros((4, 6), np.float32)
+assert_type(dml.split(floats, 2), list[npt.NDArray[np.float32]])
+assert_type(dml.split(floats, (2, 4), 1), list[npt.NDArray[np.float32]])
+assert_type(dml.split(floats, (2, 4), dim=-1), list[npt.NDArray[np.float32]])
+assert_type(dml.split(floats, 1, dim=0, out=[floats.copy()]), list[npt.NDArray[np.float32]])
+on_disk: "np.memmap[Any, np.dtype[np.float32]]" = np.memmap("x", np.float32, "w+", shape=(4,))
+assert_type(dml.split(on_disk, 2), list["np.memmap[Any, np.dtype[np.float32]]"])
+"""
+# A checker cannot know that a Parameter is made of a Tensor, unless it is told.
+OF_TENSORS = """
+from typing_extensions import assert_type
+import torch
+import dmlsplit as dml
+
+weight = torch.nn.Parameter(torch.zeros(4, 6))
+assert_type(dml.split(torch.zeros(6), 2, dim=0), list[torch.Tensor])
+pieces: list[torch.Tensor] = dml.split(weight, (2, 4), dim=1)
+assert_type(pieces, list[torch.Tensor])
+"""
+CHECKED = {"sizes": SIZES_THAT_HAVE_AN_ORDER, "pieces": WHAT_PIECES_ARE, "tensors": OF_TENSORS}
 
 
 def said(code: str, folder: Path, cache: Path) -> str:
@@ -39,8 +70,34 @@ def said(code: str, folder: Path, cache: Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_types_know_what_has_an_order(tmp_path: Path) -> None:
-    assert said(SIZES_THAT_HAVE_AN_ORDER, tmp_path, tmp_path).startswith("Success")
+def said_by_pyright(code: str, folder: Path) -> str:
+    (folder / "code.py").write_text(code, "utf-8")
+    settings = {
+        "typeCheckingMode": "standard",
+        "reportUnnecessaryTypeIgnoreComment": True,
+        "extraPaths": [str(ROOT)],
+    }
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings), "utf-8")
+    quiet = {"PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    return ran(
+        sys.executable, "-m", "pyright", "--pythonpath", sys.executable, cwd=folder, env=quiet
+    ).stdout
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+@pytest.mark.parametrize("script", CHECKED)
+def test_a_users_script_has_these_types(
+    checker: str, script: str, tmp_path: Path, builds: Path
+) -> None:
+    code = CHECKED[script]
+    if "import torch" in code:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    if checker == "mypy":
+        assert said(code, tmp_path, builds).startswith("Success")
+        return
+    if not find_spec("pyright"):
+        pytest.skip("pyright is not installed")
+    assert said_by_pyright(code, tmp_path).startswith("0 errors")
 
 
 @pytest.mark.parametrize(("library", "page"), [("torch", "pytorch.md"), ("jax", "jax.md")])

@@ -15,7 +15,8 @@ ROOT = Path(__file__).parent.parent
 TEXTS = {path.name: path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")}
 # PyYAML reads the key `on` as true, as YAML 1.1 has it.
 WORKFLOWS: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+PROJECT = PYPROJECT["project"]
 PYTHONS = [
     each.rpartition(" ")[2]
     for each in PROJECT["classifiers"]
@@ -51,7 +52,9 @@ def test_commands_name_options_and_extras_that_exist() -> None:
     for name, arguments in found:
         parsers[name].parse_args(shlex.split(arguments.partition(" || ")[0]))
     extras = {extra for each in re.findall(r"'\.\[(.*?)\]'", text) for extra in each.split(",")}
-    assert {"test", "docs"} <= extras <= PROJECT["optional-dependencies"].keys()
+    assert {"test", "onnx"} <= extras <= PROJECT["optional-dependencies"].keys()
+    groups = set(re.findall(r"--group (\S+)", text + (ROOT / ".ci" / "run").read_text("utf-8")))
+    assert {"docs", "frameworks"} <= groups <= PYPROJECT["dependency-groups"].keys()
 
 
 def test_a_gpu_runner_runs_nothing_that_a_stranger_proposes() -> None:

@@ -19,6 +19,7 @@ _OUTSIDE = "dmlsplit.split without out, or call this outside"
 # The modules of the classes of tensors that are split: plain ones, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
+DISTRIBUTED = "torch.distributed.tensor"  # that of DTensor
 
 
 class TrackedError(InvalidArgumentError):
@@ -37,7 +38,7 @@ class _Torch(Adapter):
             if not address and tensor.numel():
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
-            if _torch()._C._functorch.is_functorch_wrapped_tensor(tensor):
+            if _private().is_transformed(tensor):
                 raise _tracked(name, "is inside a transform of torch.func", _OUTSIDE) from None
             raise not_shared(tensor, name, error) from None
         strides, kind = _in_bytes(steps, width), _type_string(tensor.dtype)
@@ -72,7 +73,7 @@ class _Torch(Adapter):
         return partial(torch.autograd.graph.increment_version, tensors)
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
-        return partial(_current_stream(), tensor.get_device()) if tensor.is_cuda else None
+        return partial(_private().current_stream(), tensor.get_device()) if tensor.is_cuda else None
 
     def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
         if stream is None or like.device == "cpu":
@@ -99,18 +100,19 @@ class _Torch(Adapter):
 
 def _check_memory(tensor: Any, name: str) -> None:
     """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
-    torch = _torch()
+    private = _private()
+    torch = private.torch
     kind = type(tensor)
     if kind is not torch.Tensor and kind is not torch.nn.Parameter:
         raise _of_subclass(tensor, name)
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
         raise _tracked(name, "requires grad", "detach(), or torch.no_grad()")
-    if torch.autograd.forward_ad._current_level >= 0 and _has_tangent(tensor):
+    if private.is_forward() and _has_tangent(tensor):
         raise _tracked(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
-    if torch._C._len_torch_dispatch_stack():
+    if private.dispatch_modes():
         raise _tracked(name, "is inside a mode of torch that sees every operator", "leave the mode")
-    if torch._C._get_tracing_state():
+    if private.jit_trace():
         raise InvalidArgumentError(
             f"{name} is used inside torch.jit.trace, which would not record the split. "
             "Fix: torch.export.export"
@@ -138,9 +140,9 @@ def check_layout(tensor: Any, name: str) -> None:
 
 def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
     """The error for a tensor of a subclass, whose pieces would be plain tensors."""
-    torch = _torch()
-    traced = (torch._subclasses.FakeTensor, torch._subclasses.functional_tensor.FunctionalTensor)
-    if isinstance(tensor, traced):
+    private = _private()
+    torch = private.torch
+    if isinstance(tensor, (private.FakeTensor, private.FunctionalTensor)):
         return _tracked(name, f"is a {type_name(tensor)}, which has no memory", _OUTSIDE)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         what, fix = "which has no memory of its own", "split the tensors that it is made of"
@@ -155,10 +157,9 @@ def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
 
 
 def _has_tangent(tensor: Any) -> bool:
-    torch = _torch()
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if _private().is_transformed(tensor):
         return False  # It cannot be asked. What it wraps may have one; it has no memory anyway.
-    return torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None
+    return _torch().autograd.forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _tracked(name: str, what: str, fix: str) -> TrackedError:
@@ -166,15 +167,11 @@ def _tracked(name: str, what: str, fix: str) -> TrackedError:
 
 
 @cache
-def _current_stream() -> Callable[[int], int]:
-    """What tells the handle of torch's current stream on a device."""
-    torch = _torch()
-    try:
-        # What Triton uses: the public call makes a Stream, which takes several times as long.
-        found: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
-    except AttributeError:
-        return lambda device: int(torch.cuda.current_stream(device).cuda_stream)
-    return found
+def _private() -> Any:
+    # Imported here: it imports PyTorch.
+    from dmlsplit.arrays import torch_private
+
+    return torch_private
 
 
 def _torch() -> Any:

@@ -11,14 +11,13 @@ from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import optimization_hint
 
 from dmlsplit import eager
-from dmlsplit.arrays import ArrayView
-from dmlsplit.arrays.torch import HOMES, check_layout
+from dmlsplit.arrays import ArrayView, torch_private
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, check_layout
 from dmlsplit.checks import axis_from_front, integer_argument, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.geometry import piece_shapes
+from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 _NO_GRADIENT = (
     "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
@@ -31,6 +30,8 @@ def split(
     array: Tensor, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Split a tensor that torch tracks. `dmlsplit.split` calls this."""
+    if array.__class__.__module__ == DISTRIBUTED:
+        return _split_distributed(array, sizes_or_count, axis, out)
     check_layout(array, "array")
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
@@ -51,17 +52,44 @@ def split(
     return list(_Split.apply(array, sizes, dim, eager.split))
 
 
+def _split_distributed(
+    array: Any, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: object
+) -> list[Tensor]:
+    """Split a DTensor on each device alone: nothing is sent."""
+    from torch.distributed.tensor import DTensor, Shard
+
+    check = _unchecked if torch.compiler.is_compiling() else piece_sizes
+    at, sizes = check(array.shape, sizes_or_count, axis)
+    for placed in array.placements:
+        if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != at)):
+            raise InvalidArgumentError(
+                f"array is a DTensor placed {array.placements}; each device must have axis {at} "
+                "whole and final. Fix: redistribute(), which sends it, or to_local()"
+            )
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given for a DTensor; it must be None. Fix: split to_local() into tensors"
+        )
+    shapes = piece_shapes(tuple(array.shape), at, sizes)
+    return [
+        DTensor.from_local(
+            piece, array.device_mesh, array.placements,
+            run_check=False, shape=torch.Size(shape), stride=packed_byte_strides(shape, 1),
+        )
+        for piece, shape in zip(eager.split(array.to_local(), sizes, at), shapes, strict=True)
+    ]  # fmt: skip
+
+
 def _is_traced(array: Tensor) -> bool:
     """Whether a compiler, or a mode that sees every operator, must see this one as well."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() or array.is_meta:
+    if torch.compiler.is_compiling() or torch_private.dispatch_modes() or array.is_meta:
         return True
     return type(array) is not Tensor and type(array) is not torch.nn.Parameter
 
 
 def _is_transformed() -> bool:
     """Whether a transform of torch.func, or forward-mode differentiation, is under way."""
-    is_forward = torch.autograd.forward_ad._current_level >= 0
-    return is_forward or bool(torch._C._are_functorch_transforms_active())
+    return torch_private.is_forward() or bool(torch_private.has_transforms())
 
 
 def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[int, Sequence[int]]:
@@ -111,7 +139,7 @@ def _tracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
 
 
 def _untracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    with torch._C._AutoDispatchBelowAutograd():
+    with torch_private.below_autograd():
         return list(_SPLIT(array, sizes, dim))
 
 
@@ -122,7 +150,7 @@ def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[T
     for index, one in enumerate(out):
         if one.is_conj() or one.is_neg():
             raise _RefusedError(f"out[{index}] is a lazily conjugated or negated view")
-    with torch._C._AutoDispatchBelowAutograd():
+    with torch_private.below_autograd():
         _SPLIT_OUT(array, sizes, dim, out)
 
 
@@ -148,7 +176,7 @@ def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
 def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
     at = axis_from_front(dim, array.dim())
     _check_sizes(array.shape[at], sizes)
-    storages = [tensor.untyped_storage()._cdata for tensor in (array, *out)]
+    storages = list(map(torch_private.storage_of, (array, *out)))
     # Apart, whatever their sizes; the same storage has the same address.
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
     source, *outputs = map(_described, (array, *out), starts)
@@ -169,12 +197,11 @@ def _described(tensor: Tensor, start: int) -> ArrayView:
 
 
 def _known(numbers: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of the shapes that are traced, without limiting the graph to them."""
-    return tuple(optimization_hint(number, 1) for number in numbers)
+    return tuple(map(torch_private.known, numbers))
 
 
 def _check_sizes(whole: int, sizes: Sequence[int]) -> None:
-    check = partial(torch._check_with, _RefusedError)
+    check = partial(torch_private.check_with, _RefusedError)
     for size in sizes:
         check(size >= 0, lambda: f"sizes are {sizes}; none may be negative")
     check(
@@ -193,10 +220,10 @@ _LIBRARY.define(
 )
 _SPLIT, _SPLIT_OUT = torch.ops.dmlsplit.split.default, torch.ops.dmlsplit.split_out.default
 # Kernels are not compiled: dml.split would call the operator again, and recurse.
-_LIBRARY.impl("split", torch._disable_dynamo(_kernel), "CompositeExplicitAutograd")
+_LIBRARY.impl("split", torch_private.not_compiled(_kernel), "CompositeExplicitAutograd")
 _LIBRARY.impl("split", _tracked, "Autograd")
 _LIBRARY.impl("split", torch.split_with_sizes_copy, "FuncTorchBatched")
-_LIBRARY.impl("split_out", torch._disable_dynamo(_kernel_into), "CompositeExplicitAutograd")
+_LIBRARY.impl("split_out", torch_private.not_compiled(_kernel_into), "CompositeExplicitAutograd")
 for key in ("Autograd", "FuncTorchBatched"):
     _LIBRARY.impl("split_out", _tracked_into, key)
 torch.library.register_fake("dmlsplit::split", _fake, lib=_LIBRARY)

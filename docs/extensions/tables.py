@@ -156,13 +156,43 @@ def shapes() -> str:
     return _table(heading, cells, "lrrr")
 
 
+def instead() -> str:
+    """Return the times of what `dml.split` can replace over its own, and where it was measured."""
+    run = load(RESULTS / "instead.json")
+    rows = [row for row in run["rows"] if row["status"] == "ok"]
+    peers = [peer for peer in dict.fromkeys(row["peer"] for row in rows) if peer != "dmlsplit"]
+    times = {(row["case"], row["peer"]): row["seconds"]["least"] for row in rows}
+    cells = (
+        [
+            row["library"],
+            row["at"],
+            duration(own := times[row["case"], "dmlsplit"]),
+            *(_over(times.get((row["case"], peer)), own) for peer in peers),
+        ]
+        for row in rows
+        if row["peer"] == "dmlsplit"
+    )
+    table = _table(
+        ("library", "input", "`dml.split`", *peers), cells, "ll" + "r" * (1 + len(peers))
+    )
+    made = run["environment"]
+    where = _made(made, "numpy torch jax").removesuffix(".")
+    return f"{table}\n\n{where}; load {made['load_before']} from other programs."
+
+
+def _over(peer: float | None, own: float) -> str:
+    return "-" if peer is None else f"{peer / own:.2f}" if peer > own / 100 else "below 0.01"
+
+
 def machine() -> str:
     """Return where and with what the CPU was measured."""
     made = load(RESULTS / "cpu-xeon-2.json")["environment"]
+    return _made(made, "numpy torch onnxruntime openvino")
+
+
+def _made(made: dict[str, Any], names: str) -> str:
     machine, libraries = made["machine"], made["libraries"]
-    versions = ", ".join(
-        f"{name} {libraries[name]}" for name in ("numpy", "torch", "onnxruntime", "openvino")
-    )
+    versions = ", ".join(f"{name} {libraries[name]}" for name in names.split())
     return (
         f"{machine['processor']}, {machine['processors']} virtual processors, {versions}; commit "
         f"{made['commit'][:10]}, {made['time'][:10]}."
@@ -195,7 +225,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, gpus, peers, cpu, predicted, predicted_ranges, host, shapes, machine,
+        levels, gpus, peers, cpu, instead, predicted, predicted_ranges, host, shapes, machine,
         tests,
     )
 }  # fmt: skip

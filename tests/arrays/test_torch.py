@@ -14,7 +14,6 @@ import pytest
 import dmlsplit as dml
 from dmlsplit import arrays
 from dmlsplit.arrays import adapter_of
-from dmlsplit.arrays import torch as torch_arrays
 
 
 @pytest.fixture
@@ -229,10 +228,12 @@ import dmlsplit as dml
 dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=0, world_size=1)
 mesh = dist.init_device_mesh("cpu", (1,))
 x = distribute_tensor(torch.arange(6.0), mesh, [Shard(0)])
-try:
-    dml.split(x, 2)
-except dml.InvalidArgumentError as error:
-    print(error)
+desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(3, 3))
+for split in (lambda x: dml.split(x, 2), dml.Device("cpu").compile(desc)):
+    try:
+        split(x)
+    except dml.InvalidArgumentError as error:
+        print(error)
 print([piece.tolist() for piece in dml.split(x.to_local(), 2)])
 dist.destroy_process_group()
 """
@@ -244,9 +245,11 @@ def test_a_sharded_tensor_is_refused_with_the_way_out(torch: Any, tmp_path: Path
     line = [sys.executable, "-W", "ignore", "-c", SHARDED, str(tmp_path / "store")]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
-    error, pieces = done.stdout.splitlines()
-    assert "is a torch.DTensor" in error
-    assert error.endswith("Fix: to_local()")
+    error, of_operator, pieces = done.stdout.splitlines()
+    assert "is a DTensor placed (Shard(dim=0),); each device must have axis 0 whole" in error
+    assert error.endswith(", or to_local()")
+    assert "is a torch.DTensor" in of_operator
+    assert of_operator.endswith("Fix: to_local()")
     assert pieces == "[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]"
 
 
@@ -276,8 +279,10 @@ class CudaTensor:
 
 
 @pytest.fixture
-def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def made_up_torch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """A torch with streams; each question for the current one has another answer."""
+    from dmlsplit.arrays import torch_private
+
     handles = iter([5, 6])
 
     def current_stream(device: int) -> SimpleNamespace:
@@ -289,12 +294,14 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
     cuda = SimpleNamespace(current_stream=current_stream, ExternalStream=external)
     module = SimpleNamespace(Tensor=CudaTensor, cuda=cuda, _C=SimpleNamespace())
+    caches = arrays._adapter, torch_private.current_stream
     monkeypatch.setitem(sys.modules, "torch", module)
-    arrays._adapter.cache_clear()
-    torch_arrays._current_stream.cache_clear()
+    monkeypatch.setattr(torch_private, "torch", module)
+    for each in caches:
+        each.cache_clear()
     yield module
-    arrays._adapter.cache_clear()
-    torch_arrays._current_stream.cache_clear()
+    for each in caches:
+        each.cache_clear()
 
 
 @pytest.mark.parametrize("is_raw", [True, False])

@@ -1,13 +1,14 @@
 """``python -m benchmarks``, command by command."""
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import calls, dispatch
+from benchmarks import calls, dispatch, instead
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
@@ -63,6 +64,16 @@ def test_the_latency_command(tmp_path: Path) -> None:
     rows = load(path)["rows"]
     assert {row["peer"] for row in rows} >= set(calls.PEERS)
     assert all(row["status"] == "ok" for row in rows if row["peer"].startswith("dmlsplit"))
+
+
+def test_the_instead_command(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    words = ["instead", "--quick", "--only", "256 B", "--rounds", "1", "-o", str(path)]
+    assert command.main(words) == 0
+    rows = {(row["library"], row["peer"]): row["status"] for row in load(path)["rows"]}
+    assert {library for library, _ in rows} == set(instead.LIBRARIES)
+    for library, package in (("NumPy", "numpy"), ("PyTorch, `out=`", "torch"), ("JAX", "jax")):
+        assert rows[library, "dmlsplit"] == ("ok" if find_spec(package) else "absent")
 
 
 @pytest.mark.skipif(calls.has_gpu(), reason="this machine has a GPU")

@@ -254,6 +254,19 @@ def test_a_compiled_split_cannot_be_exported() -> None:
     function = jax.jit(lambda array: dml.split(array, 3))
     with pytest.raises(NotImplementedError, match="host_callbacks"):
         export.export(function)(X)
+    # What could be exported needs the address of a C function.
+    with pytest.raises(Exception, match="Unsupported custom call target"):
+        jax.ffi.register_ffi_target("dmlsplit", lambda *_: None, platform="cpu")
+
+
+def test_a_transpose_of_our_own_would_cost_the_batches() -> None:
+    from jax.custom_derivatives import linear_call
+
+    def split(array: Any) -> Any:
+        return linear_call(lambda _, x: x.reshape(2, 3), lambda _, x: x.reshape(6), (), array)
+
+    with pytest.raises(NotImplementedError, match="Batching rule for 'linear_call'"):
+        jax.vmap(split)(jnp.zeros((2, 6)))
 
 
 def test_a_split_alone_cannot_be_transposed() -> None:

@@ -150,6 +150,26 @@ def test_a_wrong_axis_is_named_when_it_is_compiled() -> None:
         compiled(torch.rand(6))
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_dim_is_compiled_as_axis_is(backend: str) -> None:
+    def both(x: Any) -> Any:
+        outs = [torch.empty(2, 1), torch.empty(2, 3)]
+        return *dml.split(x, 2, dim=-1), *dml.split(x, (1, 3), dim=1, out=outs), *dml.split(x, 2)
+
+    x = torch.rand(2, 4)
+    found = torch.compile(both, fullgraph=True, backend=backend)(x)
+    wanted = (*x.split(2, 1), *x.split([1, 3], 1), *x.split(1))
+    assert all(map(torch.equal, found, wanted))
+    with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 0 and dim is 1, two words"):
+        torch.compile(lambda x: dml.split(x, 2, 0, dim=1), backend=backend)(x)
+
+
+def test_the_gradients_of_a_split_along_dim() -> None:
+    x = torch.rand(2, 3, dtype=torch.float64, requires_grad=True)
+    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
+        assert check(lambda x: tuple(dml.split(x**2, (1, 2), dim=1)), (x,))
+
+
 EARLY = """
 import warnings
 warnings.simplefilter("error")

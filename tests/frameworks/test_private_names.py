@@ -1,0 +1,89 @@
+"""What is used of PyTorch and JAX without their promise to keep it: in one file each, and there."""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+
+import pytest
+
+import dmlsplit
+from dmlsplit.errors import UnsupportedError
+
+PACKAGE = Path(dmlsplit.__file__).parent
+HOMES = {"torch": PACKAGE / "arrays/torch_private.py", "jax": PACKAGE / "frameworks/jax.py"}
+# Written down by JAX as experimental, or not at all.
+OF_JAX = (
+    "experimental.buffer_callback.buffer_callback",
+    "core.Tracer",
+    "lax.pcast",
+    "typeof",
+    "dtypes.extended",
+)
+
+
+def uses(node: ast.AST) -> Iterator[str]:
+    """Every dotted name under a node that begins with a name or a call of it, and every import."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.ImportFrom) and each.module:
+            yield from (f"{each.module}.{alias.name}" for alias in each.names)
+        elif isinstance(each, ast.Import):
+            yield from (alias.name for alias in each.names)
+        elif isinstance(each, ast.Attribute):
+            yield ast.unparse(each).replace("_torch()", "torch")
+
+
+def is_kept(name: str) -> bool:
+    """Whether a library promises a name: no part is private, and it is not experimental."""
+    parts = name.split(".")[1:]
+    return not any(part == "experimental" or part.startswith("_") for part in parts)
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_private_names_are_used_in_one_file(library: str) -> None:
+    found = {
+        path
+        for path in PACKAGE.rglob("*.py")
+        for name in uses(ast.parse(path.read_text("utf-8")))
+        if name.partition(".")[0] == library and "__" not in name and not is_kept(name)
+    }
+    assert found == {HOMES[library]}
+
+
+def test_the_private_names_of_torch_are_there() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from dmlsplit.arrays import torch as adapter
+    from dmlsplit.arrays import torch_private as private
+
+    homes = {kind.__module__ for kind in (private.FakeTensor, private.FunctionalTensor)}
+    assert homes | {torch.Tensor.__module__, torch.nn.Parameter.__module__} == adapter.HOMES
+    assert private.known(3) == 3
+    assert private.dispatch_modes() == 0
+    assert not any([private.is_forward(), private.has_transforms(), private.jit_trace()])
+    x = torch.zeros(2)
+    assert private.storage_of(x) == private.storage_of(x[1:]) != private.storage_of(x.clone())
+
+
+def test_a_version_of_torch_that_moved_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from dmlsplit.arrays import torch_private
+
+    with monkeypatch.context() as patch:
+        patch.delattr(torch, "_check_with")
+        said = rf"PyTorch {torch.__version__} lacks .*_check_with.*pip install 'dmlsplit\[torch\]'"
+        with pytest.raises(UnsupportedError, match=said.replace("+", r"\+")):
+            importlib.reload(torch_private)
+    importlib.reload(torch_private)
+
+
+@pytest.mark.parametrize("name", OF_JAX)
+def test_the_names_of_jax_are_there(name: str) -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    importlib.import_module("jax.experimental.buffer_callback")
+    assert reduce(getattr, name.split("."), jax)
+
+
+def test_a_type_of_jax_says_where_it_varies() -> None:
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    assert jax.typeof(jax.numpy.zeros(1)).manual_axis_type.varying == frozenset()

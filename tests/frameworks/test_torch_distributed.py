@@ -1,0 +1,24 @@
+"""`dml.split` of DTensors of PyTorch: where each device has the whole axis."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import ROOT, ours
+
+
+@pytest.mark.parametrize("backend", ["gloo", "fake"])
+def test_each_device_splits_what_it_has(backend: str) -> None:
+    """In a process of its own: a process has one group of peers."""
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
+        pytest.skip("this PyTorch has no torch.distributed")
+    cases = Path(__file__).with_name("torch_distributed.py")
+    line = [sys.executable, str(cases), backend]
+    environment = {**ours(), "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        line, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
+    )
+    assert done.stdout == "done\n", done.stderr

@@ -1,0 +1,89 @@
+"""Splits of DTensors, for test_torch_distributed.py: a process of its own, with or without peers.
+
+``gloo``: alone, so that values can be compared. ``fake``: rank 3 of 4, whose messages nobody reads.
+"""
+
+import re
+import sys
+import tempfile
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_tensor,
+    init_device_mesh,
+)
+
+import dmlsplit as dml
+
+BACKEND = sys.argv[1]
+SIZES = 1, 5
+
+
+def started() -> Any:
+    if BACKEND == "gloo":
+        store = dist.FileStore(tempfile.mkstemp()[1], 1)
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    else:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        dist.init_process_group("fake", store=FakeStore(), rank=3, world_size=4)
+    return init_device_mesh("cpu", (dist.get_world_size(),))
+
+
+def described(piece: Any) -> tuple[Any, ...]:
+    local = piece.to_local()
+    return type(piece), piece.shape, piece.placements, local.shape, local.tolist()
+
+
+def split(x: Any) -> list[Any]:
+    return dml.split(x, SIZES, dim=1)
+
+
+def assert_as_torch(x: Any, function: Any = split) -> None:
+    """The same pieces as `torch.split`, packed, with the strides that they say."""
+    wanted = torch.split(x, SIZES, 1)
+    for found, piece in zip(function(x), wanted, strict=True):
+        assert described(found) == described(piece)
+        assert found.is_contiguous()
+        assert found.to_local().is_contiguous()
+
+
+def refused(function: Any, said: str) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=re.escape(said)):
+        function()
+
+
+mesh = started()
+# Ten rows on four devices: the last one has a single row.
+values = torch.arange(60.0).reshape(10, 6)
+whole = {"run_check": False, "shape": values.shape, "stride": values.stride()}
+for placement in (Shard(0), Replicate()):
+    local = values.split(3)[-1] if BACKEND == "fake" and placement == Shard(0) else values
+    x = DTensor.from_local(local, mesh, [placement], **whole)
+    assert_as_torch(x)
+    assert_as_torch(x.t().contiguous().t())
+    assert_as_torch(x, torch.compile(split, fullgraph=True, backend="aot_eager"))
+    refused(lambda x=x: dml.split(x, (1, 4), 1), "add up to axis 1, of size 6")
+    refused(lambda x=x: dml.split(x, SIZES, 1, split(x)), "out is given for a DTensor")
+    x = distribute_tensor(values, mesh, [placement]) if BACKEND == "gloo" else x
+    leaves = [x.detach().requires_grad_() for _ in range(2)]
+    for leaf, way in zip(leaves, (split, lambda x: torch.split(x, SIZES, 1)), strict=True):
+        one, two = way(leaf)
+        (one.to_local() ** 2).sum().add(two.to_local().sum()).backward()
+    found, wanted = (leaf.grad for leaf in leaves)
+    assert described(found) == described(wanted)
+
+for placement in (Shard(1), Partial()):
+    x = DTensor.from_local(values, mesh, [placement], **whole)
+    sent = "each device must have axis 1 whole and final. Fix: redistribute()"
+    refused(lambda x=x: split(x), sent)
+    refused(lambda x=x: torch.compile(split, backend="eager")(x), sent)
+dist.destroy_process_group()
+print("done")  # noqa: T201
