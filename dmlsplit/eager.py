@@ -227,7 +227,8 @@ def _refuse_overlap(views: list[ArrayView]) -> None:
     pairs = overlaps(spans)
     meeting = sorted({index for pair in pairs for index in pair}, key=lambda i: (spans[i], i))
     for position, index in enumerate(meeting):
-        for other in meeting[position + 1 :]:
+        for after in range(position + 1, len(meeting)):
+            other = meeting[after]
             if spans[other][0] >= spans[index][1]:
                 break
             if _share_memory(views[index], views[other]):

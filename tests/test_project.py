@@ -21,7 +21,11 @@ from tests.support.command import ran
 ROOT = Path(__file__).parent.parent
 LIBRARY = sorted((ROOT / "dmlsplit").rglob("*.py"))
 # Modules that import what need not be installed.
-NEEDS = {"dmlsplit.frameworks.torch": "torch", "dmlsplit.frameworks.jax": "jax"}
+NEEDS = {
+    "dmlsplit.frameworks.torch": "torch",
+    "dmlsplit.frameworks.jax": "jax",
+    "dmlsplit.arrays.torch_private": "torch",
+}
 MODULES = [
     found.name
     for found in pkgutil.walk_packages(dml.__path__, "dmlsplit.")
