@@ -12,7 +12,7 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.array_view import overlaps
+from dmlsplit.arrays.array_view import columns, overlaps
 from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError
@@ -223,9 +223,15 @@ def _is_apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 def _refuse_overlap(views: list[ArrayView]) -> None:
     """Refuse outputs (all views but the first) that share memory with another array."""
-    spans = [view.span for view in views]
-    pairs = overlaps(spans)
-    meeting = sorted({index for pair in pairs for index in pair}, key=lambda i: (spans[i], i))
+    listed = [view.span for view in views]
+    meeting = _meeting(listed)
+    if not meeting:
+        return
+    spans = dict(enumerate(listed))
+    found = columns([views[index] for index in meeting])
+    if found:
+        spans |= zip(meeting, found, strict=True)
+        meeting = [meeting[at] for at in _meeting(found)]
     for position, index in enumerate(meeting):
         for after in range(position + 1, len(meeting)):
             other = meeting[after]
@@ -234,6 +240,11 @@ def _refuse_overlap(views: list[ArrayView]) -> None:
             if _share_memory(views[index], views[other]):
                 one, two = (f"out[{i - 1}]" if i else "array" for i in (other, index))
                 raise InvalidArgumentError(f"{one} and {two} share memory; they must not overlap")
+
+
+def _meeting(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The indices of spans that meet another one, in the order in which they begin."""
+    return sorted({at for pair in overlaps(spans) for at in pair}, key=lambda at: (spans[at], at))
 
 
 def _share_memory(one: ArrayView, two: ArrayView) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import eager
 from dmlsplit.arrays import view
-from dmlsplit.arrays.array_view import overlaps
+from dmlsplit.arrays.array_view import columns, overlaps
 
 
 @st.composite
@@ -201,3 +201,28 @@ def test_no_hidden_copy_of_the_input() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 100_000  # the input has 16 MB
+
+
+@given(st.data())
+def test_views_that_share_a_byte_share_a_column(data: st.DataObject) -> None:
+    base = np.zeros((4, 3, 12), np.uint8)
+    views = []
+    for _ in range(2):
+        first, last = sorted(data.draw(st.lists(st.integers(0, 12), min_size=2, max_size=2)))
+        rows = slice(data.draw(st.integers(0, 3)), None, data.draw(st.sampled_from([-1, 1, 2])))
+        part = base[rows, data.draw(st.integers(0, 2)) :, first : last + 1]
+        views.append(part.transpose(data.draw(st.permutations(range(3)))))
+    found = columns([view(each, "view") for each in views])
+    if found and np.shares_memory(*views):
+        (one, other), (third, fourth) = found
+        assert max(one, third) < min(other, fourth)
+
+
+def test_thousands_of_columns_of_one_array_are_told_apart() -> None:
+    whole = np.empty((3, 20_000), np.float32)
+    values = np.arange(60_000, dtype=np.float32).reshape(3, -1)
+    outs = [whole[:, i : i + 1] for i in range(20_000)]
+    dml.split(values, 20_000, 1, outs)
+    np.testing.assert_array_equal(whole, values)
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[19999\] and out\[7\] share memory"):
+        dml.split(values, 20_000, 1, [*outs[:-1], outs[7]])

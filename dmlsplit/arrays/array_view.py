@@ -65,6 +65,27 @@ def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             furthest, owner = high, index
 
 
+def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
+    """The columns of common rows that views take: where they do not meet, no byte is shared.
+
+    They tell thousands of columns of one array apart, whose spans all meet. None if there are no
+    common rows: if a view is wider than a row, or goes on in the next one.
+    """
+    first = min(view.address for view in views)
+    steps = [
+        abs(s) for view in views for n, s in zip(view.shape, view.strides, strict=True) if n > 1
+    ]
+    pitch = max(steps, default=0) or 1
+    found = []
+    for view in views:
+        # What moves by whole rows stays in its column.
+        inner = tuple([stride if stride % pitch else 0 for stride in view.strides])
+        low, high = _reach(view.shape, inner, view.item_bytes)
+        start = (view.address + low - first) % pitch
+        found.append((start, start + high - low))
+    return None if max(end for _, end in found) > pitch else found
+
+
 # Makes a view of a tuple of its fields, in half the time of `ArrayView`.
 view_of: Callable[[tuple[Any, ...]], ArrayView] = partial(tuple.__new__, ArrayView)
 
