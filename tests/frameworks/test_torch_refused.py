@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from tests.frameworks.test_torch_meaning import BAD
 from tests.support.command import ROOT
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from tests.frameworks.test_torch_meaning import BAD  # noqa: E402  (it imports PyTorch)
+
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
 PAGE = (ROOT / "docs" / "pytorch.md").read_text("utf-8")
