@@ -141,3 +141,5 @@ def test_packed_splits_are_those_of_any_strides(
     assert found.row_split == general.row_split
     assert found.total_bytes == general.total_bytes
     assert found.output_count == len(sizes)
+    filled = [index for index, piece in enumerate(general.pieces) if piece.run_bytes]
+    assert found.filled == general.filled == filled
