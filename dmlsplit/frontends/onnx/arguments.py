@@ -59,7 +59,7 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """The source of the number of pieces: ``split``, ``num_outputs`` or ``outputs``."""
+        """What gives the number of pieces, ``split``, ``num_outputs`` or ``outputs``."""
         if self.split is not None:
             return "split"
         return "outputs" if self.num_outputs is None else "num_outputs"
