@@ -66,22 +66,29 @@ class RowSplit(NamedTuple):
     offsets: tuple[int, ...]
     widths: tuple[int, ...]
 
+    @property
+    def filled(self) -> list[int]:
+        """The outputs that have elements."""
+        return [index for index, width in enumerate(self.widths) if width]
+
 
 @dataclass(frozen=True)
 class SplitGeometry:
-    """A split as byte copies, one per output, in output order.
+    """A split as byte copies, one per output, in output order: equal ones copy the same bytes.
 
-    Given by its pieces, or by rows: of many outputs, the pieces are made only for who asks.
+    `strided` are the pieces where an input or output is not in the packed form `row_split`. From
+    that they are made only when they are needed: there may be hundreds, for sizes of a single call.
     """
 
-    given: tuple[StridedCopy, ...] | RowSplit
+    row_split: RowSplit | None
+    strided: tuple[StridedCopy, ...] = ()
 
     @cached_property
     def pieces(self) -> tuple[StridedCopy, ...]:
         """One copy for each output."""
-        if not isinstance(self.given, RowSplit):
-            return self.given
-        rows, pitch, offsets, widths = self.given
+        if self.row_split is None:
+            return self.strided
+        rows, pitch, offsets, widths = self.row_split
         if rows == 1:
             return tuple(map(StridedCopy, repeat(()), offsets, widths))
         return tuple(
@@ -91,42 +98,22 @@ class SplitGeometry:
 
     @property
     def output_count(self) -> int:
-        """Outputs, the empty ones included."""
-        return len(self.given.widths if isinstance(self.given, RowSplit) else self.given)
+        """Outputs, including those without elements."""
+        return len(self.row_split.widths if self.row_split else self.strided)
 
     @property
     def filled(self) -> list[int]:
         """The outputs that have elements."""
-        if isinstance(self.given, RowSplit):
-            return [index for index, width in enumerate(self.given.widths) if width]
-        return [index for index, piece in enumerate(self.given) if piece.run_bytes]
+        if self.row_split:
+            return self.row_split.filled
+        return [index for index, piece in enumerate(self.strided) if piece.run_bytes]
 
     @property
     def total_bytes(self) -> int:
         """Bytes read, which is also the number of bytes written."""
-        if isinstance(self.given, RowSplit):
-            return self.given.rows * sum(self.given.widths)
-        return sum(piece.total_bytes for piece in self.given)
-
-    @cached_property
-    def row_split(self) -> RowSplit | None:
-        """The packed form, or None where an input or output is strided in another way."""
-        if isinstance(self.given, RowSplit):
-            return self.given
-        filled = [piece for piece in self.given if piece.run_bytes]
-        nests = {tuple(loop[:2] for loop in piece.loops) for piece in filled}
-        has_gaps = any(loop[2] != piece.run_bytes for piece in filled for loop in piece.loops)
-        if len(nests) != 1 or has_gaps or max(map(len, nests)) > 1:
-            return None
-        (loops,) = nests
-        widths = tuple(piece.run_bytes for piece in self.given)
-        offsets = tuple(piece.input_offset for piece in self.given)
-        rows, pitch = loops[0] if loops else (1, sum(widths))
-        # Kernels count rows upwards from the first byte of the input.
-        ends = zip(offsets, _starts(widths), widths, strict=True)
-        if pitch < sum(widths) or any(width and at != start for at, start, width in ends):
-            return None
-        return RowSplit(rows, pitch, offsets, widths)
+        if self.row_split:
+            return self.row_split.rows * sum(self.row_split.widths)
+        return sum(piece.total_bytes for piece in self.strided)
 
 
 def split_geometry(
@@ -144,7 +131,7 @@ def split_geometry(
     packed = packed_byte_strides(shape, element_bytes)
     is_packed = all(strides is None for _, strides in zip(sizes, output_strides, strict=True))
     if is_packed and tuple(input_strides) == packed:
-        return SplitGeometry(_packed(shape, axis, sizes, packed[axis]))
+        return _packed(shape, axis, sizes, packed[axis])
     pieces = []
     outputs = piece_shapes(shape, axis, sizes)
     for output_shape, start, strides in zip(outputs, _starts(sizes), output_strides, strict=True):
@@ -152,7 +139,8 @@ def split_geometry(
             strides = packed_byte_strides(output_shape, element_bytes)
         loops = zip(output_shape, input_strides, strides, strict=True)
         pieces.append(_merged(list(loops), start * input_strides[axis], element_bytes))
-    return SplitGeometry(tuple(pieces))
+    rows = _rows_of(pieces)
+    return SplitGeometry(rows) if rows else SplitGeometry(None, tuple(pieces))
 
 
 def piece_shapes(
@@ -173,17 +161,34 @@ def _starts(sizes: Sequence[int]) -> list[int]:
     return [0, *accumulate(sizes)][: len(sizes)]
 
 
-def _packed(
-    shape: Sequence[int], axis: int, sizes: Sequence[int], step: int
-) -> RowSplit | tuple[StridedCopy, ...]:
+def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) -> SplitGeometry:
     """Fast path of `_merged` for packed tensors, which every call with new sizes takes."""
     rows, pitch = prod(shape[:axis]), shape[axis] * step
     widths = tuple([size * step for size in sizes])
     offsets = tuple(_starts(widths))
     if not rows or not pitch:
-        return tuple(StridedCopy((), offset, 0) for offset in offsets)
-    if max(widths) == pitch:  # all that there is: the rows follow each other
-        return RowSplit(1, rows * pitch, offsets, tuple([rows * width for width in widths]))
+        return SplitGeometry(None, tuple(StridedCopy((), offset, 0) for offset in offsets))
+    if max(widths) == pitch:  # one output has all elements, so that rows are contiguous in it too
+        whole = tuple([rows * width for width in widths])
+        return SplitGeometry(RowSplit(1, rows * pitch, offsets, whole))
+    return SplitGeometry(RowSplit(rows, pitch, offsets, widths))
+
+
+def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
+    """The packed form of pieces, or None where an input or output is strided in another way."""
+    filled = [piece for piece in pieces if piece.run_bytes]
+    nests = {tuple(loop[:2] for loop in piece.loops) for piece in filled}
+    has_gaps = any(loop[2] != piece.run_bytes for piece in filled for loop in piece.loops)
+    if len(nests) != 1 or has_gaps or max(map(len, nests)) > 1:
+        return None
+    (loops,) = nests
+    widths = tuple(piece.run_bytes for piece in pieces)
+    offsets = tuple(piece.input_offset for piece in pieces)
+    rows, pitch = loops[0] if loops else (1, sum(widths))
+    # Kernels count rows upwards from the first byte of the input.
+    ends = zip(offsets, _starts(widths), widths, strict=True)
+    if pitch < sum(widths) or any(width and at != start for at, start, width in ends):
+        return None
     return RowSplit(rows, pitch, offsets, widths)
 
 

@@ -14,6 +14,7 @@ from dmlsplit.geometry import (
     RowSplit,
     SplitGeometry,
     StridedCopy,
+    _merged,
     packed_byte_strides,
     split_geometry,
 )
@@ -137,9 +138,18 @@ def test_packed_splits_are_those_of_any_strides(
     explicit = [packed_byte_strides(part, width) for part in parts]
     found = split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
     general = split_geometry(shape, axis, sizes, width, strides, explicit)
-    assert found.pieces == general.pieces
-    assert found.row_split == general.row_split
-    assert found.total_bytes == general.total_bytes
+    assert found == general
+    assert hash(found) == hash(general)
+    starts = itertools.accumulate(sizes, initial=0)
+    loops = (
+        zip(part, strides, own, strict=True) for part, own in zip(parts, explicit, strict=True)
+    )
+    merged = [
+        _merged(list(each), at * strides[axis], width)
+        for each, at in zip(loops, starts, strict=False)
+    ]
+    assert list(found.pieces) == merged
+    assert found.total_bytes == sum(piece.total_bytes for piece in merged)
     assert found.output_count == len(sizes)
-    filled = [index for index, piece in enumerate(general.pieces) if piece.run_bytes]
+    filled = [index for index, piece in enumerate(merged) if piece.run_bytes]
     assert found.filled == general.filled == filled

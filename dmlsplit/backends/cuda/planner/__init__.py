@@ -80,7 +80,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
     everything = tuple(range(len(split.widths)))
     columns = Columns(split.rows, split.pitch, everything, split.offsets, split.widths)
     if 0 in split.widths:
-        columns = columns.take([i for i, width in enumerate(split.widths) if width])
+        columns = columns.take(split.filled)
     unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)
     has_aligned_memory = min(assumed.input_alignment, assumed.output_alignment) == VECTOR
     if has_aligned_memory and unit == VECTOR and not _is_crowded(columns):
