@@ -56,7 +56,7 @@ class CudaProgram:
 
     def prepare(self) -> None:
         """Compile the kernels for aligned memory."""
-        if not self.variants:
+        if (VECTOR, VECTOR) not in self.variants:
             self.variant(VECTOR, VECTOR)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:

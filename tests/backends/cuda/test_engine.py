@@ -3,7 +3,6 @@
 What comes out is compared in test_gpu.py, on the simulated card and on GPUs.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -12,28 +11,9 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays.cupy import CUPY
-from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.gpus import H200
 from tests.support.fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
-from tests.support.gpu_arrays import forget_programs, noise
-
-
-def installed(fake: FakeDriver, patch: pytest.MonkeyPatch) -> FakeDriver:
-    patch.setattr(driver, "load", lambda: fake)
-    forget_programs()
-    return fake
-
-
-@pytest.fixture(autouse=True)
-def _clean() -> Iterator[None]:
-    yield
-    forget_programs()
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    return installed(FakeDriver(), monkeypatch)
-
+from tests.support.gpu_arrays import noise
 
 X = dml.TensorDesc("FLOAT16", (4, 96))
 SIZES = (64, 24, 8)
@@ -149,10 +129,9 @@ def test_a_stream_of_another_device_is_refused(fake: FakeDriver) -> None:
 
 @pytest.mark.parametrize(("limit", "launches"), [(32764, 2), (4096, 9)])
 def test_outputs_beyond_the_parameters_take_more_launches(
-    monkeypatch: pytest.MonkeyPatch, limit: int, launches: int
+    fake: FakeDriver, limit: int, launches: int
 ) -> None:
-    limits = replace(H200.limits, parameter_bytes=limit)
-    fake = installed(FakeDriver(device_limits=limits), monkeypatch)
+    fake.device_limits = replace(H200.limits, parameter_bytes=limit)
     source = fake.array(noise((4097 * 16,)))
     outs = dml.split(source, 4097)
     assert len(fake.launched) == launches
@@ -182,6 +161,14 @@ def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:
         dml.Device(f"cuda:{number}").compile(DESC)
     # With what other numbers of rows need: a single row or several, stores to the cache or past it.
     assert fake.calls == ["compile"] * 4 * 2
+
+
+def test_an_operator_is_compiled_for_aligned_memory_after_a_call_on_other(fake: FakeDriver) -> None:
+    store = fake.array(noise((4 * 96 + 1,), "f2"))
+    dml.split(FakeArray(store.host[1:].reshape(4, 96), 0), SIZES, 1)
+    other = set(fake.sources)
+    dml.Device("cuda").compile(DESC)
+    assert set(fake.sources) > other
 
 
 def test_the_alignment_of_the_memory_chooses_the_kernel(fake: FakeDriver) -> None:
