@@ -101,7 +101,7 @@ def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
 def _one_row(columns: Columns, item: int) -> Layout:
     """The layout of parts of a single row, of any width."""
     # Vectors at the ends of outputs are filled up from pretended rows; of one byte wide, from 15.
-    pitch = max(columns.widths)
+    pitch = columns.widest
     slack = 2 * (VECTOR - item) + blocks(VECTOR - item, min(columns.widths)) * pitch
     groups = _groups(columns, MOST_TILE_BYTES - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
@@ -116,7 +116,7 @@ def _whole(
 ) -> Layout | None:
     """The layout of at least `least` whole rows, and `more` after them; None if too large."""
     # Misaligned rows extend over one more vector, and so do words around a vector of any bytes.
-    is_shifted = item < WORD and max(columns.widths) >= VECTOR
+    is_shifted = item < WORD and columns.widest >= VECTOR
     slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
     rows = {
         loads: ((loads * THREADS * VECTOR - slack) // columns.pitch - more) // TILE_ROWS * TILE_ROWS
@@ -149,7 +149,7 @@ def _runs(
     # A run may begin at any multiple of `item`.
     slack = 2 * (VECTOR - item)
     most_vectors = MOST_TILE_VECTORS // (least + more)
-    if (max(columns.widths) + slack) // VECTOR > most_vectors:
+    if (columns.widest + slack) // VECTOR > most_vectors:
         return None
     groups = _groups(columns, most_vectors * VECTOR - slack)
     widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)

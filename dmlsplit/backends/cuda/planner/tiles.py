@@ -68,7 +68,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         reason=(
             f"rows of {columns.pitch} bytes, {at_once} at a time, through shared memory"
             if layout.is_whole
-            else f"outputs up to {max(columns.widths)} bytes wide, {at_once} at a time, "
+            else f"outputs up to {columns.widest} bytes wide, {at_once} at a time, "
             "through shared memory"
         ),
         slots=_slots(len(columns.outputs)),

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
@@ -65,8 +64,7 @@ def wide_launches(
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
         chunks = _chunks(part, assumed.limits, REGISTERS[is_aligned])
-        make = partial(_launch, part, assumed, is_aligned, is_equal, most)
-        yield make(chunks, siblings=partial(_siblings, part, chunks, make))
+        yield _launch(part, assumed, is_aligned, is_equal, most, chunks)
 
 
 def _siblings(
@@ -104,7 +102,6 @@ def _launch(
     is_equal: bool,
     most: int,
     chunks: _Chunks,
-    **others: Any,
 ) -> KernelLaunch:
     count = len(columns.outputs)
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
@@ -112,6 +109,7 @@ def _launch(
     slots = capacity(wanted, most)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     tables = _equal if is_equal else _tables
+    make = partial(_launch, columns, assumed, is_aligned, is_equal, most)
     aligned = "and every width, offset and address is a multiple of 16 bytes"
     return KernelLaunch(
         "rows",
@@ -140,7 +138,7 @@ def _launch(
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
             *tables(columns, chunks, slots),
         ),
-        **others,
+        siblings=partial(_siblings, columns, chunks, make),
     )
 
 
