@@ -126,8 +126,13 @@ def target_of(arguments: argparse.Namespace) -> Target:
     """The target that the user asked for."""
     from dmlsplit.lint.target import resolve_target
 
-    asked = ("feature_level", "directml", "windows", "via", "ort_version")
-    target = resolve_target(**{name: getattr(arguments, name) for name in asked})
+    target = resolve_target(
+        feature_level=arguments.feature_level,
+        directml=arguments.directml,
+        windows=arguments.windows,
+        via=arguments.via,
+        ort_version=arguments.ort_version,
+    )
     if target.note:
         tell(f"note: {target.note}")
     return target

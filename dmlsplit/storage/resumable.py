@@ -87,7 +87,7 @@ def _run_blocks(
             "are old. Fix: start the same run again when nothing writes to it"
         )
     again = f"{counted(len(old), 'block')} of {workspace.input} had changed: done again"
-    return (again,) * bool(old)
+    return (again,) if old else ()
 
 
 def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Progress) -> None:

@@ -106,7 +106,7 @@ def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
         f"{absent} of {stored.nchunks} chunks of {path} are not stored; zarr reads them as the "
         f"fill value, {stored.fill_value}"
     )
-    return (note,) * bool(absent)
+    return (note,) if absent else ()
 
 
 def create_piece(path: Path, stored: Any, grid: BlockGrid, piece: int) -> None:
