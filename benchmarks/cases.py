@@ -99,7 +99,7 @@ class Case:
 
 
 def cpu_cases(quick: bool) -> list[Case]:
-    """Return cases (a) to (g), and the sweeps unless `quick`."""
+    """Cases (a) to (g), and the sweeps unless `quick`."""
     cases = [
         Case("a: 4 pieces of 64 MiB", CASES, (64, 1024, 1024), "f4", 0, (16,) * 4),
         Case("b: QKV rows of 4+4+8 KiB", CASES, (4096, 4096), "f4", 1, (1024, 1024, 2048)),

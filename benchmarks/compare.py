@@ -54,7 +54,7 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> list[Change]:
 
 
 def report(changes: list[Change]) -> str:
-    """Return the changes as text: slower first, then faster, then a count of the rest."""
+    """The changes as text: slower first, then faster, then a count of the rest."""
     lines = []
     for verdict in ("slower", "faster", "gone", "new"):
         found = [change for change in changes if change.verdict == verdict]
@@ -82,7 +82,7 @@ def _change(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Change:
 
 
 def _reference(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Key | None:
-    """Return the plain copy of the same case, if both runs have it and `key` is not a copy."""
+    """The plain copy of the same case, if both runs have it and `key` is not a copy."""
     case, threads, peer = key
     if peer in REFERENCES:
         return None

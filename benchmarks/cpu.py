@@ -22,7 +22,7 @@ CALLER_BYTES, MOST_CALLS = 128 << 20, 128
 ALLOCATIONS = 3
 
 
-# What a neighbour does: copies that are larger than any cache, for ever.
+# The work of a neighbour: copies that are larger than any cache, until it is stopped.
 NEIGHBOUR = "import numpy as n; a = n.ones(1 << 26, 'u1'); b = a.copy()\nwhile True: b[:] = a"
 
 
@@ -123,7 +123,7 @@ def _seconds_per_split(
 
 
 def _at_once(pool: ThreadPoolExecutor, calls: Sequence[Call], times: int) -> Call:
-    """Return a call that repeats each of `calls`, `times` times, in a thread of its own."""
+    """A call that repeats each of `calls`, `times` times, in a thread of its own."""
 
     def repeat(call: Call) -> None:
         for _ in range(times):
@@ -133,7 +133,7 @@ def _at_once(pool: ThreadPoolExecutor, calls: Sequence[Call], times: int) -> Cal
 
 
 def random_problem(case: Case, threads: int) -> Problem:
-    """Return a case with random bytes, and outputs whose pages are in memory."""
+    """A case with random bytes, and outputs whose pages are in memory."""
     dtype = np.dtype(case.dtype)
     random = np.random.default_rng(7)
     data = random.integers(0, 256, prod(case.shape) * dtype.itemsize, dtype=np.uint8)

@@ -112,7 +112,7 @@ def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, Any]:
 
 
 def _ratios(least: dict[str, float]) -> dict[str, float]:
-    """Return the time of PyTorch's own split and copies over ours."""
+    """The time of PyTorch's own split and copies over ours."""
     return {
         f"{name}_ratio": round(least[f"{name}_alone_us"] / least[f"{name}_split_us"], 3)
         for name in ("torch", "torch_grad")
@@ -141,7 +141,7 @@ def _host_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]
 
 
 def _torch_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
-    """Return splits of a tensor and of one that requires grad, and what torch does for each.
+    """Splits of a tensor and of one that requires grad, and what torch does for each.
 
     The ratio of a row is torch's time over ours, as in the other tables.
     """
@@ -188,7 +188,7 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
 
 
 def _microseconds(call: Callable[[], Any], calls: int) -> float:
-    """Return the microseconds that one of some calls takes, after one that is not counted."""
+    """The microseconds that one of some calls takes, after one that is not counted."""
     call()
     begin = time.thread_time_ns()
     for _ in range(calls):

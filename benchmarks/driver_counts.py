@@ -21,7 +21,7 @@ class Counts:
 
 
 def card_counts(count: Callable[[str], int]) -> Callable[[], Counts]:
-    """Return a reader of the simulated card's counts; `count` takes a function's name."""
+    """A reader of the simulated card's counts; `count` takes a function's name."""
     names = ("nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnload")
     return lambda: Counts(*map(count, names))
 
@@ -51,11 +51,11 @@ def wrapped_counts() -> Callable[[], Counts]:
 
 
 def files_in(folder: Path) -> int:
-    """Return the number of files in a folder and all below it."""
+    """The number of files in a folder and all below it."""
     return sum(path.is_file() for path in folder.rglob("*"))
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process that is in use, as Linux counts it."""
+    """The memory of this process that is in use, as Linux counts it."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -55,7 +55,7 @@ def state_after(with_gpu: bool) -> dict[str, Any]:
 
 
 def gpu_state(index: int = 0) -> dict[str, Any]:
-    """Return what NVML says of a GPU; a question that it refuses is answered with the reason."""
+    """NVML's facts about a GPU; where it refuses a question, the reason stands instead."""
     import pynvml as nvml
 
     try:
@@ -103,7 +103,7 @@ def _version(name: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """Return the commit, with a plus sign where tracked files differ from it."""
+    """The commit, with a plus sign where tracked files differ from it."""
     root = Path(__file__).parent
 
     def git(*words: str) -> str:

@@ -72,7 +72,7 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
 
 
 def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
-    """Yield every case with the peers to measure on it."""
+    """Every case with the peers to measure on it."""
     yield Case("ceiling: 2 GiB", "ceiling", (1 << 31,), "u1", 0, (1 << 31,)), COPIES
     for case in workload_cases():
         yield integers(case), FAST if quick else PEERS
@@ -82,12 +82,12 @@ def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
 
 
 def workload_cases() -> list[Case]:
-    """Return the workloads of the kernels as cases."""
+    """The workloads of the kernels as cases."""
     return [workload.case for workload in WORKLOADS]
 
 
 def integers(case: Case) -> Case:
-    """Return a case of the same bytes in a type that CuPy, torch and JAX all know."""
+    """A case of the same bytes in a type that CuPy, torch and JAX all know."""
     width = np.dtype(case.dtype).itemsize
     if width == 16:
         shape = (*case.shape, 2)
@@ -162,7 +162,7 @@ def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) 
 
 
 def random_problem(case: Case) -> GpuProblem:
-    """Return enough sets of buffers, with random bytes, that no set stays in the cache."""
+    """Enough sets of buffers, with random bytes, that no set stays in the cache."""
     import cupy
 
     device = cupy.cuda.Device()
@@ -190,7 +190,7 @@ def _buffer_set(case: Case) -> BufferSet:
 
 
 def random_words(count: int) -> Any:
-    """Return random 32-bit words, made on the GPU."""
+    """Random 32-bit words, made on the GPU."""
     import cupy
 
     return cupy.random.randint(0, 1 << 32, count, dtype=cupy.uint32)
@@ -226,7 +226,7 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
 def event_samples(
     prepared: GpuPrepared, sets: int, seconds: float, rounds: int
 ) -> tuple[list[float], str]:
-    """Return GPU seconds per call, from events around calls on rotating sets, and the mode."""
+    """GPU seconds per call, from events around calls on rotating sets, and the mode."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()
@@ -264,7 +264,7 @@ def event_samples(
 
 
 def _captured(go: Callable[[], None]) -> Any:
-    """Return a CUDA graph of the calls, or None if they cannot be captured."""
+    """A CUDA graph of the calls, or None if they cannot be captured."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()
@@ -280,7 +280,7 @@ def _captured(go: Callable[[], None]) -> Any:
 
 
 def wall_samples(prepared: GpuPrepared, sets: int, seconds: float, rounds: int) -> list[float]:
-    """Return seconds per call on the host's clock, for a library with its own streams."""
+    """Seconds per call on the host's clock, for a library with its own streams."""
     import jax
 
     def timed(count: int) -> float:
@@ -300,7 +300,7 @@ def wall_samples(prepared: GpuPrepared, sets: int, seconds: float, rounds: int) 
 
 
 def host_samples(prepared: GpuPrepared, sets: int) -> list[float]:
-    """Return host seconds per call while the queue is far from full."""
+    """Host seconds per call while the queue is far from full."""
     import cupy
 
     samples = []
@@ -315,7 +315,7 @@ def host_samples(prepared: GpuPrepared, sets: int) -> list[float]:
 
 
 def host_row(prepared: GpuPrepared, problem: GpuProblem) -> Row:
-    """Return the columns of a host-time measurement."""
+    """The columns of a host-time measurement."""
     samples = host_samples(prepared, len(problem.sets))
     return measured(summary(samples), samples, problem.case.moved_bytes)
 

@@ -29,7 +29,7 @@ class GpuProblem:
     sets: list[BufferSet]
 
     def views(self, index: int) -> list[Any]:
-        """Return the pieces of an input, as CuPy views."""
+        """The pieces of an input, as CuPy views."""
         views, start = [], 0
         for size in self.case.sizes:
             cut = (slice(None),) * self.case.axis + (slice(start, start + size),)

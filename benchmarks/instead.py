@@ -29,7 +29,7 @@ Sizes = tuple[int, ...]
 
 
 def numpy(array: np.ndarray, sizes: Sizes) -> Calls:
-    """Return NumPy's ways."""
+    """NumPy's ways."""
     cuts = np.cumsum(sizes)[:-1].tolist()
     return {
         OURS: lambda: dml.split(array, sizes, 1),
@@ -39,7 +39,7 @@ def numpy(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def torch(array: np.ndarray, sizes: Sizes) -> Calls:
-    """Return PyTorch's ways."""
+    """PyTorch's ways."""
     import torch
 
     torch.set_num_threads(1)
@@ -53,7 +53,7 @@ def torch(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def torch_out(array: np.ndarray, sizes: Sizes) -> Calls:
-    """Return PyTorch's ways into tensors of the caller."""
+    """PyTorch's ways into tensors of the caller."""
     import torch
 
     torch.set_num_threads(1)
@@ -77,7 +77,7 @@ def torch_out(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def jax(array: np.ndarray, sizes: Sizes, jitted: bool = False) -> Calls:
-    """Return JAX's ways, which have no views."""
+    """JAX's ways, which have no views."""
     import jax
 
     x, cuts = jax.numpy.asarray(array), tuple(np.cumsum(sizes)[:-1].tolist())
@@ -96,7 +96,7 @@ def _finished(way: Callable[[Any], Any], x: Any) -> Any:
 
 
 def jax_jit(array: np.ndarray, sizes: Sizes) -> Calls:
-    """Return JAX's ways inside `jax.jit`."""
+    """JAX's ways inside `jax.jit`."""
     return jax(array, sizes, jitted=True)
 
 

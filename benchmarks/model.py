@@ -124,11 +124,11 @@ class Figures:
     predicted: dict[str, float]
 
     def mean(self, field: str) -> float:
-        """Return a ratio or share of all launches together."""
+        """A ratio or share of all launches together."""
         return _mean(self.launches, lambda launch: getattr(launch, field))
 
     def executed(self, field: str) -> float:
-        """Return what all launches together execute, per warp and 512 bytes."""
+        """The instructions of all launches together, per warp and 512 bytes."""
         return _mean(self.launches, lambda launch: getattr(launch.executed, field))
 
     @property
@@ -143,7 +143,7 @@ def _mean(launches: Sequence[LaunchFigures], figure: Callable[[LaunchFigures], f
 
 
 def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
-    """Yield the figures of each workload in order; `folder` keeps the compiled programs."""
+    """The figures of each workload in order; `folder` keeps the compiled programs."""
     geometries = [workload.case.geometry for workload in workloads]
     plans = [
         planner.plan(geometry, *workload.case.alignments, H200.limits)
@@ -203,7 +203,7 @@ def launch_figures(
 
 
 def predicted(launches: Sequence[LaunchFigures]) -> dict[str, float]:
-    """Return the fraction of a copy's speed that the formula predicts for each GPU."""
+    """The fraction of a copy's speed that the formula predicts for each GPU."""
     return {
         gpu.name: gpu.copy_clocks / _mean(launches, partial(_clocks, gpu))
         for gpu in prediction.GPUS
@@ -217,7 +217,7 @@ def _clocks(gpu: prediction.Gpu, launch: LaunchFigures) -> float:
 
 
 def sampled(grid: int) -> list[int]:
-    """Return the first, the last and some blocks between, the same ones every time."""
+    """The first, the last and some blocks between, the same ones every time."""
     if grid <= SAMPLED_BLOCKS:
         return list(range(grid))
     draw = random.Random(grid).sample(range(1, grid - 1), SAMPLED_BLOCKS - 2)  # noqa: S311
@@ -225,7 +225,7 @@ def sampled(grid: int) -> list[int]:
 
 
 def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
-    """Return how many blocks an SM of an H200 holds at once."""
+    """The blocks that an SM of an H200 holds at once."""
     limits = H200.limits
     registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT
     without_shared = wide.resident_blocks(limits, registers, launch.block)
@@ -240,7 +240,7 @@ HEADER = (
 
 
 def line(figures: Figures) -> str:
-    """Return one line of the table; registers and bytes in flight are the largest launch's."""
+    """One line of the table; registers and bytes in flight are the largest launch's."""
     kernels = sorted({launch.kernel for launch in figures.launches})
     names = f"{'+'.join(kernels)} x{len(figures.launches)}"
     mean, executed = figures.mean, figures.executed

@@ -137,7 +137,7 @@ def copy_twice(array: Any, temporary: Any, parameter: Any) -> None:
 
 
 def _shards(problem: GpuProblem) -> tuple[int, int, int]:
-    """Return the number of shards and of outputs, and the width of each."""
+    """The number of shards and of outputs, and the width of each."""
     case = problem.case
     if len(case.shape) != 2 or case.axis != 1 or case.shape[0] != 8 or len(set(case.sizes)) > 1:
         raise NotImplementedError("not called: it is for a parameter of 8 shards")
@@ -232,7 +232,7 @@ def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
 
 
 def _flat_pairs(problem: GpuProblem) -> list[tuple[Any, Any]]:
-    """Return for each set new memory and as many bytes of its input, aligned, in whole vectors.
+    """New memory for each set, with as many bytes of its input, aligned, in whole vectors.
 
     As many as must be read and written together: a copy of them is the work of the split.
     """

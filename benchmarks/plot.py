@@ -57,7 +57,7 @@ def plot(run: dict[str, Any], folder: Path, stem: str) -> list[Path]:
 
 
 def _styles(rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """Return each peer's style: ours black, copies grey without markers, the others by order."""
+    """The style of each peer: ours black, copies grey without markers, the others by order."""
     styles: dict[str, dict[str, Any]] = {}
     others = 0
     peers = dict.fromkeys(row["peer"] for row in rows)
@@ -120,7 +120,7 @@ def _fractions(rows: Sequence[Row], styles: dict[str, dict[str, Any]]) -> Figure
 
 
 def _ceiling(rows: Sequence[Row], case: str) -> float | None:
-    """Return the time of the fastest plain copy of a case; on the CPU it has one thread."""
+    """The time of the fastest plain copy of a case; on the CPU it has one thread."""
     times = [
         row["seconds"]["median"] for row in rows if row["case"] == case and row["peer"] in COPIES
     ]

@@ -63,7 +63,7 @@ GPUS = (
 
 
 def clocks(gpu: Gpu, issue: float, alu: float, imad: float, wavefronts: float) -> float:
-    """Return the clocks of an SM that 512 bytes are predicted to take."""
+    """The clocks of an SM that 512 bytes are predicted to take."""
     extra = max(0.0, issue - COPY_INSTRUCTIONS)
     busiest = max(issue / ISSUES, alu / ALU_LANES, imad / IMAD_LANES, wavefronts)
     return max(gpu.copy_clocks + CLOCKS_PER_INSTRUCTION * extra, busiest)

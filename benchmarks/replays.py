@@ -52,7 +52,7 @@ class Replay:
 
 
 def prefill(draw: np.random.Generator) -> Iterator[Split]:
-    """Yield QKV projections of 1 to 8,192 tokens, each length once, then once more."""
+    """QKV projections of 1 to 8,192 tokens, each length once, then once more."""
     columns = sum(PREFILL_COLUMNS)
     while True:
         for row in draw.permutation(PREFILL_ROWS):
@@ -60,7 +60,7 @@ def prefill(draw: np.random.Generator) -> Iterator[Split]:
 
 
 def experts(count: int) -> Callable[[np.random.Generator], Iterator[Split]]:
-    """Return a generator of the rows that each expert gets: new loads, and tokens, at each call."""
+    """A generator of the rows that each expert gets: new loads, and tokens, at each call."""
 
     def splits(draw: np.random.Generator) -> Iterator[Split]:
         while True:
@@ -72,20 +72,20 @@ def experts(count: int) -> Callable[[np.random.Generator], Iterator[Split]]:
 
 
 def yolov8_heads(draw: np.random.Generator) -> Iterator[Split]:
-    """Yield YOLOv8's boxes and classes along the channels, of images of 160 to 1,280 pixels."""
+    """YOLOv8's boxes and classes along the channels, of images of 160 to 1,280 pixels."""
     while True:
         height, width = map(int, draw.integers(20, 161, 2))
         yield Split((8, 144, height * width), 1, (64, 80))
 
 
 def anchor_heads(draw: np.random.Generator) -> Iterator[Split]:
-    """Yield centre, size, confidence and classes of 1 to 25,200 anchors, in rows of 85."""
+    """Centre, size, confidence and classes of 1 to 25,200 anchors, in rows of 85."""
     while True:
         yield Split((8, int(draw.integers(1, 25201)), 85), 2, (2, 2, 1, 80))
 
 
 def anything(draw: np.random.Generator) -> Iterator[Split]:
-    """Yield 1 to 16 outputs of 1 to 1,024 columns or rows, of 1 to 512 rows or columns."""
+    """From 1 to 16 outputs of 1 to 1,024 columns or rows, of 1 to 512 rows or columns."""
     while True:
         sizes = tuple(map(int, draw.integers(1, 1025, draw.integers(1, 17))))
         other, axis = int(draw.integers(1, 513)), int(draw.integers(2))

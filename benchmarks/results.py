@@ -92,7 +92,7 @@ class Results:
 
 
 def _text(data: dict[str, Any]) -> str:
-    """Return a run as JSON with one line per row."""
+    """A run as JSON with one line per row."""
     head = json.dumps({**data, "rows": []}, indent=1).removesuffix("[]\n}")
     rows = ",\n".join("  " + json.dumps(row) for row in data["rows"])
     return f"{head}[\n{rows}\n ]\n}}\n"
@@ -119,7 +119,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def measured(timing: Summary, samples: list[float], total_bytes: int) -> Row:
-    """Return the columns of a peer that ran."""
+    """The columns of a peer that ran."""
     return {
         "status": "ok",
         "seconds": asdict(timing),
@@ -129,7 +129,7 @@ def measured(timing: Summary, samples: list[float], total_bytes: int) -> Row:
 
 
 def failed(error: BaseException) -> Row:
-    """Return the columns of a peer that did not run: absent or failed, and the reason."""
+    """The columns of a peer that did not run: absent or failed, and the reason."""
     absent = isinstance(error, ModuleNotFoundError)
     text = " ".join(str(error).split()) or type(error).__name__
     return {"status": "absent" if absent else "failed", "message": text[:300]}

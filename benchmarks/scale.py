@@ -86,7 +86,7 @@ def check(source: Path, folder: Path) -> None:
 
 @contextmanager
 def cluster(workers: int) -> Iterator[Any]:
-    """Yield a client of `workers` processes, each with one thread for blocks and one core.
+    """A client of `workers` processes, each with one thread for blocks and one core.
 
     Zarr runs its codecs on threads of its own: a worker that is not bound to a core uses all.
     """
@@ -156,7 +156,7 @@ def nothing(block: int) -> int:
 
 
 def tasks_per_second(count: int = 2000, window: int = 16) -> float:
-    """Return the blocks per second that the scheduler hands out, asked for like `split_store`."""
+    """The blocks per second that the scheduler hands out, asked for like `split_store`."""
     with cluster(2) as client, client.get_executor(pure=False) as executor:
         start = time.perf_counter()
         pending: set[Any] = set()
@@ -169,7 +169,7 @@ def tasks_per_second(count: int = 2000, window: int = 16) -> float:
 
 
 def graph_tasks_per_second(blocks: int = 4000) -> float:
-    """Return how many blocks per second `dml.split` on a dask.array adds to a graph."""
+    """The blocks per second that `dml.split` on a dask.array adds to a graph."""
     import dask.array as da
 
     lazy = da.ones((blocks, 64), chunks=(1, 64))
@@ -179,7 +179,7 @@ def graph_tasks_per_second(blocks: int = 4000) -> float:
 
 
 def split_rate(repeats: int = 9) -> float:
-    """Return the input bytes per second of one thread that splits one block in memory."""
+    """The input bytes per second of one thread that splits one block in memory."""
     block = np.random.default_rng(0).random((1024, COLUMNS), np.float32)
     seconds = []
     for _ in range(repeats):
@@ -210,7 +210,7 @@ def compare_workers(source: Path, folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def median_of(runs: list[dict[str, Any]], workers: int, what: str) -> float:
-    """Return the median, over runs with so many workers, of a figure of its largest worker."""
+    """The median, over runs with so many workers, of a figure of its largest worker."""
     return statistics.median(float(np.max(run[what])) for run in runs if run["workers"] == workers)
 
 
@@ -241,7 +241,7 @@ def measure(total_bytes: int, repeats: int, folder: Path) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """The machine and the versions that the figures depend on."""
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )

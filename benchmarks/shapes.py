@@ -88,7 +88,7 @@ def _two_or_more(text: str) -> int:
 
 
 def found_platform(folder: Path) -> Platform:
-    """Return the GPU, or else the simulated card, built in a folder.
+    """The GPU, or else the simulated card, built in a folder.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def found_platform(folder: Path) -> Platform:
 
 
 def on_card(variables: Mapping[str, str]) -> Platform:
-    """Return the simulated card of an environment; PyTorch has no place on it."""
+    """The simulated card of an environment; PyTorch has no place on it."""
     idle = {**variables, "CARD_IDLE": "1", ON_CARD: "1"}
     return Platform("the simulated card (no kernel runs)", idle, OURS)
 
@@ -114,7 +114,7 @@ def on_card(variables: Mapping[str, str]) -> Platform:
 def _rows(
     platform: Platform, replays: Sequence[Replay], shapes: int | None, folder: Path
 ) -> Iterator[Row]:
-    """Yield a row for every replay and peer, printed as soon as it is there."""
+    """A row for every replay and peer, printed as soon as it is there."""
     pairs = [
         (replay, peer)
         for replay in replays
@@ -161,7 +161,7 @@ def run(platform: Platform, replay: Replay, peer: str, shapes: int, cache: Path)
 
 
 def missed_bars(row: Row) -> list[str]:
-    """Return what a row of ours misses, in lines."""
+    """The bars that a row of ours misses, one per line."""
     if row["peer"] not in OURS:
         return []
     name = f"{row['replay']}, {row['peer']}"
@@ -193,7 +193,7 @@ HEADER = (
 
 
 def line(row: Row, reference: float | None) -> str:
-    """Return a row as text; `ratio` is its p50 over that of `dml.split`."""
+    """A row as text; `ratio` is its p50 over that of `dml.split`."""
     start = f"{row['replay']:<24}{row['peer']:<25}"
     if row["status"] != "ok":
         return f"{start}{row['status']}: {row['message'][:80]}"

@@ -37,13 +37,13 @@ class Table:
 
 
 def heading() -> str:
-    """Return the names of the columns."""
+    """The names of the columns."""
     columns = f"{'case':30} {'threads':>7} {'peer':22} {'time':>11}"
     return f"{columns} {'spread':>7} {'GB/s':>8} {'ratio':>6}"
 
 
 def line(row: Row, base: float | None) -> str:
-    """Return a row as text; `ratio` is its time over the reference's."""
+    """A row as text; `ratio` is its time over the reference's."""
     start = f"{row['case'][:30]:30} {row.get('threads') or '':>7} {row['peer'][:22]:22}"
     if row["status"] != "ok":
         return f"{start} {row['status']}: {row['message'][:80]}"
@@ -58,7 +58,7 @@ def line(row: Row, base: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time with three digits and a unit."""
+    """A time with three digits and a unit."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"

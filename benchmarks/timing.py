@@ -48,7 +48,7 @@ def summary(samples: Sequence[float]) -> Summary:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of sorted values, interpolated."""
+    """A quantile of sorted values, interpolated."""
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -56,7 +56,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def calls_per_sample(call: Call) -> int:
-    """Return the number of calls of a sample that makes the clock's resolution irrelevant."""
+    """The number of calls of a sample that makes the clock's resolution irrelevant."""
     count = 1
     while True:
         start = time.perf_counter()

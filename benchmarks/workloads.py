@@ -181,7 +181,7 @@ WORKLOADS = (
 
 
 def scaled(workload: Workload, max_bytes: int) -> Workload:
-    """Return the workload with fewer rows, so that its input has about `max_bytes` at most.
+    """The workload with fewer rows, so that its input has about `max_bytes` at most.
 
     Only dimensions before the axis shrink, the outermost ones in memory, and never below 1, so
     that widths, offsets, strides and alignments stay. If the axis is the first or the outermost,

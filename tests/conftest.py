@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _core_tests(root: Path) -> list[str]:
-    """The specifications of the pure core: the tests that mirror the files to be covered wholly."""
+    """The specifications of the pure core: the tests of the files that must be fully covered."""
     tools = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]
     sources = (
         Path("tests", *Path(file).parts[1:]) for file in tools["coverage"]["report"]["include"]
@@ -118,7 +118,7 @@ def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 
 def _cached(config: pytest.Config) -> Path | None:
-    """Return --builds, or a folder of pytest's cache; None where neither can be written."""
+    """--builds, or a folder of pytest's cache; None where neither can be written."""
     given: Path | None = config.getoption("--builds")
     if given:
         return given

@@ -52,7 +52,7 @@ def test_what_is_not_an_integer_is_named_with_its_type(value: Any, shown: str) -
 
 @pytest.mark.parametrize("values", [3, "12", b"12", None, {1, 2}, frozenset([1]), {1: 2}])
 def test_what_is_not_a_sequence_is_refused(values: Any) -> None:
-    """A set is none: its order is not that of its writer."""
+    """A set is refused: it does not keep the order in which it was written."""
     said = f"n is {values!r}; it must be a sequence of integers"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         integers("n", values)

@@ -25,7 +25,7 @@ __all__ = ["ArrayView", "adapter_of", "adapters_of", "is_native", "to_device", "
 def view(array: Any, name: str) -> ArrayView:
     """The memory of an array of any library, which errors call `name`; a view stays as it is.
 
-    An InvalidArgumentError says what is no array, or holds Python objects, or cannot be shared.
+    Raises an InvalidArgumentError if it is not an array, holds Python objects or cannot be shared.
     """
     return (_adapter(type(array)) or dlpack).view(array, name)
 

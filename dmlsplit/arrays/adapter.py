@@ -74,7 +74,7 @@ def allocate(
 
 
 def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:
-    """The error for outputs of so many bytes, for which there was no memory."""
+    """The error for outputs of `size` bytes, for which there was no memory."""
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
     what = "an output cannot be allocated"

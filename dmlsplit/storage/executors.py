@@ -75,7 +75,7 @@ def _check_cluster(client: Any) -> None:
 def _in_flight(
     executor: Executor, window: int, work: Callable[[Any], Any], values: Iterable[Any]
 ) -> Iterator[Any]:
-    """Yield each result when it is ready, with at most `window` values in work at a time.
+    """The results, each as soon as it is ready, with at most `window` values in work at a time.
 
     Interrupts must be held: one inside a pool or a future would leave its locks taken.
     """

@@ -137,7 +137,7 @@ def _split_block(
     shapes = piece_shapes(block.shape, axis, sizes)
     ends = accumulate(map(prod, shapes))
     parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
-    # Not the public split, which would check each block for overlaps; there are none.
+    # The public split would check each block for overlaps; parts of one arena have none.
     layout = "cpu", block.shape, values.strides, values.itemsize, axis, sizes
     plan = plan_for(sizes)(*layout, tuple(part.strides for part in parts))
     plan.program.copy(values.ctypes.data, [part.ctypes.data for part in parts])

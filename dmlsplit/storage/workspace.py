@@ -51,7 +51,7 @@ class Workspace:
         return self.folder / str(piece)
 
     def vouch(self, run: Run) -> None:
-        """Create the journal: from now on the pieces can be used."""
+        """Create the journal, which makes the pieces usable by a later run."""
         inodes = tuple(self.draft(piece).stat().st_ino for piece in range(len(self.targets)))
         create_journal(self.journal, replace(run, pieces=inodes))
 

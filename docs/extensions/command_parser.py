@@ -16,7 +16,7 @@ from dmlsplit.cli import build_parser
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; lists and examples in its texts become literal blocks."""
+    """The parser of all commands; lists and examples in its texts become literal blocks."""
     top = build_parser()
     for parser in (top, *_commands(top)):
         parser.description = _text(parser.description or "")
@@ -57,7 +57,7 @@ class CommandDomain(ArgParseDomain):
     """The commands of the page."""
 
     def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
-        """Yield each under its name."""
+        """Each under its name."""
         for name, _, *rest in super().get_objects():
             yield (name, name, *rest)
 

@@ -51,7 +51,7 @@ def write_pages(folder: Path) -> None:
 
 
 def index() -> str:
-    """Return the page that lists the rules, in the order in which they are defined."""
+    """The page that lists the rules, in the order in which they are defined."""
     parts = [_HEAD]
     for prefix, title in _FAMILIES.items():
         rules = [rule for rule in RULES.values() if rule.id.startswith(prefix)]

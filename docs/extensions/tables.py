@@ -20,7 +20,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def levels() -> str:
-    """Return what each feature level accepts, and where that is documented."""
+    """The data types and limits of each feature level, with their sources."""
     heading = ("level", "DirectML", "Windows build", "dimensions", "data types", "source")
     return _table(heading, map(_level, capability_table().values()))
 
@@ -41,7 +41,7 @@ def _link(source: str) -> str:
 
 
 def gpus() -> str:
-    """Return the GPUs whose figures are known."""
+    """The GPUs whose figures are known."""
     heading = ("name", "compute capability", "SMs", "GB/s", "source")
     rows = (
         (
@@ -58,7 +58,7 @@ def gpus() -> str:
 
 
 def peers() -> str:
-    """Return the range of each peer's times over ours, over the seven cases of both runs."""
+    """The range of each peer's times over ours, over the seven cases of both runs."""
     heading = ("peer", "threads", "where dmlsplit does worst", "where it does best")
     ratios: dict[tuple[str, int], list[tuple[float, str]]] = {}
     for name in ("cpu-xeon-2", "cpu-xeon-2-again"):
@@ -77,12 +77,12 @@ def peers() -> str:
 
 
 def cpu() -> str:
-    """Return the peers' times over ours in the seven cases."""
+    """The peers' times over ours in the seven cases."""
     return markdown(load(RESULTS / "cpu-xeon-2.json"), cases.CASES)
 
 
 def predicted() -> str:
-    """Return what was counted of each workload, and the speed that a formula predicts from it."""
+    """The counts of each workload, and the speed that a formula predicts from them."""
     workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
     gpus = list(workloads[0]["predicted"])
     heading = ("#", "workload", "kernels", "read", "written", "issued", *gpus)
@@ -98,7 +98,7 @@ def _workload(workload: dict[str, Any], gpus: Sequence[str]) -> Sequence[object]
 
 
 def _counted(workload: dict[str, Any]) -> tuple[float, float, float]:
-    """Return sectors read and written over the fewest, and instructions per 16 bytes."""
+    """Sectors read and written over the fewest possible, and instructions per 16 bytes."""
     launches = workload["launches"]
     total = sum(launch["total_bytes"] for launch in launches)
 
@@ -113,7 +113,7 @@ def _counted(workload: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def predicted_ranges() -> str:
-    """Return the least and the greatest figures of all workloads."""
+    """The least and the greatest figures of all workloads."""
     workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
     read, written, issued = zip(*map(_counted, workloads), strict=True)
     lines = [
@@ -129,7 +129,7 @@ def predicted_ranges() -> str:
 
 
 def host() -> str:
-    """Return the host time of calls on CUDA arrays, on the simulated card."""
+    """The host time of calls on CUDA arrays, on the simulated card."""
     rows = json.loads((RESULTS / "dispatch.json").read_text())["rows"]
     columns = {
         "bound dispatch": "dispatch_us",
@@ -148,7 +148,7 @@ def _us(value: float | None) -> str:
 
 
 def shapes() -> str:
-    """Return the compilations where shapes change at every call."""
+    """The compilations where shapes change at every call."""
     rows = json.loads((RESULTS / "shapes.json").read_text())["rows"]
     keys = ("replay", "shapes", "compiles", "later_compiles")
     heading = ("calls", "shapes", "compilations", "of them after the first call")
@@ -157,7 +157,7 @@ def shapes() -> str:
 
 
 def instead() -> str:
-    """Return the times of what `dml.split` can replace over its own, and where it was measured."""
+    """The times of what `dml.split` can replace over its own, and where it was measured."""
     run = load(RESULTS / "instead.json")
     rows = [row for row in run["rows"] if row["status"] == "ok"]
     peers = [peer for peer in dict.fromkeys(row["peer"] for row in rows) if peer != "dmlsplit"]
@@ -185,7 +185,7 @@ def _over(peer: float | None, own: float) -> str:
 
 
 def machine() -> str:
-    """Return where and with what the CPU was measured."""
+    """The machine and the versions with which the CPU was measured."""
     made = load(RESULTS / "cpu-xeon-2.json")["environment"]
     return _made(made, "numpy torch onnxruntime openvino")
 
@@ -200,7 +200,7 @@ def _made(made: dict[str, Any], names: str) -> str:
 
 
 def tests() -> str:
-    """Return how many tests there are, and how many draw their cases at random."""
+    """The number of tests, and of those that draw their cases at random."""
     sources = [path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
     functions, drawn = (
         sum(len(re.findall(pattern, source, re.MULTILINE)) for source in sources)

@@ -8,7 +8,7 @@ HEIGHT, WIDTH = 192, 256
 
 
 def picture() -> np.ndarray:
-    """Return the picture as uint8 (HEIGHT, WIDTH, 3)."""
+    """The picture as uint8 (HEIGHT, WIDTH, 3)."""
     y, x = np.mgrid[0:HEIGHT, 0:WIDTH].astype(float)
     sky = np.stack([90 + 0.5 * y, 130 + 0.4 * y, 230 - 0.1 * y], -1)
     depth = np.maximum(y - 110, 1)

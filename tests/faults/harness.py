@@ -48,7 +48,7 @@ class Runs:
 
 
 def library(folder: Path) -> Path:
-    """Return the compiled library, which a folder of `builds` keeps."""
+    """The compiled library, which a folder of `builds` keeps."""
     source = HERE / "faults.cpp"
     line = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
 

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ def test_each_device_splits_what_it_has(backend: str) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("this PyTorch has no torch.distributed")
-    cases = Path(__file__).with_name("torch_distributed.py")
+    cases = ROOT / "tests" / "support" / "torch_distributed.py"
     line = [sys.executable, str(cases), backend]
     environment = {**ours(), "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(

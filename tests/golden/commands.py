@@ -269,7 +269,7 @@ def stable(text: str) -> str:
 
 
 def options(script: str) -> str:
-    """Return what a completion script completes; the rest depends on the version of shtab."""
+    """The words that a completion script offers; the rest depends on the version of shtab."""
     return "\n".join(sorted(set(re.findall(r"--[a-z][a-z-]+", script))))
 
 
@@ -305,7 +305,7 @@ def write(folder: Path, main: Callable[[list[str]], int]) -> None:
 
 
 def golden() -> dict[str, str]:
-    """Return the transcripts of the golden files by their command lines."""
+    """The transcripts of the golden files by their command lines."""
     texts = "\n".join(path.read_text("utf-8") for path in FOLDER.glob("*.txt"))
     found = [f"$ dmlsplit{text}".strip() for text in texts.split("$ dmlsplit")[1:]]
     return {text.partition("\n")[0].removeprefix("$ dmlsplit").strip(): text for text in found}

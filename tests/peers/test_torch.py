@@ -43,7 +43,7 @@ def infos() -> dict[str, Any]:
 
 
 def samples(operator: Any, kind: str) -> Iterator[Sample]:
-    """Yield tensors, what torch does with each, and the axis; also with gaps in memory."""
+    """Tensors, also with gaps in memory, with the pieces that torch makes of each and the axis."""
     dtype = getattr(torch, kind)
     known = dtype if dtype in operator.supported_dtypes("cpu") else torch.uint8
     for sample in operator.sample_inputs("cpu", known):

@@ -15,7 +15,7 @@ from tests.support.kernel_cases import COMPILING, Case, each_toolchain
 
 # Cases that found something: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
 # divisor was too large where the pitch is beyond 2^31 vectors; ends of outputs of a few bytes in a
-# single row were filled up from behind the tile, in the worst case from behind the shared memory.
+# single row were filled up with bytes after the tile, in the worst case after the shared memory.
 WRAPPED, FAR_PITCH, FILLED = 510, 2117, 977
 BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 

@@ -16,7 +16,7 @@ BITS_32 = np.uint64(32)
 
 
 def _carries_out(o: Operands, names: tuple[str, ...]) -> Callable[[Array, Array], None]:
-    """A writer of the carries of a sum: set from 2**32 on, and from 2**33 on."""
+    """A function that writes the carries of a sum: set from 2**32, and from 2**33."""
     writers = [o.write_predicate(name) for name in names]
 
     def write(total: Array, mask: Array) -> None:

@@ -23,7 +23,7 @@ ONE_33 = np.uint64(1 << 32)
 
 
 def immediate(text: str) -> int | None:
-    """A literal as 32 bits; None if it is none."""
+    """A literal as 32 bits; None if `text` is not a literal."""
     return int(text, 0) & 0xFFFFFFFF if _NUMBER.fullmatch(text) else None
 
 

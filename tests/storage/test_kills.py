@@ -22,7 +22,7 @@ LINE = "run in.zarr --axis 2 --split 1,5 -o out --block-bytes 2048".split()
 
 
 def changing(store: Path, rows: slice, values: np.ndarray, moment: int) -> Callable[..., None]:
-    """Return a progress function that writes rows of the input after so many blocks."""
+    """A progress function that writes rows of the input after so many blocks."""
     moments = iter(range(1000))
 
     def progress(done: int, total: int) -> None:

@@ -26,7 +26,7 @@ def key(*parts: str | bytes) -> str:
 
 
 def made(path: Path, make: Callable[[Path], object]) -> Path:
-    """Return `path`, a file or a folder, after `make(partial)` and a rename if it is not there.
+    """The file or folder `path`; if it is missing, `make(partial)` makes it and it is renamed.
 
     It appears whole. Processes that make the same at once do not disturb each other.
     """

@@ -22,7 +22,7 @@ ON_DISK = ("simple", "pytorch-converted", "pytorch-operator")
 
 
 def node_cases(builds: Path) -> list[TestCase]:
-    """Return the cases of single nodes, whose models are in no file of ONNX's."""
+    """The cases of single nodes, whose models are in no file of ONNX's."""
 
     def make(path: Path) -> None:
         with warnings.catch_warnings():
@@ -35,13 +35,13 @@ def node_cases(builds: Path) -> list[TestCase]:
 
 
 def all_cases(builds: Path) -> dict[str, TestCase]:
-    """Return every case by its name."""
+    """Every case by its name."""
     on_disk = [case for kind in ON_DISK for case in load_model_tests(kind=kind)]
     return {case.name: case for case in [*node_cases(builds), *on_disk]}
 
 
 def model_of(case: TestCase) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:
-    """Return the model of a case, and its inputs and expected outputs."""
+    """The model of a case, and its inputs and expected outputs."""
     if case.model is not None:
         return case.model, [(list(given), list(wanted)) for given, wanted in case.data_sets or ()]
     folder = Path(case.model_dir or "")

@@ -115,7 +115,7 @@ class _Helpers:
         self._starting, self._started = Lock(), 0
 
     def put(self, shares: Sequence[_Share]) -> None:
-        """Queue shares, for as many threads at least."""
+        """Queue shares, and start threads until there are at least as many."""
         if self._started < len(shares):
             with self._starting:
                 while self._started < len(shares):

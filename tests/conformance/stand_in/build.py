@@ -16,12 +16,12 @@ FLAGS = "-std=c++17 -Wall -Wextra -Werror -O1 -shared -fPIC".split()
 
 
 def missing() -> str | None:
-    """Return why there can be no stand-in here, or None."""
+    """The reason why no stand-in can be built here, or None."""
     return None if shutil.which("g++") else "g++ is not installed: there is no stand-in to probe"
 
 
 def built(folder: Path, *flags: str) -> Path:
-    """Return the library."""
+    """The library."""
     name = kept.key(*FLAGS, *flags, *(path.read_bytes() for path in SOURCES))
 
     def compile_(path: Path) -> None:

@@ -25,7 +25,7 @@ class Case(NamedTuple):
     constants: tuple[Any, ...] = ()
 
     def built(self, index: int) -> tuple[Any, Any, list[Any]]:
-        """Return the input, the node and the constants, which no other case shares."""
+        """The input, the node and the constants, which no other case shares."""
         tensors = [
             numpy_helper.from_array(each, f"c{index}_{at}")
             for at, each in enumerate(self.constants)
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 def run(case: Case, opset: int) -> Shape | None:
-    """Return the shape that ONNX Runtime computes; None if it refuses the node."""
+    """The shape that ONNX Runtime computes; None if it refuses the node."""
     given, made, tensors = case.built(0)
     tensors = tuple(tensors)
     content = model([made], [given], initializers=tensors, opsets={"": opset}, outputs="y0")
@@ -56,7 +56,7 @@ def run(case: Case, opset: int) -> Shape | None:
 
 
 def drawn(random: Random, opset: int) -> Iterator[Case]:
-    """Yield operators with random parameters; some are wrong, and refused."""
+    """Operators with random parameters; some are wrong, and refused."""
     for _ in range(60):
         yield from (_pool(random, opset), _transposed(random), _resized(random))
 

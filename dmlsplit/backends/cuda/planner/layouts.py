@@ -100,7 +100,8 @@ def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
 
 def _one_row(columns: Columns, item: int) -> Layout:
     """The layout of parts of a single row, of any width."""
-    # Vectors at the ends of outputs are filled up from pretended rows; of one byte wide, from 15.
+    # The vector at the end of an output is filled up as if more rows followed: up to 15 of them,
+    # if the output is one byte wide.
     pitch = columns.widest
     slack = 2 * (VECTOR - item) + blocks(VECTOR - item, min(columns.widths)) * pitch
     groups = _groups(columns, MOST_TILE_BYTES - slack)
