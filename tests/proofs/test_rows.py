@@ -74,7 +74,7 @@ def test_any_wide_split_gives_numpy_bytes(builds: Path, case: Case, chunk_bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=4000, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
 def test_many_more_wide_splits_give_numpy_bytes(builds: Path, case: Case, chunk_bytes: int) -> None:
     check(case, chunk_bytes, builds, harness.SANITIZED)

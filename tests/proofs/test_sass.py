@@ -181,7 +181,7 @@ def test_any_plan_compiles(builds: Path, case: Case) -> None:
 
 
 @pytest.mark.slow
-@settings(COMPILING, max_examples=300)
+@settings(COMPILING, max_examples=150)
 @given(case=large_cases())
 def test_many_more_plans_compile(builds: Path, case: Case) -> None:
     check_machine_code(case, builds)
