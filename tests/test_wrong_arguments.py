@@ -211,7 +211,7 @@ MADE = """
     dmlsplit.BoundOperator dmlsplit.CompiledOperator dmlsplit.FeatureLevel dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
     onnx.DmlSplitBackend onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.applied
-    onnx.FixedSizes.meet onnx.FixedSizes.check_all_used onnx.Lengths onnx.Lowering
+    onnx.FixedSizes.declared onnx.FixedSizes.meet onnx.FixedSizes.check_all_used onnx.Lengths onnx.Lowering
     onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()
 

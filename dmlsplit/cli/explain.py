@@ -97,7 +97,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scanned(arguments)
-    failing = FAILING - {Outcome.LEGALIZED}
+    failing = FAILING - {Outcome.EQUIVALENT}
     assessment = assess(_wanted(scan.sites, arguments.node), target, scan.unreadable, failing)
     explained = []
     for verdict in assessment.verdicts:
@@ -106,7 +106,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             said = "; ".join(f"{each.rule.id} {each.message}" for each in verdict.diagnostics)
             tell(f"{place}: {verdict.outcome}: {said}")
         else:
-            descriptors = verdict.legalized or verdict.descriptors
+            place += ", with dynamic sizes of 1" if verdict.sizes else ""
+            descriptors = verdict.equivalents or verdict.descriptors
             explained += [explain_split(place, desc, gpu) for desc in descriptors]
     if arguments.svg != STDOUT and arguments.format == "json":
         show(explanation_json(explained))

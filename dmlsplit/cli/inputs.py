@@ -55,12 +55,12 @@ def integers(text: str) -> tuple[int, ...]:
 
 
 def dimension(text: str) -> tuple[str, int]:
-    """Parse ``batch=1`` or ``input.0=1``; argparse reports anything else."""
+    """Parse ``batch=1`` or ``images.0=1``; argparse reports anything else."""
     name, _, size = text.rpartition("=")
     if name and size.isascii() and size.isdecimal() and int(size) < 2**63:
         return name, int(size)
     raise argparse.ArgumentTypeError(
-        f"is {text!r}; it must be NAME=N or INPUT.AXIS=N, such as batch=1"
+        f"is {text!r}; it must be NAME=N or VALUE.AXIS=N, such as batch=1"
     )
 
 
@@ -80,8 +80,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=dimension,
         metavar="NAME=N",
-        help="the size of a dynamic dimension of ONNX models, by its name (batch=1) or by input "
-        "and axis (images.0=1); may be given several times",
+        help="the size of a dynamic dimension of ONNX models, by its name (batch=1), or by the "
+        "name of any value and axis (images.0=1, /head/Reshape.1=64); may be given several times",
     )
     parser.add_argument(
         "--infer-shapes",
@@ -118,7 +118,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ort-version",
         metavar="VERSION",
-        help="with --via ort: the version of ONNX Runtime, such as 1.14 (default: the newest)",
+        help="with --via ort: the version of ONNX Runtime, such as 1.14 (default: 1.24, "
+        "the last with a DirectML package)",
     )
 
 

@@ -32,22 +32,27 @@ accept it, and what to change. Nothing is run, and no GPU is needed. At run time
 a refusal is 80070057 (E_INVALIDARG, "The parameter is incorrect").
 
 The verdicts:
-  ok                      the target accepts it as it is
-  ok after legalizing     the target refuses it as it is, but accepts an
-                          equivalent descriptor on the same buffers, which is
-                          shown
-  refused                 the target refuses it
-  refused for every size  a size is dynamic, and whatever it is, the target
-                          refuses the split as it is
-  unknown                 it depends on a size that is known only when the model
-                          runs, or on a shape that could not be followed; name
-                          sizes with --dim
+  ok
+      the target accepts it
+  ok for every size
+      some sizes are dynamic, and the target accepts it whatever they are, up to
+      the size that is shown
+  refused, an equivalent exists
+      the target refuses it, but accepts the descriptor that is shown, which
+      moves the same bytes between the same buffers
+  refused
+      the target refuses it, and any equivalent descriptor
+  refused for every size
+      some sizes are dynamic, and the target refuses it whatever they are
+  unknown
+      it depends on sizes that are known only when the model runs, or could not
+      be followed; the report says which --dim decides it
 """
 
 _FORMATS = """\
 formats:
   text    for people: at most 80 columns, a summary table last
-  json    for programs: schema 1, described by report.schema.json of the package
+  json    for programs: schema 2, described by report.schema.json of the package
   github  annotations of GitHub Actions
   sarif   SARIF 2.1.0, for code-scanning pages
   junit   JUnit XML, one suite per file and one case per split
@@ -56,9 +61,9 @@ formats:
 
 _STATUSES = {
     ACCEPTED: "every split is accepted; with --write-fixed, every one of the written\n       model",
-    REFUSED: "a split is refused, or is ok only after legalizing (see --allow), or is\n"
-    "       unknown and --fail-on unknown was given, or meets a known defect and\n"
-    "       --fail-on defect was; or the target cannot be used",
+    REFUSED: "a split is refused (but see --allow), or is unknown and --fail-on unknown\n"
+    "       was given, or meets a known defect and --fail-on defect was; or the\n"
+    "       target cannot be used",
     UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
 }
 
@@ -94,9 +99,9 @@ def add_to(commands: Commands) -> None:
     report.add_argument(
         "--allow",
         action="append",
-        choices=("legalizing",),
+        choices=("equivalent",),
         default=[],
-        help="exit with 0 where an equivalent descriptor is accepted: your runtime legalizes",
+        help="exit with 0 where an equivalent exists: your runtime uses it",
     )
     fixing = parser.add_argument_group("a rewritten model")
     fixing.add_argument(
@@ -128,8 +133,8 @@ def validate(arguments: argparse.Namespace) -> int:
     target = target_of(arguments)
     scan = scanned(arguments)
     failing = FAILING
-    if "legalizing" in arguments.allow:
-        failing -= {Outcome.LEGALIZED}
+    if "equivalent" in arguments.allow:
+        failing -= {Outcome.EQUIVALENT}
     if "unknown" in arguments.fail_on:
         failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on

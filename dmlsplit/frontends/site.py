@@ -12,6 +12,7 @@ class Cause(StrEnum):
     DYNAMIC = "dynamic input"
     LENGTHS = "computed split lengths"
     UNTRACKED = "a shape that is not tracked"
+    TYPE = "an unknown data type"
     WEIGHTS = "weights outside the model"
     OPERATION_SET = "unknown operation set"
     COUNT = "too many pieces"
@@ -35,6 +36,8 @@ class SplitSite:
     ----------
     file : str
         The file as the caller named it.
+    format : str
+        ``onnx`` or ``openvino`` for a model of that kind; else empty.
     place : str
         Path to the node through graphs, nested bodies and functions.
     node : str
@@ -55,6 +58,12 @@ class SplitSite:
         If `unknown` is set, the descriptor for the smallest sizes above 0. An unknown type is
         FLOAT32 and an unknown rank 4, which every level accepts. So a level that refuses its
         data type, rank or number of elements refuses the node for every size.
+    missing : tuple of (str, int)
+        The sizes that would make it known, each with its smallest value: names of dimensions, or
+        ``VALUE.AXIS`` in ONNX. Empty if sizes alone would not.
+    scales : bool
+        Whether `smallest` is exact but for the sizes in `missing`, none of which is the axis: for
+        any sizes, the split has as many times the elements as their product.
     warnings : tuple of str
         Legal settings that are not portable or likely to be a mistake.
     element_type : str
@@ -65,6 +74,10 @@ class SplitSite:
         The axis in `shape`, counted from the front; -1 if unknown.
     pieces : tuple of int
         Sizes of all outputs along the axis, also of empty ones; empty if unknown.
+    unused : tuple of int
+        Indices of outputs that no node and no graph output of the model takes.
+    value : str
+        Name of the value that is split, in ONNX.
     meets : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
     implied : str
@@ -87,12 +100,17 @@ class SplitSite:
     unknown: str = ""
     cause: Cause = Cause.DYNAMIC
     smallest: SplitOperatorDesc | None = None
+    missing: tuple[tuple[str, int], ...] = ()
+    scales: bool = False
     warnings: tuple[str, ...] = ()
     element_type: str = ""
     shape: tuple[int | str, ...] = ()
     axis: int = -1
     pieces: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
+    value: str = ""
     meets: tuple[str, ...] = ()
     implied: str = ""
     sized_by: str = ""
     path: tuple[int | str, ...] = ()
+    format: str = ""

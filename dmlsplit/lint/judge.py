@@ -1,6 +1,5 @@
 """Judges the splits that a scan found: accepted, refused or unknown, why, and what to change."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
@@ -9,13 +8,16 @@ from dmlsplit.directml.legalization import equivalent
 from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
+from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import minimum_feature_level, violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
-from dmlsplit.lint.rules import REMEDIES, RULES
+from dmlsplit.lint.fix.obstacle import rewriting_obstacle
+from dmlsplit.lint.remedies import options, remedies
+from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import Requirement, Target, requirement
-from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 
 _Descriptors = tuple[SplitOperatorDesc, ...]
 # A model has many splits, but few different descriptors.
@@ -52,22 +54,39 @@ def judge(site: SplitSite, target: Target) -> Verdict:
         judged = tuple(map(onnxruntime.lowered, judged))
     descriptors = () if site.unknown else judged
     broken = [*_broken(judged, target.level)]
-    if site.unknown:
-        broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
     errors = [each for each in remarks if each.severity == "error"]
     others = [each for each in remarks if each.severity != "error"]
+    if site.scales and not errors and not broken:
+        return _at_every_size(site, judged, others, target)
+    if site.unknown:
+        broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
+        others.append(_about("SPLIT-NODE-UNKNOWN", site.unknown))
     # The provider makes its own descriptors; it cannot be given equivalent ones.
-    legalizable = bool(broken) and not errors and target.via == "directml"
-    known = legalizable and not site.unknown
-    legalized, obstacle = _legalized(descriptors, target.level) if known else ((), "")
-    outcome = _outcome(site, bool(errors or broken), bool(legalized))
+    replaceable = bool(broken) and not errors and target.via == "directml"
+    known = replaceable and not site.unknown
+    equivalents, obstacle = _equivalents(descriptors, target.level) if known else ((), "")
+    outcome = _outcome(site, bool(errors or broken), bool(equivalents))
     # A higher level fixes no other error of a node.
     curable = all(each.rule.id == "ORT-FEATURE-LEVEL" for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     diagnostics = (*errors, *broken, *others)
-    verdict = Verdict(site, descriptors, outcome, diagnostics, legalized, minimum)
-    verdict = replace(verdict, legalizable=legalizable and bool(site.unknown))
-    return replace(verdict, fix="; ".join(_fixes(verdict, obstacle)))
+    verdict = Verdict(site, descriptors, outcome, diagnostics, equivalents, minimum)
+    verdict = replace(verdict, undecided=replaceable and bool(site.unknown))
+    return replace(verdict, fix="; ".join(_fixes(verdict, obstacle, target.level)))
+
+
+def _at_every_size(
+    site: SplitSite, smallest: _Descriptors, remarks: list[Violation], target: Target
+) -> Verdict:
+    """The verdict on a split that is accepted at its smallest sizes, and scales with them.
+
+    Larger sizes only multiply the number of elements, so no other rule can break.
+    """
+    (desc,) = smallest
+    most = UINT_MAX // desc.input_tensor.element_count
+    sizes = SizeRange(tuple(name for name, _ in site.missing), most)
+    minimum, fix = _minimum(smallest, target), "; ".join(_cures(site))
+    return Verdict(site, smallest, Outcome.ALWAYS, tuple(remarks), (), minimum, fix, sizes=sizes)
 
 
 def _remarked(site: SplitSite, target: Target) -> Verdict:
@@ -81,12 +100,12 @@ def _remarked(site: SplitSite, target: Target) -> Verdict:
     return Verdict(site, descriptors, Outcome.OK, tuple(diagnostics), (), minimum, fix)
 
 
-def _outcome(site: SplitSite, refused: bool, legalized: bool) -> Outcome:
+def _outcome(site: SplitSite, refused: bool, has_equivalent: bool) -> Outcome:
     if not refused:
         return Outcome.UNKNOWN if site.unknown else Outcome.OK
     if site.unknown:
         return Outcome.NEVER
-    return Outcome.LEGALIZED if legalized else Outcome.REFUSED
+    return Outcome.EQUIVALENT if has_equivalent else Outcome.REFUSED
 
 
 def _of_the_node(site: SplitSite) -> Iterator[Violation]:
@@ -102,8 +121,6 @@ def _of_the_node(site: SplitSite) -> Iterator[Violation]:
             "use one in place of the other (onnxruntime issues 32146, 24311, 21007)"
         )
         yield _about("SPLIT-DEFECT-MEET", message)
-    if site.unknown:
-        yield _about("SPLIT-NODE-UNKNOWN", site.unknown)
 
 
 def _about(rule_id: str, text: str) -> Violation:
@@ -122,12 +139,12 @@ def _broken(descriptors: _Descriptors, level: FeatureLevel) -> Iterator[Violatio
 
 
 @_remembered
-def _legalized(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descriptors, str]:
+def _equivalents(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descriptors, str]:
     """Equivalents of all descriptors; if one has none, an empty tuple and the reason."""
     try:
         return tuple(equivalent(desc, level, _report(desc, level)) for desc in descriptors), ""
     except NoEquivalentError as error:
-        return (), f"no equivalent at feature level {level}: {error.reason}"
+        return (), f"no equivalent descriptor at feature level {level}: {error.reason}"
     except InvalidArgumentError:  # invalid at every level
         return (), ""
 
@@ -141,33 +158,42 @@ def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
     return requirement(max(known)) if descriptors and len(known) == len(levels) else None
 
 
-def _fixes(verdict: Verdict, obstacle: str) -> Iterator[str]:
-    """Possible fixes, the most direct first."""
-    minimum = verdict.minimum
-    if verdict.site.meets:
+def _cures(site: SplitSite) -> Iterator[str]:
+    if site.meets:
         yield RULES["SPLIT-DEFECT-MEET"].hint
+
+
+def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str]:
+    """Possible fixes, the most direct first."""
+    site, minimum = verdict.site, verdict.minimum
+    yield from _cures(site)
     if verdict.outcome is Outcome.UNKNOWN:
-        yield from _remedies(verdict.site)
-    if verdict.outcome in (Outcome.OK, Outcome.UNKNOWN):
+        yield from remedies(site)
+    if verdict.outcome not in FAILING:
         return
-    if verdict.legalized:
-        yield f"on the same buffers, dispatch {' then '.join(map(str, verdict.legalized))}"
+    if minimum is None:
+        yield from dict.fromkeys(each.hint for each in verdict.errors)
+    if site.format == "onnx":
+        yield from _rewriting(verdict, level)
+    if verdict.equivalents:
+        yield f"in DirectML, dispatch {' then '.join(map(str, verdict.equivalents))}"
     if minimum is not None:
         build = f", or Windows build {minimum.windows.build}" if minimum.windows else ""
         yield f"ship DirectML {minimum.directml} or later (level {minimum.level}){build}"
-    else:
-        yield from dict.fromkeys(each.hint for each in verdict.errors)
     if obstacle:
         yield f"there is {obstacle}"
-    if verdict.legalizable:
-        yield "an equivalent on the same buffers may exist: give the sizes (--dim) to see it"
+    if verdict.undecided:
+        how = "fix the sizes" if site.format == "openvino" else f"give {options(site)}"
+        yield f"an equivalent may exist; to see it, {how}"
 
 
-def _remedies(site: SplitSite) -> Iterator[str]:
-    # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
-    if site.operator == "Split-18" and site.sized_by == "outputs":
-        yield RULES["ORT-NUM-OUTPUTS"].hint + " first"
-    names = [size for size in site.shape if isinstance(size, str)]
-    # Other names need quotes, which differ between shells.
-    plain = [name for name in names if re.fullmatch(r"[\w.-]{1,40}", name, re.ASCII)]
-    yield REMEDIES[site.cause].replace("NAME", (plain or ["NAME"])[0])
+def _rewriting(verdict: Verdict, level: FeatureLevel) -> Iterator[str]:
+    """What the author of the model can do about a refused split."""
+    if any("model" not in each.rule.cured_by for each in verdict.errors) or verdict.undecided:
+        return
+    why = rewriting_obstacle(verdict.site, verdict.errors, level)
+    yield (
+        f"no standard ONNX nodes replace it: {why}"
+        if why
+        else ("in the model, --write-fixed fixed.onnx replaces it by nodes that are accepted")
+    )

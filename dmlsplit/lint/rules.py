@@ -4,7 +4,6 @@ from functools import partial
 
 from dmlsplit.directml import rules
 from dmlsplit.directml.rules.rule import Example, Rule, by_id
-from dmlsplit.frontends.site import Cause
 
 _SOURCES = "https://github.com/microsoft/onnxruntime/"
 _models = partial(Example, "onnx")
@@ -243,19 +242,3 @@ RULES = rules.RULES | by_id(
         ),
     }
 )
-
-# The fix for an unknown split, by its cause. NAME stands for the dimension.
-REMEDIES = {
-    Cause.DYNAMIC: "give the size with --dim NAME=N; fix it in the model with python -m"
-    " onnxruntime.tools.make_dynamic_shape_fixed --dim_param NAME --dim_value N",
-    Cause.LENGTHS: "make the split lengths a constant of the model, or use num_outputs",
-    Cause.UNTRACKED: "save the shapes in the model: python -m"
-    " onnxruntime.tools.symbolic_shape_infer; or install onnx, if it is missing, for its shape"
-    " inference: pip install 'dmlsplit[onnx]'",
-    Cause.WEIGHTS: "keep small tensors in the model, as onnx.save does with size_threshold=1024",
-    Cause.OPERATION_SET: "convert the model with a version of OpenVINO that writes opset1 splits",
-    Cause.COUNT: "give the pieces a larger chunk size; no model needs so many",
-    Cause.ORDER: "sort the nodes so that each follows those whose values it takes; a graph with a "
-    "cycle cannot run",
-    Cause.CALLER: "inline the functions (onnx.inliner), then validate again",
-}

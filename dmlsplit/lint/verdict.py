@@ -14,14 +14,27 @@ class Outcome(StrEnum):
     """The possible verdicts."""
 
     OK = "ok"
-    LEGALIZED = "ok after legalizing"
+    ALWAYS = "ok for every size"
+    EQUIVALENT = "refused, an equivalent exists"
     REFUSED = "refused"
     NEVER = "refused for every size"
     UNKNOWN = "unknown"
 
 
 # The outcomes that count as refused by default.
-FAILING = frozenset({Outcome.REFUSED, Outcome.NEVER, Outcome.LEGALIZED})
+FAILING = frozenset({Outcome.REFUSED, Outcome.NEVER, Outcome.EQUIVALENT})
+ACCEPTED = frozenset({Outcome.OK, Outcome.ALWAYS})
+
+
+@dataclass(frozen=True, slots=True)
+class SizeRange:
+    """The dynamic sizes for which a verdict holds: all from 1 whose product is at most `most`."""
+
+    names: tuple[str, ...]
+    most: int
+
+    def __str__(self) -> str:
+        return f"{' * '.join(self.names)} 1 to {self.most:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +42,17 @@ class Verdict:
     """Whether a target accepts one split."""
 
     site: SplitSite
-    descriptors: tuple[SplitOperatorDesc, ...]  # that the split becomes at the target
+    # That the split becomes at the target; for ALWAYS, with every dynamic size 1.
+    descriptors: tuple[SplitOperatorDesc, ...]
     outcome: Outcome
     diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
-    legalized: tuple[SplitOperatorDesc, ...]  # accepted equivalents; empty unless LEGALIZED
+    equivalents: tuple[SplitOperatorDesc, ...]  # accepted; empty unless EQUIVALENT
     # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
     # if no level does, or it is unknown.
     minimum: Requirement | None
     fix: str = ""  # what to change, if anything
-    legalizable: bool = False  # NEVER, but an equivalent may exist once the sizes are known
+    undecided: bool = False  # NEVER, but an equivalent may exist once the sizes are known
+    sizes: SizeRange | None = None  # for ALWAYS
 
     @property
     def errors(self) -> tuple[Violation, ...]:
@@ -47,7 +62,7 @@ class Verdict:
     @property
     def hresult(self) -> int | None:
         """The HRESULT of the refusal at run time; None if no call fails."""
-        if self.outcome in (Outcome.OK, Outcome.UNKNOWN):
+        if self.outcome not in FAILING:
             return None
         codes = (each.rule.hresult for each in self.errors)
         return next((code for code in codes if code is not None), None)
@@ -79,6 +94,6 @@ class Assessment:
         """Whether a verdict counts as refused."""
         if self.defects_fail and any(each.severity == "defect" for each in verdict.diagnostics):
             return True
-        # With --allow legalizing, it is not yet known whether an equivalent exists.
-        undecided = verdict.legalizable and Outcome.LEGALIZED not in self.failing
+        # With --allow equivalent, it is not yet known whether one exists.
+        undecided = verdict.undecided and Outcome.EQUIVALENT not in self.failing
         return (Outcome.UNKNOWN if undecided else verdict.outcome) in self.failing

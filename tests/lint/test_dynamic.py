@@ -74,11 +74,10 @@ def test_what_every_size_breaks_is_refused(
 @pytest.mark.parametrize(
     ("content", "asked"),
     [
-        (single(INT64, ("batch", 6), (2, 4), 1), {}),
-        (single(FLOAT, ("batch", 1, 6, 2), (2, 4), 2), {"feature_level": "1_0"}),
+        (single(INT64, (6, "n"), (2, 4), 1), {}),
         (single(FLOAT, None, (2, 4), 1), {"feature_level": "1_0"}),
-        (single(FLOAT, ("batch", 6), (2, 4), 1), {"via": "ort"}),
-        (single(FLOAT, ("n", 2**31), (2**30, 2**30), 1), {}),
+        (single(FLOAT, None, (2, 4), 1), {}),
+        (single(FLOAT, ("n", 0, 6), (0, 0), 1), {}),
     ],
 )
 def test_what_depends_on_the_size_is_unknown(
@@ -92,7 +91,7 @@ def test_where_equivalents_are_allowed_a_refusal_of_the_type_is_undecided(tmp_pa
     content = single(INT64, ("batch", 6), (2, 4), 1)
     found = assessed(content, tmp_path, feature_level="1_0")
     (verdict,) = found.verdicts
-    assert "an equivalent on the same buffers may exist" in verdict.fix
+    assert "an equivalent may exist; to see it, give --dim batch=1" in verdict.fix
     assert verdict.minimum is not None
     assert str(verdict.minimum.level) == "4_1"
 
@@ -108,7 +107,7 @@ def test_a_given_size_decides(tmp_path: Path) -> None:
     content = single(INT64, ("batch", 6), (2, 4), 1)
     for name in ("batch", "x.0"):
         (verdict,) = assessed(content, tmp_path, {name: 1}, feature_level="1_0").verdicts
-        assert verdict.outcome is Outcome.LEGALIZED
+        assert verdict.outcome is Outcome.EQUIVALENT
         assert str(verdict.site.descriptors[0].input_tensor) == "INT64[1,6]"
 
 
@@ -166,9 +165,9 @@ def cyclic() -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("content", "said", "fix"),
     [
-        (single(FLOAT, ("n", 6), (2, 4), 1), "dimension 0 is dynamic (n)", "--dim n=N"),
-        (single(FLOAT, ("$(x)", 6), (2, 4), 1), "is dynamic ($(x))", "--dim NAME=N"),
-        (after("NonZero"), "not known after NonZero 'lost' of net", "symbolic_shape_infer"),
+        (single(FLOAT, (2, "n"), (2, 4), 1), "dimension 1 is dynamic (n)", "--dim n=6"),
+        (single(FLOAT, (2, "$(x)"), (2, 4), 1), "is dynamic ($(x))", "--dim NAME=N"),
+        (after("NonZero"), "not known after NonZero 'lost' of net", "--dim y.0=1 --dim y.1=6"),
         (computed(), "split is dynamic", "make the split lengths a constant"),
         (cyclic(), "value 'y' is not made by an earlier node", "a graph with a cycle cannot run"),
         (sequence(FLOAT, (2, 2**18)), "262144 pieces", "larger chunk size"),
@@ -181,3 +180,43 @@ def test_each_kind_of_unknown_has_its_fix(
     assert verdict.outcome is Outcome.UNKNOWN
     assert said in verdict.diagnostics[-1].message
     assert fix in verdict.fix
+
+
+# What only multiplies the elements is judged for every size, up to the most elements.
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "names", "most"),
+    [
+        (single(FLOAT, ("batch", 64), (32, 32), 1), {}, ("batch",), (2**32 - 1) // 64),
+        (single(FLOAT, ("batch", 6), (2, 4), 1), {"via": "ort"}, ("batch",), (2**32 - 1) // 6),
+        (single(FLOAT, ("b", 1, 6, "w"), (2, 4), 2), {"feature_level": "1_0"}, ("b", "w"), None),
+        (single(FLOAT, ("n", 2**31), (2**30, 2**30), 1), {}, ("n",), 1),
+        (single(TensorProto.COMPLEX128, ("n", 6), (2, 4), 1), {}, ("n",), (2**32 - 1) // 12),
+        (single(FLOAT, ("n",) * 9 + (6,), (2, 4), 9), {}, ("n",) * 9, None),
+        (single(FLOAT, ("n", 6), (0, 6), 1), {}, ("n",), None),
+    ],
+)
+def test_what_every_size_keeps_is_ok_for_every_size(
+    content: onnx.ModelProto,
+    asked: dict[str, str],
+    names: tuple[str, ...],
+    most: int | None,
+    tmp_path: Path,
+) -> None:
+    verdict = judged(content, tmp_path, **asked)
+    assert verdict.outcome is Outcome.ALWAYS
+    assert verdict.sizes
+    assert (verdict.sizes.names, verdict.hresult) == (names, None)
+    assert verdict.sizes.most == (most or (2**32 - 1) // 6)
+    assert verdict.minimum
+    found = assessed(content, tmp_path, **asked)
+    failing = FAILING | {Outcome.UNKNOWN}
+    assert Assessment(found.target, found.verdicts, (), failing).accepted
+    # The range is exact.
+    first, *rest = dict.fromkeys(names)
+    for size in (verdict.sizes.most, verdict.sizes.most + 1):
+        if len(set(names)) == len(names):
+            sizes = {first: size, **dict.fromkeys(rest, 1)}
+            (known,) = assessed(content, tmp_path, sizes, **asked).verdicts
+            assert (known.outcome is Outcome.OK) == (size == verdict.sizes.most)

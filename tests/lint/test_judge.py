@@ -35,13 +35,13 @@ def test_every_verdict_of_one_model(tmp_path: Path) -> None:
     found = verdicts(every_verdict(), tmp_path, feature_level="2_0")
     assert {name: verdict.outcome for name, verdict in found.items()} == {
         "fits": Outcome.OK,
-        "wide": Outcome.LEGALIZED,
+        "wide": Outcome.EQUIVALENT,
         "odd": Outcome.REFUSED,
         "wrong": Outcome.REFUSED,
         "late": Outcome.NEVER,
-        "frame": Outcome.UNKNOWN,
-        "left": Outcome.LEGALIZED,
-        "right": Outcome.LEGALIZED,
+        "frame": Outcome.ALWAYS,
+        "left": Outcome.EQUIVALENT,
+        "right": Outcome.EQUIVALENT,
     }
     assert found["left"].site.place == "net/choose.then_branch"
 
@@ -54,7 +54,7 @@ def test_equal_splits_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> Non
     honest = validation._of_every_level
     monkeypatch.setattr(validation, "_of_every_level", lambda d: seen.append(d) or honest(d))
     found = assess(sites, resolve_target(feature_level="1_0")).verdicts
-    assert {verdict.outcome for verdict in found} == {Outcome.LEGALIZED}
+    assert {verdict.outcome for verdict in found} == {Outcome.EQUIVALENT}
     # For the target, and for the minimum level; then the equivalent.
     assert seen.count(desc) == 2
     assert len(seen) == 3
@@ -81,7 +81,7 @@ def test_ort_takes_some_types(tmp_path: Path, names: str, outcome: Outcome) -> N
 
 @pytest.mark.parametrize(
     ("failing", "accepted"),
-    [((Outcome.REFUSED, Outcome.LEGALIZED), False), ((Outcome.REFUSED,), True)],
+    [((Outcome.REFUSED, Outcome.EQUIVALENT), False), ((Outcome.REFUSED,), True)],
 )
 def test_what_counts_as_refused_is_chosen(failing: tuple[Outcome, ...], accepted: bool) -> None:
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
@@ -102,7 +102,7 @@ def test_verdicts_agree_with_validate_and_legalize(
     assert (verdict.outcome is Outcome.OK) == report.ok
     assert rules(verdict) == set(report.rule_ids)
     assert bool(verdict.fix) == (verdict.outcome is not Outcome.OK)
-    assert (verdict.outcome is Outcome.LEGALIZED) == bool(verdict.legalized)
-    assert all(dml.validate(each, level).ok for each in verdict.legalized)
+    assert (verdict.outcome is Outcome.EQUIVALENT) == bool(verdict.equivalents)
+    assert all(dml.validate(each, level).ok for each in verdict.equivalents)
     if verdict.minimum is not None:
         assert dml.validate(desc, verdict.minimum.level).ok

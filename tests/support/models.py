@@ -112,7 +112,7 @@ def in_function(kind: int = TensorProto.INT8) -> onnx.ModelProto:
 
 
 def every_verdict() -> onnx.ModelProto:
-    """At level 2_0: ok, ok after legalizing, refused in three ways, unknown, and nested bodies."""
+    """At level 2_0: ok, ok for every size, four refusals, and nested bodies."""
     nodes = [
         *split_nodes("fits", "image", (2, 1, 3), 2),
         *split_nodes("wide", "ids", (2, 4), 0),

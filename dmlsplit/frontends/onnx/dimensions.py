@@ -1,6 +1,7 @@
 """The user's sizes for the dynamic dimensions of a model."""
 
 from collections.abc import Iterable, Mapping
+from itertools import count, takewhile
 
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
@@ -8,7 +9,7 @@ from dmlsplit.frontends.onnx.messages import Shape, ValueInfo
 
 
 class FixedSizes:
-    """Sizes by the name of a dimension, such as ``batch``, or by input and axis: ``x.0``.
+    """Sizes by the name of a dimension, such as ``batch``, or by value and axis: ``x.0``.
 
     Attributes
     ----------
@@ -42,10 +43,10 @@ class FixedSizes:
         size = self.given[key]
         if isinstance(own, int) and own != size:
             raise InvalidArgumentError(f"{key} is {size}; the model fixes it to {own}")
-        name = key if own == "?" or isinstance(own, int) else own
-        if self._by_name.setdefault(name, size) != size:
+        named = own if isinstance(own, str) and own != "?" else key
+        if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
-                f"dimension {name} is {self._by_name[name]}, and as {key} it is {size}; "
+                f"dimension {named} is {self._by_name[named]}, and as {key} it is {size}; "
                 "both must be equal"
             )
 
@@ -55,19 +56,37 @@ class FixedSizes:
             if name not in self.used:
                 raise InvalidArgumentError(
                     f"dimension {name} is given the size {size}; no .onnx model here has a dynamic "
-                    "dimension of that name. Fix: give its name, or INPUT.AXIS"
+                    "dimension of that name. Fix: give its name, or VALUE.AXIS"
                 )
 
-    def applied(self, entry: ValueInfo, is_input: bool = False) -> Shape | None:
-        """The declared shape of a value, with the given sizes."""
+    def declared(self, entry: ValueInfo) -> Shape | None:
+        """The declared shape of a value, with the sizes that are given by name."""
         shape = entry.shape
-        if shape is None or not self._by_name:
+        return shape and tuple(self._named(size) for size in shape)
+
+    def applied(self, name: str, shape: Shape | None) -> Shape | None:
+        """The shape of a value of a graph, with the given sizes.
+
+        If its rank is unknown, it has the axes that are given, from 0 on.
+        """
+        if not self.given:
             return shape
-        sizes = list(shape)
-        for axis, name in enumerate(shape):
-            if isinstance(name, str):
-                key = f"{entry.name}.{axis}" if name == "?" and is_input else name
-                if key in self.given:
-                    self.used.add(key)
-                sizes[axis] = self._by_name.get(key, name)
-        return tuple(sizes)
+        if shape is None:
+            keys = takewhile(self.given.__contains__, (f"{name}.{axis}" for axis in count()))
+            shape = ("?",) * sum(1 for _ in keys) or None
+        return shape and tuple(self._size(f"{name}.{axis}", own) for axis, own in enumerate(shape))
+
+    def _size(self, key: str, own: int | str) -> int | str:
+        if key not in self.given:
+            return self._named(own)
+        if isinstance(own, int):
+            self._fix(key, own)
+        self.used.add(key)
+        return self.given[key]
+
+    def _named(self, own: int | str) -> int | str:
+        if not isinstance(own, str) or own not in self._by_name:
+            return own
+        if own in self.given:
+            self.used.add(own)
+        return self._by_name[own]

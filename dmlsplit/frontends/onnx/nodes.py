@@ -61,12 +61,14 @@ def describe(
             site = replace(site, element_type=data.element_type.name)
         arguments = _arguments(operator, call, attributes)
         warnings = (*arguments.assumed, *_portability(node, arguments))
-        site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
-        return _lowered(site, arguments, data, len(node.output), most_outputs)
+        pieces = arguments.split if isinstance(arguments.split, tuple) else ()
+        site = replace(site, warnings=warnings, sized_by=arguments.sized_by, pieces=pieces)
+        site, values = _lowered(site, arguments, data, len(node.output), most_outputs)
     except InvalidArgumentError as error:
         return replace(site, problem=error.message), ()
     except NotKnownError as reason:
-        return _unknown(site, reason, data), ()
+        site, values = _unknown(site, reason, data), ()
+    return replace(site, value=node.input[0], missing=tuple(_missing(site, data, node))), values
 
 
 def _lowered(
@@ -79,8 +81,7 @@ def _lowered(
         if isinstance(size, int) and size < 0:
             refuse(operator, f"the input's dimension {index} is {size}", "it must be at least 0")
     axis = axis_from_front(arguments.axis, len(shape), operator)
-    pieces = arguments.split if isinstance(arguments.split, tuple) else ()
-    site = replace(site, axis=axis, pieces=pieces)
+    site = replace(site, axis=axis)
     try:
         sizes = _sizes(arguments, data, axis, most_outputs)
     except NotKnownError as reason:
@@ -88,17 +89,21 @@ def _lowered(
         site = _unknown(replace(site, warnings=warnings), reason, data, outputs)
         return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
     values = _output_values(arguments, data, shape, axis, sizes)
-    numbers = tuple(size for size in shape if isinstance(size, int))
-    if len(numbers) < len(shape) or data.element_type is None:
-        gap = NotKnownError("the input's data type is not known", Cause.UNTRACKED)
-        if len(numbers) < len(shape):
-            gap = data.gap_error(_dynamic(shape))
+    gap = None if data.is_static else data.gap_error(_dynamic(shape))
+    if data.element_type is None:
+        gap = NotKnownError("the input's data type is not known", Cause.TYPE)
         return _unknown(replace(site, pieces=sizes), gap, data), values
-    lowering = lower_sizes(arguments, data.element_type, numbers, axis, sizes)
+    least = tuple(size if isinstance(size, int) else 1 for size in shape)
+    lowering = lower_sizes(arguments, data.element_type, least, axis, sizes)
     found = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
         found.append("DirectML has no strings; they are split on the host")
-    return lowered_site(site, lowering, found), values
+    site = lowered_site(site, lowering, found)
+    if gap is None:
+        return site, values
+    scales = lowering.descriptor is not None
+    site = replace(site, shape=shape, descriptors=(), smallest=lowering.descriptor, scales=scales)
+    return replace(site, unknown=str(gap), cause=gap.cause), values
 
 
 def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
@@ -112,6 +117,19 @@ def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int =
         shape[axis] = sum(site.pieces) or outputs
     smallest = described(kind, tuple(shape), axis, (shape[axis],)) if shape else None
     return replace(site, unknown=str(reason), cause=reason.cause, smallest=smallest)
+
+
+def _missing(site: SplitSite, data: Value, node: Node) -> Iterator[tuple[str, int]]:
+    """The sizes that would make a site known, as `FixedSizes` takes them."""
+    if not site.unknown or site.cause not in (Cause.DYNAMIC, Cause.UNTRACKED):
+        return
+    axis = node.attributes.get("axis", Attribute()).i or 0
+    shape = data.shape or ("?",) * max(axis + 1, -axis)
+    for index, size in enumerate(shape):
+        if isinstance(size, str) and not (size == "?" and "()" in site.path):
+            name = f"{node.input[0]}.{index}" if size == "?" else size
+            is_axis = index == (axis + len(shape) if axis < 0 else axis)
+            yield name, (sum(site.pieces) or len(node.output)) if is_axis else 1
 
 
 def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> tuple[int, ...]:

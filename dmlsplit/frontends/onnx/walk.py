@@ -116,6 +116,8 @@ class Walk:
         self._called: dict[_Call, tuple[Value, ...]] = {}
         self._found: list[SplitSite] = []
         self._meets: dict[int, list[str]] = {}
+        self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
+        self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
         self._outputs_left = SCAN_OUTPUT_BUDGET
 
     def sites(self) -> list[SplitSite]:
@@ -130,6 +132,10 @@ class Walk:
                 self._body(function, [UNKNOWN] * len(function.input), inner)
         for split, places in self._meets.items():
             self._found[split] = replace(self._found[split], meets=tuple(places))
+        for split, names in self._outputs.items():
+            unused = tuple(at for at, name in enumerate(names) if name not in self._used)
+            if unused:
+                self._found[split] = replace(self._found[split], unused=unused)
         return self._found
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> None:
@@ -139,10 +145,11 @@ class Walk:
         if is_main:
             self._dimensions.meet(graph.input)
         declared = {
-            entry.name: Value(entry.data_type, self._dimensions.applied(entry))
+            entry.name: Value(entry.data_type, self._dimensions.declared(entry))
             for entry in (*graph.output, *graph.value_info)
         }
         inputs = {entry.name: self._input(entry, is_main) for entry in graph.input}
+        self._used.update(entry.name for entry in graph.output)
         constants = {t.name: Value(t.data_type, t.shape, t) for t in graph.initializer}
         defaults = inputs.keys() & constants.keys()
         if self._model.ir_version < _DEFAULTS_SINCE_IR:
@@ -158,7 +165,7 @@ class Walk:
         self._nodes(graph, inner)
 
     def _input(self, entry: ValueInfo, is_main: bool) -> Value:
-        shape = self._dimensions.applied(entry, is_main)
+        shape = self._dimensions.applied(entry.name, self._dimensions.declared(entry))
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = (text, Cause.DYNAMIC) if shape is None else None
         return Value(entry.data_type, shape, gap=gap, source=entry.name if is_main else "")
@@ -168,6 +175,7 @@ class Walk:
         for index, span in enumerate(self._reader.entries(body.span, NODES[type(body)])):
             node = self._reader.read(Node, span)
             at = _Visit(node, index, [_known(name, scope) for name in node.input], scope)
+            self._used.update(node.input)
             found = chain(self._node(at), repeat(UNKNOWN))
             given = [value for name, value in zip(node.input, at.inputs, strict=True) if name]
             pieces = self._pieces(at, given)
@@ -176,8 +184,16 @@ class Walk:
                     if contradict(value, declared.get(name)):
                         # Later declarations are as wrong: for other sizes, or inferred by onnx.
                         declared = {}
-                    value = traced(merged(value, declared.get(name)), given, at.gap_after)
+                    value = self._sized(name, merged(value, declared.get(name)), scope)
+                    value = traced(value, given, at.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
+
+    def _sized(self, name: str, value: Value, scope: _Scope) -> Value:
+        """A value with the sizes that the user gives to it."""
+        if not self._dimensions.given or "()" in scope.path:  # names in functions are not unique
+            return value
+        shape = self._dimensions.applied(name, value.shape)
+        return value if shape == value.shape else replace(value, shape=shape, gap=None)
 
     def _pieces(self, at: _Visit, inputs: list[Value]) -> Pieces:
         """The pieces that a node's outputs derive from; notes where pieces of one split meet."""
@@ -218,7 +234,8 @@ class Walk:
     def _split(self, at: _Visit, call: Call) -> Sequence[Value]:
         opset, blank = at.scope.opsets.get(""), _blank(self._file, at)
         site, values = describe(blank, call, at.attributes(), opset, self._outputs_left)
-        self._outputs_left -= sum(desc.output_count for desc in site.descriptors)
+        described = site.descriptors or filter(None, [site.smallest])
+        self._outputs_left -= sum(desc.output_count for desc in described)
         warnings = site.warnings
         if len(at.node.input) > 1 and at.node.input[1] in at.scope.defaults:
             warnings += ("split is the default of a graph input; a caller may override it",)
@@ -228,6 +245,7 @@ class Walk:
         if at.node.op_type != "Split" or site.problem:
             return values
         split, known = len(self._found) - 1, chain(values, repeat(UNKNOWN))
+        self._outputs[split] = at.node.output
         return [
             replace(value, pieces=frozenset({(split, output)}))
             for output, value in zip(range(len(at.node.output)), known, strict=False)
@@ -257,7 +275,10 @@ class Walk:
         if function.key in scope.calls:
             raise WireError(f"function {_function_name(function)} calls itself")
         _check_depth(scope)
-        declared = {e.name: Value(e.data_type, e.shape) for e in function.value_info}
+        declared = {
+            e.name: Value(e.data_type, self._dimensions.declared(e)) for e in function.value_info
+        }
+        self._used.update(function.output)
         values = {
             name: merged(value, declared.get(name))
             for name, value in zip(function.input, inputs, strict=False)
@@ -287,7 +308,8 @@ def _known(name: str, scope: _Scope) -> Value:
 def _blank(file: str, at: _Visit) -> SplitSite:
     """A site with the place of a node."""
     name, path = shown_name(at.node.name), (*at.scope.path, at.position)
-    return SplitSite(file, at.scope.place, name, at.position, at.node.op_type, path=path)
+    place, operator = at.scope.place, at.node.op_type
+    return SplitSite(file, place, name, at.position, operator, path=path, format="onnx")
 
 
 def _check_depth(scope: _Scope) -> None:

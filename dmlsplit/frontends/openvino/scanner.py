@@ -117,17 +117,33 @@ def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]
 
 def _site(node: _Node, file: str, place: str) -> SplitSite:
     layer = node.layer
-    blank = SplitSite(file, place, layer.name, layer.index, node.operator)
+    blank = SplitSite(file, place, layer.name, layer.index, node.operator, format="openvino")
     if layer.version != "opset1":
         text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
         return replace(blank, unknown=text, cause=Cause.OPERATION_SET)
     try:
         lowering = _lowered(node)
+        site = lowered_site(blank, lowering, tuple(_warnings(node, lowering)))
+        return _scaling(site, node)
     except InvalidArgumentError as error:
         return replace(blank, problem=error.message)
     except NotKnownError as reason:
         return _unknown(blank, reason, node)
-    return lowered_site(blank, lowering, tuple(_warnings(node, lowering)))
+
+
+def _scaling(site: SplitSite, node: _Node) -> SplitSite:
+    """A site lowered with 1 for each dynamic size; unknown if there are any."""
+    dynamic = [f"dimension {at}" for at, size in enumerate(_shape(node)) if size < 0]
+    if not dynamic:
+        return site
+    return replace(
+        site,
+        descriptors=(),
+        smallest=next(iter(site.descriptors), None),
+        scales=bool(site.descriptors),
+        missing=tuple((name, 1) for name in dynamic),
+        unknown=f"{dynamic[0]} of the data is dynamic",
+    )
 
 
 def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
@@ -158,10 +174,10 @@ def _lowered(node: _Node) -> Lowering:
             count = checked_integer("num_splits", given, 1, MOST_OUTPUTS)
             _check_outputs(node, count)
             sizes = resolve_count(count, axis, whole)
-    dynamic = next((dim for dim, size in enumerate(shape) if size < 0), None)
-    if dynamic is not None:
-        raise NotKnownError(f"dimension {dynamic} of the data is dynamic", Cause.DYNAMIC)
-    return lower_sizes(node.operator, shape, axis, sizes, data_type)
+    if whole is None:
+        raise NotKnownError(f"dimension {axis} of the data is dynamic", Cause.DYNAMIC)
+    least = tuple(abs(size) for size in shape)  # 1 for -1, a dynamic one
+    return lower_sizes(node.operator, least, axis, sizes, data_type)
 
 
 def _data_type(node: _Node) -> TensorDataType:
@@ -169,7 +185,7 @@ def _data_type(node: _Node) -> TensorDataType:
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
     if precision.upper() in ("", "UNSPECIFIED"):
-        raise NotKnownError("the data type is not in the file", Cause.UNTRACKED)
+        raise NotKnownError("the data type is not in the file", Cause.TYPE)
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(
             f"data has type {precision[:20]!r}, whose elements DirectML cannot carry"
@@ -219,6 +235,8 @@ def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
     if lowering.empty:
         empty = shown(lowering.empty)
         yield f"outputs {empty} are empty; DirectML takes no empty tensor, so drop them"
+    if min(_shape(node)) < 0:
+        return
     ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)
     for index, (port, shape) in enumerate(ports):
         if port.dims and -1 not in port.dims and port.dims != list(shape):

@@ -2,7 +2,7 @@
 
 A split that is refused for its rank, an 8-bit type, an empty piece or a sequence output becomes
 those of ``Reshape, Cast, Split, Cast, Reshape`` that it needs. Empty pieces become constants, and
-``SequenceConstruct`` makes a sequence. 64-bit types have no such form: BitCast-26 keeps the width.
+``SequenceConstruct`` makes a sequence. 64-bit integers are split in halves, the low and the high.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,16 +15,19 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.directml.levels import TensorSupport, capability_table
-from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import UnsupportedError
+from dmlsplit.lint.fix.obstacle import IN_HALVES, rewriting_obstacle
 from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
 NewName = Callable[[str], str]
+_HALF = np.array(2**32, np.int64)
 
-# Reshape has its shape as an input since 5, Cast its type as a number since 6.
-_LEAST_OPSET = 6
+# Reshape has its shape as an input since 5, Cast its type as a number since 6, and arithmetic
+# broadcasts by itself since 7.
+_LEAST_OPSET = 7
+_INT32, _UINT32, _INT64 = (int(getattr(onnx.TensorProto, t)) for t in ("INT32", "UINT32", "INT64"))
 
 
 def name_maker(used: set[str]) -> NewName:
@@ -53,6 +56,23 @@ class _Nodes(list[NodeProto]):
         wanted = self.constant(np.array(shape, np.int64), self.new_name("shape"))
         return self.add("Reshape", [value, wanted], output)
 
+    def step(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        return self.add(operator, inputs, self.new_name(operator.lower()), **attributes)
+
+    def halves(self, value: str) -> tuple[str, str]:
+        """The low halves of 64-bit integers as UINT32, and the high ones as INT32."""
+        value = self.step("Cast", value, to=_INT64)
+        low = self.step("Cast", value, to=_UINT32)  # drops the high bits (ONNX, Cast)
+        high = self.step("Sub", value, self.step("Cast", low, to=_INT64))
+        high = self.step("Div", high, self.constant(_HALF, self.new_name("half")))  # exact
+        return low, self.step("Cast", high, to=_INT32)
+
+    def whole(self, low: str, high: str) -> str:
+        """The 64-bit integers of two halves."""
+        high, low = (self.step("Cast", half, to=_INT64) for half in (high, low))
+        half = self.constant(_HALF, self.new_name("half"))
+        return self.step("Add", self.step("Mul", high, half), low)
+
     def restore(self, part: str, piece: str, kind: int, shape: Sequence[int] | None) -> None:
         """Cast a part to `kind` unless that is 0, and reshape it unless `shape` is None."""
         if kind:
@@ -67,23 +87,31 @@ def replacement(
 ) -> list[NodeProto]:
     """The nodes that replace a refused split, with a Split called `name`; else UnsupportedError."""
     site, value, nodes = verdict.site, node.input[0], _Nodes(new_name)
+    if obstacle := rewriting_obstacle(site, verdict.errors, target.level):
+        raise UnsupportedError(obstacle)
     if {each.rule.id for each in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
         counted = NodeProto()
         counted.CopyFrom(node)
         counted.name = name
         counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
         return [counted]
-    _check_curable(verdict, opset)
+    if opset < _LEAST_OPSET:
+        raise UnsupportedError(f"the model has opset {opset}; rewriting needs {_LEAST_OPSET}")
     sizes, axis = tuple(size for size in site.shape if isinstance(size, int)), site.axis
     before, after = sizes[:axis], sizes[axis + 1 :]
     support = capability_table()[target.level].input_tensor
     reshaped = len(sizes) not in _dimension_counts(support, target)
-    cast = _cast(site.descriptors[0].input_tensor.data_type, support.data_types)
+    own = site.descriptors[0].input_tensor.data_type
+    cast = own not in support.data_types
+    in_halves = cast and own in IN_HALVES
     if reshaped:
         rows = 1, prod(before), sizes[axis], prod(after)
         value, axis = nodes.reshape(value, rows, new_name("rows")), 2
-    if cast:
-        value = nodes.add("Cast", [value], new_name("wide"), to=cast)
+    high = ""
+    if in_halves:
+        value, high = nodes.halves(value)
+    elif cast:
+        value = nodes.add("Cast", [value], new_name("wide"), to=_INT32)
     is_sequence = node.op_type == "SplitToSequence"
     squeezed = is_sequence and _drops_axis(node)
     pieces = [new_name("piece") for _ in site.pieces] if is_sequence else list(node.output)
@@ -93,6 +121,9 @@ def replacement(
     parts = [piece if direct and piece else new_name("part") for piece in pieces]
     lengths = {part: size for part, size in zip(parts, site.pieces, strict=True) if size}
     _split(nodes, value, lengths, axis, name, opset)
+    if in_halves:
+        highs = {part: new_name("high") for part in lengths}
+        _split(nodes, high, {highs[part]: size for part, size in lengths.items()}, axis, "", opset)
     kind = onnx.TensorProto.DataType.Value(site.element_type)
     for piece, part, size in zip(pieces, parts, site.pieces, strict=True):
         shape = (*before, *([] if squeezed else [size]), *after)
@@ -100,6 +131,7 @@ def replacement(
             nodes.constant(np.empty(shape, helper.tensor_dtype_to_np_dtype(kind)), piece)
         elif piece:
             changed = shape if reshaped or squeezed else None
+            part = nodes.whole(part, highs[part]) if in_halves else part
             nodes.restore(part, piece, kind if cast else 0, changed)
     if is_sequence:
         nodes.add("SequenceConstruct", pieces, node.output[0])
@@ -130,28 +162,3 @@ def _split(
     else:
         inputs.append(nodes.constant(np.array(sizes, np.int64), nodes.new_name("sizes")))
     nodes.append(helper.make_node("Split", inputs, list(lengths), name, **attributes))
-
-
-def _check_curable(verdict: Verdict, opset: int) -> None:
-    site = verdict.site
-    for error in verdict.errors:
-        if "model" not in error.rule.cured_by:
-            raise UnsupportedError(f"{error.rule.id}: {error.message}")
-    if len(site.descriptors) != 1 or not site.pieces or not site.element_type:
-        raise UnsupportedError("its sizes are known only when the model runs")
-    if opset < _LEAST_OPSET:
-        raise UnsupportedError(f"the model has opset {opset}; rewriting needs {_LEAST_OPSET}")
-    if site.element_type.startswith("COMPLEX"):
-        raise UnsupportedError("standard ONNX cannot show complex elements as other ones")
-
-
-def _cast(kind: TensorDataType, supported: frozenset[TensorDataType]) -> int:
-    """A supported type that holds every value of `kind`, or 0 if `kind` itself is supported."""
-    if kind in supported:
-        return 0
-    if kind.bits < 32 and TensorDataType.INT32 in supported:
-        return int(onnx.TensorProto.INT32)
-    raise UnsupportedError(
-        f"standard ONNX cannot show {kind.name} elements as narrower ones: Cast loses bits, and "
-        "BitCast keeps the width"
-    )

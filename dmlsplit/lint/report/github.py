@@ -1,7 +1,7 @@
 """Annotations. Source: GitHub, "Workflow commands for GitHub Actions", error messages."""
 
 from dmlsplit.lint.report.phrases import details, headline, location, with_slashes
-from dmlsplit.lint.verdict import Assessment, Outcome
+from dmlsplit.lint.verdict import ACCEPTED, Assessment
 from dmlsplit.messages import printable
 
 
@@ -12,7 +12,7 @@ def github_report(assessment: Assessment, colour: bool = False) -> str:
         message = f"{assessment.target}: {each.rule.id}: {each.message}\nFix: {each.rule.hint}"
         lines.append(_command("error", "target", "", message))
     for verdict in assessment.verdicts:
-        if verdict.outcome is Outcome.OK and not verdict.diagnostics:
+        if verdict.outcome in ACCEPTED and not verdict.diagnostics:
             continue
         kind = "error" if assessment.fails(verdict) else "warning"
         head = f"{location(verdict.site)}: {headline(verdict, assessment)}"

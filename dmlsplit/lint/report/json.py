@@ -11,7 +11,7 @@ from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.lint.verdict import Assessment, Verdict
 
 # Increased when a key changes its meaning or disappears; new keys may come at any time.
-SCHEMA = 1
+SCHEMA = 2
 
 
 def json_report(assessment: Assessment, colour: bool = False) -> str:
@@ -47,7 +47,9 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
         "descriptors": list(map(_descriptor, verdict.descriptors)),
-        "legalized": list(map(_descriptor, verdict.legalized)),
+        "sizes": verdict.sizes and asdict(verdict.sizes),
+        "missing": dict(verdict.site.missing),
+        "equivalents": list(map(_descriptor, verdict.equivalents)),
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
         "diagnostics": list(map(_diagnostic, verdict.diagnostics)),

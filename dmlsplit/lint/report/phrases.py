@@ -5,7 +5,7 @@ from pathlib import PureWindowsPath
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import Assessment, Verdict
 from dmlsplit.messages import printable
 
 _NAMES = {
@@ -29,15 +29,15 @@ def location(site: SplitSite) -> str:
 def headline(verdict: Verdict, assessment: Assessment) -> str:
     """The verdict on one line, without the place."""
     operator, target = verdict.site.operator, assessment.target
-    said, outcome = code(verdict), str(verdict.outcome)
-    if verdict.outcome is Outcome.LEGALIZED and assessment.fails(verdict):
-        outcome = "refused as it is, ok after legalizing,"
-    return f"{operator} {outcome} at {target}{f': {said}' if said else ''}"
+    return f"{operator} at {target}: {outcome(verdict)}"
 
 
-def code(verdict: Verdict) -> str:
-    """The HRESULT of a refusal in the form that users search for; empty if no call fails."""
-    return "" if verdict.hresult is None else numbered(verdict.hresult)
+def outcome(verdict: Verdict) -> str:
+    """The verdict, with its range of sizes, or with the HRESULT that users search for."""
+    said = "" if verdict.hresult is None else numbered(verdict.hresult)
+    if verdict.sizes is not None:
+        said = printable(str(verdict.sizes))
+    return f"{verdict.outcome}: {said}" if said else str(verdict.outcome)
 
 
 def numbered(hresult: int) -> str:

@@ -5,14 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.report.phrases import code, grouped, location
+from dmlsplit.lint.report.phrases import grouped, location
+from dmlsplit.lint.report.phrases import outcome as outcome_of
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import WIDTH, counted, printable, wrapped
 
-_NAME_WIDTH = 30
+_NAME_WIDTH, _OUTCOME_WIDTH = 23, max(map(len, Outcome))
 _COLOURS = {
     Outcome.OK: "32",
-    Outcome.LEGALIZED: "33",
+    Outcome.ALWAYS: "32",
+    Outcome.EQUIVALENT: "33",
     Outcome.REFUSED: "31",
     Outcome.NEVER: "31",
     Outcome.UNKNOWN: "36",
@@ -31,13 +33,13 @@ def text_report(assessment: Assessment, colour: bool = False) -> str:
 
 
 def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
-    outcome, said = str(verdict.outcome), code(verdict)
-    head = f"{location(verdict.site)}: {verdict.site.operator}: {outcome}"
-    head = wrapped(f"{head}: {said}" if said else head, "")
+    outcome = str(verdict.outcome)
+    head = f"{location(verdict.site)}: {verdict.site.operator}: {outcome_of(verdict)}"
+    head = wrapped(head, "")
     before, _, after = head.rpartition(outcome)
     yield before + paint(outcome, verdict.outcome) + after if before else head
     for desc in verdict.descriptors:
-        yield wrapped(str(desc), "  ")
+        yield wrapped(f"{desc}{', with dynamic sizes of 1' if verdict.sizes else ''}", "  ")
     for diagnostic, others in grouped(verdict):
         yield wrapped(f"{_said(diagnostic)}{others}", "  ")
     if verdict.minimum is not None:
@@ -58,12 +60,14 @@ def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
         yield wrapped(f"{assessment.target}: {_said(diagnostic)}", "")
         yield wrapped(f"fix: {diagnostic.rule.hint}", "  ")
     if assessment.verdicts:
-        header = f"{'split':<{_NAME_WIDTH}}  {'verdict':<22}  level  DirectML  Windows"
+        header = (
+            f"{'split':<{_NAME_WIDTH}}  {'verdict':<{_OUTCOME_WIDTH}}  level  DirectML  Windows"
+        )
         yield header
         yield "-" * len(header)
     for name, verdict in zip(_names(assessment), assessment.verdicts, strict=True):
         yield _row(name, verdict, paint)
-    counts = ", ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
+    counts = "; ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
     total = len(assessment.verdicts)
     files = len({verdict.site.file for verdict in assessment.verdicts})
     found = f"{counted(total, 'split')} in {counted(files, 'file')}" if total else "no splits"
@@ -84,6 +88,6 @@ def _names(assessment: Assessment) -> list[str]:
 def _row(name: str, verdict: Verdict, paint: _Paint) -> str:
     if len(name) > _NAME_WIDTH:
         name = "\n".join([*textwrap.wrap(name, WIDTH), " " * _NAME_WIDTH])
-    outcome = paint(f"{verdict.outcome:<22}", verdict.outcome)
+    outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
     level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
     return f"{name:<{_NAME_WIDTH}}  {outcome}  {level:<5}  {directml:<8}  {windows}"

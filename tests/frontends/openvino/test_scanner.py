@@ -101,7 +101,7 @@ def test_a_site_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
     (found,) = scanned(variadic(), weights())
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
     file = str(tmp_path / "model.xml")
-    known = {"shape": (6, 2), "axis": 0, "pieces": (2, 4)}
+    known = {"shape": (6, 2), "axis": 0, "pieces": (2, 4), "format": "openvino"}
     assert found == SplitSite(file, "toy", "cut", 3, "VariadicSplit-1", (desc,), **known)
 
 
