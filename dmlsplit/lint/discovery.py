@@ -2,8 +2,8 @@
 
 import glob
 import os
-from collections.abc import Callable, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence, Set
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,13 +56,14 @@ def scan_paths(
             unreadable.append((path, one_line(error, with_path=False)))
     sites: list[SplitSite] = []
     done, total = 0, sum(files.values())
-    for file, size in files.items():
-        try:
-            sites += scan_file(file, endings, dimensions, infer_shapes)
-        except (DmlError, OSError, RecursionError, MemoryError) as error:
-            unreadable.append((file, one_line(error, with_path=False)))
-        done += size
-        progress(done, total)
+    with _one_process_for(files):
+        for file, size in files.items():
+            try:
+                sites += scan_file(file, endings, dimensions, infer_shapes)
+            except (DmlError, OSError, RecursionError, MemoryError) as error:
+                unreadable.append((file, one_line(error, with_path=False)))
+            done += size
+            progress(done, total)
     if dimensions and not unreadable:
         dimensions.check_all_used()
     return Scan(tuple(sites), tuple(unreadable), tuple(files), len(left_out.difference(files)))
@@ -99,6 +100,15 @@ def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[i
     """The site of a descriptor given by command-line flags."""
     desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
     return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
+
+
+def _one_process_for(files: Iterable[str]) -> AbstractContextManager[object]:
+    """Let all shapes that are inferred in the block come from one process."""
+    if not any(file.lower().endswith(".onnx") for file in files):
+        return nullcontext()
+    from dmlsplit.frontends.onnx.child import kept
+
+    return kept()
 
 
 def _size(file: str) -> int:

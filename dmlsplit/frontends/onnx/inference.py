@@ -1,22 +1,14 @@
-"""ONNX's shape inference, in a child process with limits of time and memory.
+"""ONNX's shape inference of a model, and the nodes that it is wrong about.
 
-Small malformed models crash its process, and others make it allocate without end, so it never runs
-in the caller's. The child sends the model back without weights and with the inferred shapes.
+It may crash its process or never end, so a scan asks for it through `child`.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES
 
 if TYPE_CHECKING:
@@ -25,8 +17,6 @@ if TYPE_CHECKING:
 # Index, attribute and position of each body around a node.
 BodyPath = tuple[int | str, ...]
 
-SECONDS = 60
-MEMORY_BYTES = 4 << 30
 # A scan does not read larger tensors (`MAXIMUM_VALUES`), so the child drops them.
 _LARGEST_BYTES = 8 * MAXIMUM_VALUES
 _MOST_BYTES = 256 << 20  # of a model without its weights
@@ -34,61 +24,25 @@ _MOST_BYTES = 256 << 20  # of a model without its weights
 _DOUBTED = "doubted "
 
 
-def is_installed() -> bool:
-    """Whether the package onnx is installed."""
-    return find_spec("onnx") is not None
-
-
-def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
+def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
     """A model without its weights, and with the shapes of its values.
 
-    `sizes` are its dynamic dimensions, as in `FixedSizes`. Any failure is an UnsupportedError.
+    `sizes` are its dynamic dimensions, as in `FixedSizes`.
     """
-    # -P keeps Python from importing from the current folder, which may hold anything.
-    line = [sys.executable, "-P", "-m", __name__, os.path.abspath(path), json.dumps(dict(sizes))]  # noqa: PTH100
-    ours = str(Path(__file__).parents[3])
-    folders = os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
-    try:
-        done = subprocess.run(  # noqa: S603 - our own module
-            line,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-            env=os.environ | {"PYTHONPATH": folders},
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise UnsupportedError(f"it took over {SECONDS} s") from None
-    except OSError as error:
-        raise UnsupportedError(f"its process did not start: {error.strerror}") from None
-    if done.returncode < 0:
-        raise UnsupportedError(f"it ended its process with signal {-done.returncode}")
-    if done.returncode:
-        lines = done.stderr.decode("utf-8", "replace").split("\n")
-        why = next((text for text in reversed(lines) if text.strip()), "")
-        raise UnsupportedError(f"{' '.join(why.split())[:200]} (exit status {done.returncode})")
-    return done.stdout
-
-
-def _child(path: str, sizes: str) -> None:
-    if sys.platform != "win32":  # Windows has no such limit.
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     import onnx
 
     model = onnx.load_model(path, load_external_data=False)
-    fix_dimensions(model, json.loads(sizes))
+    fix_dimensions(model, sizes)
     _drop_weights(model.graph)
     for node in _doubtful(model):
         node.op_type = _DOUBTED + node.op_type
-    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    for node in _nodes(inferred):
+    found = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    for node in _nodes(found):
         node.op_type = node.op_type.removeprefix(_DOUBTED)
-    found = inferred.SerializeToString()
-    if len(found) > _MOST_BYTES:
-        raise MemoryError(f"the shapes take {len(found)} bytes; at most {_MOST_BYTES} are read")
-    sys.stdout.buffer.write(found)
+    content: bytes = found.SerializeToString()
+    if len(content) > _MOST_BYTES:
+        raise MemoryError(f"the shapes take {len(content)} bytes; at most {_MOST_BYTES} are read")
+    return content
 
 
 def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
@@ -168,7 +122,3 @@ def graphs(top: GraphProto | FunctionProto, path: BodyPath = ()) -> Iterator[tup
             for position, body in enumerate(bodies):
                 yield from graphs(body, (*path, index, attribute.name, position))
     yield path, top
-
-
-if __name__ == "__main__":
-    _child(*sys.argv[1:])

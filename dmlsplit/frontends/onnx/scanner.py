@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from dmlsplit.checks import file_name, instance
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about, one_line
-from dmlsplit.frontends.onnx import inference
+from dmlsplit.frontends.onnx import child
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Model
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
@@ -57,9 +57,9 @@ def scan(
         with _mapped(name) as data:
             sites = _walked(name, data, dimensions)
         gaps = [at for at, s in enumerate(sites) if s.unknown and s.cause is Cause.UNTRACKED]
-        if infer_shapes and gaps and inference.is_installed():
+        if infer_shapes and gaps and child.is_installed():
             try:
-                inferred = inference.with_inferred_shapes(name, dimensions.given)
+                inferred = child.with_inferred_shapes(name, dimensions.given)
                 return _walked(name, inferred, dimensions)
             except UnsupportedError as error:
                 remark = f"; onnx's shape inference failed: {error.message}"

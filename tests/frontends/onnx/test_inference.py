@@ -11,7 +11,7 @@ onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
 from onnx import numpy_helper  # noqa: E402
 
 from dmlsplit.errors import UnsupportedError  # noqa: E402
-from dmlsplit.frontends.onnx import FixedSizes, inference  # noqa: E402
+from dmlsplit.frontends.onnx import FixedSizes, child  # noqa: E402
 from dmlsplit.frontends.site import Cause  # noqa: E402
 from tests.support.onnx_graphs import Scanned, model, node, sizes, value  # noqa: E402
 
@@ -47,7 +47,7 @@ def test_large_weights_are_not_handed_back(tmp_path: Path) -> None:
     zeros = np.zeros((1024, 1024), np.float32)
     content.graph.initializer.append(numpy_helper.from_array(zeros, "w"))
     (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
-    assert len(inference.with_inferred_shapes(str(tmp_path / "m.onnx"), {})) < 2000
+    assert len(child.with_inferred_shapes(str(tmp_path / "m.onnx"), {})) < 2000
 
 
 def test_a_crash_is_a_remark(scanned: Scanned) -> None:
@@ -64,7 +64,7 @@ def test_a_crash_is_a_remark(scanned: Scanned) -> None:
 def test_an_equation_that_onnx_never_ends_to_read_is_not_given_to_it(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch, equation: str
 ) -> None:
-    monkeypatch.setattr(inference, "SECONDS", 10)
+    monkeypatch.setattr(child, "SECONDS", 10)
     nodes = [node("Einsum", "x", "y", name="sum", equation=equation), CUT]
     (found,) = scanned(model(nodes, [value("x", [2, 6])]), infer_shapes=True)
     assert found.unknown == "its shape is not known after Einsum 'sum' of main"
@@ -86,9 +86,9 @@ def test_limits_hold(
     # Stands for the package onnx in the child.
     (tmp_path / "onnx.py").write_text(body)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(inference, "SECONDS", 1 if "sleep" in body else 60)
+    monkeypatch.setattr(child, "SECONDS", 1 if "sleep" in body else 60)
     with pytest.raises(UnsupportedError, match=message):
-        inference.with_inferred_shapes(str(tmp_path / "m.onnx"), {})
+        child.with_inferred_shapes(str(tmp_path / "m.onnx"), {})
 
 
 def test_nothing_is_imported_from_the_current_folder(
@@ -103,7 +103,7 @@ def test_nothing_is_imported_from_the_current_folder(
 
 
 def test_without_onnx_the_gap_is_said(scanned: Scanned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "is_installed", lambda: False)
+    monkeypatch.setattr(child, "is_installed", lambda: False)
     (found,) = scanned(resized([1, 4, 8, 8]), infer_shapes=True)
     assert found.unknown == AFTER_RESIZE
 
@@ -111,7 +111,7 @@ def test_without_onnx_the_gap_is_said(scanned: Scanned, monkeypatch: pytest.Monk
 def test_no_process_starts_where_nothing_is_missing(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inference, "with_inferred_shapes", None)
+    monkeypatch.setattr(child, "with_inferred_shapes", None)
     relu = [node("Relu", "x", "y"), CUT]
     (known,) = scanned(model(relu, [value("x", [2, 6])]), infer_shapes=True)
     (dynamic,) = scanned(model(relu, [value("x", ["n", 6])]), infer_shapes=True)
