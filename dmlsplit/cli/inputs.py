@@ -71,8 +71,12 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="PATH",
         help="model.onnx, OpenVINO model.xml, DxDispatch or descriptor .json; a folder, which is "
-        "searched for models, hidden folders and virtual environments left out; or a quoted "
-        "pattern such as 'models/**/*.onnx'",
+        "searched for models; or a quoted pattern such as 'models/**/*.onnx'",
+    )
+    parser.add_argument(
+        "--hidden",
+        action="store_true",
+        help="also search for models that are hidden, in a virtual environment or ignored by git",
     )
     parser.add_argument(
         "--dim",
@@ -141,7 +145,7 @@ def target_of(arguments: argparse.Namespace) -> Target:
 
 def scanned(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths or the flags; unreadable files are reported."""
-    from dmlsplit.lint.discovery import ENDINGS, Scan, flag_site, scan_paths
+    from dmlsplit.lint.discovery import ENDINGS, LEFT_OUT, Scan, flag_site, scan_paths
 
     flags = (arguments.data_type, arguments.sizes, arguments.axis, arguments.split)
     given = any(flag is not None for flag in flags)
@@ -159,14 +163,14 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
     sizes = _fixed_sizes(arguments.dim) if arguments.dim else None
     with progress_bar("scan") as progress:
-        scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.infer_shapes)
+        scan = scan_paths(
+            arguments.paths, endings, progress, sizes, arguments.infer_shapes, arguments.hidden
+        )
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
     if scan.left_out:
-        tell(
-            f"note: {counted(scan.left_out, 'model file')} in hidden folders and virtual "
-            "environments were left out; name a folder to judge those in it"
-        )
+        left_out = counted(scan.left_out, "model file")
+        tell(f"note: {left_out} left out ({LEFT_OUT}); --hidden takes them all")
     return scan
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 ENDINGS = (".onnx", ".xml", ".json")
 # A folder is searched for models only: it may hold any .json, and most .xml files are not models.
 _IN_FOLDERS = (".onnx", ".xml")
+# What a search of folders leaves out.
+LEFT_OUT = "hidden, in a virtual environment or ignored by git"
+_IGNORED = ("--others", "--ignored", "--exclude-standard", "--directory")
+_OF_ONE_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Scan:
     sites: tuple[SplitSite, ...]  # in the order of the files
     unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why in one line
     files: tuple[str, ...] = ()
-    left_out: int = 0  # models in hidden folders and virtual environments
+    left_out: int = 0  # models that a search of folders skipped
 
 
 def scan_paths(
@@ -37,19 +41,21 @@ def scan_paths(
     progress: Callable[[int, int], None] = lambda done, total: None,
     dimensions: "FixedSizes | None" = None,
     infer_shapes: bool = False,
+    hidden: bool = False,
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
-    Hidden folders and virtual environments inside a folder are skipped: their models are not the
-    user's. `progress` gets the bytes done and the total after each file. `dimensions` and
-    `infer_shapes` apply to ONNX models; a name in `dimensions` that no model has is an error.
+    Unless `hidden`, a folder is searched without what is hidden, in a virtual environment or
+    ignored by git: those models are rarely the user's own. `progress` gets the bytes done and the
+    total after each file. `dimensions` and `infer_shapes` apply to ONNX models; a name in
+    `dimensions` that no model has is an error.
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}
     left_out: set[str] = set()
     for path in paths:
         try:
-            found, others = _files(path, endings)
+            found, others = _files(path, endings, hidden)
             files |= {file: _size(file) for file in found}
             left_out.update(others)
         except (DmlError, OSError) as error:
@@ -117,11 +123,11 @@ def _size(file: str) -> int:
     return 0
 
 
-def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
+def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
     """The files that a path stands for, and those that are skipped."""
     left_out: list[str] = []
     if Path(path).is_dir():
-        files, left_out = _models_in(path, endings)
+        files, left_out = _models_in(path, endings, hidden)
     elif glob.has_magic(path) and not Path(path).exists():
         # Path.glob rejects absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
@@ -129,26 +135,51 @@ def _files(path: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
     else:
         return [path], []
     if not files:
-        there = f"but {len(left_out)} in hidden folders and virtual environments"
-        only = f", {there}. Fix: name those folders" if left_out else ""
+        only = f" but {len(left_out)} left out ({LEFT_OUT}). Fix: --hidden" if left_out else ""
         raise InvalidArgumentError(f"no .onnx or .xml model found{only}")
     return files, left_out
 
 
-def _models_in(folder: str, endings: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The models of a folder, and those of its hidden folders and virtual environments."""
+def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
+    """The models of a folder, and those that are not the user's own, unless `hidden`."""
     wanted = set(_IN_FOLDERS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []
-    skipped: set[Path] = set()
+    skipped = set() if hidden else ignored_in(folder)
     for root, _, names in os.walk(folder, followlinks=False):
         here = Path(root)
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
-        if foreign or here.parent in skipped:
+        if not hidden and (foreign or here.parent in skipped):
             skipped.add(here)
-        models = [str(here / name) for name in names if _is_model(here / name, wanted)]
-        (left_out if here in skipped else files).extend(models)
+        for path in (here / name for name in names if _is_model(here / name, wanted)):
+            is_skipped = here in skipped or path in skipped or path.name.startswith(".")
+            (left_out if is_skipped and not hidden else files).append(str(path))
     return sorted(files), left_out
+
+
+def ignored_in(folder: str) -> set[Path]:
+    """The files and folders in a folder that git ignores.
+
+    None if git is missing or cannot tell, or if it ignores the folder itself.
+    """
+    import shutil
+    import subprocess
+
+    git = shutil.which("git")
+    # On Windows a relative one may be a file of the current folder, which may hold anything.
+    if git is None or not Path(git).is_absolute():
+        return set()
+    # In a hook these name another repository than that of the folder.
+    env = {name: each for name, each in os.environ.items() if name not in _OF_ONE_REPOSITORY}
+    line = [git, "-C", folder, "-c", "core.fsmonitor=false", "ls-files", "-z", *_IGNORED]
+    try:
+        done = subprocess.run(  # noqa: S603 - no shell, and options come before no path
+            line, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return set()
+    names = {os.fsdecode(name) for name in done.stdout.split(b"\0")} - {""}
+    return set() if "./" in names else {Path(folder, name) for name in names}
 
 
 def _is_model(path: Path, wanted: Set[str]) -> bool:

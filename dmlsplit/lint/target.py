@@ -15,6 +15,8 @@ from dmlsplit.directml.levels import (
 )
 from dmlsplit.errors import InvalidArgumentError
 
+# The last with a package of its DirectML provider: onnxruntime-directml 1.24.4, of March 2026.
+LAST_RUNTIME = (1, 24)
 # Who passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
 Via = Literal["directml", "ort"]
 
@@ -92,6 +94,9 @@ def resolve_target(
             f"target is given {len(given)} times; "
             "give one of a feature level, a DirectML version and a Windows build"
         )
+    note = ""
+    if runtime and runtime > LAST_RUNTIME:
+        note = _newer(f"ONNX Runtime {ort_version}", LAST_RUNTIME)
     rows = capability_table().values()
     if directml is not None:
         level, asked = level_for_directml(directml), f"DirectML {directml.strip()}"
@@ -104,10 +109,15 @@ def resolve_target(
         newest = max((row.windows.build,) for row in rows if row.windows)
     else:
         level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
-        return Target(level, f"feature level {level}", via, runtime)
+        return Target(level, f"feature level {level}", via, runtime, note)
+    if version > newest:
+        note = "; ".join(filter(None, (_newer(asked, newest), note)))
+    return Target(level, asked, via, runtime, note)
+
+
+def _newer(asked: str, newest: tuple[int, ...]) -> str:
     known = ".".join(map(str, newest))
-    note = f"{asked} is newer than the newest that is known here, {known}; judged like that"
-    return Target(level, asked, via, runtime, note if version > newest else "")
+    return f"{asked} is newer than the newest that is known here, {known}; judged like that"
 
 
 # 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.

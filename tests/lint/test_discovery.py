@@ -1,5 +1,8 @@
 """Paths of a command line: which files are read, and what happens if one cannot be."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import onnx
@@ -49,7 +52,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with models of its own, and others in hidden folders and virtual environments."""
     monkeypatch.chdir(tmp_path)
     names = (
-        "m.onnx", "sub/m.onnx", "sub/..data/m.onnx", ".git/m.onnx", ".venv/lib/m.onnx",
+        "m.onnx", ".m.onnx", "sub/m.onnx", "sub/..data/m.onnx", ".git/m.onnx", ".venv/lib/m.onnx",
         ".venv/lib/deep/m.onnx", "env/lib/m.onnx", "sub/env/bin/m.onnx",
     )  # fmt: skip
     for name in names:
@@ -61,15 +64,16 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def names(path: str) -> tuple[list[str], int]:
-    scan = scan_paths([path])
+def names(path: str, hidden: bool = False) -> tuple[list[str], int]:
+    scan = scan_paths([path], hidden=hidden)
     return [Path(file).as_posix() for file in scan.files], scan.left_out
 
 
 def test_hidden_folders_and_environments_are_left_out_and_counted(clone: Path) -> None:
-    assert names(".") == (["m.onnx", "sub/m.onnx"], 7)
-    assert names(str(clone))[1] == 7
+    assert names(".") == (["m.onnx", "sub/m.onnx"], 8)
+    assert names(str(clone))[1] == 8
     assert names("sub") == (["sub/m.onnx"], 2)
+    assert len(names(".", hidden=True)[0]) == 10
 
 
 @pytest.mark.parametrize(
@@ -79,6 +83,7 @@ def test_hidden_folders_and_environments_are_left_out_and_counted(clone: Path) -
         ("env", ["env/lib/m.onnx"], 0),
         ("sub/../.venv/lib", ["sub/../.venv/lib/deep/m.onnx", "sub/../.venv/lib/m.onnx"], 0),
         (".git/m.onnx", [".git/m.onnx"], 0),
+        (".m.onnx", [".m.onnx"], 0),
         (".venv/**/m.onnx", [".venv/lib/deep/m.onnx", ".venv/lib/m.onnx"], 0),
         ("sub/..data", ["sub/..data/m.onnx"], 0),
     ],
@@ -92,17 +97,104 @@ def test_left_out_files_are_told_in_one_note(
 ) -> None:
     assert main(["validate", ".", "sub"]) == 0
     assert capsys.readouterr().err == (
-        "dmlsplit: note: 7 model files in hidden folders and virtual environments were left out; "
-        "name a folder to judge those in it\n"
+        "dmlsplit: note: 8 model files left out (hidden, in a virtual environment or ignored by "
+        "git); --hidden takes them all\n"
     )
     Path(".git/ir.xml").unlink()
-    assert main(["validate", ".", ".venv", ".git", "env", "sub/env", "sub/..data"]) == 0
+    assert main(["validate", "--hidden", "."]) == 0
+    assert capsys.readouterr().err == ""
+    named = [".m.onnx", ".venv", ".git", "env", "sub/env", "sub/..data"]
+    assert main(["validate", ".", *named]) == 0
     assert capsys.readouterr().err == ""
     for name in ("m.onnx", "sub/m.onnx"):
         Path(name).unlink()
     capsys.readouterr()
     assert main(["validate", "."]) == 2
     assert capsys.readouterr().err == (
-        "dmlsplit: error: .: no .onnx or .xml model found, but 6 in hidden folders and virtual "
-        "environments. Fix: name those folders\n"
+        "dmlsplit: error: .: no .onnx or .xml model found but 7 left out (hidden, in a virtual "
+        "environment or ignored by git). Fix: --hidden\n"
     )
+
+
+# What git ignores.
+
+
+@pytest.fixture
+def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A work tree with models that git ignores, some of them tracked all the same."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    monkeypatch.chdir(tmp_path)
+    # Not the settings of the machine.
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    for name in (
+        "own.onnx", "sub/own.onnx", "sub/old \n.onnx", "build/a.onnx", "build/deep/b.onnx",
+        "models/tracked.onnx", "models/other.onnx", "module/own.onnx", "module/old.onnx",
+    ):  # fmt: skip
+        save(name, single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    Path(".gitignore").write_text("build/\n/models/*\nold*.onnx\n")
+    git("init", "-q")
+    git("-C", "module", "init", "-q")
+    git("-C", "module", *AUTHOR, "commit", "-q", "--allow-empty", "-m", "first")
+    git("-c", "advice.addEmbeddedRepo=false", "add", "-f", "models/tracked.onnx", "module")
+    return tmp_path
+
+
+AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True)
+
+
+OWN = ["models/tracked.onnx", "module/old.onnx", "module/own.onnx", "own.onnx", "sub/own.onnx"]
+
+
+def test_what_git_ignores_is_left_out(work_tree: Path) -> None:
+    """A submodule has rules of its own, which are not asked for."""
+    assert names(".") == (OWN, 4)
+    absolute, left_out = names(str(work_tree))
+    assert (len(absolute), left_out) == (5, 4)
+    assert names("sub") == (["sub/own.onnx"], 1)
+    assert len(names(".", hidden=True)[0]) == 9
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("build", ["build/a.onnx", "build/deep/b.onnx"]),
+        ("build/deep", ["build/deep/b.onnx"]),
+        ("models/other.onnx", ["models/other.onnx"]),
+        ("build/*.onnx", ["build/a.onnx"]),
+    ],
+)
+def test_what_is_ignored_but_named_is_taken(path: str, found: list[str], work_tree: Path) -> None:
+    assert names(path) == (found, 0)
+
+
+def test_a_hook_of_git_searches_as_a_shell_does(
+    work_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_DIR", str(work_tree / "module" / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(work_tree / "none"))
+    assert names(".") == (OWN, 4)
+
+
+def test_no_command_of_a_repository_is_run(work_tree: Path) -> None:
+    git("config", "core.fsmonitor", "touch pwned; false")
+    assert names(".") == (OWN, 4)
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("git_is", ["missing", "broken"])
+def test_without_git_nothing_is_ignored(
+    git_is: str, work_tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(work_tree / "bin"))
+    if git_is == "broken":
+        (work_tree / "bin").mkdir()
+        (work_tree / "bin" / "git").write_text("#!/bin/sh\nexit 128\n")
+        (work_tree / "bin" / "git").chmod(0o755)
+    found, left_out = names(".")
+    assert (len(found), left_out) == (9, 0)

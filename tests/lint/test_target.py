@@ -81,6 +81,15 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
         ({"windows": "26100"}, ""),
         ({"windows": "25398"}, ""),
         ({"feature_level": "6_4"}, ""),
+        ({"via": "ort", "ort_version": "1.24.4"}, ""),
+        (
+            {"via": "ort", "ort_version": "1.25"},
+            "ONNX Runtime 1.25 is newer than the newest that is known here, 1.24; judged like that",
+        ),
+        (
+            {"via": "ort", "ort_version": "2.0", "directml": "9.9.9"},
+            "known here, 1.15; judged like that; ONNX Runtime 2.0 is newer than the newest",
+        ),
     ],
 )
 def test_a_version_from_the_future_is_noted(asked: dict[str, str], note: str) -> None:
