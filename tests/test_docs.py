@@ -18,6 +18,7 @@ from onnx import TensorProto
 
 from benchmarks import __main__ as benchmarks
 from dmlsplit.cli import build_parser, main
+from dmlsplit.cli.completion import parsers
 from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
 from tests.support.models import single
@@ -143,6 +144,17 @@ def test_commands_that_need_more_than_this_machine_are_understood(name: str, lin
     for extra in re.findall(r"\[([\w,]+)\]", line):
         assert set(extra.split(",")) <= EXTRAS.keys(), line
     assert set(re.findall(r"--group (\S+)", line)) <= PYPROJECT["dependency-groups"].keys(), line
+
+
+# Options of other programs: our tests, and DxDispatch.
+FOREIGN = {"--slow", "--adversary", "--dml_feature_level"}
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith(("docs/", "README"))])
+def test_an_option_that_is_named_is_in_a_help(name: str) -> None:
+    helps = "".join(parser.format_help() for parser in parsers(build_parser()))
+    known = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", helps))
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGES[name])) <= known | FOREIGN
 
 
 def test_the_programs_of_the_kit_have_the_options_that_are_shown() -> None:

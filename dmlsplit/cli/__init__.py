@@ -8,6 +8,7 @@ from signal import SIGINT
 from dmlsplit.cli.terminal import (
     ACCEPTED,
     INTERRUPTED,
+    REFUSED,
     UNUSABLE,
     Parser,
     forget,
@@ -16,6 +17,11 @@ from dmlsplit.cli.terminal import (
     tell,
 )
 from dmlsplit.errors import DmlError, one_line
+
+_EXAMPLES = """\
+  dmlsplit validate model.onnx --windows 19041
+  dmlsplit run IN.npy --axis 1 --split 1,2 -o OUT
+  dmlsplit COMMAND --help"""
 
 
 def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | None = None) -> int:
@@ -41,13 +47,16 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     from dmlsplit import __version__
     from dmlsplit.cli import completion, conformance, devices, explain, levels, run, validate
+    from dmlsplit.cli.inputs import add_commands, epilog
 
     parser = Parser(
         prog="dmlsplit",
         description="DirectML's Split operator: run it, and learn which level accepts it.",
+        epilog=epilog({ACCEPTED: "done", REFUSED: "done, and a split is refused"}, _EXAMPLES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = add_commands(parser, "COMMAND")
     for command in (validate, explain, levels, run, conformance, devices, completion):
         command.add_to(commands)
     parser.set_defaults(parser=parser)  # for completion

@@ -1,19 +1,23 @@
 """``dmlsplit completion``: the script that completes commands and options in a shell."""
 
 import argparse
+from collections.abc import Iterator
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show
 from dmlsplit.errors import UnsupportedError
 
 _DESCRIPTION = """\
-Print the script that makes a shell complete dmlsplit's commands and options.
-It is made by the package shtab: pip install shtab"""
+Print the script that makes a shell complete dmlsplit's commands, options and
+files. It is made by the package shtab: pip install shtab"""
 
 _EXAMPLES = """\
   dmlsplit completion bash > ~/.local/share/bash-completion/completions/dmlsplit
   dmlsplit completion zsh > ~/.zfunc/_dmlsplit
   dmlsplit completion fish > ~/.config/fish/completions/dmlsplit.fish"""
+
+# The names of arguments that are files; a folder is a DIR.
+_FILES = ("PATH", "FILE", "FILE.npz", "OUT.onnx", "INPUT", "EXE", "OBSERVED.json")
 
 
 def add_to(commands: Commands) -> None:
@@ -32,5 +36,23 @@ def completion(arguments: argparse.Namespace) -> int:
         raise UnsupportedError(
             "completion scripts need the package shtab; pip install shtab"
         ) from None
-    show(shtab.complete(arguments.parser, arguments.shell))
+    kinds = dict.fromkeys(_FILES, shtab.FILE) | {"DIR": shtab.DIRECTORY}
+    for parser in parsers(arguments.parser):
+        for action in parser._actions:
+            if action.metavar in kinds:
+                action.complete = kinds[action.metavar]  # type: ignore[attr-defined]
+    script = shtab.complete(arguments.parser, arguments.shell)
+    if arguments.shell == "zsh":
+        # shtab 1.13 completes only the first of several PATHs: this excludes those after it.
+        script = script.replace('"(*)::', '"*:')
+    show(script)
     return ACCEPTED
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from parsers(command)

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from dmlsplit.cli.inputs import Commands, add_command
+from dmlsplit.cli.inputs import Commands, add_command, add_commands, epilog
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, show, tell
 from dmlsplit.errors import UnsupportedError
 
@@ -27,6 +27,8 @@ _CHECK = """\
   dmlsplit conformance check observed.json --format markdown
 """
 
+_STATUSES = {ACCEPTED: "done; for check, no difference", REFUSED: "a difference was found"}
+
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
@@ -34,10 +36,10 @@ def add_to(commands: Commands) -> None:
         "conformance",
         help="compare the rules with a real DirectML.dll",
         description=_DESCRIPTION,
-        epilog=f"examples:\n{_WRITE}\n{_PROBE}\n{_CHECK}",
+        epilog=epilog(_STATUSES, f"{_WRITE}\n{_PROBE}\n{_CHECK}"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    steps = parser.add_subparsers(required=True, metavar="STEP")
+    steps = add_commands(parser, "STEP")
 
     about = "Write the cases, DxDispatch models of them, and the probe: the same bytes every\ntime."
     step = add_command(steps, _write, "write the kit", about, _WRITE, {ACCEPTED: "written"})
@@ -66,7 +68,7 @@ def add_to(commands: Commands) -> None:
 
     about = "Hold an observation to the rules, at the level that the library was seen to\nhave."
     summary = "say where an observation differs"
-    statuses = {ACCEPTED: "no difference", REFUSED: "a difference was found"}
+    statuses = {ACCEPTED: "no difference", REFUSED: _STATUSES[REFUSED]}
     step = add_command(steps, _check, summary, about, _CHECK, statuses)
     step.add_argument("observed", type=Path, metavar="OBSERVED.json")
     step.add_argument("--format", choices=("text", "json", "markdown"), default="text")

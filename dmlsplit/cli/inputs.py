@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,6 +22,27 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 _STATUSES = {UNUSABLE: "wrong usage, or a file could not be read or written", 130: "interrupted"}
 
 
+def epilog(statuses: Mapping[int, str], examples: str) -> str:
+    """The end of a help: exit statuses and examples."""
+    known = sorted({**_STATUSES, **statuses}.items())
+    lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
+    return f"exit status:{lines}\n\nexamples:\n{examples}"
+
+
+def add_commands(parser: argparse.ArgumentParser, name: str) -> Commands:
+    """Let a parser have commands; without one it prints its help to standard error and fails.
+
+    So does ruff. pip succeeds then, and a script would not notice that its command is missing.
+    """
+
+    def helped(arguments: argparse.Namespace) -> int:
+        parser.print_help(sys.stderr)
+        return UNUSABLE
+
+    parser.set_defaults(command=helped)
+    return parser.add_subparsers(metavar=name)
+
+
 def add_command(
     commands: Commands,
     command: Callable[[argparse.Namespace], int],
@@ -31,13 +53,11 @@ def add_command(
     more: str = "",
 ) -> argparse.ArgumentParser:
     """Add a command named like its function; its help ends with `more`, statuses and examples."""
-    known = sorted({**_STATUSES, **statuses}.items())
-    lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
     parser = commands.add_parser(
         command.__name__.strip("_"),
         help=summary,
         description=description,
-        epilog=f"{more}exit status:{lines}\n\nexamples:\n{examples}",
+        epilog=more + epilog(statuses, examples),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=command)

@@ -79,13 +79,26 @@ def tell(message: str) -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help is a result: failing to print it is an error."""
+    """A parser whose help is a result: failing to print it is an error.
+
+    A choice that is mistyped, such as a command, is met with the nearest one.
+    """
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         if file is sys.stdout:
             show(message.removesuffix("\n"))
         else:
             super()._print_message(message, file)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            from difflib import get_close_matches
+
+            for near in get_close_matches(str(value), map(str, action.choices or ()), 1):
+                error.message += f"; did you mean {near}?"
+            raise
 
 
 @contextmanager

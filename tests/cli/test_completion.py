@@ -1,23 +1,126 @@
-"""`completion`: scripts for three shells."""
+"""`completion`: its scripts, in the shells that they are for, typed at as by a user."""
 
+import os
+import re
+import select
 import shutil
 import subprocess
+import time
 from pathlib import Path
+
+import pytest
 
 from tests.support.command import started
 
+READY = "ready> "
+# A shell; its settings, and where they lie; and the place for the script that our help names.
+PRINT = "dmlsplit() { printf 'got:'; printf '<%s>' \"$@\"; echo .; }\n"
+SHELLS = {
+    "bash": (
+        ["bash", "--rcfile", "rc", "-i"],
+        ("rc", f"{PRINT}PS1='{READY}'\n. completions/dmlsplit\n"),
+        "completions/dmlsplit",
+    ),
+    "zsh": (
+        ["zsh", "-i"],
+        (
+            ".zshrc",
+            f"{PRINT}PS1='{READY}'\nfpath+=$PWD/.zfunc\nautoload -U compinit\ncompinit -u\n",
+        ),
+        ".zfunc/_dmlsplit",
+    ),
+    "fish": (
+        ["fish", "-i"],
+        (
+            "fish/config.fish",
+            "function dmlsplit; printf 'got:'; printf '<%s>' $argv; echo .; end\n"
+            f"function fish_prompt; echo -n '{READY}'; end\nset fish_greeting\n",
+        ),
+        "fish/completions/dmlsplit.fish",
+    ),
+}
+# What is typed before the tabulator, and the words that the command then gets.
+TYPED = {
+    "val": ["validate"],
+    "validate --feat": ["validate", "--feature-level"],
+    "validate --format sar": ["validate", "--format", "sarif"],
+    "validate mod": ["validate", "model.onnx"],
+    "validate model.onnx ot": ["validate", "model.onnx", "other model.onnx"],
+    "validate --windows 19041 dee": ["validate", "--windows", "19041", "deep"],
+    "validate model.onnx -o re": ["validate", "model.onnx", "-o", "report.txt"],
+    "validate model.onnx --write-fixed mod": [
+        "validate", "model.onnx", "--write-fixed", "model.onnx",
+    ],
+    "explain mod": ["explain", "model.onnx"],
+    "explain model.onnx --svg re": ["explain", "model.onnx", "--svg", "report.txt"],
+    "run num": ["run", "numbers.npy"],
+    "run numbers.npy -o de": ["run", "numbers.npy", "-o", "deep"],
+    "conformance check re": ["conformance", "check", "report.txt"],
+    "conformance probe --directml re": ["conformance", "probe", "--directml", "report.txt"],
+}  # fmt: skip
 
-def test_bash_completes_commands_and_options(here: Path) -> None:
-    script, _ = started("completion", "bash", folder=here).communicate()
-    Path("completion").write_bytes(script)
-    ask = 'COMP_WORDS=(dmlsplit {0}); COMP_CWORD={1}; _shtab_dmlsplit; echo "${{COMPREPLY[@]}}"'
 
-    def completed(words: str, at: int) -> str:
-        line = f". ./completion; {ask.format(words, at)}"
-        return subprocess.run(
-            [shutil.which("bash") or "bash", "-c", line], capture_output=True, text=True, check=True
-        ).stdout
+class Terminal:
+    """A shell on a terminal of its own."""
 
-    assert completed("val", 1).split() == ["validate"]
-    assert "--feature-level" in completed("validate --feat", 2)
-    assert completed("validate --format s", 3).split() == ["sarif"]
+    def __init__(self, line: list[str], folder: Path) -> None:
+        pty, fcntl, termios = map(pytest.importorskip, ("pty", "fcntl", "termios"))
+        self._ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (24, 200))
+        homes = dict.fromkeys(("HOME", "ZDOTDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"), str(folder))
+        self._shown = ""
+        self._child = subprocess.Popen(
+            line,
+            cwd=folder,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={"PATH": os.environ["PATH"], "TERM": "xterm", **homes},
+        )
+        os.close(theirs)
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def read_until(self, pattern: str) -> re.Match[str]:
+        """What matches in what is shown since the last match."""
+        until = time.monotonic() + 30
+        while not (found := re.search(pattern, self._shown)):
+            left = until - time.monotonic()
+            assert left > 0, self._shown
+            assert select.select([self._ours], [], [], left)[0], self._shown
+            self._shown += os.read(self._ours, 65536).decode(errors="replace")
+        self._shown = self._shown[found.end() :]
+        return found
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.wait()
+        os.close(self._ours)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_commands_options_and_files(shell: str, here: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    line, (settings, text), place = SHELLS[shell]
+    script, _ = started("completion", shell, folder=here).communicate()
+    for name in ("model.onnx", "other model.onnx", "report.txt", "numbers.npy", "deep/x", place):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(script)
+    Path(settings).write_text(text)
+    terminal = Terminal(line, here)
+    try:
+        found = {}
+        for typed in TYPED:
+            terminal.read_until(READY)
+            terminal.type(f"dmlsplit {typed}\t")
+            terminal.type("\n")
+            # zsh removes the slash of a folder when the line is entered.
+            words = terminal.read_until(r"got:(<.*>)\.")[1].replace("/>", ">")
+            found[typed] = re.findall("<(.*?)>", words)
+    finally:
+        terminal.close()
+    assert found == TYPED

@@ -12,13 +12,15 @@ import onnx
 import pytest
 
 from dmlsplit.cli import build_parser, main
+from dmlsplit.cli.completion import parsers
 from tests.support.command import FLAGS, ROOT, leaves, ran, save, shell, sparse_model, started
 from tests.support.models import every_verdict
 
+PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
 LEAVES = {parser.prog: parser for parser in leaves(build_parser())}
 
 
-@pytest.mark.parametrize("command", LEAVES)
+@pytest.mark.parametrize("command", PARSERS)
 def test_help_reads_like_a_manual(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main([*command.split()[1:], "--help"])
@@ -34,12 +36,44 @@ def test_help_reads_like_a_manual(command: str, capsys: pytest.CaptureFixture[st
 
 def test_the_examples_of_the_help_are_understood() -> None:
     parser = build_parser()
-    for command in LEAVES.values():
+    for command in PARSERS.values():
         text = (command.epilog or "").replace("\\\n", " ")
         lines = [line.strip() for line in text.splitlines() if line.strip().startswith("dmlsplit ")]
         assert lines
         for line in lines:
+            if line == "dmlsplit COMMAND --help":
+                continue
             parser.parse_args(line.partition(" > ")[0].replace("'", "").split()[1:])
+
+
+@pytest.mark.parametrize("command", sorted(PARSERS.keys() - LEAVES.keys()))
+def test_a_missing_command_is_met_with_the_help(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = command.split()[1:]
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    assert (shown.out, shown.err) == ("", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        ("validat m.onnx", "; did you mean validate?"),
+        ("conformance prob", "; did you mean probe?"),
+        ("levels --format jsn", "; did you mean json?"),
+        ("unknown", ")"),
+    ],
+)
+def test_a_mistyped_command_is_met_with_the_nearest(
+    line: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(line.split())
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.endswith(f"{near}\n")
 
 
 # Terminals, pipes and interrupts.

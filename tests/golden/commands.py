@@ -123,6 +123,7 @@ COMMANDS = {
     "wrong": [
         "",
         "unknown",
+        "validat model.onnx",
         "levels --format xml",
         "devices --format xml",
         "completion",
