@@ -1,6 +1,6 @@
 // What every kernel shares: global memory access, and searching small tables.
 //
-// The constants (kOutputs, kThreads, kResident, kStream, ...) and the parameters of a launch are generated
+// The constants (kOutputs, kThreads, kResident, ...) and the parameters of a launch are generated
 // in front of this text. Every launch passes one struct by value: the pointers, and the sizes that
 // splits with the same kernel differ in, such as the number of rows.
 //
@@ -32,10 +32,15 @@ template <class T> __device__ inline T load(const Byte* pointer) {
 
 // Tests that run kernels on the host have functions of these names.
 #ifndef CUDA_ON_HOST
-// Not __stwb, whose store is ordered among those of its multiprocessor.
-template <class T> __device__ inline void store_cached(T* pointer, T value) {
+// A store whose line the L2 cache keeps as a `cuda::access_property` says: an operand, not an instruction.
+template <class T> __device__ inline void store_with(T* pointer, T value, Wide policy) {
+#if __CUDA_ARCH__ >= 800
+    pointer = static_cast<T*>(__nv_associate_access_property(pointer, policy));
+#else
+    if (policy == kStreaming) return __stcs(pointer, value);
+#endif
     __builtin_assume(__isGlobal(pointer));
-    *pointer = value;
+    *pointer = value;  // not __stwb, whose store is ordered among those of its multiprocessor
 }
 
 // The same pointer, worked out here. Otherwise the compiler adds the parts of a sum to each of its uses anew.
@@ -50,12 +55,9 @@ template <class T> __device__ inline T less_multiple(T number, T times, T minus_
 }
 #endif
 
-// Outputs too large for the cache bypass it, so that they do not push out the input.
-template <class T> __device__ inline void store(Byte* pointer, T value) {
-    if constexpr (kStream)
-        __stcs(reinterpret_cast<T*>(pointer), value);
-    else
-        store_cached(reinterpret_cast<T*>(pointer), value);
+// Lines of outputs too large for the cache leave it first (kStreaming), so that they do not push out the input.
+template <class T> __device__ inline void store(Byte* pointer, T value, Wide policy) {
+    store_with(reinterpret_cast<T*>(pointer), value, policy);
 }
 
 // Division of numbers below 2^31 by one that is known at the launch: a multiplication and a shift.

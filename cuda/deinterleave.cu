@@ -33,7 +33,7 @@ template <int kOutput> __device__ inline void store_outputs(const Parameters& la
     if constexpr (kOutput < kOutputs) {
         const uint4 sorted = make_uint4(sorted_word<kOutput, 0>(words), sorted_word<kOutput, 4>(words),
                                         sorted_word<kOutput, 8>(words), sorted_word<kOutput, 12>(words));
-        store(launch.outputs[kOutput] + group * kVector, sorted);
+        store(launch.outputs[kOutput] + group * kVector, sorted, launch.policy);
         store_outputs<kOutput + 1>(launch, group, words);
     }
 }
@@ -44,7 +44,7 @@ __device__ inline void copy_last_rows(const Parameters& launch) {
     for (int i = threadIdx.x; i < static_cast<int>(launch.rows - first) * kOutputs; i += kThreads) {
         const Wide row = first + i / kOutputs;
         const int output = i % kOutputs;
-        store(launch.outputs[output] + row * kWidth, load<Element>(launch.input + (row * kOutputs + output) * kWidth));
+        store(launch.outputs[output] + row * kWidth, load<Element>(launch.input + (row * kOutputs + output) * kWidth), launch.policy);
     }
 }
 

@@ -32,6 +32,7 @@ struct Part {
     Place gap;       // bytes of a row of the input that are not the output's
     Divisor by_width;
     bool is_last;    // chunk
+    Wide policy;
 
     __device__ unsigned row(unsigned at) const {
         if constexpr (kOneRow) return 0;
@@ -73,7 +74,7 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
         other.read(part.from(at, row + 1));
         const uint4 a = one.vector(), b = other.vector();
         store(part.dst + at, make_uint4(joined(a.x, b.x, count), joined(a.y, b.y, count - 4),
-                                        joined(a.z, b.z, count - 8), joined(a.w, b.w, count - 12)));
+                                        joined(a.z, b.z, count - 8), joined(a.w, b.w, count - 12)), part.policy);
     }
 }
 
@@ -101,20 +102,20 @@ __device__ inline void copy_vectors(const Part& part, unsigned first, unsigned e
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-        if (whole[i]) store(to + i * (kWarp * kVector), kAligned ? held[i] : windows[i].vector());
+        if (whole[i]) store(to + i * (kWarp * kVector), kAligned ? held[i] : windows[i].vector(), part.policy);
 }
 
-__device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count) {
-    if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x));
+__device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count, Wide policy) {
+    if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x), policy);
 }
 
 // Copies the bytes of an output before its first whole vector and after its last, each by a thread of its own.
 __device__ inline void copy_ends(const Part& part, bool is_start, unsigned lead, unsigned first, unsigned tile_bytes) {
-    if (is_start) copy_bytes(part.dst, part.src, min(lead, part.bytes));
+    if (is_start) copy_bytes(part.dst, part.src, min(lead, part.bytes), part.policy);
     if (!part.is_last || part.bytes <= lead) return;
     const unsigned count = (part.bytes - lead) % kVector;
     const unsigned tail = part.bytes - count;
-    if (tail >= first && tail < first + tile_bytes) copy_bytes(part.dst + tail, part.from(tail, part.rows - 1), count);
+    if (tail >= first && tail < first + tile_bytes) copy_bytes(part.dst + tail, part.from(tail, part.rows - 1), count, part.policy);
 }
 
 // Where an output's columns and tiles begin.
@@ -151,6 +152,7 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
 
 template <class Launch> __device__ inline Part part_of(const Launch& launch, const Output& output, unsigned chunk) {
     Part part;
+    part.policy = launch.policy;
     part.is_last = chunk == launch.last_chunk;
     part.rows = kOneRow ? 1u : part.is_last ? launch.last_rows : launch.chunk_rows;
     part.width = kOneRow ? 0u : static_cast<unsigned>(output.width);  // of one row: see drop

@@ -186,7 +186,7 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
             store(in_channel(launch, entry, channel, row.dst) + static_cast<long long>(unit) * kUnit,
-                  load<Unit>(row.src + unit * step + channel * kUnit));
+                  load<Unit>(row.src + unit * step + channel * kUnit), launch.policy);
     }
 }
 
@@ -204,7 +204,8 @@ template <bool kFull> __device__ inline void copy_tile(const Parameters& launch,
         if (!items[i].is_stored) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
-            store(in_channel(launch, entry, channel, items[i].place.dst), vector_of<typename Unsigned<kItemBytes>::Type>(held[i][channel]));
+            store(in_channel(launch, entry, channel, items[i].place.dst),
+                  vector_of<typename Unsigned<kItemBytes>::Type>(held[i][channel]), launch.policy);
     }
 }
 

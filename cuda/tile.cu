@@ -64,20 +64,20 @@ __device__ inline uint4 window(const Byte* shared, unsigned place, unsigned leas
 
 // Stores the first `count` bytes of a vector, fewer than 16, at any address, in pieces of kBytes and more:
 // first what aligns the address, last what is left over.
-template <int kBytes> __device__ inline void store_part(Byte*& dst, uint4& vector, unsigned& count) {
+template <int kBytes> __device__ inline void store_part(Byte*& dst, uint4& vector, unsigned& count, Wide policy) {
     const auto store_piece = [&] {
         const unsigned words[5] = {vector.x, vector.y, vector.z, vector.w, 0};
         if constexpr (kBytes == 8)
-            store(dst, make_uint2(words[0], words[1]));
+            store(dst, make_uint2(words[0], words[1]), policy);
         else
-            store(dst, static_cast<typename Unsigned<kBytes>::Type>(words[0]));
+            store(dst, static_cast<typename Unsigned<kBytes>::Type>(words[0]), policy);
         vector = kBytes < 4 ? funnel(words, kBytes)
                             : make_uint4(words[kBytes / 4], words[kBytes / 4 + 1], words[kBytes == 4 ? 3 : 4], 0);
         dst += kBytes;
         count -= kBytes;
     };
     if (count >= kBytes && phase(dst, 2 * kBytes) >= kBytes) store_piece();
-    if constexpr (kBytes < 8) store_part<2 * kBytes>(dst, vector, count);
+    if constexpr (kBytes < 8) store_part<2 * kBytes>(dst, vector, count, policy);
     if (count >= kBytes) store_piece();
 }
 
@@ -93,6 +93,7 @@ struct Share {
     Divisor by_width;
     int have;  // bytes that the tile has
     bool is_head;
+    Wide policy;
 
     template <unsigned kWidth> __device__ uint4 gather(unsigned at, unsigned pad_bits) const {
         constexpr bool kKnown = 0 < kWidth && kWidth < kVector;
@@ -124,7 +125,7 @@ struct Share {
     template <unsigned kWidth> __device__ void store_edge(unsigned at, unsigned count, unsigned pad_bits) const {
         Byte* to = dst + at;
         uint4 vector = gather<kWidth>(at, pad_bits);
-        if constexpr (kItem < kVector) store_part<kItem>(to, vector, count);
+        if constexpr (kItem < kVector) store_part<kItem>(to, vector, count, policy);
     }
 
     // Copies every vector `step` bytes from the one at `at`, which may be before the first byte, up to `end`.
@@ -137,7 +138,7 @@ struct Share {
         const int whole = kAligned ? end - kVector + 1 : min(end, have - kVector + 1);
         Byte* to = dst + static_cast<unsigned>(at);
 #pragma unroll kItem == kVector ? 4 : 1
-        for (; at < whole; at += step, to += step) store(to, gather<kWidth>(at, pad_bits));
+        for (; at < whole; at += step, to += step) store(to, gather<kWidth>(at, pad_bits), policy);
         if (at < end) store_edge<kWidth>(at, have - at, pad_bits);
     }
 };
@@ -164,7 +165,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
         Byte* dst = launch.outputs[output] + static_cast<Wide>(number) * (launch.tile_rows * width);
         const Share share = {reinterpret_cast<const Byte*>(memory), dst,
                              low + offset, width, launch.row_pitch - width, launch.by_width[output],
-                             static_cast<int>(rows * width), number == 0};
+                             static_cast<int>(rows * width), number == 0, launch.policy};
         const int start = static_cast<int>(begin) - (kAligned ? 0 : static_cast<int>(phase(dst, kVector)));
         const unsigned own_rows = kAligned ? rows : min(rows, launch.tile_rows);
         const int end = min(start + launch.chunk_bytes, static_cast<int>(own_rows * width));

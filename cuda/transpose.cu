@@ -155,11 +155,11 @@ __device__ inline void write_square(const Byte* shared, const Parameters& launch
         // The swizzle of a sum is that of both, as they have no bit in common.
         const Byte* const src = row_src + row * kRowBytes;
         if (kWhole || left >= kWrite)
-            store(dst, *reinterpret_cast<const Part*>(src + (place ^ swizzle(row))));
+            store(dst, *reinterpret_cast<const Part*>(src + (place ^ swizzle(row))), launch.policy);
         else
 #pragma unroll 1
             for (int i = 0; i < left; i += kUnit)
-                store(dst + i, *reinterpret_cast<const Element*>(src + (place ^ swizzle(row)) + i));
+                store(dst + i, *reinterpret_cast<const Element*>(src + (place ^ swizzle(row)) + i), launch.policy);
     }
 }
 

@@ -1,6 +1,6 @@
 // The words of CUDA C++ that the kernels in cuda/ use, for an ordinary C++ compiler.
 //
-// Global memory is reached only through __ldg, __ldcs, __stcs and store_cached, so those report every
+// Global memory is reached only through __ldg, __ldcs, __stcs and store_with, so those report every
 // access to the runner: device.cpp, which checks its bounds and alignment and counts it, or
 // simulated_card/kernel_module.cpp, which also finds the bytes of device memory.
 // Threads of a block are fibers that change over at __syncthreads, blocks run one after the
@@ -75,7 +75,7 @@ __attribute__((always_inline)) inline void __stcs(T* address, T value) {
     host_cuda::store(address, value);
 }
 template <class T>
-__attribute__((always_inline)) inline void store_cached(T* address, T value) {
+__attribute__((always_inline)) inline void store_with(T* address, T value, unsigned long long) {
     host_cuda::store(address, value);
 }
 

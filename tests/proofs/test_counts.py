@@ -23,10 +23,10 @@ CYCLES = 15
 MOST_WAVEFRONTS = CYCLES // 2
 # The bars of the machine code: instructions that a warp may issue per 512 bytes, by workload.
 MOST_ISSUED = {
-    1: 26, 2: 26, 3: 26, 4: 26, 5: 26, 6: 26, 7: 26, 8: 26, 9: 46, 10: 20,
+    1: 26, 2: 26, 3: 26, 4: 26, 5: 26, 6: 27, 7: 26, 8: 26, 9: 46, 10: 20,
     11: 20, 12: 20, 13: 26, 14: 26, 15: 63, 16: 26, 17: 23, 18: 22, 19: 18, 20: 17,
-    21: 31, 22: 61, 23: 64, 24: 51, 25: 26, 26: 30, 27: 20, 28: 20, 29: 29, 30: 23,
-    31: 29, 32: 29, 33: 62, 34: 45, 35: 63, 36: 20,
+    21: 31, 22: 62, 23: 66, 24: 52, 25: 26, 26: 30, 27: 20, 28: 20, 29: 29, 30: 23,
+    31: 29, 32: 29, 33: 62, 34: 45, 35: 64, 36: 20,
 }  # fmt: skip
 # Bytes that threads load for each one that they store, where it is not nearly one: windows hold
 # what is between the elements, and at odd addresses a fourth vector where three are full.

@@ -49,7 +49,7 @@ class CudaProgram:
         load = partial(kernels, source, launch.kernel)
         load()
         if (self.device, source) not in self.driver.has_siblings:
-            for sibling in launch.siblings(launch):
+            for sibling in launch.siblings():
                 kernels(intern(sibling.source), sibling.kernel)
             self.driver.has_siblings.add((self.device, source))
         return self.driver.launcher(self.device, load, launch)

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -41,6 +41,9 @@ PARAMETERS = """struct Parameters {
     unsigned char* outputs[kOutputs];
 """
 _text = cache(kernel_source)
+# L2 policies of stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal` and
+# `streaming`: lines that leave the cache first.
+NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
@@ -136,22 +139,16 @@ class KernelLaunch:
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
     least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
-    # Takes this launch, and returns those whose programs the same or similar columns need with
-    # other sizes. All are compiled together, so that no later call waits for the compiler.
-    siblings: Callable[["KernelLaunch"], Sequence["KernelLaunch"]] = field(
-        default=lambda launch: (), compare=False
-    )
+    # Makes the launches whose programs the same columns need with other sizes. All are compiled
+    # together, so that no later call waits for the compiler.
+    siblings: Callable[[], Sequence["KernelLaunch"]] = field(default=tuple, compare=False)
     arguments: tuple[Constant, ...] = ()  # passed by value
-
-    @property
-    def with_other_stores(self) -> "KernelLaunch":
-        """The same launch with `bypasses_cache` inverted."""
-        return replace(self, bypasses_cache=not self.bypasses_cache)
 
     @property
     def members(self) -> list[Constant]:
         """The arguments in the struct's order: larger types first, so that there is no padding."""
-        return sorted(self.arguments, key=lambda one: -_SIZES[one.type])
+        policy = Constant(COUNT_64, "policy", STREAMING if self.bypasses_cache else NORMAL)
+        return sorted((policy, *self.arguments), key=lambda one: -_SIZES[one.type])
 
     @property
     def resident(self) -> int:
@@ -168,7 +165,7 @@ class KernelLaunch:
             Constant("int", "kOutputs", self.slots),
             Constant("int", "kThreads", THREADS),
             Constant("int", "kResident", self.resident),
-            Constant("bool", "kStream", int(self.bypasses_cache)),
+            Constant(COUNT_64, "kStreaming", STREAMING),
             *self.own_constants,
         )
 

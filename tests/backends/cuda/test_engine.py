@@ -159,8 +159,20 @@ def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
 def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:
     for number in (0, 0, 1, 1):
         dml.Device(f"cuda:{number}").compile(DESC)
-    # With what other numbers of rows need: a single row or several, stores to the cache or past it.
-    assert fake.calls == ["compile"] * 4 * 2
+    # With what other numbers of rows need: a single row or several.
+    assert fake.calls == ["compile"] * 2 * 2
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_first_call_compiles_two_programs_at_any_alignment(fake: FakeDriver, start: int) -> None:
+    """Whatever the rows, and whether outputs bypass the cache."""
+    for l2_bytes in (50 << 20, 0):
+        fake.device_limits = replace(fake.device_limits, l2_bytes=l2_bytes)
+        for rows in (4, 1, 300):
+            store = fake.array(noise((rows * 2304 + 1,), "f2"))
+            source = FakeArray(store.host[start : start + rows * 2304].reshape(rows, 2304), 0)
+            dml.split(source, (1024, 768, 512), 1)
+            assert fake.calls.count("compile") == 2
 
 
 def test_an_operator_is_compiled_for_aligned_memory_after_a_call_on_other(fake: FakeDriver) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dmlsplit.backends.cuda.launch import THREADS, DeviceLimits
+from dmlsplit.backends.cuda.launch import NORMAL, STREAMING, THREADS, DeviceLimits
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.descriptors import packed
 from tests.support.plans import kernels, known, planned
@@ -51,7 +51,8 @@ def test_the_kernel_follows_from_geometry_and_alignment(
 def test_the_launch_of_a_wide_aligned_split() -> None:
     (launch,) = planned(QKV)
     found = known(launch)
-    assert (found["kAligned"], found["kOneRow"], found["kEqual"], found["kStream"]) == (1, 0, 0, 1)
+    assert (found["kAligned"], found["kOneRow"], found["kEqual"]) == (1, 0, 0)
+    assert launch.bypasses_cache
     assert (found["kOutputs"], found["pitch"]) == (4, 20480)
     assert found["offsets"] == (0, 16384, 18432, 0)
     assert found["widths"] == (16384, 2048, 2048, 0)
@@ -65,9 +66,12 @@ def test_the_launch_of_a_wide_aligned_split() -> None:
     assert "multiple of 16 bytes" in launch.reason
 
 
-def test_small_outputs_stay_in_the_cache() -> None:
-    (launch,) = planned(packed((64, 10240), 1, (8192, 1024, 1024), 2))
-    assert known(launch)["kStream"] == 0
+def test_small_outputs_stay_in_the_cache_and_share_the_program_of_large_ones() -> None:
+    (small,) = planned(packed((64, 10240), 1, (8192, 1024, 1024), 2))
+    (large,) = planned(packed((64 << 10, 10240), 1, (8192, 1024, 1024), 2))
+    assert (small.bypasses_cache, large.bypasses_cache) == (False, True)
+    assert small.source == large.source
+    assert [at.value for at in (small.members[0], large.members[0])] == [NORMAL, STREAMING]
 
 
 def test_pieces_without_elements_get_no_pointer() -> None:

@@ -36,8 +36,9 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
-# Bytes of a launch's parameters for other things than outputs: the input's address, and arguments.
-OTHER_PARAMETER_BYTES = 2 * POINTER_BYTES
+# Bytes of a launch's parameters for other things than outputs: the input's address, the policy of
+# stores, and arguments.
+OTHER_PARAMETER_BYTES = 3 * POINTER_BYTES
 # Outputs of at least this width are faster without shared memory: in rows of 512 bytes, one vector
 # in 32 holds the end of a row and is copied separately.
 WIDE_BYTES = 512

@@ -72,7 +72,6 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
             "through shared memory"
         ),
         slots=_slots(len(columns.outputs)),
-        siblings=lambda launch: [launch.with_other_stores],
         arguments=tuple(arguments),
     )
 

@@ -1,8 +1,8 @@
 """Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import accumulate
 
 import numpy as np
@@ -67,19 +67,6 @@ def wide_launches(
         yield _launch(part, assumed, is_aligned, is_equal, most, chunks)
 
 
-def _siblings(
-    columns: Columns,
-    chunks: "_Chunks",
-    make: Callable[["_Chunks"], KernelLaunch],
-    launch: KernelLaunch,
-) -> list[KernelLaunch]:
-    siblings = [launch.with_other_stores]
-    if columns.rows > 1 and columns.pitch < MOST_CHUNK_BYTES:
-        other = make(replace(chunks, is_one_row=not chunks.is_one_row))
-        siblings += [other, other.with_other_stores]
-    return siblings
-
-
 @dataclass(frozen=True, slots=True)
 class _Chunks:
     """How rows and outputs are distributed over blocks."""
@@ -109,7 +96,13 @@ def _launch(
     slots = capacity(wanted, most)
     place = COUNT_64 if chunks.is_one_row else "unsigned"
     tables = _equal if is_equal else _tables
-    make = partial(_launch, columns, assumed, is_aligned, is_equal, most)
+
+    def siblings() -> list[KernelLaunch]:
+        if columns.rows == 1 or columns.pitch >= MOST_CHUNK_BYTES:
+            return []
+        other = replace(chunks, is_one_row=not chunks.is_one_row)
+        return [_launch(columns, assumed, is_aligned, is_equal, most, other)]
+
     aligned = "and every width, offset and address is a multiple of 16 bytes"
     return KernelLaunch(
         "rows",
@@ -138,7 +131,7 @@ def _launch(
             Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
             *tables(columns, chunks, slots),
         ),
-        siblings=partial(_siblings, columns, chunks, make),
+        siblings=siblings,
     )
 
 
