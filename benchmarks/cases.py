@@ -8,6 +8,7 @@ import numpy as np
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
 CASES = "case"
+NARROW = "narrow"
 ROW_WIDTH = "row width"
 SIZE = "size"
 OUTPUTS = "outputs"
@@ -109,7 +110,33 @@ def cpu_cases(quick: bool) -> list[Case]:
         Case("f: 256 pieces of 64 B rows", CASES, (2048, 4096), "f4", 1, (16,) * 256),
         Case("g: tiny", CASES, (6, 2), "f4", 0, (2, 1, 3)),
     ]
-    return cases if quick else [*cases, *row_widths(), *total_sizes(), *output_counts(), *callers()]
+    if quick:
+        return cases
+    return [*cases, *narrow(), *row_widths(), *total_sizes(), *output_counts(), *callers()]
+
+
+def narrow() -> list[Case]:
+    """Pieces of 1 to 12 bytes; 1 and 25 MiB in total."""
+    forms = [
+        ("RGB", "u1", (1, 1, 1)),
+        ("RGBA", "u1", (1,) * 4),
+        ("pairs of bytes", "u1", (1, 1)),
+        ("RGB of 16 bits", "u2", (1, 1, 1)),
+        ("pairs of floats", "f4", (1, 1)),
+        ("xyz", "f4", (1, 1, 1)),
+        ("4 floats", "f4", (1,) * 4),
+        ("1 + 3 floats", "f4", (1, 3)),
+        ("pairs of doubles", "f8", (1, 1)),
+        *((f"{count} bytes", "u1", (1,) * count) for count in (5, 8, 16)),
+    ]
+    cases = []
+    for mib in (1, 25):
+        for name, dtype, sizes in forms:
+            rows = (mib << 20) // (np.dtype(dtype).itemsize * sum(sizes))
+            cases.append(
+                Case(f"{name}, {mib} MiB", NARROW, (rows, sum(sizes)), dtype, 1, sizes, mib << 20)
+            )
+    return cases
 
 
 def row_widths(total: int = 1 << 25) -> list[Case]:

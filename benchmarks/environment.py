@@ -15,6 +15,7 @@ from dmlsplit.backends.cuda.nvml import session
 LIBRARIES = (
     "numpy",
     "torch",
+    "llvmlite",
     "onnxruntime",
     "openvino",
     "cupy-cuda12x",

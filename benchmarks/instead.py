@@ -14,10 +14,11 @@ import numpy as np
 
 import dmlsplit as dml
 from benchmarks.environment import environment, state_after
-from benchmarks.peers_cpu import cpu_threads
+from benchmarks.peers_cpu import environment_variable
 from benchmarks.results import Results, Row, failed, measured
 from benchmarks.table import Table
 from benchmarks.timing import interleaved, summary
+from dmlsplit.backends.cpu.threads import VARIABLE
 
 # Rows and columns of an input.
 SHAPES = {"256 B": (1, 64), "64 KiB": (64, 256), "16 MiB": (4096, 1024)}
@@ -126,7 +127,7 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
         sizes = (columns // 2, columns // 4, columns // 4)
         head = {"case": case, "library": library, "kind": "instead", "at": size, "threads": 1}
         try:
-            with cpu_threads(1):
+            with environment_variable(VARIABLE, 1):
                 found = _measured(LIBRARIES[library](array, sizes), array, sizes, rounds)
         except Exception as error:
             found = {OURS: failed(error)}

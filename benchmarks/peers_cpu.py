@@ -15,7 +15,7 @@ import numpy as np
 import dmlsplit as dml
 from benchmarks.cases import Case
 from benchmarks.timing import Call
-from dmlsplit.backends.cpu.threads import VARIABLE
+from dmlsplit.backends.cpu import narrow, threads
 from dmlsplit.backends.find import compiled, find_backend
 
 
@@ -47,17 +47,17 @@ Peer = Callable[[Problem], Prepared]
 
 
 @contextmanager
-def cpu_threads(count: int) -> Iterator[None]:
-    """Let the CPU engine take so many threads."""
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = str(count)
+def environment_variable(name: str, value: object) -> Iterator[None]:
+    """Set a variable that the CPU engine reads."""
+    before = os.environ.get(name)
+    os.environ[name] = str(value)
     try:
         yield
     finally:
         if before is None:
-            del os.environ[VARIABLE]
+            del os.environ[name]
         else:
-            os.environ[VARIABLE] = before
+            os.environ[name] = before
 
 
 def dmlsplit_bound(problem: Problem) -> Prepared:
@@ -65,9 +65,16 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
     address = int(problem.array.ctypes.data)
     addresses = [int(out.ctypes.data) for out in problem.outputs]
     program = compiled(find_backend("cpu"), problem.case.geometry)
-    with cpu_threads(problem.threads):
+    program.prepare()
+    with environment_variable(threads.VARIABLE, problem.threads):
         copy = program.bind(address, addresses)
     return Prepared(copy, lambda: problem.outputs)
+
+
+def dmlsplit_numpy(problem: Problem) -> Prepared:
+    """The same with NumPy alone, as without the extra ``fast``."""
+    with environment_variable(narrow.VARIABLE, 0):
+        return dmlsplit_bound(problem)
 
 
 def dmlsplit_eager(problem: Problem) -> Prepared:
@@ -207,6 +214,7 @@ def openvino_split(problem: Problem) -> Prepared:
 
 PEERS: dict[str, Peer] = {
     "dmlsplit": dmlsplit_bound,
+    "dmlsplit, NumPy": dmlsplit_numpy,
     "plain copy": plain_copy,
     "numpy copyto": numpy_copyto,
     "numpy split": numpy_split,

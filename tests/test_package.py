@@ -77,7 +77,7 @@ def test_the_wheel_says_what_the_project_says(wheel: Path) -> None:
     assert metadata["License-Expression"] == "MIT"
     assert metadata.get_all("Classifier") == PROJECT["classifiers"]
     # `test` is for README's command, which any pip must understand.
-    extras = "cuda12 cuda13 onnx openvino jax torch dask completion test"
+    extras = "cuda12 cuda13 onnx openvino jax torch dask fast completion test"
     assert sorted(metadata.get_all("Provides-Extra")) == sorted(extras.split())
     assert not {"docs", "bench", "mutants", "frameworks"} & set(PROJECT["optional-dependencies"])
 

@@ -7,8 +7,9 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from dmlsplit.backends import BoundCopy
-from dmlsplit.backends.cpu import moves, threads, tuning
+from dmlsplit.backends.cpu import moves, narrow, threads, tuning
 from dmlsplit.backends.cpu.moves import BoundNests, EqualNests, Move, batch_moves, block_rows
+from dmlsplit.backends.cpu.narrow import NarrowSplit
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry
 
@@ -18,6 +19,7 @@ class NumpyProgram:
     """A compiled geometry: its loop nests, in batches of equally many rows."""
 
     batches: tuple[tuple[EqualNests, ...], ...]
+    narrow: NarrowSplit | None = None  # the same split, if a loop may copy it
 
     @cached_property
     def _is_worth_sharing(self) -> bool:
@@ -47,10 +49,14 @@ class NumpyProgram:
         return found
 
     def prepare(self) -> None:
-        """Nothing: assignments are made of addresses."""
+        """Compile a loop over narrow rows; assignments are made of addresses."""
+        if self.narrow is not None:
+            self.narrow.prepare()
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
+        if self.narrow is not None and (copy := self.narrow.ready()):
+            return _in_one_pass(self.narrow, copy, src, dsts)
         if self._single_moves is not None:
             found = self._single_moves
             return _on_this_thread([move(src + at, dsts[out]) for out, at, move in found])
@@ -80,11 +86,14 @@ class NumpyBackend:
 
     def compile(self, geometry: SplitGeometry) -> NumpyProgram:
         """The program of a geometry."""
-        threads.thread_count()  # A wrong number fails here, not when a large split is bound.
+        # Wrong variables fail here, not when a large split is bound.
+        threads.thread_count()
+        narrow.is_allowed()
         batches: dict[int, list[EqualNests]] = {}
         for nests in moves.equal_nests(geometry.pieces):
             batches.setdefault(nests.shape[0], []).append(nests)
-        return NumpyProgram(tuple(map(tuple, batches.values())))
+        narrow_split = narrow.narrow_split(geometry.row_split)
+        return NumpyProgram(tuple(map(tuple, batches.values())), narrow_split)
 
 
 def _on_this_thread(prepared: list[Move]) -> BoundCopy:
@@ -97,17 +106,36 @@ def _on_this_thread(prepared: list[Move]) -> BoundCopy:
     return copy
 
 
+def _in_one_pass(split: NarrowSplit, copy: narrow.Copy, src: int, dsts: Sequence[int]) -> BoundCopy:
+    if split.total_bytes < tuning.PARALLEL_BYTES:
+        return _run([split.part(copy, src, dsts, 0, split.rows)], 1)
+    workers = threads.thread_count()
+    cuts = _tasks(split.rows, split.row_bytes, workers)
+    return _run([split.part(copy, src, dsts, start, stop) for start, stop, _ in cuts], workers)
+
+
 def _on_threads(batches: Sequence[Sequence[BoundNests]], workers: int) -> BoundCopy:
-    cuts = [(batch, *task) for batch in batches for task in _tasks(batch, workers)]
+    cuts = [
+        (batch, *task)
+        for batch in batches
+        for task in _tasks(batch[0].rows, _row_bytes(batch), workers)
+    ]
     if sum(batch[0].rows * _row_bytes(batch) for batch in batches) > tuning.PREPARED_BYTES:
         tasks = [partial(_prepare_and_run, *cut) for cut in cuts]
     else:
         tasks = [partial(moves.run, list(batch_moves(*cut))) for cut in cuts]
+    return _run(tasks, workers)
 
+
+def _run(tasks: Sequence[Callable[[], None]], workers: int) -> BoundCopy:
     def copy(stream: Any = None) -> None:
         if stream is not None:
             _refuse_stream(stream)
-        threads.run(tasks, workers)
+        if workers == 1:
+            for task in tasks:
+                task()
+        else:
+            threads.run(tasks, workers)
 
     return copy
 
@@ -118,13 +146,12 @@ def _refuse_stream(stream: object) -> NoReturn:
     )
 
 
-def _tasks(batch: Sequence[BoundNests], workers: int) -> Iterator[tuple[int, int, int]]:
+def _tasks(rows: int, row_bytes: int, workers: int) -> Iterator[tuple[int, int, int]]:
     """The first row, the end and the rows per block of each task.
 
     A task has all outputs of a batch, which share cache lines of the input. Each task takes an
     equal share of the remaining rows, so that tasks get shorter and threads end together.
     """
-    row_bytes, rows = _row_bytes(batch), batch[0].rows
     most = max(1, tuning.TASK_BYTES // row_bytes)
     least = max(1, tuning.LEAST_TASK_BYTES // row_bytes)
     parts = 4 * workers if workers > 1 else 1

@@ -1,0 +1,200 @@
+"""Narrow rows as machine code: one pass over them, where NumPy makes one for each output.
+
+NumPy copies item by item, which takes four to eight times as long as the memory where items are a
+byte or a few. llvmlite, an optional package, compiles a loop that reads a row at once. It is only
+imported for splits that are worth it (`Loop`).
+"""
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from math import gcd
+from threading import Lock
+from typing import Any
+
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import RowSplit
+
+VARIABLE = "DMLSPLIT_FAST"
+MOST_OUTPUTS, MOST_WIDTH = 16, 16  # in bytes
+MOST_ELEMENTS = 64  # of a row: each is a few instructions, and so many take 50 ms to compile
+MOST_WORDS = 8  # LLVM sorts the elements of up to 8 vectors at a time
+LEAST_ITEMS = 4096  # pieces of rows; below, a call costs as much as it saves
+# What NumPy copies before a loop is compiled: the import takes 150 ms and a loop 10 to 50, and so
+# much does NumPy lose in these bytes. Compiled operators of WORTH_BYTES do not wait.
+PATIENCE_BYTES = 256 << 20
+WORTH_BYTES = 256 << 10
+# Each takes 1 MB, for as long as the process lives. Freed code takes llvmlite's lock at any moment,
+# and a child forked at that moment would wait for the lock for ever.
+MOST_LOOPS = 32
+
+Copy = Callable[..., None]  # of the addresses of the first rows, and how many rows
+_engines: list[Any] = []
+_compiling = Lock()
+if hasattr(os, "register_at_fork"):
+    _done = _compiling.release
+    os.register_at_fork(before=_compiling.acquire, after_in_parent=_done, after_in_child=_done)
+
+
+def is_allowed() -> bool:
+    """Whether loops may be compiled: unless DMLSPLIT_FAST is 0."""
+    asked = os.environ.get(VARIABLE, "").strip()
+    if asked not in ("", "0", "1"):
+        raise InvalidArgumentError(
+            f"{VARIABLE} is {asked[:40]!r}; it must be 0 or 1. Fix: unset it to let llvmlite "
+            "compile loops over narrow rows where it is installed"
+        )
+    return asked != "0"
+
+
+class Loop:
+    """A loop over rows of `pitch` bytes that begin with pieces of `widths` bytes.
+
+    It is compiled when that has paid.
+    """
+
+    def __init__(self, pitch: int, widths: tuple[int, ...]) -> None:
+        self.pitch, self.widths = pitch, widths
+        self.element = gcd(8, pitch, *widths)  # bytes
+        self._waited, self._is_tried = 0, False
+        self._copy: Copy | None = None
+
+    @property
+    def word(self) -> int:
+        """Bytes that are read at once: an element, or as many as a row of few words needs."""
+        # Whole words only: behind the last row there may be no memory.
+        divisor = gcd(8, self.pitch, sum(self.widths))
+        words = [word for word in (1, 2, 4, 8) if self.element <= word <= divisor]
+        return next((word for word in words if self.pitch <= MOST_WORDS * word), self.element)
+
+    def after(self, waited: int) -> Copy | None:
+        """A function that copies rows, or None: NumPy is to copy, and has copied more bytes."""
+        self._waited += waited
+        if self._waited > PATIENCE_BYTES and not self._is_tried:
+            with _compiling:
+                self._copy = self._copy or _compiled(self)
+                self._is_tried = True
+        return self._copy
+
+
+_loop = lru_cache(maxsize=1024)(Loop)
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowSplit:
+    """A split of narrow rows, which a loop may copy."""
+
+    rows: int
+    outputs: tuple[int, ...]  # by index: those that have elements
+    loop: Loop
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row of all outputs."""
+        return sum(self.loop.widths)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes copied."""
+        return self.rows * self.row_bytes
+
+    def prepare(self) -> None:
+        """Compile now, if many copies will pay for it."""
+        if self.total_bytes >= WORTH_BYTES and is_allowed():
+            self.loop.after(PATIENCE_BYTES + 1)
+
+    def ready(self) -> Copy | None:
+        """A function that copies rows; None if NumPy should."""
+        if self.rows * len(self.outputs) < LEAST_ITEMS or not is_allowed():
+            return None
+        return self.loop.after(self.total_bytes)
+
+    def part(
+        self, copy: Copy, src: int, dsts: Sequence[int], start: int, stop: int
+    ) -> Callable[[], None]:
+        """A function that copies rows `start` to `stop`."""
+        pieces = zip(self.outputs, self.loop.widths, strict=True)
+        outputs = [dsts[output] + start * width for output, width in pieces]
+        return partial(copy, src + start * self.loop.pitch, *outputs, stop - start)
+
+
+def narrow_split(split: RowSplit | None) -> NarrowSplit | None:
+    """The split, if its rows are short and cut into a few narrow pieces; else None."""
+    if split is None or split.rows == 1:
+        return None
+    widths = tuple(filter(None, split.widths))
+    if not 2 <= len(widths) <= MOST_OUTPUTS or max(widths) > MOST_WIDTH:
+        return None
+    loop = _loop(split.pitch, widths)
+    is_short = loop.pitch <= MOST_ELEMENTS * loop.element
+    return NarrowSplit(split.rows, tuple(split.filled), loop) if is_short else None
+
+
+def _compiled(loop: Loop) -> Copy | None:
+    """The machine code; None without llvmlite, or with one that is broken or too old."""
+    if find_spec("llvmlite") is None or len(_engines) == MOST_LOOPS:
+        return None
+    try:
+        import llvmlite.binding as llvm
+
+        engine = _engine(llvm, "\n".join(_assembly(loop)))
+    except (ImportError, AttributeError, OSError, RuntimeError):
+        return None
+    _engines.append(engine)
+    kinds = [ctypes.c_void_p] * (1 + len(loop.widths))
+    return ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int64)(engine.get_function_address("copy"))
+
+
+def _engine(llvm: Any, text: str) -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine
+
+
+def _assembly(loop: Loop) -> Iterator[str]:
+    """LLVM's language for: for each row, load its words; store each element of each piece.
+
+    Elements are shifted out of words where a row has too many for LLVM to load them one by one.
+    """
+    element, word = f"i{8 * loop.element}", f"i{8 * loop.word}"
+    outputs = [f"%out{index}" for index in range(len(loop.widths))]
+    # No output shares a byte with another or with the input, which callers have checked.
+    arguments = [f"ptr noalias {name}" for name in ("%in", *outputs)]
+    yield f"define void @copy({', '.join(arguments)}, i64 %rows) {{"
+    yield "start:\n br label %loop\nloop:\n %row = phi i64 [0, %start], [%next, %loop]"
+    yield f" %first = mul nuw nsw i64 %row, {loop.pitch // loop.word}"
+    for at in range(sum(loop.widths) // loop.word):
+        yield f" %w{at}.at = add nuw nsw i64 %first, {at}"
+        yield f" %w{at}.in = getelementptr inbounds {word}, ptr %in, i64 %w{at}.at"
+        yield f" %w{at} = load {word}, ptr %w{at}.in, align 1"
+    place = 0
+    for output, width in zip(outputs, loop.widths, strict=True):
+        count = width // loop.element
+        yield f" {output}.row = mul nuw nsw i64 %row, {count}"
+        for index in range(count):
+            at, shift = divmod(place, loop.word)
+            place += loop.element
+            name, found = f"{output}.{index}", f"%w{at}"
+            if word != element:
+                yield f" {name}.low = lshr {word} {found}, {8 * shift}"
+                yield f" {name} = trunc {word} {name}.low to {element}"
+                found = name
+            yield f" {name}.at = add nuw nsw i64 {output}.row, {index}"
+            yield f" {name}.to = getelementptr inbounds {element}, ptr {output}, i64 {name}.at"
+            yield f" store {element} {found}, ptr {name}.to, align 1"
+    yield " %next = add nuw nsw i64 %row, 1\n %more = icmp ult i64 %next, %rows"
+    yield " br i1 %more, label %loop, label %end\nend:\n ret void\n}"

@@ -1,0 +1,292 @@
+"""Narrow rows in one pass: the same bytes as NumPy's, compiled only where it pays."""
+
+import os
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.backends.cpu import narrow, threads, tuning
+from dmlsplit.backends.cpu.engine import NumpyBackend, NumpyProgram
+from dmlsplit.geometry import split_geometry
+from tests.support.command import ran
+
+GUARD, MARGIN = 0xA5, 64
+needs_llvmlite = pytest.mark.skipif(not find_spec("llvmlite"), reason="llvmlite is missing")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compile at once, and nothing that another test has compiled."""
+    monkeypatch.setattr(narrow, "PATIENCE_BYTES", 0)
+    monkeypatch.setattr(narrow, "LEAST_ITEMS", 0)
+    monkeypatch.delenv(narrow.VARIABLE, raising=False)
+    narrow._loop.cache_clear()
+    monkeypatch.setattr(narrow, "MOST_LOOPS", 1 << 20)
+
+
+def program_of(rows: int, widths: tuple[int, ...], gap: int = 0) -> NumpyProgram:
+    pitch = sum(widths) + gap
+    shape, packed = (rows, sum(widths)), [None] * len(widths)
+    return NumpyBackend().compile(split_geometry(shape, 1, widths, 1, (pitch, 1), packed))
+
+
+def check(program: NumpyProgram, widths: tuple[int, ...], gap: int, phases: list[int]) -> None:
+    """Copy between guard bytes, and compare everything with NumPy's slices."""
+    assert program.narrow is not None
+    rows, pitch = program.narrow.rows, sum(widths) + gap
+    # Nothing lies behind the last row's pieces: not even the gap of a row.
+    source = np.random.default_rng(rows).integers(0, 256, rows * pitch - gap, np.uint8)
+    stores = [np.full(rows * width + phase + MARGIN, GUARD, np.uint8)
+              for width, phase in zip(widths, phases, strict=True)]  # fmt: skip
+    wanted = [store.copy() for store in stores]
+    padded = np.concatenate([source, np.zeros(gap, np.uint8)]).reshape(rows, pitch)
+    start = 0
+    for want, width, phase in zip(wanted, widths, phases, strict=True):
+        want[phase : phase + rows * width] = padded[:, start : start + width].reshape(-1)
+        start += width
+    dsts = [store.ctypes.data + phase for store, phase in zip(stores, phases, strict=True)]
+    program.copy(source.ctypes.data, dsts)
+    for store, want in zip(stores, wanted, strict=True):
+        np.testing.assert_array_equal(store, want)
+
+
+@st.composite
+def forms(draw: st.DrawFn) -> tuple[tuple[int, ...], int]:
+    """Widths of pieces, some of them 0, and the bytes between rows."""
+    unit = draw(st.sampled_from([1, 1, 2, 4, 8]))
+    most = narrow.MOST_WIDTH // unit
+    if draw(st.booleans()):
+        widths = [draw(st.integers(1, most))] * draw(st.integers(2, narrow.MOST_OUTPUTS))
+    else:
+        widths = draw(st.lists(st.integers(0, most), min_size=2, max_size=narrow.MOST_OUTPUTS))
+    gap = draw(st.sampled_from([0, 0, 1, 3, 8]))
+    return tuple(width * unit for width in widths), gap * unit
+
+
+@needs_llvmlite
+@given(
+    form=forms(),
+    rows=st.sampled_from([2, 3, 7, 31, 64, 65, 257, 1000]),
+    phases=st.lists(st.integers(0, 17), min_size=16, max_size=16),
+    count=st.integers(1, 3),
+)
+@example(((1,) * 16, 0), 1000, [0] * 16, 1)  # words of two elements
+@example(((1,) * 3, 0), 1000, [0] * 16, 2)
+@example(((1, 2), 13), 1000, [0] * 16, 1)  # a word would end in the gap, behind the memory
+@settings(max_examples=60, deadline=None)
+def test_one_pass_has_the_bytes_of_numpy(
+    form: tuple[tuple[int, ...], int], rows: int, phases: list[int], count: int
+) -> None:
+    widths, gap = form
+    if sum(map(bool, widths)) < 2:
+        widths = (*widths, 4, 4)[-4:]
+    program = program_of(rows, widths, gap)
+    if program.narrow is None:
+        assert sum(widths) + gap > narrow.MOST_ELEMENTS
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(threads.VARIABLE, str(count))
+        patch.setattr(tuning, "PARALLEL_BYTES", 0)
+        patch.setattr(tuning, "LEAST_TASK_BYTES", 64)
+        assert program.narrow.ready() is not None
+        check(program, widths, gap, phases[: len(widths)])
+
+
+@needs_llvmlite
+@pytest.mark.parametrize("dtype", ["u1", "u2", "f4", "f8", "c16"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 1), (1, 0, 1)])
+def test_arrays_of_every_type_are_split_with_and_without(
+    dtype: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = (3, 4099, sum(sizes))
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    array = np.random.default_rng(3).integers(0, 256, size, np.uint8).view(dtype).reshape(shape)
+    views = np.split(array, np.cumsum(sizes)[:-1], 2)
+    for asked in ("1", "0"):
+        monkeypatch.setenv(narrow.VARIABLE, asked)
+        outputs = [np.empty_like(view) for view in views]
+        dml.split(array, sizes, 2, out=outputs)
+        for pieces in (dml.split(array, sizes, 2), outputs):
+            assert [p.tobytes() for p in pieces] == [v.tobytes() for v in views]
+
+
+@pytest.mark.parametrize(
+    ("widths", "rows"),
+    [((1,) * 17, 9), ((1, 17), 9), ((6,), 9), ((1, 2), 1), ((7,) * 10, 9), ((0, 3), 9)],
+)
+def test_other_splits_are_numpys(widths: tuple[int, ...], rows: int) -> None:
+    assert program_of(rows, widths).narrow is None
+
+
+@needs_llvmlite
+def test_a_loop_is_compiled_when_it_has_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "PATIENCE_BYTES", 1000)
+    monkeypatch.setattr(narrow, "LEAST_ITEMS", 300)
+    small, usual = (program_of(rows, (1, 2, 1)).narrow for rows in (99, 100))
+    assert small is not None
+    assert usual is not None
+    assert [usual.ready() is None for _ in range(3)] == [True, True, False]
+    assert small.ready() is None  # NumPy's even then
+
+
+@needs_llvmlite
+def test_a_small_operator_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "PATIENCE_BYTES", 1 << 30)
+    monkeypatch.setattr(narrow, "WORTH_BYTES", 400)
+    for rows, waits in ((99, True), (100, False)):
+        program = program_of(rows, (1, 2, 1))
+        program.prepare()
+        assert program.narrow is not None
+        assert (program.narrow.ready() is None) == waits
+
+
+@needs_llvmlite
+def test_so_many_loops_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "MOST_LOOPS", len(narrow._engines) + 1)
+    assert narrow.Loop(3, (1, 2)).after(1) is not None
+    assert narrow.Loop(3, (2, 1)).after(1) is None
+
+
+def test_a_compiled_operator_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(narrow, "PATIENCE_BYTES", 1 << 30)
+    tensor = dml.TensorDesc("UINT8", (1, 1, 1 << 17, 3))
+    desc = dml.SplitOperatorDesc.from_sizes(tensor, axis=3, sizes=(1, 1, 1))
+    array = np.arange(3 << 17, dtype=np.uint8).reshape(1, 1, -1, 3)
+    operator = dml.Device("cpu").compile(desc)
+    assert [p.tobytes() for p in operator(array)] == [array[..., c].tobytes() for c in range(3)]
+    program = operator._plan.program
+    assert isinstance(program, NumpyProgram)
+    assert program.narrow is not None
+    assert (program.narrow.loop._copy is None) == (find_spec("llvmlite") is None)
+
+
+@pytest.mark.parametrize("lacking", ["absent", "broken", "old"])
+def test_without_a_working_llvmlite_numpy_copies(
+    lacking: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if lacking == "absent":
+        monkeypatch.setattr(narrow, "find_spec", lambda name: None)
+    else:
+        text = "raise OSError('no such library')" if lacking == "broken" else ""
+        (tmp_path / "llvmlite").mkdir()
+        (tmp_path / "llvmlite" / "__init__.py").write_text("")
+        (tmp_path / "llvmlite" / "binding.py").write_text(text)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "llvmlite"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.syspath_prepend(tmp_path)
+    program = program_of(500, (1, 3))
+    assert program.narrow is not None
+    assert program.narrow.ready() is None
+    check(program, (1, 3), 0, [0, 0])
+
+
+def test_a_wrong_variable_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(narrow.VARIABLE, "off")
+    with pytest.raises(dml.InvalidArgumentError, match="DMLSPLIT_FAST is 'off'; it must be 0 or 1"):
+        program_of(2, (1, 1))
+
+
+PROGRAM = """
+import sys, numpy as np, dmlsplit as dml
+a = np.zeros((1 << 20, 3), "u1")
+for _ in range(3):
+    dml.split(a, 3, 1)
+assert "llvmlite" not in sys.modules
+from dmlsplit.backends.cpu import narrow
+narrow.PATIENCE_BYTES = 0
+dml.split(a.reshape(-1), 3)
+dml.split(np.zeros((1 << 10, 3 << 10), "u1"), 3, 1)
+dml.split(a[:100], 3, 1)
+assert "llvmlite" not in sys.modules
+dml.split(a, 3, 1)
+print("llvmlite" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("asked", ["", "0"])
+def test_only_splits_that_pay_import_llvmlite(asked: str) -> None:
+    done = ran(sys.executable, "-c", PROGRAM, env={narrow.VARIABLE: asked})
+    assert done.stderr == ""
+    assert done.stdout.strip() == str(not asked and find_spec("llvmlite") is not None)
+
+
+# Splits of memory that ends where the last row's pieces end: any byte behind is a fault.
+AT_THE_END = """
+import ctypes, itertools, mmap, numpy as np
+from dmlsplit.backends.cpu import narrow
+pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+end = ctypes.addressof(ctypes.c_char.from_buffer(pages)) + mmap.PAGESIZE
+protect = ctypes.CDLL(None, use_errno=True).mprotect
+protect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+assert protect(end, mmap.PAGESIZE, 0) == 0
+forms = [(1, 1), (1, 1, 1), (1, 2), (1,) * 12, (2, 2, 4), (4, 12), (4, 4)]
+for widths, gap in itertools.product(forms, (0, 1, 4, 12)):
+    pitch, size = sum(widths) + gap, sum(widths)
+    copy = narrow.Loop(pitch, widths).after(narrow.PATIENCE_BYTES + 1)
+    for rows in (1, 2, 9, 64, 101):
+        outputs = [np.empty(rows * width, "u1") for width in widths]
+        copy(end - (rows - 1) * pitch - size, *[out.ctypes.data for out in outputs], rows)
+print("done")
+"""
+
+
+@needs_llvmlite
+@pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
+def test_nothing_behind_the_last_row_is_read() -> None:
+    done = ran(sys.executable, "-c", AT_THE_END)
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+@needs_llvmlite
+def test_threads_may_compile_and_split_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(threads.VARIABLE, "2")
+    array = np.random.default_rng(4).integers(0, 256, (1 << 21, 3), np.uint8)
+    want = [array[:, column].tobytes() for column in range(3)]
+
+    def work(_: int) -> bool:
+        return [piece.tobytes() for piece in dml.split(array, 3, 1)] == want
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(8), timeout=60))
+
+
+@needs_llvmlite
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forked_during_compilation_can_compile() -> None:
+    narrow.Loop(2, (1, 1)).after(1)  # import it here
+
+    def compiles() -> None:
+        for width in range(2, 16):
+            narrow.Loop(2 * width, (width, width)).after(1)
+
+    other = threading.Thread(target=compiles)
+    other.start()
+    time.sleep(0.02)
+    child = os.fork()
+    if child == 0:
+        good = False
+        try:
+            program = program_of(999, (1, 1, 1))
+            check(program, (1, 1, 1), 0, [0, 0, 0])
+            good = program.narrow is not None and program.narrow.loop._copy is not None
+        finally:
+            os._exit(0 if good else 1)
+    other.join()
+    deadline = time.monotonic() + 60
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if done == (0, 0):
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert os.waitstatus_to_exitcode(done[1]) == 0
