@@ -19,7 +19,8 @@ _RULE_ID = re.compile(r"(DML|SPLIT|ORT)(-[A-Z]+)+")
 _DESCRIPTION = """\
 Show how a split runs: the bytes that are left when data type, rank and axis are
 gone, the kernel that is chosen for them, its launch shape, the bytes moved, and
-the time that takes at the memory bandwidth of a GPU.
+the time that takes at the memory bandwidth of a GPU. That time is computed, not
+measured: no GPU has run dmlsplit yet.
 
 For the id of a rule, such as DML-SPLIT-AXIS-RANGE, show what the rule says, how
 that is known, examples, and the fix.
@@ -120,7 +121,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             raise InvalidArgumentError(
                 f"--svg draws one split; there are {len(explained)}. Name one with --node"
             )
-        picture = svg_picture(explained[0].geometry, str(explained[0].desc))
+        picture = svg_picture(explained[0].desc)
         deliver(picture.rstrip("\n"), arguments.svg, scan.files)
     refused = any(verdict.outcome in failing for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)

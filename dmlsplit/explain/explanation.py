@@ -13,6 +13,8 @@ from dmlsplit.geometry import SplitGeometry, StridedCopy
 from dmlsplit.messages import counted, more, printable, wrapped
 
 _SHOWN = 8  # outputs or launches in a text
+# Stands wherever the time of a GPU is named.
+UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +51,19 @@ def explanation_text(explanation: Explanation) -> str:
 def _geometry(explanation: Explanation) -> Iterator[str]:
     geometry = explanation.geometry
     rows = geometry.row_split
+    sizes = [
+        f"output {index}: {counted(tensor.element_count, 'element')}"
+        for index, tensor in enumerate(explanation.desc.output_tensors[:_SHOWN])
+    ]
     if rows is None:
         yield "geometry: strided; each output is a loop nest over runs of bytes"
-        for index, piece in enumerate(geometry.pieces[:_SHOWN]):
-            yield f"output {index}: {_loops(piece)}"
+        for size, piece in zip(sizes, geometry.pieces, strict=False):
+            yield f"{size}, {_loops(piece)}"
     else:
         yield f"geometry: {rows.rows} x {rows.pitch} bytes, each row cut at the same columns"
-        for index, start in enumerate(rows.offsets[:_SHOWN]):
-            last = start + rows.widths[index] - 1
-            yield f"output {index}: bytes {start} to {last} of every row"
+        for size, start, width in zip(sizes, rows.offsets, rows.widths, strict=False):
+            to = f" to {start + width - 1}" if width > 1 else ""
+            yield f"{size}, {'bytes' if to else 'byte'} {start}{to} of every row"
     yield from more(len(geometry.pieces), _SHOWN, "output")
 
 
@@ -88,18 +94,19 @@ def _cost(explanation: Explanation) -> Iterator[str]:
         yield f"time: not known, like the bandwidth of {printable(gpu.name)}"
     else:
         yield (
-            f"time: at least {_duration(explanation.seconds)} on {printable(gpu.name)} "
-            f"({gpu.bandwidth / 1e9:.0f} GB/s), without the launch"
+            f"time: {_duration(explanation.seconds)} at {gpu.bandwidth / 1e9:.0f} GB/s "
+            f"({printable(gpu.name)}), plus the launch; {UNMEASURED}"
         )
     for assumption in gpu.assumed:
         yield f"assumed: {assumption}"
 
 
 def _duration(seconds: float) -> str:
+    """A time to three digits; below a microsecond, a launch takes longer than the copy."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
+            return f"at least {seconds / size:.3g} {unit}"
+    return "less than 1 us"
 
 
 def explanation_json(explanations: Iterable[Explanation]) -> str:
@@ -144,4 +151,5 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "bandwidth": explanation.gpu.bandwidth,
         "assumed": explanation.gpu.assumed,
         "seconds": explanation.seconds,
+        "seconds_note": UNMEASURED,
     }

@@ -10,18 +10,23 @@ from itertools import islice, product
 from operator import mul
 from xml.sax.saxutils import escape
 
+from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.geometry import SplitGeometry
-from dmlsplit.messages import more
+from dmlsplit.messages import counted, more
 
 PAGE_WIDTH = 760  # pixels
 _MARGIN = 20
 _LINE = 14
 _GAP = 18
-_LABEL_WIDTH = 150
+_SIDE_BY_SIDE = 4
+_LETTER = 7  # mean width of a letter of a label
 # Limits; the picture says what it leaves out.
 MOST_RUNS = 3000
 MOST_LINES = 12
 MOST_OUTPUTS = 12
+# Pixels: if a row of the input has at most so many elements, a line holds several rows.
+_PIXEL_ELEMENTS, _LINE_ELEMENTS = 4, 64
 # Okabe and Ito's palette, readable with any colour vision; it repeats after eight outputs.
 _COLOURS = "#0072b2 #e69f00 #009e73 #cc79a7 #56b4e9 #d55e00 #f0e442 #999999".split()
 
@@ -36,47 +41,97 @@ class _Run:
     output: int
 
 
-def svg_picture(geometry: SplitGeometry, title: str) -> str:
-    """An SVG document of a split below a one-line title."""
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A tensor's memory in lines: the parts of its runs that are drawn."""
+
+    line_bytes: int
+    lines: int
+    parts: list[tuple[int, int, int, _Run]]  # line, first byte in it, bytes, the run
+
+    @property
+    def drawn(self) -> int:
+        """Bytes that are drawn."""
+        return sum(size for _, _, size, _ in self.parts)
+
+
+def svg_picture(desc: SplitOperatorDesc) -> str:
+    """An SVG document of a valid split."""
+    geometry = descriptor_geometry(desc)
     runs = list(_runs(geometry))
-    line_bytes = _line_bytes(geometry)
-    scale = (PAGE_WIDTH - 2 * _MARGIN) / line_bytes
+    rows = _rows_to_a_line(desc, geometry)
+    line_bytes = rows * _row_bytes(geometry)
+    # A few outputs of packed rows fit side by side below the input, at its scale.
+    gaps = min(desc.output_count, _SIDE_BY_SIDE) - 1
+    scale = (PAGE_WIDTH - 2 * _MARGIN - gaps * _GAP) / line_bytes
+    page = _page([(run.src, run) for run in runs], line_bytes)
+    title = f"SPLIT axis {desc.axis} into {counted(desc.output_count, 'output')}"
+    label = ": ".join(_label("input", desc.input_tensor, page.drawn))
     y = _MARGIN + 2 * _LINE
     body = [
         _text(_MARGIN, _MARGIN, title, bold=True),
-        _text(_MARGIN, y, f"input: {line_bytes} bytes to the line"),
+        _text(_MARGIN, y, f"{label}; {counted(line_bytes, 'byte')} to the line"),
+        *_shapes(page, scale, _MARGIN, y := y + _GAP // 2),
     ]
-    shapes, y = _page([(run.src, run) for run in runs], line_bytes, scale, _MARGIN, y + _GAP // 2)
+    pages = list(_output_pages(geometry, runs, rows, line_bytes))
+    shapes, y = _outputs(desc, pages, scale, y + page.lines * _LINE + _GAP)
     body += shapes
-    shapes, y = _outputs(geometry, runs, line_bytes, scale, y + _GAP)
-    body += shapes
-    for note in _notes(geometry, runs):
+    for note in _notes(geometry, [page, *pages]):
         body.append(_text(_MARGIN, y + _LINE, note))
         y += _LINE + _GAP
     return _document(body, y + _MARGIN)
 
 
+def _output_pages(
+    geometry: SplitGeometry, runs: list[_Run], rows: int, most: int
+) -> Iterator[_Page]:
+    for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
+        outer = rows * abs(piece.loops[0].output_stride) if piece.loops else 0
+        line_bytes = min(max(outer, piece.run_bytes, 1), most)
+        yield _page([(run.dst, run) for run in runs if run.output == index], line_bytes)
+
+
 def _outputs(
-    geometry: SplitGeometry, runs: list[_Run], most: int, scale: float, y: int
+    desc: SplitOperatorDesc, pages: list[_Page], scale: float, y: int
 ) -> tuple[list[str], int]:
     """The outputs, side by side if they fit, and the y below them."""
     body: list[str] = []
     x, bottom = float(_MARGIN), y
-    for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
-        outer = abs(piece.loops[0].output_stride) if piece.loops else 0
-        line_bytes = min(max(outer, piece.run_bytes, 1), most)
-        width = max(line_bytes * scale, _LABEL_WIDTH)
-        if x > _MARGIN and x + width > PAGE_WIDTH - _MARGIN:
+    for index, (page, tensor) in enumerate(zip(pages, desc.output_tensors, strict=False)):
+        labels = _label(f"output {index}", tensor, page.drawn)
+        width = max(page.line_bytes * scale, _LETTER * max(map(len, labels)))
+        if x > _MARGIN and x + width > PAGE_WIDTH - _MARGIN + 0.01:
             x, y = float(_MARGIN), bottom + _GAP
-        body.append(_text(x, y + _LINE, f"output {index}: {piece.total_bytes} bytes"))
-        own = [(run.dst, run) for run in runs if run.output == index]
-        shapes, end = _page(own, line_bytes, scale, x, y + _LINE + _GAP // 2)
-        body += shapes
-        x, bottom = x + width + _GAP, max(bottom, end)
+        body += (_text(x, y + nth * _LINE, label) for nth, label in enumerate(labels, 1))
+        top = y + 2 * _LINE + _GAP // 2
+        body += _shapes(page, scale, x, top)
+        x, bottom = x + width + _GAP, max(bottom, top + page.lines * _LINE)
     return body, bottom + _GAP
 
 
-def _line_bytes(geometry: SplitGeometry) -> int:
+def _label(name: str, tensor: TensorDesc, drawn: int) -> tuple[str, str]:
+    """The name and shape of a tensor; its size, and how much of it is drawn."""
+    size = tensor.element_count * tensor.element_bytes
+    sizes = ",".join(map(str, tensor.sizes))
+    left_out = f", {drawn} drawn" if drawn < size else ""
+    elements = counted(tensor.element_count, "element")
+    return (
+        f"{name}: {tensor.data_type.name}[{sizes}]",
+        f"{elements}, {counted(size, 'byte')}{left_out}",
+    )
+
+
+def _rows_to_a_line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> int:
+    """How many rows of a packed input are drawn side by side: the pixels of an image's line."""
+    rows, tensor = geometry.row_split, desc.input_tensor
+    if rows is None or rows.pitch > _PIXEL_ELEMENTS * tensor.element_bytes:
+        return 1
+    outer = next((size for size in reversed(tensor.sizes[: desc.axis]) if size > 1), 1)
+    fits = outer * rows.pitch <= _LINE_ELEMENTS * tensor.element_bytes
+    return outer if fits and outer < rows.rows else 1
+
+
+def _row_bytes(geometry: SplitGeometry) -> int:
     rows = geometry.row_split
     if rows is not None:
         return max(1, rows.pitch)
@@ -97,28 +152,34 @@ def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
             yield _Run(src, dst, piece.run_bytes, output)
 
 
-def _page(
-    runs: list[tuple[int, _Run]], line_bytes: int, scale: float, x: float, y: int
-) -> tuple[list[str], int]:
-    """The rectangles of a tensor's runs, each given after its start, and the y below."""
+def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
+    """The page of a tensor whose runs are given after their starts."""
     first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
     end = max((start + run.size for start, run in runs), default=line_bytes)
     lines = min(MOST_LINES, -(-(end - first) // line_bytes))
-    width, height = line_bytes * scale, lines * _LINE
-    shapes = [f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>']
-    for start, run in runs:
+    parts = [
+        (*place, run)
+        for start, run in runs
+        for place in _by_line(start - first, run.size, line_bytes, lines)
+    ]
+    return _Page(line_bytes, lines, parts)
+
+
+def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
+    """The rectangles of a page."""
+    width, height = page.line_bytes * scale, page.lines * _LINE
+    yield f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>'
+    for line, column, size, run in page.parts:
         said = (
             f"bytes {run.src} to {run.src + run.size - 1} of the input are bytes {run.dst} "
             f"to {run.dst + run.size - 1} of output {run.output}"
         )
         colour = _COLOURS[run.output % len(_COLOURS)]
-        for line, column, size in _by_line(start - first, run.size, line_bytes, lines):
-            shapes.append(
-                f'<rect x="{x + column * scale:.2f}" y="{y + line * _LINE}" '
-                f'width="{size * scale:.2f}" height="{_LINE - 1}" fill="{colour}">'
-                f"<title>{said}</title></rect>"
-            )
-    return shapes, y + height
+        yield (
+            f'<rect x="{x + column * scale:.2f}" y="{y + line * _LINE}" '
+            f'width="{size * scale:.2f}" height="{_LINE - 1}" fill="{colour}">'
+            f"<title>{said}</title></rect>"
+        )
 
 
 def _by_line(start: int, size: int, line_bytes: int, lines: int) -> Iterator[tuple[int, int, int]]:
@@ -131,11 +192,14 @@ def _by_line(start: int, size: int, line_bytes: int, lines: int) -> Iterator[tup
         start += part
 
 
-def _notes(geometry: SplitGeometry, runs: list[_Run]) -> Iterator[str]:
+def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
     yield from more(len(geometry.pieces), MOST_OUTPUTS, "output")
-    shown = sum(run.size for run in runs)
-    if shown < geometry.total_bytes:
-        yield f"the picture shows the first {shown} of {geometry.total_bytes} bytes at most"
+    whole = sum(piece.total_bytes for piece in geometry.pieces[:MOST_OUTPUTS])
+    if pages[0].drawn < geometry.total_bytes or sum(page.drawn for page in pages[1:]) < whole:
+        yield (
+            f"drawn are at most {MOST_OUTPUTS} outputs, {MOST_LINES} lines of each tensor, and "
+            f"{MOST_RUNS} runs of bytes"
+        )
 
 
 def _text(x: float, y: int, text: str, bold: bool = False) -> str:

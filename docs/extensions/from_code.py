@@ -13,7 +13,6 @@ from sphinx.util.docutils import SphinxDirective
 from tables import TABLES
 
 from dmlsplit import SplitOperatorDesc, TensorDesc
-from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.picture import svg_picture
 
 
@@ -42,7 +41,7 @@ class SplitPicture(SphinxDirective):
         sizes, split = (list(map(int, self.options[key].split(","))) for key in ("sizes", "split"))
         tensor = TensorDesc(self.options["data-type"], sizes)
         desc = SplitOperatorDesc.from_sizes(tensor, axis=int(self.options["axis"]), sizes=split)
-        svg = svg_picture(descriptor_geometry(desc), str(desc))
+        svg = svg_picture(desc)
         alt = escape(self.options["alt"], quote=True)
         frame = f'<div class="picture" role="img" tabindex="0" aria-label="{alt}">{svg}</div>'
         return [nodes.raw("", frame, format="html")]

@@ -34,6 +34,34 @@ def test_time_is_bytes_by_bandwidth() -> None:
 
 
 @pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ((4, 6), "time: less than 1 us at 4800 GB/s (H200), plus the launch; computed, not"),
+        ((4800, 1000), "time: at least 8 us at 4800 GB/s (H200), plus the launch"),
+        ((48, 1_000_000), "time: at least 80 us at"),
+        ((4800, 100_000), "time: at least 800 us at"),
+        ((48_000, 80_000), "time: at least 6.4 ms at"),
+    ],
+)
+def test_a_time_is_in_a_unit_that_makes_sense_and_says_that_it_is_computed(
+    shape: tuple[int, int], said: str
+) -> None:
+    shown = explained("FLOAT32", shape, 1, (shape[1] - 1, 1))
+    text = " ".join(explanation_text(shown).split())
+    assert said in text
+    assert text.count("no GPU has run dmlsplit yet") == 1
+    (record,) = json.loads(explanation_json([shown]))["splits"]
+    assert "no GPU has run dmlsplit yet" in record["seconds_note"]
+
+
+def test_every_output_says_its_elements() -> None:
+    text = explanation_text(explained("FLOAT32", (5, 6), 1, (1, 5)))
+    assert "output 0: 5 elements, bytes 0 to 3 of every row" in text
+    text = explanation_text(explained("UINT8", (5, 6), 1, (1, 5)))
+    assert "output 0: 5 elements, byte 0 of every row" in text
+
+
+@pytest.mark.parametrize(
     ("given_", "kernel"),
     [
         (("FLOAT32", (1024, 1024), 1, (512, 512)), "rows"),
@@ -56,7 +84,7 @@ def test_a_strided_split_shows_its_loops() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
     text = explanation_text(explain("here", desc, GPUS[0]))
     assert "geometry: strided" in text
-    assert "output 1: 1 byte from byte 8 on, 4 times (read +1, write +4)" in text
+    assert "output 1: 16 elements, 1 byte from byte 8 on, 4 times (read +1, write +4)" in text
 
 
 def test_what_is_assumed_of_an_unknown_gpu_is_said() -> None:
@@ -73,6 +101,7 @@ def test_what_is_assumed_of_an_unknown_gpu_is_said() -> None:
 def test_long_lists_are_cut_short() -> None:
     text = explanation_text(explained("FLOAT32", (16, 1000), 1, (1,) * 1000))
     assert "... and 992 more outputs" in text
+    assert text.count("  output ") == 8
     assert len(text.splitlines()) < 60
 
 

@@ -1,13 +1,13 @@
 """Pictures: the bytes of each output are drawn where they are."""
 
 import xml.etree.ElementTree as ET
+from math import prod
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
 from tests.support.descriptors import split_descriptors
 
@@ -24,7 +24,7 @@ def described(
 
 
 def drawn(desc: dml.SplitOperatorDesc) -> ET.Element:
-    return ET.fromstring(svg_picture(descriptor_geometry(desc), str(desc)))
+    return ET.fromstring(svg_picture(desc))
 
 
 def said(root: ET.Element) -> set[str]:
@@ -33,7 +33,7 @@ def said(root: ET.Element) -> set[str]:
 
 def test_golden() -> None:
     desc = described("UINT8", (3, 6), 1, (1, 2, 3))
-    assert svg_picture(descriptor_geometry(desc), str(desc)) == GOLDEN.read_text("utf-8")
+    assert svg_picture(desc) == GOLDEN.read_text("utf-8")
 
 
 def test_every_run_is_drawn_in_the_input_and_in_its_output() -> None:
@@ -50,20 +50,59 @@ def test_every_run_is_drawn_in_the_input_and_in_its_output() -> None:
 def test_a_row_fills_the_width_and_pieces_their_share() -> None:
     root = drawn(described("UINT8", (1, 10), 1, (4, 6)))
     widths = [float(rect.get("width", 0)) for rect in root.iter(f"{SVG}rect") if len(rect)]
-    assert widths == pytest.approx([288, 432, 288, 432])
+    assert widths == pytest.approx([280.8, 421.2, 280.8, 421.2])
 
 
-def test_large_splits_are_cut_short_and_say_so() -> None:
-    root = drawn(described("UINT8", (100_000, 40), 1, (2,) * 20))
-    text = [element.text or "" for element in root.iter(f"{SVG}text")]
-    assert f"... and {20 - MOST_OUTPUTS} more outputs" in text
-    assert any("of 4000000 bytes at most" in line for line in text)
+def texts(root: ET.Element) -> list[str]:
+    return [element.text or "" for element in root.iter(f"{SVG}text")]
+
+
+def test_every_tensor_has_its_shape_and_size() -> None:
+    assert texts(drawn(described("FLOAT32", (2, 3), 1, (1, 2)))) == [
+        "SPLIT axis 1 into 2 outputs",
+        "input: FLOAT32[2,3]: 6 elements, 24 bytes; 12 bytes to the line",
+        *("output 0: FLOAT32[2,1]", "2 elements, 8 bytes"),
+        *("output 1: FLOAT32[2,2]", "4 elements, 16 bytes"),
+    ]
+
+
+def test_the_pixels_of_a_line_are_drawn_in_a_line() -> None:
+    root = drawn(described("UINT8", (1, 4, 8, 3), 3, (1, 1, 1)))
+    assert "input: UINT8[1,4,8,3]: 96 elements, 96 bytes; 24 bytes to the line" in texts(root)
+    widths = {float(rect.get("width", 0)) for rect in root.iter(f"{SVG}rect") if len(rect)}
+    assert widths == {28.5}
+    tops = [rect.get("y") for rect in root.iter(f"{SVG}rect") if rect.get("fill") == "#e8e8e8"]
+    assert len(set(tops[1:])) == 1  # the outputs are side by side
+    assert len(texts(root)) == 2 + 2 * 3  # nothing is left out
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "sizes", "input_drawn"),
+    [
+        ((300, 85), 1, (4, 1, 80), 12 * 85),  # lines
+        ((100_000, 40), 1, (2,) * 20, 12 * 40),  # lines and outputs
+        ((480, 640, 3), 2, (1, 1, 1), 12 * 3),
+        ((8, 16), 0, (1,) * 8, 8 * 16),
+        ((1, 4000), 1, (1,) * 4000, 3000),  # runs
+    ],
+)
+def test_what_is_left_out_is_said_to_the_byte(
+    shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], input_drawn: int
+) -> None:
+    root = drawn(described("UINT8", shape, axis, sizes))
+    total, said = prod(shape), texts(root)
+    is_whole = input_drawn == total
+    drawn_said = "" if is_whole else f", {input_drawn} drawn"
+    assert f"{total} elements, {total} bytes{drawn_said};" in said[1]
+    assert any(line.startswith("drawn are at most") for line in said) != is_whole
+    left = len(sizes) - MOST_OUTPUTS
+    assert (f"... and {left} more outputs" in said) == (left > 0)
+    rows = prod(shape[:axis])
+    for size, label in zip(sizes, said[3 : 3 + 2 * MOST_OUTPUTS : 2], strict=False):
+        inner = size * prod(shape[axis + 1 :])
+        assert label.endswith(f", {12 * inner} drawn") == (rows > 12)
+        assert ("drawn" in label) == (rows > 12)
     assert len(list(root.iter(f"{SVG}rect"))) < 3 * MOST_RUNS
-
-
-def test_titles_are_escaped() -> None:
-    desc = described("UINT8", (2,), 0, (1, 1))
-    ET.fromstring(svg_picture(descriptor_geometry(desc), "<&>"))
 
 
 @given(desc=split_descriptors())

@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 from dmlsplit.cli import main
-from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.picture import svg_picture
 from tests.explain.test_picture import described
 from tests.golden import commands
@@ -15,7 +14,7 @@ from tests.golden.broken_rules import said
 def write() -> None:
     """Write every golden file."""
     desc = described("UINT8", (3, 6), 1, (1, 2, 3))
-    picture = svg_picture(descriptor_geometry(desc), str(desc))
+    picture = svg_picture(desc)
     Path(__file__).with_name("picture.svg").write_text(picture, encoding="utf-8")
 
     Path(__file__).with_name("rules.txt").write_text(said(), encoding="utf-8")
