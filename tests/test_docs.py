@@ -17,6 +17,7 @@ import zarr
 from onnx import TensorProto
 
 from benchmarks import __main__ as benchmarks
+from dmlsplit.backends.cuda.gpus import GPUS
 from dmlsplit.cli import build_parser, main
 from dmlsplit.cli.completion import parsers
 from dmlsplit.cli.levels import level_table
@@ -32,6 +33,13 @@ PAGES = {
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
     if path.parent != RULE_PAGES
 }
+# The model of the start page, which the first steps build.
+PLANES = """
+<ir_version: 10, opset_import: ["" : 18]>
+net (uint8[1,480,640,3] x)
+    => (uint8[1,480,640,1] r, uint8[1,480,640,1] g, uint8[1,480,640,1] b) {
+  [rgb] r, g, b = Split <axis = 3, num_outputs = 3> (x)
+}"""
 # Pages whose examples need more than the tests do.
 NEEDS = {"docs/jax.md": "jax", "docs/pytorch.md": "torch"}
 # Set-up commands, which .ci/run carries out on a clean checkout.
@@ -89,7 +97,8 @@ def test_the_first_steps_need_nothing_but_each_other(
     for block in blocks("docs/first-steps.md", "console"):
         for line in re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE):
             assert main(shlex.split(line)) in (0, 1), line
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["IN.npy", "OUT", "model.onnx"]
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == ["IN.npy", "OUT", "fixed.onnx", "rgb.onnx"]
 
 
 @pytest.fixture
@@ -98,6 +107,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "tests" / "data", "tests/data")
     onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), "model.onnx")
+    onnx.save(onnx.parser.parse_model(PLANES), "rgb.onnx")
     np.save("IN.npy", np.arange(48).reshape(16, 3))
     zarr.save_array("IN.zarr", np.ones((2, 4096), "f4"))
     return tmp_path
@@ -137,7 +147,7 @@ EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 @pytest.mark.parametrize(("name", "line"), SHELL)
 def test_commands_that_need_more_than_this_machine_are_understood(name: str, line: str) -> None:
     words = shlex.split(line, comments=True)
-    if "dmlsplit" in words[:3]:  # after uvx or pipx run
+    if "dmlsplit" in words[:3] and "install" not in words:  # after uvx or pipx run
         build_parser().parse_args(words[words.index("dmlsplit") + 1 :])
     elif words[:3] == ["python", "-m", "benchmarks"]:
         assert words[3] in benchmarks.OWN_ARGUMENTS or benchmarks.parser().parse_args(words[3:])
@@ -196,6 +206,57 @@ def test_links_inside_the_project_lead_somewhere(name: str) -> None:
             continue
         assert found.exists(), target
         assert not anchor or anchor in headings(found.read_text("utf-8")), f"{target}#{anchor}"
+
+
+# ---- README, as a package index shows it -------------------------------------------------------
+
+URLS = PYPROJECT["project"]["urls"]
+
+
+def test_every_link_of_the_readme_works_outside_the_repository() -> None:
+    targets = re.findall(r"\]\(([^)]*)\)", PAGES["README.md"])
+    assert len(targets) > 8
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+    raw = URLS["Repository"].replace("github.com", "raw.githubusercontent.com") + "/main/"
+    for target in targets:
+        if target.startswith(raw):
+            assert (ROOT / target.removeprefix(raw)).is_file()
+            continue
+        assert target.startswith(URLS["Documentation"]), target
+        page, _, anchor = target.removeprefix(URLS["Documentation"]).partition("#")
+        text = PAGES[f"docs/{page.replace('.html', '.md') or 'index.md'}"]
+        assert not anchor or anchor in headings(text), target
+
+
+def test_one_place_says_that_there_is_no_release_yet() -> None:
+    """The recipe in CONTRIBUTING.md removes it; the release workflow looks whether it is gone."""
+    pattern = r"not on (?:an|the) (?:package )?index|not (?:yet )?on PyPI"
+    text = {name: " ".join(PAGES[name].split()) for name in PAGES}
+    found = [name for name in PAGES for _ in re.findall(pattern, text[name])]
+    assert found == ["CONTRIBUTING.md", "README.md"]
+    said = re.search(
+        r"The package is not on an index yet[^.]*`git[^.]*\.com[^.]*\.", text["README.md"]
+    )
+    assert said
+    include = re.compile(
+        r"```{include} ../README.md\n:start-after: \"(.*)\"\n:end-before: \"(.*)\""
+    )
+    for name in ("docs/index.md", "docs/first-steps.md"):
+        (marks,) = include.findall(PAGES[name])
+        assert all(PAGES["README.md"].count(mark) == 1 for mark in marks)
+
+
+# ---- GPUs --------------------------------------------------------------------------------------
+
+# Pages name a GPU for a time or a speed on it.
+NAMED_GPU = re.compile(rf"\b(?:H100|{'|'.join(re.escape(gpu.name) for gpu in GPUS)})\b")
+
+
+@pytest.mark.parametrize("name", [*PAGES, "benchmarks/README.md"])
+def test_a_page_with_the_time_of_a_gpu_says_that_none_was_measured(name: str) -> None:
+    text = " ".join((ROOT / name).read_text("utf-8").split())
+    caveat = r"[Nn]o GPU (?:and no Windows machine )?has run|not been measured on a GPU"
+    assert not NAMED_GPU.search(text) or re.search(caveat, text)
 
 
 # ---- ARCHITECTURE.md ---------------------------------------------------------------------------

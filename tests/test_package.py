@@ -12,6 +12,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+import yaml
 from onnx import TensorProto
 from packaging.requirements import Requirement
 
@@ -126,13 +127,61 @@ def test_the_examples_and_the_changelog_name_this_version() -> None:
 
 def test_every_address_is_that_of_the_project() -> None:
     owner, _, name = HOME.removeprefix("https://github.com/").partition("/")
-    allowed = (HOME, f"https://{owner}.github.io/{name}/", "https://pypi.org/project/dmlsplit/")
-    files = "*.md", "docs/**/*.md", "action.yml", ".github/**/*.yml"
+    raw = HOME.replace("github.com", "raw.githubusercontent.com")
+    pages = f"https://{owner}.github.io/{name}/"
+    allowed = (HOME, f"{raw}/main/", pages, "https://pypi.org/project/dmlsplit/")
+    files = "*.md", "docs/**/*.md", "action.yml", ".github/**/*.yml", "CITATION.cff"
     texts = [page.read_text("utf-8") for pattern in files for page in ROOT.glob(pattern)]
     text = "\n".join([*texts, *PROJECT["urls"].values()])
     found = re.findall(r"https?://[^\s)>\"'`]*dmlsplit[^\s)>\"'`]*", text, re.IGNORECASE)
     assert len(found) > 4
     assert not [address for address in found if not address.startswith(allowed)]
+
+
+def test_the_citation_names_this_version_and_project() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert (cited["cff-version"], cited["title"], cited["license"]) == ("1.2.0", "dmlsplit", "MIT")
+    assert cited["version"] == dml.__version__
+    assert cited["repository-code"] == HOME
+    assert cited["url"] == PROJECT["urls"]["Documentation"]
+    assert cited["message"]
+    assert all(author["name"] for author in cited["authors"])
+
+
+COMPATIBILITY = dict(
+    re.findall(
+        r"^\| ([\w, -]+?) +\| (.*?) \|",
+        (ROOT / "docs" / "compatibility.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+)
+# Names on the page of compatibility, and of the packages.
+PACKAGES = {
+    "NumPy": "numpy",
+    "PyYAML": "pyyaml",
+    "CuPy, for CUDA 12": "cupy-cuda12x",
+    "CuPy, for CUDA 13": "cupy-cuda13x",
+    "PyTorch": "torch",
+    "JAX": "jax",
+    "OpenVINO": "openvino",
+    "Dask": "dask",
+}
+
+
+def test_the_page_of_compatibility_is_what_pyproject_declares() -> None:
+    extras = PROJECT["optional-dependencies"]
+    declared = [*PROJECT["dependencies"]]
+    declared += (one for name, given in extras.items() if name != "test" for one in given)
+    needed = {found.name: found.specifier for found in map(Requirement, declared)}
+    named = {PACKAGES.get(name, name): text for name, text in COMPATIBILITY.items()}
+    assert set(named) - {"Python"} == set(needed) - {"distributed"}  # as Dask
+    for name, specifier in needed.items():
+        bounds = {one.operator: one.version for one in specifier}
+        below = f", below {bounds['<']}" if "<" in bounds else ""
+        said = named["dask" if name == "distributed" else name]
+        assert said == f"{bounds['>=']} or newer{below}", name
+    pythons = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if ":: 3." in c]
+    assert named["Python"] == f"{pythons[0]} to {pythons[-1]}"
 
 
 # ---- light -------------------------------------------------------------------------------------

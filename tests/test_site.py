@@ -42,6 +42,28 @@ def test_predictions_in_the_text_are_those_of_the_table() -> None:
     )
 
 
+def test_the_table_of_launches_is_the_planners() -> None:
+    """As far as it goes: to the output, where the second launch begins."""
+    planned = extension("launches")
+    table = extension("tables").launches()
+    for layout in planned.LAYOUTS:
+        most = planned.most_in_one_launch(layout)
+        row = re.search(rf"^\| {layout} \| (\S+) \| (.*) \|$", table, re.MULTILINE)
+        assert row, layout
+        assert row[1] == (f"{most:,}" if most else "-")
+        assert most == 0 or planned.launches(layout, most) == 1
+        assert planned.launches(layout, most + 1 if most else 2) > 1
+        counts = [planned.launches(layout, count) for count in planned.SHOWN]
+        assert row[2].split(" | ") == list(map(str, counts))
+
+
+def test_no_page_promises_a_number_of_outputs_in_a_launch() -> None:
+    """That depends on the layout: the table says it."""
+    texts = {**TEXTS, **{path.name: path.read_text("utf-8") for path in ROOT.glob("*.md")}}
+    claim = r"(?i)[\d,]{3,} (?:equal )?outputs in (?:one|a single) launch|one launch for up to"
+    assert [page for page, text in texts.items() if re.search(claim, " ".join(text.split()))] == []
+
+
 def test_the_page_of_commands_has_every_command() -> None:
     (action,) = (each for each in build_parser()._actions if isinstance(each.choices, dict))
     paths = re.findall(r":path: (\w+)", TEXTS["commands"])

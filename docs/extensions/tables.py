@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import launches as planned
+
 from benchmarks import cases
 from benchmarks.ratios import markdown
 from benchmarks.results import load
@@ -55,6 +57,20 @@ def gpus() -> str:
         if gpu.bandwidth
     )
     return _table(heading, rows, "lrrrl")
+
+
+def launches() -> str:
+    """Return how many outputs ride in one launch, and the launches that more of them take."""
+    heading = ("outputs", "most in one launch", *(f"launches for {n:,}" for n in planned.SHOWN))
+    rows = (
+        (
+            layout,
+            f"{most:,}" if (most := planned.most_in_one_launch(layout)) else "-",
+            *(planned.launches(layout, count) for count in planned.SHOWN),
+        )
+        for layout in planned.LAYOUTS
+    )
+    return _table(heading, rows, "l" + "r" * (1 + len(planned.SHOWN)))
 
 
 def peers() -> str:
@@ -225,7 +241,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, gpus, peers, cpu, instead, predicted, predicted_ranges, host, shapes, machine,
-        tests,
+        levels, gpus, launches, peers, cpu, instead, predicted, predicted_ranges, host, shapes,
+        machine, tests,
     )
 }  # fmt: skip

@@ -11,7 +11,8 @@ import dmlsplit as dml
 from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
 from tests.support.descriptors import split_descriptors
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "picture.svg"
+# README and the start page of the site show it.
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "split.svg"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -23,6 +24,9 @@ def described(
     )
 
 
+PIXELS = described("UINT8", (1, 4, 8, 3), 3, (1, 1, 1))
+
+
 def drawn(desc: dml.SplitOperatorDesc) -> ET.Element:
     return ET.fromstring(svg_picture(desc))
 
@@ -32,8 +36,7 @@ def said(root: ET.Element) -> set[str]:
 
 
 def test_golden() -> None:
-    desc = described("UINT8", (3, 6), 1, (1, 2, 3))
-    assert svg_picture(desc) == GOLDEN.read_text("utf-8")
+    assert svg_picture(PIXELS) == PICTURE.read_text("utf-8")
 
 
 def test_every_run_is_drawn_in_the_input_and_in_its_output() -> None:
@@ -67,7 +70,7 @@ def test_every_tensor_has_its_shape_and_size() -> None:
 
 
 def test_the_pixels_of_a_line_are_drawn_in_a_line() -> None:
-    root = drawn(described("UINT8", (1, 4, 8, 3), 3, (1, 1, 1)))
+    root = drawn(PIXELS)
     assert "input: UINT8[1,4,8,3]: 96 elements, 96 bytes; 24 bytes to the line" in texts(root)
     widths = {float(rect.get("width", 0)) for rect in root.iter(f"{SVG}rect") if len(rect)}
     assert widths == {28.5}

@@ -6,17 +6,14 @@ from pathlib import Path
 
 from dmlsplit.cli import main
 from dmlsplit.explain.picture import svg_picture
-from tests.explain.test_picture import described
+from tests.explain.test_picture import PICTURE, PIXELS
 from tests.golden import commands
 from tests.golden.broken_rules import said
 
 
 def write() -> None:
     """Write every golden file."""
-    desc = described("UINT8", (3, 6), 1, (1, 2, 3))
-    picture = svg_picture(desc)
-    Path(__file__).with_name("picture.svg").write_text(picture, encoding="utf-8")
-
+    PICTURE.write_text(svg_picture(PIXELS), encoding="utf-8")
     Path(__file__).with_name("rules.txt").write_text(said(), encoding="utf-8")
 
     os.environ |= commands.ENVIRONMENT

@@ -1,0 +1,59 @@
+"""How many outputs the planner puts into one launch, for splits of several layouts."""
+
+from collections.abc import Callable
+from functools import partial
+
+from dmlsplit import SplitOperatorDesc, TensorDesc
+from dmlsplit.backends.cuda.gpus import find_gpu
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
+
+ROWS = 64
+SHOWN = 100, 1000, 4000
+_MOST = 1 << 13
+
+
+def _packed(width: Callable[[int], int], count: int) -> SplitOperatorDesc:
+    """Outputs that are `width` bytes wide, by their number."""
+    return _split(list(map(width, range(count))))
+
+
+def _split(
+    sizes: list[int], data_type: str = "UINT8", strides: tuple[int, int] | None = None
+) -> SplitOperatorDesc:
+    tensor = TensorDesc(data_type, (ROWS, sum(sizes)), strides=strides)
+    return SplitOperatorDesc.from_sizes(tensor, axis=1, sizes=sizes)
+
+
+# A split into a number of outputs, by what is said of its layout.
+LAYOUTS: dict[str, Callable[[int], SplitOperatorDesc]] = {
+    "wide, all of one width": partial(_packed, lambda _: 4096),
+    "wide, of different widths": partial(_packed, lambda at: 4096 + 16 * (at % 3)),
+    "narrow, 16 bytes": partial(_packed, lambda _: 16),
+    "narrow, 4 to 8 bytes": partial(_packed, lambda at: 4 + at % 5),
+    "narrow, 100 bytes": partial(_packed, lambda _: 100),
+    "wide and narrow by turns": partial(_packed, lambda at: (4096, 5)[at % 2]),
+    "every second element of the input": lambda count: _split(
+        [16] * count, "FLOAT32", (32 * count, 2)
+    ),
+    "a transposed input": lambda count: _split([16] * count, "FLOAT32", (1, ROWS)),
+}
+
+
+def launches(layout: str, count: int) -> int:
+    """How many launches a split of a layout takes on an H200."""
+    geometry = descriptor_geometry(LAYOUTS[layout](count))
+    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT
+    return len(plan(geometry, aligned, aligned, find_gpu("H200").limits))
+
+
+def most_in_one_launch(layout: str) -> int:
+    """The number of outputs up to which a split takes one launch; 0 if two outputs take more."""
+    if launches(layout, 2) > 1:
+        return 0
+    least, most = 2, _MOST
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if launches(layout, middle) == 1 else (least, middle)
+    return least
