@@ -10,8 +10,11 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.cli import build_parser
+from dmlsplit.cli.levels import level_table
+from dmlsplit.directml.levels import capability_table
 from dmlsplit.lint.report.rule_page import markdown_page
 from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.target import requirement
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -40,6 +43,21 @@ def test_predictions_in_the_text_are_those_of_the_table() -> None:
     assert (
         f"sectors read at most {read} times the least possible, written at most {written}" in text
     )
+
+
+def test_every_table_says_which_directml_has_a_level() -> None:
+    """Level 2_1 came with 1.2.0, which nobody could get: where 1.4.0 stands alone, it says so."""
+    told = {row.level: row for row in capability_table().values()}
+    (hidden,) = (row for row in told.values() if not row.public)
+    first = requirement(hidden.level).directml
+    assert (str(hidden.level), hidden.directml, first) == ("2_1", "1.2.0", "1.4.0")
+    assert f"| 2_1 | 1.2.0, not widely available; {first} is" in extension("tables").levels()
+    assert "\n2_1    1.2.0*  " in level_table()
+    assert level_table().count("*") == 1
+    page = markdown_page(RULES["DML-LEVEL-DATA-TYPE"])
+    assert "first widely available DirectML" in page
+    assert f"| UINT8, INT8 | 2_1 | {first} | 22000 |" in page
+    assert f"DirectML {hidden.directml}" in TEXTS["levels"]
 
 
 def test_the_table_of_launches_is_the_planners() -> None:

@@ -12,7 +12,8 @@ from dmlsplit.directml.tensor import TensorDataType
 _DESCRIPTION = """\
 The capability table of Split. Each row adds to the one before. A Windows build
 is the first whose own DirectML.dll has the level, with a ? where that is only
-inferred from its SDK; f32 is FLOAT32, u16 UINT16."""
+inferred from its SDK. A DirectML with a * was not made widely available; the
+next one in the table has the level too. f32 is FLOAT32, u16 is UINT16."""
 
 _EXAMPLES = "  dmlsplit levels\n  dmlsplit levels --format json"
 
@@ -40,6 +41,7 @@ def _record(row: LevelSupport) -> dict[str, Any]:
         "name": f"DML_FEATURE_LEVEL_{row.level}",
         "value": int(row.level),
         "directml": row.directml,
+        "directml_is_public": row.public,
         "windows": row.windows and {"build": row.windows.build, "name": row.windows.name},
         "windows_basis": row.windows and row.windows.basis,
         "windows_source": row.windows and row.windows.source,
@@ -72,6 +74,7 @@ def level_table() -> str:
         added = sorted(support.data_types - before)
         names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in added)
         types = names if not before else f"+ {names}" if names else "same"
-        lines.append(f"{row.level!s:<5}  {row.directml:<8}  {windows:<26}  {ranks:<5}  {types}")
+        directml = row.directml if row.public else f"{row.directml}*"
+        lines.append(f"{row.level!s:<5}  {directml:<8}  {windows:<26}  {ranks:<5}  {types}")
         before = support.data_types
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from benchmarks.results import load
 from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
 from dmlsplit.directml.levels import LevelSupport, capability_table
+from dmlsplit.lint.target import requirement
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -34,7 +35,11 @@ def _level(row: LevelSupport) -> Sequence[str]:
         build += " (inferred)"
     ranks = sorted({support.minimum_dimensions, support.maximum_dimensions})
     types = ", ".join(kind.name for kind in sorted(support.data_types))
-    directml = row.directml if row.public else f"{row.directml} (not widely available)"
+    directml = row.directml
+    if not row.public:
+        directml += (
+            f", not widely available; {requirement(row.level).directml} is the first that is"
+        )
     return (str(row.level), directml, build, " to ".join(map(str, ranks)), types, _link(row.source))
 
 

@@ -34,7 +34,8 @@ _TEXT_FORM = (
     '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` makes a file of it.'
 )
 _RELEASES = (
-    "Accepted from these on. A Windows build stands for the DirectML.dll that is part of it."
+    "Accepted from these on: the first widely available DirectML with the level, and the first "
+    "Windows build whose own DirectML.dll is documented to have it."
 )
 
 
