@@ -2,15 +2,20 @@
 
 import re
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 import benchmarks.__main__ as bench
+import dmlsplit as dml
 from dmlsplit.cli import build_parser
+from tests.support.command import ran
 
+posix = pytest.mark.skipif(sys.platform == "win32", reason="a `bash` there may be that of WSL")
 ROOT = Path(__file__).parent.parent
 TEXTS = {path.name: path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")}
 # PyYAML reads the key `on` as true, as YAML 1.1 has it.
@@ -24,7 +29,20 @@ PYTHONS = [
 ]
 
 
-JOBS = [(name, job) for name, each in WORKFLOWS.items() for job in each["jobs"].values()]
+# Without those that run another workflow.
+JOBS = [
+    (name, job)
+    for name, each in WORKFLOWS.items()
+    for job in each["jobs"].values()
+    if "steps" in job
+]
+
+
+def script(workflow: str, job: str, name: str) -> str:
+    """What a step runs."""
+    steps = WORKFLOWS[workflow]["jobs"][job]["steps"]
+    (found,) = (step["run"] for step in steps if step.get("name") == name)
+    return str(found)
 
 
 def test_the_suite_runs_on_every_python_and_system_that_is_promised() -> None:
@@ -66,13 +84,99 @@ def test_a_gpu_runner_runs_nothing_that_a_stranger_proposes() -> None:
 def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
     release = WORKFLOWS["release.yml"]
     assert release[True] == {"push": {"tags": ["v*"]}}
-    assert release["jobs"]["pypi"]["needs"] == "build"
+    needed = {name: job.get("needs") for name, job in release["jobs"].items()}
+    before = {"tests": "tag", "build": "tests", "pypi": "build", "github": "pypi"}
+    assert needed == {"tag": None, **before}
+    assert release["jobs"]["tests"]["uses"] == "./.github/workflows/tests.yml"
+    # Both would wait for each other in one group, and in a call the workflow is the caller's.
+    assert "workflow_call" in WORKFLOWS["tests.yml"][True]
+    assert "github.workflow" not in WORKFLOWS["tests.yml"]["concurrency"]["group"]
     # Trusted publishing: an identity, and no password.
     assert release["jobs"]["pypi"]["permissions"] == {"id-token": "write"}
     assert "secrets." not in TEXTS["release.yml"]
     writing = {name for name, job in JOBS if "write" in job.get("permissions", {}).values()}
     assert writing == {"release.yml", "docs.yml"}
     assert all(each["permissions"] in ({}, {"contents": "read"}) for each in WORKFLOWS.values())
+
+
+@posix
+def test_a_tag_beside_main_is_refused(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main")
+        return ran("git", *who, *arguments, cwd=tmp_path, check=True).stdout.strip()
+
+    def refused(commit: str) -> bool:
+        known = {"GITHUB_SHA": commit, "GITHUB_REF_NAME": "v1.2.3"}
+        done = ran("bash", "-ec", step, cwd=tmp_path, env=known)
+        assert done.returncode == ("is not on main" in done.stdout)
+        return done.returncode == 1
+
+    step = script("release.yml", "tag", "The tagged commit is on main")
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    git("commit", "-q", "--allow-empty", "-m", "two")
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    git("commit", "-q", "--allow-empty", "-m", "not merged")
+    assert not refused(git("rev-parse", "origin/main"))
+    assert not refused(git("rev-parse", "origin/main~1"))
+    assert refused(git("rev-parse", "HEAD"))
+
+
+@posix
+def test_a_readme_without_a_release_is_refused(tmp_path: Path) -> None:
+    step = script("release.yml", "tag", "README no longer says that there is no release")
+    text = (ROOT / "README.md").read_text("utf-8")
+    said = "The package is not on an index yet"
+    for readme, status in ((f"{said}.", 1), (text.replace(said, ""), 0)):
+        (tmp_path / "README.md").write_text(readme, "utf-8")
+        assert ran("bash", "-ec", step, cwd=tmp_path).returncode == status
+
+
+@posix
+def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path) -> None:
+    step = script("release.yml", "build", "The notes are the section of the changelog")
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    unreleased = text.index("## [Unreleased]")
+    versions = "## [1.20.0] - 2026-01-02\n\n- newer\n\n## [1.2.0]\n\n- older\n\n"
+    (tmp_path / "CHANGELOG.md").write_text(
+        text[:unreleased] + versions + text[unreleased:], "utf-8"
+    )
+
+    def notes(version: str) -> str:
+        known = {"GITHUB_REF_NAME": f"v{version}"}
+        done = ran("bash", "-ec", step, cwd=tmp_path, env=known)
+        assert done.returncode == 0
+        return (tmp_path / "notes.md").read_text("utf-8")
+
+    assert notes("1.20.0").split() == ["-", "newer"]
+    assert notes("1.2.0").split() == ["-", "older"]
+    assert text.endswith(notes(dml.__version__).lstrip())
+    assert ran("bash", "-ec", step, cwd=tmp_path, env={"GITHUB_REF_NAME": "v9"}).returncode == 1
+
+
+def test_pull_requests_are_tried_with_pytorch_and_jax() -> None:
+    workflow = WORKFLOWS["tests.yml"]
+    assert "pull_request" in workflow[True]
+    assert "if" not in workflow["jobs"]["frameworks"]
+    commands = "\n".join(step.get("run", "") for step in workflow["jobs"]["frameworks"]["steps"])
+    assert "--group frameworks" in commands
+    assert 'pytest -n auto -k "torch or jax"' in commands
+    code = re.findall(r"python -c '(.*)'", commands)[0]
+    assert ran(sys.executable, "-c", code, cwd=ROOT).stdout.startswith("torch==")
+
+
+def test_no_library_runs_but_the_one_that_is_named_by_its_hash() -> None:
+    probe = WORKFLOWS["conformance.yml"]["jobs"]["probe"]
+    hashes = {each["version"]: each["sha256"] for each in probe["strategy"]["matrix"]["directml"]}
+    for version in ("1.7.0", "1.8.0", "1.15.4"):
+        assert re.fullmatch(r"[0-9a-f]{64}", hashes.pop(version))
+    assert hashes == {"system": "", "1.4.3": "", "1.6.0": ""}
+    find = script("conformance.yml", "probe", "Find the library")
+    # An empty hash equals none: such a package is never unpacked.
+    fetched, compared, unpacked = map(find.index, ("Invoke-WebRequest", "throw", "Expand-Archive"))
+    assert fetched < compared < unpacked
+    assert "if ($found -ne $env:SHA256) { throw" in find
+    assert probe["env"]["SHA256"] == "${{ matrix.directml.sha256 }}"
 
 
 def test_nothing_of_microsoft_is_uploaded() -> None:
