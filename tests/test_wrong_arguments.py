@@ -211,8 +211,8 @@ MADE = """
     dmlsplit.BoundOperator dmlsplit.CompiledOperator dmlsplit.FeatureLevel dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
     onnx.DmlSplitBackend onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.applied
-    onnx.FixedSizes.declared onnx.FixedSizes.meet onnx.FixedSizes.check_all_used onnx.Lengths onnx.Lowering
-    onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
+    onnx.FixedSizes.declared onnx.FixedSizes.meet onnx.FixedSizes.check_all_used onnx.Lengths
+    onnx.Lowering onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()
 
 
