@@ -66,7 +66,8 @@ def good(tmp_path: Path) -> str:
 def test_many_models_take_one_process(tmp_path: Path, started: Processes) -> None:
     for size in range(1, 6):
         onnx.save(resized(size), tmp_path / f"{size}.onnx")
-    found = scan_paths([str(tmp_path)], infer_shapes=True).sites
+    files = [str(tmp_path / f"{size}.onnx") for size in range(1, 6)]
+    found = scan_paths(files, infer_shapes=True).sites
     assert [site.shape for site in found] == [(1, 4, 2 * size, 16) for size in range(1, 6)]
     assert len(started) == 1
 
