@@ -1,11 +1,14 @@
 """Text for people: safe to print, and in lines that fit."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 
-# Columns of a terminal at its usual size.
+# Columns of a terminal at its usual size, and of text that is not for a terminal.
 WIDTH = 80
+_width = ContextVar("_width", default=WIDTH)
 # Entries of a list that a message spells out.
 MOST_SHOWN = 16
 
@@ -44,12 +47,31 @@ def listed(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
-@lru_cache(maxsize=1024)  # the splits of a model repeat most of their lines
+@contextmanager
+def wrapped_at(columns: int) -> Iterator[None]:
+    """Let text of the block be wrapped at another width than `WIDTH`."""
+    token = _width.set(columns)
+    try:
+        yield
+    finally:
+        _width.reset(token)
+
+
+def width() -> int:
+    """The columns that text is wrapped at."""
+    return _width.get()
+
+
 def wrapped(text: str, indent: str) -> str:
-    """Text in lines of at most `WIDTH` columns, the second and later ones indented."""
+    """Text in lines of at most `width()` columns, the second and later ones indented."""
+    return _wrapped(text, indent, width())
+
+
+@lru_cache(maxsize=1024)  # the splits of a model repeat most of their lines
+def _wrapped(text: str, indent: str, columns: int) -> str:
     lines = textwrap.wrap(
         text,
-        WIDTH,
+        columns,
         initial_indent=indent,
         subsequent_indent=indent + "    ",
         break_long_words=False,

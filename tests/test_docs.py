@@ -162,7 +162,8 @@ FOREIGN = {"--slow", "--adversary", "--dml_feature_level"}
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith(("docs/", "README"))])
 def test_an_option_that_is_named_is_in_a_help(name: str) -> None:
-    helps = "".join(parser.format_help() for parser in parsers(build_parser()))
+    every = [*parsers(build_parser()), benchmarks.parser()]
+    helps = "".join(parser.format_help() for parser in every)
     known = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", helps))
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGES[name])) <= known | FOREIGN
 

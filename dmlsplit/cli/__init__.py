@@ -11,12 +11,14 @@ from dmlsplit.cli.terminal import (
     REFUSED,
     UNUSABLE,
     Parser,
+    columns,
     forget,
     interruptible,
     open_standard_streams,
     tell,
 )
 from dmlsplit.errors import DmlError, one_line
+from dmlsplit.messages import wrapped_at
 
 _EXAMPLES = """\
   dmlsplit validate model.onnx --windows 19041
@@ -31,7 +33,8 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
         with interruptible(at_once):
             arguments = build_parser().parse_args(argv)
             command: Callable[[argparse.Namespace], int] = arguments.command
-            return command(arguments)
+            with wrapped_at(columns()):
+                return command(arguments)
     except KeyboardInterrupt as stop:
         tell(": ".join(("interrupted", *getattr(stop, "__notes__", ()))))
         return INTERRUPTED + (stop.args[0] if stop.args else SIGINT)

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from dmlsplit.interrupts import interrupt
-from dmlsplit.messages import printable
+from dmlsplit.messages import WIDTH, printable
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -24,6 +24,7 @@ ACCEPTED = 0
 REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # plus the number of the signal, as in shells
+LEAST_WIDTH = 40  # of text, however narrow the terminal is
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
@@ -154,6 +155,15 @@ def wants_colour() -> bool:
     """Whether to colour: on a terminal, unless the user opts out (no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
+
+
+def columns() -> int:
+    """The columns to wrap results at: those of the terminal, or `WIDTH` if there is none."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    from shutil import get_terminal_size
+
+    return max(LEAST_WIDTH, get_terminal_size((WIDTH, 24)).columns)
 
 
 @contextmanager

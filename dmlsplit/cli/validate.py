@@ -11,13 +11,14 @@ from dmlsplit.cli.terminal import (
     REFUSED,
     STDOUT,
     UNUSABLE,
+    columns,
     deliver,
     status_of,
     tell,
     wants_colour,
 )
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import counted
+from dmlsplit.messages import WIDTH, counted, wrapped_at
 
 if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
@@ -51,13 +52,18 @@ The verdicts:
 
 _FORMATS = """\
 formats:
-  text    for people: at most 80 columns, a summary table last
+  text    for people: as wide as the terminal, a summary table last
   json    for programs: schema 2, described by report.schema.json of the package
   github  annotations of GitHub Actions
   sarif   SARIF 2.1.0, for code-scanning pages
   junit   JUnit XML, one suite per file and one case per split
 
 """
+
+_DETAILS = {
+    "quiet": "in a report as text, only what is not ok",
+    "verbose": "in a report as text, every split, however many are ok",
+}
 
 _STATUSES = {
     ACCEPTED: "every split is accepted; with --write-fixed, every one of the written\n       model",
@@ -88,6 +94,12 @@ def add_to(commands: Commands) -> None:
     report.add_argument(
         "-o", "--output", metavar="FILE", help="write the report to a file; - is standard output"
     )
+    detail = report.add_mutually_exclusive_group()
+    detail.set_defaults(detail="usual")
+    for name, text in _DETAILS.items():
+        detail.add_argument(
+            f"-{name[0]}", f"--{name}", dest="detail", action="store_const", const=name, help=text
+        )
     report.add_argument(
         "--fail-on",
         action="append",
@@ -126,7 +138,6 @@ def add_to(commands: Commands) -> None:
 def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the paths."""
     from dmlsplit.lint.judge import assess
-    from dmlsplit.lint.report import REPORTS
     from dmlsplit.lint.verdict import FAILING, Outcome
 
     _check_files(arguments)
@@ -139,13 +150,24 @@ def validate(arguments: argparse.Namespace) -> int:
         failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
-    is_printed = arguments.output in (None, STDOUT)
-    text = REPORTS[arguments.format](assessment, is_printed and wants_colour())
+    text = _report(arguments, assessment)
     given = [] if arguments.input is None else [arguments.input]
     deliver(text, arguments.output, [*scan.files, *given])
     if arguments.write_fixed is not None:
         assessment = _write_fixed(arguments, assessment)
     return status_of(assessment)
+
+
+def _report(arguments: argparse.Namespace, assessment: "Assessment") -> str:
+    """The report, as wide as the terminal if it is for that."""
+    from dmlsplit.lint.report import REPORTS
+    from dmlsplit.lint.report.text import text_report
+
+    is_printed = arguments.output in (None, STDOUT)
+    with wrapped_at(columns() if is_printed else WIDTH):
+        if arguments.format == "text":
+            return text_report(assessment, is_printed and wants_colour(), arguments.detail)
+        return REPORTS[arguments.format](assessment, False)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.cli.completion import parsers
-from tests.support.command import FLAGS, ROOT, leaves, ran, save, shell, sparse_model, started
+from tests.support.command import FLAGS, ROOT, leaves, ours, ran, save, shell, sparse_model, started
 from tests.support.models import every_verdict
 
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
@@ -79,11 +79,11 @@ def test_a_mistyped_command_is_met_with_the_nearest(
 # Terminals, pipes and interrupts.
 
 
-def on_a_terminal(*arguments: str, folder: Path, **environment: str) -> str:
+def on_a_terminal(*arguments: str, folder: Path, columns: int = 80, **environment: str) -> str:
     """Run a command whose output is a terminal; return what it shows."""
     pty, termios = map(pytest.importorskip, ("pty", "termios"))  # Windows has neither
     ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))
+    termios.tcsetwinsize(theirs, (24, columns))
     inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
     child = started(
         *arguments,
@@ -114,6 +114,33 @@ def test_colour_is_for_terminals(here: Path) -> None:
     assert "\x1b" not in on_a_terminal(*line, folder=here, TERM="dumb")
     out, _ = started(*line, folder=here).communicate()
     assert b"\x1b" not in out
+
+
+def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
+    def widest(*line: str, columns: int) -> int:
+        plain = {"NO_COLOR": "1", "COLUMNS": ""}
+        shown = on_a_terminal(*line, folder=here, columns=columns, **plain)
+        return max(map(len, (shown or Path("report").read_text()).splitlines()))
+
+    line = ["validate", *"--data-type FLOAT32 --axis 0 --sizes 60 --split".split(), "2" + ",1" * 58]
+    assert [widest(*line, columns=columns) for columns in (80, 150)] == [80, 150]
+    assert widest(*line, "-o", "report", columns=150) == 80
+    explained = ["explain", *line[1:], "--gpu", "H200"]
+    assert 80 < widest(*explained, columns=150) <= 150
+    out, _ = started(*line, folder=here, env={**ours(), "COLUMNS": "150"}).communicate()
+    assert max(map(len, out.decode().splitlines())) == 80
+
+
+def test_only_what_is_not_ok_is_said_quietly(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save("m.onnx", every_verdict())
+    assert main(["validate", "-q", *FLAGS]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["validate", "m.onnx", "--windows", "19041", "--quiet"]) == 1
+    assert "splits in" not in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["validate", "m.onnx", "-q", "-v"])
 
 
 @pytest.mark.slow

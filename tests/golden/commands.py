@@ -73,6 +73,10 @@ COMMANDS = {
         "validate cut.xml",
         "validate cut.xml --feature-level 2_0 --format json",
         "validate models",
+        "validate many verdicts.onnx --directml 1.7.0",
+        "validate many verdicts.onnx --directml 1.7.0 --quiet",
+        "validate many --quiet",
+        "validate many --verbose",
         "validate models '*.onnx' --format github --feature-level 2_0",
         "validate 'models/**/*.onnx' models/deep/b.ONNX",
         f"validate {INT64}",
@@ -231,6 +235,7 @@ def write_inputs(folder: Path) -> None:
         "dynamic.onnx": single(TensorProto.FLOAT, ("n", 2), (2, 2), 0),
         "old.onnx": attribute_split(1, 0, (6,)),
         "models/a.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0),
+        **{f"many/{at}.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0) for at in range(9)},
         "models/deep/b.ONNX": single(TensorProto.INT8, (6, 4), (1, 3), 1),
     }
     texts = {

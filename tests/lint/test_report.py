@@ -27,6 +27,7 @@ from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment, Outcome
+from dmlsplit.messages import wrapped_at
 from tests.support.models import every_verdict
 
 
@@ -106,6 +107,64 @@ def test_text_says_once_what_many_tensors_share() -> None:
     text = text_report(assess([site], resolve_target(feature_level="1_0")))
     assert text.count("DML-LEVEL-DATA-TYPE") == 1
     assert "1000 more" in " ".join(text.split())
+
+
+def many(count: int, *more: SplitSite) -> Assessment:
+    """Two files of as many accepted splits, some of which need a higher level."""
+    sites = [
+        SplitSite(file, "net", f"cut{at}", at, "Split-13", (described(kind),))
+        for file, last in (("a.onnx", "FLOAT32"), ("b.onnx", "INT64"))
+        for at, kind in enumerate(["FLOAT32"] * (count - 1) + [last])
+    ]
+    return assess([*sites, *more], resolve_target())
+
+
+def described(kind: str, last: int = 4) -> dml.SplitOperatorDesc:
+    given, *pieces = (dml.TensorDesc(kind, (1, 1, 1, size)) for size in (6, 2, last))
+    return dml.SplitOperatorDesc(given, pieces, 3)
+
+
+BAD = SplitSite("a.onnx", "net", "bad", 99, "Split-13", (described("FLOAT32", last=5),))
+
+
+def test_many_accepted_splits_are_a_row_for_each_file() -> None:
+    few = text_report(many(4))
+    assert few.count("accepted from") == 8
+    text = text_report(many(24, BAD))
+    assert re.findall(r"^(\S.*?)  +(.*?)  +(\S+)  .*$", text, re.MULTILINE)[1:] == [
+        ("a.onnx: 24 splits", "ok", "1_0"),
+        ("b.onnx: 24 splits", "ok", "4_1"),
+        ("a.onnx:net/bad", "refused", "-"),
+    ]
+    assert text.startswith("a.onnx:net/bad: Split-13: refused: 80070057")
+    assert len(text.splitlines()) < 16
+    assert text.splitlines()[-1] == "49 splits in 2 files at feature level 6_4: 48 ok; 1 refused"
+    verbose = text_report(many(24, BAD), detail="verbose")
+    assert verbose.count("accepted from") == 48
+    assert all(f"b.onnx:net/cut{at}" in verbose for at in range(24))
+
+
+def test_a_quiet_report_says_what_is_not_ok_only() -> None:
+    assert text_report(many(2), detail="quiet") == ""
+    text = text_report(many(2, BAD), detail="quiet")
+    assert text.startswith("a.onnx:net/bad: Split-13: refused: 80070057")
+    assert "cut" not in text
+    assert "2 files" not in text
+    assert text in text_report(many(2, BAD))
+    unusable = assess([], resolve_target(windows="19041", via="ort"))
+    assert "ORT-FEATURE-LEVEL" in text_report(unusable, detail="quiet")
+
+
+@pytest.mark.parametrize("columns", [40, 79, 80, 81, 200])
+def test_text_is_as_wide_as_it_is_told(columns: int) -> None:
+    with wrapped_at(columns):
+        lines = text_report(assessment()).splitlines()
+    table = next(at for at, line in enumerate(lines) if line.startswith("---"))
+    # A word is not cut, and the table has columns of its own.
+    assert all(len(line) <= columns for line in lines[: table - 1] if " " in line.strip())
+    assert len(lines[table]) == max(80, columns)
+    if columns == 200:
+        assert max(map(len, lines[: table - 1])) > 100
 
 
 # json

@@ -1,16 +1,25 @@
-"""Text for 80 columns: a paragraph for each split, then a summary table."""
+"""Text for people: a paragraph for each split, then a summary table.
 
+Where many splits are accepted, those of a file are one row of the table.
+"""
+
+import math
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.report.phrases import grouped, location
 from dmlsplit.lint.report.phrases import outcome as outcome_of
-from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
-from dmlsplit.messages import WIDTH, counted, printable, wrapped
+from dmlsplit.lint.verdict import ACCEPTED, Assessment, Outcome, Verdict
+from dmlsplit.messages import counted, printable, width, wrapped
 
-_NAME_WIDTH, _OUTCOME_WIDTH = 23, max(map(len, Outcome))
+Detail = Literal["quiet", "usual", "verbose"]
+
+_OUTCOME_WIDTH = max(map(len, Outcome))
+_NAME_WIDTH = 23  # at least; the other columns take 57
+_MOST_OK = 8  # accepted splits that are shown one by one
 _COLOURS = {
     Outcome.OK: "32",
     Outcome.ALWAYS: "32",
@@ -22,14 +31,27 @@ _COLOURS = {
 _Paint = Callable[[str, Outcome], str]
 
 
-def text_report(assessment: Assessment, colour: bool = False) -> str:
-    """The assessment as text, optionally with coloured verdicts."""
+def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "usual") -> str:
+    """The assessment as text, optionally with coloured verdicts.
+
+    Quiet, it says nothing of what is accepted; verbose, it shows every split.
+    """
 
     def paint(text: str, outcome: Outcome) -> str:
         return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
 
-    paragraphs = ["\n".join(_paragraph(verdict, paint)) for verdict in assessment.verdicts]
-    return "\n\n".join([*paragraphs, "\n".join(_summary(assessment, paint))])
+    most: dict[Detail, float] = {"quiet": 0, "usual": _MOST_OK, "verbose": math.inf}
+    is_long = sum(map(_is_plain, assessment.verdicts)) > most[detail]
+    told = [each for each in assessment.verdicts if not (is_long and _is_plain(each))]
+    last = list(_of_the_target(assessment))
+    if detail != "quiet":
+        last += _summary(assessment, _rows(assessment.verdicts, is_long), paint)
+    texts = [*("\n".join(_paragraph(verdict, paint)) for verdict in told), "\n".join(last)]
+    return "\n\n".join(filter(None, texts))
+
+
+def _is_plain(verdict: Verdict) -> bool:
+    return verdict.outcome in ACCEPTED and not verdict.diagnostics
 
 
 def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
@@ -55,17 +77,22 @@ def _said(diagnostic: Violation) -> str:
     return f"{diagnostic.rule.id} {diagnostic.place}: is {found}, must be {diagnostic.allowed}"
 
 
-def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
+def _of_the_target(assessment: Assessment) -> Iterator[str]:
     for diagnostic in assessment.diagnostics:
         yield wrapped(f"{assessment.target}: {_said(diagnostic)}", "")
         yield wrapped(f"fix: {diagnostic.rule.hint}", "  ")
-    if assessment.verdicts:
-        header = (
-            f"{'split':<{_NAME_WIDTH}}  {'verdict':<{_OUTCOME_WIDTH}}  level  DirectML  Windows"
-        )
+
+
+_Row = tuple[str, Verdict]  # its name, and the verdict of it
+
+
+def _summary(assessment: Assessment, rows: Sequence[_Row], paint: _Paint) -> Iterator[str]:
+    columns = _name_columns()
+    if rows:
+        header = f"{'split':<{columns}}  {'verdict':<{_OUTCOME_WIDTH}}  level  DirectML  Windows"
         yield header
         yield "-" * len(header)
-    for name, verdict in zip(_names(assessment), assessment.verdicts, strict=True):
+    for name, (_, verdict) in zip(_names([name for name, _ in rows]), rows, strict=True):
         yield _row(name, verdict, paint)
     counts = "; ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
     total = len(assessment.verdicts)
@@ -76,18 +103,42 @@ def _summary(assessment: Assessment, paint: _Paint) -> Iterator[str]:
         yield f"{counted(len(assessment.unreadable), 'file')} could not be read"
 
 
-def _names(assessment: Assessment) -> list[str]:
-    """A name for each row: shortened to the column, if it stays unique."""
-    full = [location(verdict.site) for verdict in assessment.verdicts]
+def _rows(verdicts: Sequence[Verdict], is_long: bool) -> list[_Row]:
+    """A row for each split; if there are many, first one for the accepted ones of each file.
+
+    That row has the level that accepts all of them.
+    """
+    rows: list[_Row] = []
+    groups: dict[tuple[str, Outcome], list[Verdict]] = {}
+    for verdict in verdicts:
+        if is_long and _is_plain(verdict):
+            groups.setdefault((verdict.site.file, verdict.outcome), []).append(verdict)
+        else:
+            rows.append((location(verdict.site), verdict))
+    accepted = []
+    for (file, _), group in groups.items():
+        highest = max(group, key=lambda each: each.minimum is not None and each.minimum.level)
+        accepted.append((f"{printable(file)}: {counted(len(group), 'split')}", highest))
+    return accepted + rows
+
+
+def _name_columns() -> int:
+    return max(_NAME_WIDTH, width() - (80 - _NAME_WIDTH))
+
+
+def _names(full: Sequence[str]) -> list[str]:
+    """Names shortened to the column, if they stay unique."""
+    columns = _name_columns()
     # The front is cut, because places differ at the end.
-    cut = [name if len(name) <= _NAME_WIDTH else "..." + name[3 - _NAME_WIDTH :] for name in full]
+    cut = [name if len(name) <= columns else "..." + name[3 - columns :] for name in full]
     seen = Counter(cut)
     return [short if seen[short] == 1 else name for short, name in zip(cut, full, strict=True)]
 
 
 def _row(name: str, verdict: Verdict, paint: _Paint) -> str:
-    if len(name) > _NAME_WIDTH:
-        name = "\n".join([*textwrap.wrap(name, WIDTH), " " * _NAME_WIDTH])
+    columns = _name_columns()
+    if len(name) > columns:
+        name = "\n".join([*textwrap.wrap(name, width()), " " * columns])
     outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
     level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
-    return f"{name:<{_NAME_WIDTH}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
+    return f"{name:<{columns}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
