@@ -5,12 +5,16 @@ narrow screens, and one shortcut (Ctrl K) opens its search.
 """
 
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "extensions")]
 
 import dmlsplit  # noqa: E402
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
 
 project = "dmlsplit"
 version = release = dmlsplit.__version__
@@ -51,7 +55,8 @@ nitpick_ignore_regex = [
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
     "header_links_before_dropdown": 7,
-    "navbar_end": ["theme-switcher"],
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "icon_links": [{"name": "Repository", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
     "show_prev_next": False,
     "show_toc_level": 2,
     "shorten_urls": False,
@@ -63,5 +68,6 @@ html_sidebars = {"errors": [], "first-steps": []}  # pages without others beside
 html_title = "dmlsplit"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(ROOT / "docs" / "extensions" / "scorer.js")
 html_show_sourcelink = False
 html_copy_source = False

@@ -98,6 +98,52 @@ def test_every_public_name_and_front_end_is_in_the_reference() -> None:
     assert fronts <= set(re.findall(r"automodule:: dmlsplit\.frontends\.(\w+)\n", text))
 
 
+# What people search for, and the page that answers.
+ANSWERS = {
+    "80070057": "errors",
+    "E_INVALIDARG": "errors",
+    "The parameter is incorrect": "errors",
+    "887A0004": "errors",
+    "DXGI_ERROR_UNSUPPORTED": "errors",
+    "887A0005": "errors",
+    "DXGI_ERROR_DEVICE_REMOVED": "errors",
+    "8007000E": "errors",
+    "E_OUTOFMEMORY": "errors",
+    "split sizes": "coming-from",
+    "torch.split": "coming-from",
+    "numpy.split": "coming-from",
+    "jax.numpy.split": "coming-from",
+    "CUDA graph": "devices",
+    "CUDA stream": "devices",
+}
+
+
+def test_a_search_leads_to_the_page_that_answers() -> None:
+    """An entry of the index with a ! is the first answer to a search for it."""
+    found = {
+        term.removeprefix("! "): page
+        for page, text in TEXTS.items()
+        for listed in re.findall(r"^```{index} (.*)$", text, re.MULTILINE)
+        for term in listed.split(", ")
+    }
+    assert found == ANSWERS
+    # The search takes 0x off, as it finds 80070057 in no other way.
+    code = (DOCS / "extensions" / "number_search.py").read_text("utf-8")
+    (pattern,) = re.findall(r"replace\(/(.*?)/gi, \"\"\)", code)
+    assert re.sub(
+        pattern.replace("\\\\", "\\"), "", "0x80070057 0x887A0005 0x10 FP0x80070057", flags=re.I
+    ) == ("80070057 887A0005 0x10 FP0x80070057")
+
+
+def test_pages_about_the_project_are_found_last() -> None:
+    scorer = (DOCS / "extensions" / "scorer.js").read_text("utf-8")
+    (pattern,) = re.findall(r"/(\^.*)/\.test", scorer)
+    last = {page for page in TEXTS if re.match(pattern.replace("\\/", "/"), page)}
+    about = "CHANGELOG CONTRIBUTING ARCHITECTURE CODE_OF_CONDUCT benchmarks".split()
+    assert last == {*about, *(page for page in TEXTS if page.startswith("design/"))}
+    assert len(last) > 15
+
+
 # The pages of rules, which an extension writes when the site is built.
 
 

@@ -1,4 +1,7 @@
-"""Search that finds numbers: people look for 80070057, which Sphinx leaves out of its index."""
+"""Search that finds numbers: people look for 80070057, which Sphinx leaves out of its index.
+
+0x80070057 is the same. ``{index} ! TERM`` on a page makes it the first answer to that term.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ class NumberSearch(SearchEnglish):
     # Runs after searchtools.js, which drops words of digits from a query.
     js_splitter_code = """
 const wordsOnly = Search._parseQuery;
-Search._parseQuery = (query) => {
+Search._parseQuery = (given) => {
+  const query = given.replace(/\\b0x(?=[0-9a-f]{8}\\b)/gi, ""); // an HRESULT, as in C
   const parsed = wordsOnly(query);
   for (const number of query.match(/\\b\\d{4,}\\b/g) ?? []) {
     parsed[1].add(number); // searched

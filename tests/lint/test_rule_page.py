@@ -25,6 +25,17 @@ def test_a_page_has_everything_that_is_known_of_its_rule(page: object, name: str
 
 
 @pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("page", [markdown_page, text_page])
+def test_a_page_begins_with_the_fault_and_its_fix(page: object, name: str) -> None:
+    rule, text = RULES[name], plain(page(RULES[name]))  # type: ignore[operator]
+    parts = [plain(part) for part in (example_of(rule).said, rule.hint, rule.sentence)]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert places[0] < 2 * len(name) + 70
+    assert text.count(parts[0]) == 1
+
+
+@pytest.mark.parametrize("name", RULES)
 def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
     text = markdown_page(RULES[name])
     fences = re.findall(r"^```(.*)$", text, re.MULTILINE)

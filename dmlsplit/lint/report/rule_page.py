@@ -1,4 +1,4 @@
-"""The page of a rule, in Markdown or plain text: its sentence, basis, examples and fix.
+"""The page of a rule, in Markdown or plain text: a fault and its fix, the rule, and examples.
 
 SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, the manual includes it.
 """
@@ -93,11 +93,12 @@ def text_page(rule: Rule) -> str:
 
 
 def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
-    yield form.title(rule.id, 1)
-    yield form.paragraph(rule.sentence)
-    told = {"At run time": _at_run_time(rule), "Basis": _BASES[rule.basis], "Source": rule.source}
-    yield form.fields({**told, "Fix": rule.hint})
     example = example_of(rule)
+    yield form.title(rule.id, 1)
+    yield form.paragraph("What dmlsplit reports, for the first example below:")
+    yield form.code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
+    told = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
+    yield form.fields({**told, "Basis": _BASES[rule.basis], "Source": rule.source})
     # Only an error changes the verdict.
     names = ("Refused", "Accepted") if rule.severity == "error" else ("Reported", "Not reported")
     language = "text" if example.kind == "onnx" else "python"
@@ -105,8 +106,6 @@ def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
     if example.kind == "onnx":
         yield form.paragraph(_TEXT_FORM)
     yield form.code(language, example.broken)
-    yield form.paragraph("dmlsplit says:")
-    yield form.code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
     yield form.title(names[1], 2)
     yield form.code(language, example.kept)
     if rule.id in _NEEDS:

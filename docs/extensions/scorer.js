@@ -1,0 +1,15 @@
+// Sphinx's own scores, but the pages for those who work on dmlsplit come last.
+var Scorer = {
+  score: ([page, , , , score]) =>
+    /^(design\/|CHANGELOG|CONTRIBUTING|ARCHITECTURE|CODE_OF_CONDUCT|benchmarks)/.test(page)
+      ? score - 50
+      : score,
+  objNameMatch: 11,
+  objPartialMatch: 6,
+  objPrio: { 0: 15, 1: 5, 2: -5 },
+  objPrioDefault: 0,
+  title: 15,
+  partialTitle: 7,
+  term: 5,
+  partialTerm: 2,
+};
