@@ -52,6 +52,10 @@ class _Markdown:
     def code(self, language: str, text: str) -> str:
         return f"```{language}\n{text}\n```"
 
+    def quoted(self, text: str) -> str:
+        """One line, which a narrow screen may break."""
+        return f"`{text}`"
+
     def fields(self, pairs: dict[str, str]) -> str:
         return "\n".join(f"- **{name}**: {self.paragraph(text)}" for name, text in pairs.items())
 
@@ -71,6 +75,9 @@ class _Text:
 
     def code(self, language: str, text: str) -> str:
         return textwrap.indent(text, _INDENT)
+
+    def quoted(self, text: str) -> str:
+        return textwrap.fill(text, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
 
     def fields(self, pairs: dict[str, str]) -> str:
         lines = (self.paragraph(f"{name}: {text}", _INDENT) for name, text in pairs.items())
@@ -96,7 +103,7 @@ def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
     example = example_of(rule)
     yield form.title(rule.id, 1)
     yield form.paragraph("What dmlsplit reports, for the first example below:")
-    yield form.code("text", textwrap.fill(example.said, WIDTH - len(_INDENT)))
+    yield form.quoted(example.said)
     told = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
     yield form.fields({**told, "Basis": _BASES[rule.basis], "Source": rule.source})
     # Only an error changes the verdict.
