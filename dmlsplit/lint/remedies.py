@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 
-from dmlsplit.frontends.onnx import child
 from dmlsplit.frontends.site import Cause, SplitSite
 from dmlsplit.lint.rules import RULES
 
@@ -54,7 +53,9 @@ def remedies(site: SplitSite) -> Iterator[str]:
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
         yield RULES["ORT-NUM-OUTPUTS"].hint + " first"
-    if site.cause is Cause.UNTRACKED and not child.is_installed():
+    from dmlsplit.frontends.onnx.child import is_installed  # imports NumPy
+
+    if site.cause is Cause.UNTRACKED and not is_installed():
         yield _INSTALL
     in_function = "()" in site.path and (not site.shape or "?" in site.shape)
     cause = Cause.CALLER if in_function else site.cause
