@@ -157,7 +157,10 @@ def test_commands_that_need_more_than_this_machine_are_understood(name: str, lin
 
 
 # Options of other programs: our tests, and DxDispatch.
-FOREIGN = {"--slow", "--adversary", "--dml_feature_level"}
+FOREIGN = {
+    *("--slow", "--adversary", "--dml_feature_level"),  # pytest, DxDispatch
+    *("--only", "--branch", "--group"),  # benchmarks, git, pip
+}
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith(("docs/", "README"))])

@@ -220,6 +220,17 @@ def _made(made: dict[str, Any], names: str) -> str:
     )
 
 
+def runs() -> str:
+    """Return when each results file was made, and of which commit."""
+    rows = []
+    for path in sorted(RESULTS.glob("*.json")):
+        made = json.loads(path.read_text("utf-8"))["environment"]
+        commit = made["commit"]
+        changed = ", with changes" if commit.endswith("+") else ""
+        rows.append((f"`{path.name}`", made.get("time", "-")[:10], commit[:10] + changed))
+    return _table(("results", "date", "commit"), rows)
+
+
 def tests() -> str:
     """The number of tests, and of those that draw their cases at random."""
     sources = [path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
@@ -247,6 +258,6 @@ TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         levels, gpus, launches, peers, cpu, instead, predicted, predicted_ranges, host, shapes,
-        machine, tests,
+        machine, runs, tests,
     )
 }  # fmt: skip
