@@ -1,7 +1,7 @@
 """How many outputs the planner puts into one launch, for splits of several layouts."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from dmlsplit import SplitOperatorDesc, TensorDesc
 from dmlsplit.backends.cuda.gpus import find_gpu
@@ -41,6 +41,7 @@ LAYOUTS: dict[str, Callable[[int], SplitOperatorDesc]] = {
 }
 
 
+@cache
 def launches(layout: str, count: int) -> int:
     """How many launches a split of a layout takes on an H200."""
     geometry = descriptor_geometry(LAYOUTS[layout](count))
