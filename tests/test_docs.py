@@ -156,17 +156,13 @@ def test_commands_that_need_more_than_this_machine_are_understood(name: str, lin
     assert set(re.findall(r"--group (\S+)", line)) <= PYPROJECT["dependency-groups"].keys(), line
 
 
-# Options of other programs: our tests, and DxDispatch.
-FOREIGN = {
-    *("--slow", "--adversary", "--dml_feature_level"),  # pytest, DxDispatch
-    *("--only", "--branch", "--group"),  # benchmarks, git, pip
-}
+# Options of other programs: our tests and benchmarks, DxDispatch, pip and git.
+FOREIGN = {"--slow", "--adversary", "--only", "--dml_feature_level", "--group", "--branch"}
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith(("docs/", "README"))])
 def test_an_option_that_is_named_is_in_a_help(name: str) -> None:
-    every = [*parsers(build_parser()), benchmarks.parser()]
-    helps = "".join(parser.format_help() for parser in every)
+    helps = "".join(parser.format_help() for parser in parsers(build_parser()))
     known = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", helps))
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGES[name])) <= known | FOREIGN
 
