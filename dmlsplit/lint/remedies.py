@@ -47,8 +47,6 @@ def options(site: SplitSite) -> str:
 
 def remedies(site: SplitSite) -> Iterator[str]:
     """What makes an unknown site known, the most direct first."""
-    from dmlsplit.frontends.onnx import child  # late, because a descriptor needs no front end
-
     if site.format == "openvino":
         yield (_OPENVINO | _REMEDIES)[site.cause]
         return
