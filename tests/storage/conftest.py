@@ -1,4 +1,4 @@
-"""Small blocks, so that small arrays have many."""
+"""Small blocks, so that small arrays have many of them."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """Fifteen chunks, each of which is a block."""
+    """A store of fifteen chunks, each of which is a block."""
     return make_store(tmp_path / "in.zarr", chunks=(4, 33, 7))
 
 
@@ -48,7 +48,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def moved(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The number of every block that is moved."""
+    """The numbers of the blocks that are moved, in order."""
     blocks: list[int] = []
 
     def counted(*arguments: Any) -> tuple[int, int]:

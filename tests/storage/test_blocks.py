@@ -1,4 +1,4 @@
-"""Blocks: a partition of the input, and no chunk of a piece in two of them."""
+"""Blocks partition the input, and no two of them write the same chunk of a piece."""
 
 import json
 from dataclasses import asdict
@@ -42,7 +42,7 @@ def chunks_of(block: Block, grid: BlockGrid) -> set[tuple[int, ...]]:
 
 
 @given(grid=grids())
-def test_done_in_any_order_the_blocks_make_the_split(grid: BlockGrid) -> None:
+def test_blocks_done_in_any_order_make_the_split(grid: BlockGrid) -> None:
     source = np.arange(prod(grid.shape)).reshape(grid.shape)
     visits = np.zeros(grid.shape, int)
     expected = np.split(source, np.cumsum(grid.sizes)[:-1], grid.axis)
@@ -78,7 +78,7 @@ def test_shards_of_pieces_consist_of_whole_chunks(grid: BlockGrid) -> None:
 
 
 @given(grid=grids())
-def test_a_block_is_no_larger_than_wanted_or_one_chunk(grid: BlockGrid) -> None:
+def test_a_block_larger_than_wanted_is_one_chunk(grid: BlockGrid) -> None:
     largest = max(grid.block_bytes, prod(grid.chunk) * grid.item_bytes)
     for index in range(len(grid)):
         assert grid.nbytes(index) == prod(grid[index].shape) * grid.item_bytes <= largest
@@ -122,7 +122,7 @@ def test_an_array_without_elements_has_no_blocks_but_pieces_with_chunks(
 
 
 @pytest.mark.parametrize("block_bytes", [20, 29])
-def test_a_block_takes_as_many_chunks_of_the_pieces_as_fit(block_bytes: int) -> None:
+def test_a_block_has_as_many_chunks_of_the_pieces_as_fit(block_bytes: int) -> None:
     """Piece 0 ends at 25, so the chunks of piece 1 begin at 25, 35, 45, ..."""
     grid = BlockGrid((100,), 0, (25, 75), (10,), (1,), 1, block_bytes)
     assert starts(grid, 0) == [0, 20, 35, 55, 75, 95]
@@ -136,7 +136,7 @@ def test_the_length_of_a_block_follows_from_all_other_dimensions() -> None:
 
 
 def test_a_chunk_larger_than_the_array_counts_as_large_as_the_array() -> None:
-    """Three rows of two columns are 6 bytes, so two chunks fit, whatever the height of a chunk."""
+    """Three rows of two columns are 6 bytes, so two chunks fit, however high a chunk is."""
     grid = BlockGrid((3, 10), 1, (10,), (100, 2), (1, 1), 1, 12)
     assert starts(grid, 1) == [0, 4, 8]
 
@@ -151,7 +151,7 @@ def test_blocks_grow_along_the_innermost_dimension_first(item_bytes: int) -> Non
     assert (starts(grid, 0), starts(grid, 1)) == ([0, 2, 4, 6], [0, 2])
 
 
-def test_where_the_axis_is_short_blocks_grow_all_the_more() -> None:
+def test_if_the_axis_is_short_blocks_grow_further_along_others() -> None:
     grid = BlockGrid((8, 1), 1, (1,), (1, 4), (1, 1), 1, 8)
     assert starts(grid, 0) == [0]
 
@@ -174,7 +174,7 @@ def test_chunks_of_a_piece_grow_no_further_than_their_block() -> None:
 
 
 def test_shards_of_a_piece_are_as_long_as_it_needs() -> None:
-    """In whole chunks of 3, at most the 12 of a shard of the input, at least one chunk."""
+    """Whole chunks of 3: at least one, at most the 12 elements of a shard of the input."""
     grid = BlockGrid((24,), 0, (5, 19, 0), (12,), (3,), 1, 1)
     assert [grid.piece_chunk(piece) for piece in range(3)] == [(6,), (12,), (3,)]
     assert starts(grid, 0) == [0, 5, 17]
@@ -187,7 +187,7 @@ def test_thin_pieces_get_chunks_of_the_size_of_the_input() -> None:
     assert len(grid) == 1
 
 
-def test_where_pieces_begin_between_chunks_each_chunk_is_read_once() -> None:
+def test_if_pieces_begin_inside_chunks_each_chunk_is_still_read_once() -> None:
     grid = BlockGrid((1000, 8), 0, (300, 700), (100, 8), (1, 1), 8, 1)
     assert starts(grid, 0) == list(range(0, 1000, 100))
 
@@ -218,6 +218,6 @@ def test_elements_without_bytes_count_as_one_byte() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_a_piece_differs_from_the_input_along_the_axis_only(axis: int) -> None:
+def test_a_piece_differs_from_the_input_only_along_the_axis(axis: int) -> None:
     grid = BlockGrid((6, 6, 6), axis, (2, 4), (6, 6, 6), (1, 1, 1), 1, 1)
     assert grid.piece_shape(1) == tuple(4 if d == axis else 6 for d in range(3))

@@ -1,4 +1,4 @@
-"""Input that changes: noticed by a resumed run, and by a run that is under way."""
+"""A changed input is noticed, by a resumed run and by a run that is still going."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def test_blocks_whose_chunks_changed_are_done_again(
 def test_an_old_chunk_that_comes_back_is_read_again(
     store: Path, tmp_path: Path, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill right after a block was written from other data leaves that data in the pieces."""
+    """A kill right after a block was written from newer data leaves that data in the pieces."""
     again = min(finished_blocks(begun))
     chunk = store / f"c/{again}/0/0"
     shutil.copy2(chunk, tmp_path / "backup")
@@ -75,10 +75,10 @@ def test_chunks_that_became_empty_are_empty_in_the_pieces(
 
 
 @pytest.mark.parametrize("layout", [{}, {"fill_value": 9, "dtype": "u4"}, {"chunks": (9, 9, 7)}])
-def test_another_array_in_its_place_is_split_anew(
+def test_a_replaced_input_is_split_from_the_beginning(
     layout: dict[str, Any], store: Path, tmp_path: Path, begun: Path, moved: list[int]
 ) -> None:
-    """Also of the pieces nothing is left: they have the data type and fill value of the input."""
+    """The old pieces are removed too, because they have the old data type and fill value."""
     finished = finished_blocks(begun)
     shutil.rmtree(store)
     make_store(store, VALUES + 1, **{"chunks": (4, 33, 7), **layout})
@@ -124,7 +124,7 @@ def test_a_changed_input_is_refused_when_pieces_have_their_names(
         assert contents(tmp_path / path.suffix) == before
 
 
-def test_a_npy_file_that_changed_before_its_pieces_got_names_is_split_anew(tmp_path: Path) -> None:
+def test_a_npy_file_that_changed_before_its_pieces_got_names_is_split_again(tmp_path: Path) -> None:
     np.save(tmp_path / "in.npy", VALUES)
     with publishing_stops_at("in_0.npy"):
         split_file(tmp_path / "in.npy", (1, 6), 2, tmp_path / "out")

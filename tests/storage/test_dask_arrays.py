@@ -1,4 +1,4 @@
-"""`dml.split` on dask arrays, on this process and on a cluster of two worker processes."""
+"""`dml.split` on dask arrays, in this process and on a cluster of two worker processes."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def dispatches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[int, ...], t
 
 @given(case=chunked_splits())
 def test_random_chunkings_equal_numpy(case: Any) -> None:
-    """Together, and each by dask's own check of a graph, its blocks and their types."""
+    """The pieces are compared together, then each by dask's own check of graph, blocks and types."""
     lazy, values, sizes, axis = case
     pieces = dml.split(lazy, sizes, axis)
     expected = np.split(values, np.cumsum(sizes)[:-1], axis)
@@ -105,7 +105,7 @@ def test_each_block_is_read_once_and_dispatched_once(dispatches: list[Any]) -> N
     pieces = dml.split(lazy, (3, 4, 18, 15), axis=1)
     dask.compute(*pieces, scheduler="threads")
     assert sorted(read) == [(row, column) for row in range(3) for column in range(4)]
-    # Chunks 0 (3|4|3) and 2 (5|5) cross borders; 1 and 3 lie inside a piece.
+    # Chunks 0 (3|4|3) and 2 (5|5) cross borders; 1 and 3 are inside a piece.
     assert sorted(dispatches) == 3 * [((20, 10), (3, 4, 3))] + 3 * [((20, 10), (5, 5))]
 
 
@@ -113,11 +113,11 @@ def test_one_operator_is_compiled_per_block_geometry() -> None:
     lazy = da.ones((9, 17 * 11), chunks=(3, 17), dtype="f4")
     before = compiled.cache_info().misses
     dask.compute(*dml.split(lazy, (5, 17, 165), axis=1), scheduler="sync")
-    # Two geometries, 5|12 in the first column of blocks and in the second: the same bytes.
+    # The first and the second column of blocks are both cut 5|12, which is the same geometry.
     assert compiled.cache_info().misses - before == 1
 
 
-def test_a_block_inside_one_piece_is_passed_on_as_it_is(dispatches: list[Any]) -> None:
+def test_a_block_inside_one_piece_is_passed_on_unchanged(dispatches: list[Any]) -> None:
     values = np.arange(40.0).reshape(10, 4)
     lazy = da.from_array(values, chunks=(2, 4))
     first, second = dml.split(lazy, (4, 6))
@@ -129,7 +129,7 @@ def test_a_block_inside_one_piece_is_passed_on_as_it_is(dispatches: list[Any]) -
 
 
 def test_the_same_split_has_the_same_names() -> None:
-    """So dask shares work between equal splits, and another split never meets them."""
+    """Dask therefore shares work between equal splits, and never mixes up different ones."""
     lazy = da.ones((8, 8), chunks=3)
     names = [[piece.name for piece in dml.split(lazy, cut, 1)] for cut in (2, (4, 4), (3, 5))]
     assert names[0] == names[1]
@@ -149,7 +149,7 @@ def unknown_chunks() -> da.Array:
 
 
 class Foreign(np.lib.mixins.NDArrayOperatorsMixin):
-    """Blocks of a kind that dask takes and a split cannot."""
+    """Blocks of a type that dask accepts and a split does not."""
 
     ndim, dtype, shape = 1, np.dtype("f4"), (0,)
     __array_function__ = np.ndarray.__array_function__
@@ -172,7 +172,7 @@ class Foreign(np.lib.mixins.NDArrayOperatorsMixin):
         (da.ones(6), (2, 0, [np.ones(3)] * 2), "out is given for a dask.array"),
     ],
 )
-def test_what_cannot_be_split_is_said_before_anything_runs(
+def test_arrays_that_cannot_be_split_are_refused_before_anything_runs(
     array: da.Array, arguments: Any, message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
@@ -217,7 +217,7 @@ def test_two_worker_processes_share_the_blocks(client: Any) -> None:
     assert set(pids.ravel().tolist()) == set(client.run(os.getpid).values())
 
 
-def test_a_worker_killed_in_mid_run_does_not_change_the_result(client: Any) -> None:
+def test_killing_a_worker_during_a_run_does_not_change_the_result(client: Any) -> None:
     def slow(block: np.ndarray) -> np.ndarray:
         time.sleep(0.02)
         return block

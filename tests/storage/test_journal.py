@@ -1,4 +1,4 @@
-"""The record of a run: a block counts if its mark is that of its files, and no other does."""
+"""The record of a run: only blocks whose mark matches their files count as done."""
 
 import json
 from dataclasses import asdict
@@ -29,14 +29,14 @@ def test_a_journal_is_continued_where_it_ended(tmp_path: Path) -> None:
             for block in blocks:
                 right[block] = (1 << 64) - 1 - block - right[block]
                 journal.record(block, right[block])
-                # At once, not when the run ends.
+                # The mark is written at once, not when the run ends.
                 with open_journal(path) as other:
                     assert other.marks.tolist() == journal.marks.tolist() == right
     assert read_run(path) == RUN
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_mark_that_was_written_by_half_does_not_count(
+def test_a_half_written_mark_does_not_count(
     begun: Path, store: Path, tmp_path: Path, moved: list[int]
 ) -> None:
     done = finished_blocks(begun)
@@ -48,7 +48,7 @@ def test_a_mark_that_was_written_by_half_does_not_count(
 
 
 @pytest.mark.parametrize("rest", [b"", b"3 f\n1", b"\n" * 1000, bytes(range(256))])
-def test_whatever_follows_the_first_line_no_block_is_believed(
+def test_garbage_after_the_first_line_marks_no_block_as_done(
     rest: bytes, begun: Path, store: Path, tmp_path: Path, moved: list[int]
 ) -> None:
     begun.write_bytes(begun.read_bytes().partition(b"\n")[0] + b"\n" + rest)
@@ -71,7 +71,7 @@ def test_whatever_follows_the_first_line_no_block_is_believed(
         json.dumps({**asdict(RUN), "data_type": "<f4"}).encode(),  # of an earlier version
     ],
 )
-def test_a_damaged_journal_is_named_and_left_as_it_is(
+def test_a_damaged_journal_is_named_and_left_unchanged(
     content: bytes, begun: Path, store: Path, tmp_path: Path
 ) -> None:
     begun.write_bytes(content)

@@ -22,7 +22,7 @@ LINE = "run in.zarr --axis 2 --split 1,5 -o out --block-bytes 2048".split()
 
 
 def changing(store: Path, rows: slice, values: np.ndarray, moment: int) -> Callable[..., None]:
-    """A progress function that writes rows of the input after so many blocks."""
+    """A progress function that overwrites rows of the input after `moment` blocks."""
     moments = iter(range(1000))
 
     def progress(done: int, total: int) -> None:
@@ -33,7 +33,7 @@ def changing(store: Path, rows: slice, values: np.ndarray, moment: int) -> Calla
 
 
 @pytest.mark.parametrize("changes", [10, pytest.param(100, marks=pytest.mark.slow)])
-def test_a_change_at_a_random_moment_is_noticed_or_harmless(
+def test_a_change_at_a_random_moment_is_either_noticed_or_harmless(
     changes: int, store: Path, tmp_path: Path, small_blocks: None
 ) -> None:
     chosen, noticed = random.Random(3), 0
@@ -53,10 +53,10 @@ def test_a_change_at_a_random_moment_is_noticed_or_harmless(
 
 
 @pytest.mark.parametrize("runs", [20, pytest.param(300, marks=pytest.mark.slow)])
-def test_whatever_changes_between_runs_that_are_interrupted_the_last_one_is_right(
+def test_the_last_run_is_right_whatever_changed_between_interrupted_runs(
     runs: int, store: Path, tmp_path: Path, small_blocks: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Chunks are replaced by others and come back, with their old times."""
+    """Chunks are replaced, and the old ones come back with their old times."""
     chosen, values, left = random.Random(4), VALUES.copy(), 0
     for version in (0, 1):
         make_store(tmp_path / f"{version}.zarr", VALUES + version, chunks=(4, 33, 7))
@@ -88,11 +88,11 @@ def test_whatever_changes_between_runs_that_are_interrupted_the_last_one_is_righ
 
 
 @pytest.mark.parametrize("most", [10, pytest.param(200, marks=pytest.mark.slow)])
-def test_runs_that_are_killed_end_as_if_they_were_not(
+def test_runs_that_are_killed_end_with_the_same_pieces(
     most: int, builds: Path, tmp_path: Path
 ) -> None:
     if not shutil.which("g++"):
-        pytest.skip("there is no g++")
+        pytest.skip("g++ is not installed")
     values = np.random.default_rng(1).integers(0, 1 << 16, (120, 16, 6), dtype="u2")
     folder, chosen = tmp_path / "here", random.Random(1)
     make_store(folder / "in.zarr", values, chunks=(8, 16, 6))

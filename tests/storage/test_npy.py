@@ -1,4 +1,4 @@
-"""`dmlsplit run` on .npy files: complete or not at all, in blocks, of any layout."""
+"""`dmlsplit run` on .npy files of any layout, in blocks; pieces appear complete or not at all."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ def test_an_array_without_elements_is_split_too(tmp_path: Path) -> None:
     assert [np.load(path).shape for path in done.paths] == [(1, 0, 4), (2, 0, 4)]
 
 
-def test_more_pieces_than_open_files_are_allowed_at_first(tmp_path: Path) -> None:
+def test_more_pieces_than_the_initial_limit_of_open_files(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(1500, dtype="u2"))
     done = split_file(tmp_path / "a.npy", 1500, 0, tmp_path / "out")
     assert [int(np.load(path)[0]) for path in done.paths] == list(range(1500))
@@ -126,7 +126,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_larger_than_the_memory_allowed_is_split(tmp_path: Path) -> None:
-    """2 GB through a process that may hold 400 MB of data of its own."""
+    """A process that may hold only 400 MB of its own data splits 2 GB."""
     rows, columns = 1 << 19, 1 << 10
     array = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.float32, (rows, columns))
     array[::4096] = np.arange(columns)

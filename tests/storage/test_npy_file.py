@@ -1,4 +1,4 @@
-"""Boxes of .npy files, read and written without a map."""
+"""Boxes of .npy files, read and written without a memory map."""
 
 import io
 import os
@@ -54,7 +54,7 @@ def test_a_box_is_read_and_written_as_numpy_does(
     assert (folder / "b.npy").stat().st_size == len(whole.getvalue())
 
 
-def test_what_is_contiguous_is_one_run() -> None:
+def test_contiguous_bytes_are_one_run() -> None:
     assert list(runs((4, 3, 2), (slice(1, 3), slice(0, 3), slice(0, 2)))) == [(6, 12)]
     assert list(runs((4, 3, 2), (slice(1, 3), slice(1, 2), slice(0, 2)))) == [(8, 2), (14, 2)]
     assert list(runs((4,), (slice(1, 3),))) == [(1, 2)]
@@ -77,7 +77,7 @@ def test_a_call_that_moves_a_part_of_the_bytes_is_continued(
     assert (tmp_path / "b.npy").read_bytes() == (tmp_path / "a.npy").read_bytes()
 
 
-def test_a_file_that_becomes_shorter_is_an_error_and_no_signal(tmp_path: Path) -> None:
+def test_a_file_that_becomes_shorter_is_an_error_and_not_a_signal(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros(1000))
     found = open_npy(tmp_path / "a.npy")
     os.truncate(tmp_path / "a.npy", 200)

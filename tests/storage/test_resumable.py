@@ -1,4 +1,4 @@
-"""Runs of `dmlsplit run` into zarr: each block once, interruptions, a cluster."""
+"""`dmlsplit run` into zarr: each block runs once, interrupted runs resume, clusters work."""
 
 import os
 import signal
@@ -114,7 +114,7 @@ def test_a_run_whose_pieces_cannot_be_created_leaves_nothing(
         *(f"tcp://{host}:PORT" for host in ("127.0.0.1", "localhost", "nowhere.invalid", "[::1]")),
     ],
 )
-def test_a_dead_scheduler_is_said_at_once(
+def test_a_dead_scheduler_is_reported_at_once(
     address: str, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -127,7 +127,7 @@ def test_a_dead_scheduler_is_said_at_once(
     assert not (tmp_path / "out").exists()
 
 
-def test_something_else_than_a_scheduler_is_not_waited_for(
+def test_a_server_that_is_not_a_scheduler_is_not_waited_for(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(executors, "ANSWER_SECONDS", 0.2)
@@ -158,7 +158,7 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(tmp_path: Path, cluster: Any)
 
 @pytest.mark.parametrize("machine", ["a worker", "the scheduler"])
 def test_a_cluster_without_dmlsplit_is_refused_before_it_gets_a_block(machine: str) -> None:
-    """A dask worker stops when it cannot load a task, so it is asked with a function of Python."""
+    """A dask worker stops if it cannot load a task, so the check uses a built-in function."""
 
     def asked(name: str) -> Callable[[Callable[[str], None], str], None]:
         elsewhere = "dmlsplit_of_elsewhere" if name == machine else "dmlsplit"
@@ -177,7 +177,7 @@ def test_a_cluster_without_dmlsplit_is_refused_before_it_gets_a_block(machine: s
     [(ModuleNotFoundError("No module named 'zarr'"), True), (KeyError("deserialize"), False)],
 )
 def test_an_error_of_a_block_names_its_cause(cause: Exception, fix: bool) -> None:
-    """A worker that joins later is not asked; its import error arrives with the block."""
+    """A worker that joins later is not checked; its import error arrives with the block."""
     future: Future[int] = Future()
     error = RuntimeError("Error during deserialization of the task graph")
     error.__cause__ = cause

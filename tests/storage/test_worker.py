@@ -1,4 +1,4 @@
-"""One block: what is written, and what is not."""
+"""One block: which chunks are written, and which are not."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def test_missing_chunks_stay_missing(tmp_path: Path) -> None:
-    """Zarr does not store chunks that hold only the fill value; neither do the pieces."""
+    """Zarr does not store chunks that hold only the fill value. Nor do we for the pieces."""
     store = zarr.create_array(
         str(tmp_path / "in.zarr"), shape=(40, 8), dtype="f4", chunks=(4, 8), fill_value=7
     )
@@ -58,7 +58,7 @@ def test_memory_per_worker_is_that_of_its_blocks(tmp_path: Path) -> None:
         scale.check(source, out)
         for loaded, peak in zip(run["loaded_bytes"], run["peak_bytes"], strict=True):
             assert peak - loaded < 150e6
-            # Zarr imports CuPy where it is installed, which is some 200 MB by itself.
+            # Zarr imports CuPy if it is installed, which takes some 200 MB.
             assert peak < 300e6 or run["cupy_is_loaded"]
 
 

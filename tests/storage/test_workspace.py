@@ -79,7 +79,7 @@ def test_zarr_pieces_are_replaced_only_when_asked(store: Path, tmp_path: Path) -
     with pytest.raises(dml.InvalidArgumentError, match=r"in_0.zarr exists; it is not replaced"):
         split_store(store, (1, 6), 2, tmp_path)
     assert_pieces(tmp_path, VALUES, 2, (3, 4))
-    # Nor is a folder that is no array, and nothing is written beside it.
+    # A folder that is not an array is not replaced either, and nothing is written beside it.
     (tmp_path / "out" / "in_1.zarr").mkdir(parents=True)
     (tmp_path / "out" / "in_1.zarr" / "thesis.txt").write_text("precious")
     with pytest.raises(dml.InvalidArgumentError, match="it is not replaced"):
@@ -87,7 +87,7 @@ def test_zarr_pieces_are_replaced_only_when_asked(store: Path, tmp_path: Path) -
     assert contents(tmp_path / "out") == {"in_1.zarr/thesis.txt": b"precious"}
 
 
-def test_a_link_in_the_place_of_a_piece_is_replaced_and_not_what_it_leads_to(
+def test_a_link_at_the_path_of_a_piece_is_replaced_and_its_target_is_not(
     path: Path, store: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "precious").mkdir()
@@ -104,7 +104,7 @@ def test_a_link_in_the_place_of_a_piece_is_replaced_and_not_what_it_leads_to(
 
 
 @pytest.mark.parametrize("name", ["q_0.npy", "q_1.npy"])
-def test_a_folder_in_the_place_of_a_piece_is_seen_before_anything_is_written(
+def test_a_folder_at_the_path_of_a_piece_is_refused_before_anything_is_written(
     name: str, path: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "out" / name).mkdir(parents=True)
@@ -113,7 +113,7 @@ def test_a_folder_in_the_place_of_a_piece_is_seen_before_anything_is_written(
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == [name]
 
 
-def test_a_renaming_that_fails_says_what_there_is_and_is_finished_by_the_same_run(
+def test_a_renaming_that_fails_says_what_is_in_place_and_the_same_run_finishes_it(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace = Path.replace
@@ -153,10 +153,10 @@ def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_the_next_run_removes_what_killed_runs_left(
+def test_the_next_run_removes_what_killed_runs_left_behind(
     path: Path, store: Path, tmp_path: Path
 ) -> None:
-    """Under the same name and under others; what can be continued stays."""
+    """It does so for the same name and for others; runs that can be continued stay."""
     out = tmp_path / "out"
     for name in (".q.unfinished", ".other.unfinished"):
         (out / name / "0").mkdir(parents=True)
@@ -168,7 +168,7 @@ def test_the_next_run_removes_what_killed_runs_left(
     assert sorted(entry.name for entry in out.iterdir()) == [".in.unfinished", "q_0.npy", "q_1.npy"]
 
 
-def test_what_a_live_run_writes_is_left_alone(path: Path, store: Path, tmp_path: Path) -> None:
+def test_the_workspace_of_a_live_run_is_left_alone(path: Path, store: Path, tmp_path: Path) -> None:
     def second(done: int, total: int) -> None:
         if not (tmp_path / "q_0.npy").exists():
             split_file(path, 2, 0, tmp_path)
@@ -188,7 +188,7 @@ def test_a_folder_of_the_user_is_not_taken_for_a_workspace(path: Path, tmp_path:
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EXDEV, errno.ENOSYS])
-def test_names_are_not_exchanged_where_the_file_system_cannot(
+def test_names_are_not_exchanged_if_the_file_system_cannot_do_it(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("new", "old"):

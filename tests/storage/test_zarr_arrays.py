@@ -1,4 +1,4 @@
-"""Stores of every layout: what is read, what is kept, what is refused."""
+"""Zarr stores of every layout: which are read, what the pieces keep, which are refused."""
 
 import asyncio
 import sys
@@ -68,7 +68,7 @@ def test_a_zip_store_can_be_read(tmp_path: Path) -> None:
 def test_missing_chunks_are_counted_in_a_note(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """To zarr a lost chunk is the fill value; only the user knows whether it should be."""
+    """Zarr reads a lost chunk as the fill value; only the user knows whether it should be there."""
     (store / "c/3/0/0").unlink()
     assert main(["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path)]) == 0
     err = capsys.readouterr().err
@@ -177,8 +177,8 @@ def test_without_the_extra_the_error_names_it(
     assert not (tmp_path / "out").exists()
 
 
-def test_what_zarr_has_begun_is_waited_for() -> None:
-    """Zarr leaves the other chunks of a block alone when one fails; those begin more."""
+def test_chunks_that_zarr_still_handles_are_waited_for() -> None:
+    """When one chunk of a block fails, zarr lets the others go on, and they start more work."""
     done: list[str] = []
 
     async def chunk() -> None:
