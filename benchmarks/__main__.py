@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parent / "results"
 OWN_ARGUMENTS = {
     "model": "figures of the kernels, without a GPU",
     "dispatch": "host time of a CUDA dispatch, without a GPU",
-    "shapes": "compilations, modules, memory and host time where shapes change at every call",
+    "shapes": "compilations, modules, memory and host time if shapes change at every call",
 }
 
 
@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         ("cpu", _cpu, "the CPU engine against NumPy, torch, ONNX Runtime and OpenVINO"),
         ("gpu", _gpu, "the CUDA engine against torch, CuPy, JAX, Triton and CUB"),
         ("latency", _latency, "host time per call, 1 to 4,096 outputs"),
-        ("instead", _instead, "dml.split beside what NumPy, PyTorch and JAX have for it"),
+        ("instead", _instead, "dml.split against the splits of NumPy, PyTorch and JAX"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument(

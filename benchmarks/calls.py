@@ -1,4 +1,4 @@
-"""`python -m benchmarks latency`: host time per call where bytes hardly matter."""
+"""`python -m benchmarks latency`: host time of calls with so few bytes that they hardly matter."""
 
 import argparse
 from pathlib import Path

@@ -26,7 +26,7 @@ class Case:
     name
         Unique in its run.
     kind
-        Which question it answers: `CASES`, or the sweep it is a point of.
+        `CASES`, or the sweep that it belongs to.
     shape, dtype, axis, sizes
         The problem; `dtype` as NumPy writes it.
     at
@@ -34,7 +34,7 @@ class Case:
     strides
         Byte strides of the input, not negative; None for a packed one.
     misaligned
-        How many bytes after a multiple of 16 the input's first element lies, and each output's.
+        How many bytes after a multiple of 16 the input starts, and each output.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Case:
 
     @property
     def moved_bytes(self) -> int:
-        """Half of the bytes that must be read and written: what a copy of equal work is long."""
+        """Half of the bytes that must be read and written: the length of a copy of equal work."""
         return (self.read_bytes + self.total_bytes) // 2
 
     @property
@@ -93,7 +93,7 @@ class Case:
 
     @property
     def geometry(self) -> SplitGeometry:
-        """The bytes that it moves, to packed outputs."""
+        """The geometry of the split into packed outputs."""
         width = np.dtype(self.dtype).itemsize
         packed = [None] * len(self.sizes)
         return split_geometry(self.shape, self.axis, self.sizes, width, self.byte_strides, packed)
@@ -168,7 +168,7 @@ def output_counts(total: int = 1 << 24) -> list[Case]:
 
 
 def callers() -> list[Case]:
-    """1 to 4 threads that split at the same time, each its own 1 or 64 MiB in rows of 1+1+2 KiB."""
+    """1 to 4 threads that each split their own 1 or 64 MiB at once, in rows of 1+1+2 KiB."""
     return [
         Case(f"{mib} MiB, {n} at once", CALLERS, (mib * 256, 1024), "f4", 1, (256, 256, 512), n)
         for mib in (1, 64)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks compare A B`: what got faster or slower beyond noise."""
+"""`python -m benchmarks compare A B`: which rows became faster or slower beyond noise."""
 
 from dataclasses import dataclass
 from math import hypot
@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks.table import duration
 
-# Smaller changes are not reported, however small the spread.
+# Changes below this are not reported, however small the spread is.
 LEAST_CHANGE = 0.03
 REFERENCES = ("plain copy", "memcpy", "copy kernel")
 Key = tuple[str, int | None, str]

@@ -22,13 +22,13 @@ CALLER_BYTES, MOST_CALLS = 128 << 20, 128
 ALLOCATIONS = 3
 
 
-# The work of a neighbour: copies that are larger than any cache, until it is stopped.
+# A neighbour makes copies that are larger than any cache, until it is stopped.
 NEIGHBOUR = "import numpy as n; a = n.ones(1 << 26, 'u1'); b = a.copy()\nwhile True: b[:] = a"
 
 
 @contextmanager
 def neighbours(count: int) -> Iterator[None]:
-    """Processes beside the block that copy memory, at the same priority."""
+    """Run processes beside the block that copy memory, at the same priority."""
     with ExitStack() as ends:
         for _ in range(count):
             process = subprocess.Popen([sys.executable, "-c", NEIGHBOUR])
@@ -92,7 +92,7 @@ def _shares(rounds: int, parts: int) -> list[int]:
 def _samples(
     case: Case, threads: int, peers: Mapping[str, Peer], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, Row]]:
-    """Check and time peers on new memory that all share; return samples, and rows of failures."""
+    """Check and time all peers on the same new memory; return samples, and rows of failures."""
     callers = int(case.at) if case.kind == CALLERS else 1
     problems = [random_problem(case, threads) for _ in range(callers)]
     ready: dict[str, list[Call]] = {}
@@ -105,14 +105,14 @@ def _samples(
             ready[name] = [entry.call for entry in prepared]
         except Exception as error:
             failures[name] = failed(error)
-    # Some peers set the number of threads of the whole process: it is the same for all peers.
+    # Some peers set the number of threads of the whole process, so it is the same for all peers.
     return _seconds_per_split(case, ready, rounds), failures
 
 
 def _seconds_per_split(
     case: Case, ready: Mapping[str, Sequence[Call]], rounds: int
 ) -> dict[str, list[float]]:
-    """Time every peer; with several callers at once, their common time over all their splits."""
+    """Time every peer; for several callers at once, divide the total time by all their splits."""
     if case.kind != CALLERS:
         return interleaved({name: call for name, (call,) in ready.items()}, rounds)
     times = min(MOST_CALLS, -(-CALLER_BYTES // case.total_bytes))

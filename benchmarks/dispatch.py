@@ -1,12 +1,11 @@
-"""`python -m benchmarks dispatch`: what a split costs the host, without a GPU.
+"""`python -m benchmarks dispatch`: the host time of a split, without a GPU.
 
 CuPy runs on the simulated card (tests/simulated_card), whose launches return at once: the time is
-that of Python, of CuPy, and of a driver that does nothing but keep a log. Where the card cannot be
-built, only arrays of NumPy are split, and tensors of PyTorch where it is installed. It is the
-processor's time of the calling thread, which other programs on the machine disturb less than the
-clock's. They only ever add to it, so the quickest round is what a machine that does nothing else
-would show, and what the bars are about; `cupy_alone` tells how much of a split CuPy takes to make
-the outputs.
+that of Python, of CuPy, and of a driver that only keeps a log. If the card cannot be built, only
+NumPy arrays are split, and PyTorch tensors if PyTorch is installed. The benchmark measures the
+processor time of the calling thread, which other programs on the machine disturb less than wall
+time. They can only add to it, so the fastest round shows what an idle machine would show, and the
+bars apply to it. `cupy_alone` is the time that CuPy needs to make the outputs of a split.
 """
 
 import argparse
@@ -27,8 +26,8 @@ import numpy as np
 import dmlsplit as dml
 from benchmarks.environment import environment
 
-# The column, the number of outputs, and the most microseconds that its quickest round may take; or
-# a column that it may be no slower than, but for the noise.
+# A column, the number of outputs, and the bar for its fastest round: microseconds, or another
+# column, which it must not exceed by more than the noise.
 BARS: tuple[tuple[str, int, float | str], ...] = (
     ("dispatch_us", 3, 3.0),
     ("split_us", 3, 10.0),
@@ -41,7 +40,7 @@ BARS: tuple[tuple[str, int, float | str], ...] = (
 NOISE = 1.05
 OUTPUTS = (1, 3, 16, 64, 256, 4000, 8192)
 ROWS, WIDTH, MOST_OF_NUMPY = 64, 32, 256
-# Each round of a column takes about as long, whatever the number of outputs.
+# Every round of a column takes about the same time, whatever the number of outputs.
 ROUNDS, CALLS, BOUND_CALLS = 21, 3000, 20_000
 INSIDE = "DMLSPLIT_ON_SIMULATED_CARD"
 
@@ -96,7 +95,7 @@ def _row(outputs: int, rounds: int, with_cuda: bool) -> dict[str, Any]:
     if with_cuda:
         columns |= _cuda_calls(array, outputs)
     samples: dict[str, list[float]] = {name: [] for name in columns}
-    # In turns, so that a slow second of the machine does not fall on one column.
+    # In turns, so that a slow moment of the machine does not hit a single column.
     for _ in range(rounds):
         for name, call in columns.items():
             calls = BOUND_CALLS if name.startswith("dispatch") else max(1, CALLS // outputs)
@@ -141,7 +140,7 @@ def _host_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]
 
 
 def _torch_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
-    """Splits of a tensor and of one that requires grad, and what torch does for each.
+    """Splits of a tensor, of one that requires grad, and torch's own ways for each.
 
     The ratio of a row is torch's time over ours, as in the other tables.
     """
@@ -188,7 +187,7 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
 
 
 def _microseconds(call: Callable[[], Any], calls: int) -> float:
-    """The microseconds that one of some calls takes, after one that is not counted."""
+    """The microseconds per call, after one untimed call."""
     call()
     begin = time.thread_time_ns()
     for _ in range(calls):

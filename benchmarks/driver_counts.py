@@ -1,7 +1,7 @@
 """How often kernels were compiled, loaded and unloaded in this process.
 
-On the simulated card its own functions count. On a GPU the functions that CuPy calls for it are
-wrapped: NVRTC's compilation, and the module, which loads code and, when it is gone, unloads it.
+On the simulated card its own functions count. On a GPU the classes that CuPy uses are wrapped:
+NVRTC's program, which compiles, and the module, which loads code and unloads it when it is freed.
 """
 
 import os
@@ -27,14 +27,14 @@ def card_counts(count: Callable[[str], int]) -> Callable[[], Counts]:
 
 
 def wrapped_counts() -> Callable[[], Counts]:
-    """Wrap what CuPy calls, before anything is compiled, and return a reader of the counts."""
+    """Wrap the classes that CuPy uses, before anything is compiled; return a reader of counts."""
     from cupy.cuda import compiler, function
 
     counts = Counts()
 
     class Program(compiler._NVRTCProgram):  # type: ignore[misc]
         def compile(self, *arguments: Any) -> Any:
-            # CuPy compiles nothing once, to learn which compiler it has.
+            # CuPy once compiles an empty program, to learn which compiler it has.
             counts.compiles += bool(self.src)
             return super().compile(*arguments)
 
@@ -51,11 +51,11 @@ def wrapped_counts() -> Callable[[], Counts]:
 
 
 def files_in(folder: Path) -> int:
-    """The number of files in a folder and all below it."""
+    """The number of files in a folder and all folders below it."""
     return sum(path.is_file() for path in folder.rglob("*"))
 
 
 def resident_bytes() -> int:
-    """The memory of this process that is in use, as Linux counts it."""
+    """The resident memory of this process, as Linux counts it."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""What a reader needs to know of the machine to judge a run."""
+"""The facts about the machine that a reader needs to judge a run."""
 
 import os
 import platform
@@ -47,7 +47,7 @@ def environment(command: list[str], with_gpu: bool) -> dict[str, Any]:
 
 
 def state_after(with_gpu: bool) -> dict[str, Any]:
-    """Describe what may have changed by the end of the run."""
+    """Describe the state of the machine at the end of the run, which may have changed."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "card": gpu_state() if with_gpu else None,
@@ -56,7 +56,7 @@ def state_after(with_gpu: bool) -> dict[str, Any]:
 
 
 def gpu_state(index: int = 0) -> dict[str, Any]:
-    """NVML's facts about a GPU; where it refuses a question, the reason stands instead."""
+    """NVML's facts about a GPU; the reason instead of any that NVML does not provide."""
     import pynvml as nvml
 
     try:
@@ -104,7 +104,7 @@ def _version(name: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit, with a plus sign where tracked files differ from it."""
+    """The commit, with a plus sign if tracked files differ from it."""
     root = Path(__file__).parent
 
     def git(*words: str) -> str:

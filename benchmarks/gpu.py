@@ -25,7 +25,7 @@ from benchmarks.workloads import WORKLOADS
 # A sample is at least this long, so that the resolution of events does not matter.
 SAMPLE_SECONDS = 1e-3
 MOST_CALLS = 200
-# At most this many rotating sets of buffers: more take longer to make than to measure.
+# At most this many rotating sets of buffers: making more would take longer than measuring.
 MOST_SETS = 64
 MOST_ARRAYS = 8192
 WARM_UP_BYTES = 1 << 28
@@ -87,7 +87,7 @@ def workload_cases() -> list[Case]:
 
 
 def integers(case: Case) -> Case:
-    """A case of the same bytes in a type that CuPy, torch and JAX all know."""
+    """The case with the same bytes in a type that CuPy, torch and JAX all have."""
     width = np.dtype(case.dtype).itemsize
     if width == 16:
         shape = (*case.shape, 2)
@@ -132,7 +132,7 @@ def measure(
 
 
 def _refuse_lost_gpu(row: Row, results: Results) -> None:
-    """Stop if a peer broke the CUDA context: later rows of this process would all be wrong."""
+    """Stop if a peer broke the CUDA context, because all later rows would be wrong."""
     import cupy
 
     try:
@@ -162,7 +162,7 @@ def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) 
 
 
 def random_problem(case: Case) -> GpuProblem:
-    """Enough sets of buffers, with random bytes, that no set stays in the cache."""
+    """A problem with random bytes and so many sets of buffers that no set stays in the cache."""
     import cupy
 
     device = cupy.cuda.Device()
@@ -226,7 +226,7 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
 def event_samples(
     prepared: GpuPrepared, sets: int, seconds: float, rounds: int
 ) -> tuple[list[float], str]:
-    """GPU seconds per call, from events around calls on rotating sets, and the mode."""
+    """GPU seconds per call, measured by events around calls on rotating sets, and the mode."""
     import cupy
 
     stream = cupy.cuda.get_current_stream()

@@ -13,7 +13,7 @@ Mode = Literal["graph", "queue", "wall"]
 class BufferSet:
     """An input on the GPU and memory for its outputs, as CuPy arrays of integers.
 
-    `memory` are the bytes that hold the input, from an aligned address on.
+    `memory` has the bytes that hold the input and starts at an aligned address.
     """
 
     array: Any
@@ -40,7 +40,7 @@ class GpuProblem:
 
 @dataclass(frozen=True, slots=True)
 class GpuPrepared:
-    """A call on set `i`, where its result is, and how it can be timed.
+    """A call on set `i`, the place of its result, and how to time it.
 
     `mode`: "graph" can be captured in a CUDA graph; "queue" cannot, so its calls are queued one
     by one; "wall" runs on streams of its own and is timed by the host's clock. `is_split` is False

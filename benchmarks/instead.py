@@ -1,7 +1,7 @@
-"""`python -m benchmarks instead`: `dml.split` beside what one would call instead, on the CPU.
+"""`python -m benchmarks instead`: `dml.split` against other libraries' own splits, on the CPU.
 
-Queries, keys and values of float32, cut from rows as 2:1:1, with one thread: views; views that are
-each copied; and the call that returns or fills contiguous pieces itself. Pieces are compared first.
+Rows of float32 queries, keys and values are cut 2:1:1 with one thread, in three ways: views; views
+that are then copied; and a call that returns or fills contiguous pieces. Pieces are compared first.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def torch(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def torch_out(array: np.ndarray, sizes: Sizes) -> Calls:
-    """PyTorch's ways into tensors of the caller."""
+    """PyTorch's ways to fill the caller's tensors."""
     import torch
 
     torch.set_num_threads(1)
@@ -78,7 +78,7 @@ def torch_out(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def jax(array: np.ndarray, sizes: Sizes, jitted: bool = False) -> Calls:
-    """JAX's ways, which have no views."""
+    """JAX's ways; JAX has no views."""
     import jax
 
     x, cuts = jax.numpy.asarray(array), tuple(np.cumsum(sizes)[:-1].tolist())
@@ -111,7 +111,7 @@ LIBRARIES: dict[str, Callable[[np.ndarray, Sizes], Calls]] = {
 
 
 def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
-    """Time every library at every size; a library that is not installed is a row that says so."""
+    """Time every library at every size; a row says so if a library is not installed."""
     rounds = options.rounds or (3 if options.quick else 15)
     chosen = [
         (f"{library}, {size}", library, size)
@@ -142,7 +142,7 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
 
 
 def _measured(calls: Calls, array: np.ndarray, sizes: Sizes, rounds: int) -> dict[str, Row]:
-    """Check that every way makes the same pieces, and time them."""
+    """Check that all calls make the same pieces, and time them."""
     wanted = [piece.tolist() for piece in np.split(array, np.cumsum(sizes)[:-1], 1)]
     for name, call in calls.items():
         if [piece.tolist() for piece in call()] != wanted:

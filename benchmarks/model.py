@@ -1,26 +1,28 @@
 """`python -m benchmarks model`: exact figures of every kernel, without a GPU.
 
 The generated sources run on the CPU (tests/host_cuda), over blocks drawn at random from the
-full-size launch, and are compiled by NVRTC for one architecture. What is counted:
+full-size launch, and NVRTC compiles them for one architecture. The columns count:
 
-- *sectors*: 32-byte sectors that a block touches, against the fewest that hold its bytes.
-  A block's own re-reads are taken to hit its L1 cache, those of other blocks to miss.
+- *sectors*: 32-byte sectors that a block touches, over the fewest that hold its bytes.
+  We assume that a block hits the L1 cache for sectors it has read before, but misses for sectors
+  that other blocks have read.
 - *lines*: the same for the 128-byte lines that a block writes.
-- *16 B*: the share of stored bytes that go in 16-byte stores.
+- *16 B*: the share of stored bytes that 16-byte stores write.
 - *instr*: a thread's loads and stores of global memory, per 16 bytes copied.
 - *banks*: wavefronts of shared memory per 128 bytes copied. An SM of an H200 has about 15 cycles
   for 128 bytes, and a wavefront takes one.
-- *outs*: outputs that a warp's store goes to. Constant memory serves their addresses one by one.
-- *KiB*: bytes in flight, which one SM has requested from memory when as many blocks are resident
-  as threads, registers and shared memory allow.
+- *outs*: outputs that one store of a warp writes to. Constant memory serves their addresses one by
+  one.
+- *KiB*: bytes in flight: those that one SM has requested from memory when as many blocks are
+  resident as threads, registers and shared memory allow.
 
 The machine code then runs in an interpreter (tests/sass), again over blocks drawn at random, and
-every byte that it stores is compared. What it executes, for 512 bytes that a warp copies, which are
-16 of each thread:
+every byte that it stores is compared. These columns count what it executes for the 512 bytes that
+a warp copies, 16 per thread:
 
 - *issue*: instructions; of them *ALU* (sums, logic, shifts, comparisons) and *IMAD*.
 - *L1*, *shared*: wavefronts of global and of shared memory.
-- *const*: wavefronts of the cache of constants, for loads that are indexed.
+- *const*: wavefronts of the constant cache, for indexed loads.
 - *H100*, *H200*, *B200*: the predicted fraction of a plain copy's speed (benchmarks/prediction.py).
 
 All of these limit what a GPU can reach; none is a time.
@@ -54,18 +56,18 @@ from tests.support.plans import SHARED_PER_SM
 SECTOR, LINE = 32, 128
 SAMPLED_BLOCKS = 64
 
-# Registers of a thread are allocated in such numbers. Source: CUDA C++ Programming Guide,
+# Registers of a thread are allocated in units of this many. Source: CUDA C++ Programming Guide,
 # "Technical specifications per compute capability".
 REGISTER_UNIT = 8
 
-# What keeps the memory of an H200 busy, per SM. Source: the tuning of NVIDIA's CUB for it.
+# Bytes in flight per SM that keep the memory of an H200 busy. Source: NVIDIA's tuning of CUB.
 IN_FLIGHT_BYTES = 48 << 10
-SHARED_RESERVED = 1024  # of each block; cuobjdump adds it where a kernel has shared memory
+SHARED_RESERVED = 1024  # of each block; cuobjdump adds it if a kernel has shared memory
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchFigures:
-    """Figures of one launch; ratios are to the least possible.
+    """Figures of one launch; ratios are relative to the minimum.
 
     Attributes
     ----------
@@ -73,7 +75,7 @@ class LaunchFigures:
     total_bytes : int
         Bytes read, which is also the number of bytes written.
     read_ratio, write_ratio : float
-        Sectors touched by blocks, against the fewest that hold the bytes they copy.
+        Sectors touched by blocks, over the fewest that hold the bytes they copy.
     read_line_ratio, write_line_ratio : float
         The same for lines of 128 bytes: above 1 if blocks write parts of lines.
     vector_share : float
@@ -83,7 +85,7 @@ class LaunchFigures:
     wavefronts : float
         Wavefronts of shared memory per 128 bytes copied.
     warp_outputs : float
-        Outputs that a warp's store goes to.
+        Outputs that one store of a warp writes to.
     registers : int
         Of one thread, as compiled.
     resident : int
@@ -91,7 +93,7 @@ class LaunchFigures:
     in_flight : int
         Bytes per SM.
     executed : sass.Counts
-        What the machine code takes.
+        What the machine code executes.
     """
 
     kernel: str
@@ -124,7 +126,7 @@ class Figures:
     predicted: dict[str, float]
 
     def mean(self, field: str) -> float:
-        """A ratio or share of all launches together."""
+        """A ratio or share for all launches together."""
         return _mean(self.launches, lambda launch: getattr(launch, field))
 
     def executed(self, field: str) -> float:
@@ -133,7 +135,7 @@ class Figures:
 
     @property
     def largest(self) -> LaunchFigures:
-        """The launch that carries the most bytes."""
+        """The launch that copies the most bytes."""
         return max(self.launches, key=lambda launch: launch.total_bytes)
 
 

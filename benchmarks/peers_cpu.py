@@ -1,7 +1,7 @@
 """Other ways to split on the CPU. Each function prepares one and returns the call to time.
 
-A peer writes the outputs that it is given, or returns new ones if it cannot. The caller compares
-the bytes of what `Prepared.outputs` returns.
+A peer writes into the given outputs, or returns new ones if it cannot. The caller compares the
+bytes of the arrays that `Prepared.outputs` returns.
 """
 
 import os
@@ -37,7 +37,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A call, and where its result is."""
+    """A call, and the place of its result."""
 
     call: Call
     outputs: Callable[[], list[np.ndarray]]
@@ -88,7 +88,7 @@ def dmlsplit_eager(problem: Problem) -> Prepared:
 
 
 def dmlsplit_dispatch(problem: Problem) -> Prepared:
-    """Dispatch a compiled operator: the binding table is checked on every call."""
+    """Dispatch a compiled operator, which checks the binding table on every call."""
     case, array = problem.case, problem.array
     pad = (1,) * (4 - len(case.shape))
     tensor = dml.TensorDesc("FLOAT32", (*pad, *case.shape))
@@ -100,7 +100,7 @@ def dmlsplit_dispatch(problem: Problem) -> Prepared:
 
 
 def plain_copy(problem: Problem) -> Prepared:
-    """Copy as many bytes without splitting: what a split costs at least."""
+    """Copy the same number of bytes without splitting: the lower bound of a split's time."""
     copies, start = [], 0
     flat = problem.array.reshape(-1)
     for out in problem.outputs:
@@ -112,7 +112,7 @@ def plain_copy(problem: Problem) -> Prepared:
         for dst, src in copies:
             np.copyto(dst, src)
 
-    # Its outputs are not those of a split, so it is checked here.
+    # The outputs are not those of a split, so they are checked here.
     call()
     for part, (_, src) in zip(parts, copies, strict=True):
         assert part.tobytes() == src.tobytes()

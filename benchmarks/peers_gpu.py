@@ -1,7 +1,7 @@
 """Other ways to split on a GPU, one function each.
 
 A peer is prepared once on all sets of buffers and then called with the number of a set. It works
-on the current stream of CuPy and torch, which is the same one.
+on the current stream of CuPy, which is also torch's.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def dmlsplit_bound(problem: GpuProblem) -> GpuPrepared:
 
 
 def memcpy(problem: GpuProblem) -> GpuPrepared:
-    """Copy as many bytes with cudaMemcpyAsync: one of the two ceilings."""
+    """Copy the same number of bytes with cudaMemcpyAsync: one of the two upper bounds."""
     import cupy
 
     pairs = _flat_pairs(problem)
@@ -57,7 +57,7 @@ extern "C" __global__ void copy(const int4* __restrict__ in, int4* __restrict__ 
 
 
 def copy_kernel(problem: GpuProblem) -> GpuPrepared:
-    """Copy as many bytes with a plain kernel: the other ceiling."""
+    """Copy the same number of bytes with a plain kernel: the other upper bound."""
     import cupy
 
     kernel = cupy.RawKernel(_COPY_KERNEL, "copy")
@@ -105,10 +105,10 @@ def torch_out(problem: GpuProblem) -> GpuPrepared:
 
 
 def fsdp2_twice(problem: GpuProblem) -> GpuPrepared:
-    """FSDP2's own way for a parameter that is sharded along its second dimension: two copies.
+    """FSDP2's own two copies for a parameter that is sharded along its second dimension.
 
-    The all-gather output is copied as one piece; the shards of that are then put side by side, in
-    one parameter with the outputs one after the other (_fsdp_collectives.py of PyTorch 2.13).
+    The first copies the all-gather output as one piece. The second puts the shards of that side by
+    side into one parameter, with one output after the other (_fsdp_collectives.py of PyTorch 2.13).
     """
     import cupy
     import torch
@@ -232,9 +232,9 @@ def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
 
 
 def _flat_pairs(problem: GpuProblem) -> list[tuple[Any, Any]]:
-    """New memory for each set, with as many bytes of its input, aligned, in whole vectors.
+    """For each set, new aligned memory and equally many bytes of the input, in whole vectors.
 
-    As many as must be read and written together: a copy of them is the work of the split.
+    There are so many bytes that a copy reads and writes as much memory as the split must.
     """
     import cupy
 

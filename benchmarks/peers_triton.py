@@ -33,8 +33,8 @@ def _split(  # noqa: ANN202
 ):
     # A tile is (output address, first column in the input, width, first column in the output).
     # Tiles of the same rows run together, so that shared sectors are read once. The table holds
-    # multiples of `alignment` bytes and of `aligned` elements, which tells the compiler how many
-    # bytes a lane may read at once.
+    # multiples of `alignment` bytes and of `aligned` elements, from which the compiler knows how
+    # many bytes a lane may read at once.
     program = tl.program_id(0).to(tl.int64)
     tile = tiles + 4 * (program % tile_count)
     row = (program // tile_count) * tile_rows + tl.arange(0, tile_rows)

@@ -113,7 +113,7 @@ def _fractions(rows: Sequence[Row], styles: dict[str, dict[str, Any]]) -> Figure
         ax.set_yticks(range(len(names)), names)
         ax.set_ylim(len(names) - 0.5, -0.5)
         ax.grid(axis="y", color="0.9")
-        ax.set_xlabel("speed / speed of a plain copy of as many bytes")
+        ax.set_xlabel("speed / speed of a plain copy of the same number of bytes")
         ax.set_title(_title(threads))
     _legend(figure, axes)
     return figure

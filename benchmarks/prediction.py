@@ -1,4 +1,4 @@
-"""How near a kernel comes to the speed of a plain copy, predicted from what it executes.
+"""How close a kernel comes to the speed of a plain copy, predicted from what it executes.
 
 For 512 bytes, which one warp copies in vectors of 16, an SM has
 
@@ -8,16 +8,17 @@ clocks at the speed of a plain copy, where `copy` counts bytes read and written.
 
     T + 0.114 (issue - 16)
 
-of them, where `issue` is its instructions per warp and 512 bytes and 16 are those of the plain
-copy, but never less than its busiest unit: an SM issues 4 instructions per clock, its ALU and IMAD
-pipes take 2 each, and its L1 cache passes one wavefront. The predicted fraction is T over that.
+clocks, where `issue` is its instructions per warp and 512 bytes and 16 are those of the plain
+copy. It never takes less than its busiest unit: an SM issues 4 instructions per clock, its ALU and
+IMAD pipes take 2 each, and its L1 cache passes one wavefront. The predicted fraction is T over the
+kernel's clocks.
 
-0.114 clocks is what an instruction beyond the copy's costs while memory is the limit. It comes
-from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes, which
-reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). Two points: the fraction
-is off by up to 0.04, by more for kernels with barriers or long loops. It says nothing of launches
-too small to fill a GPU, nor of a last wave of few blocks. A B200 is taken to execute what an H100
-does.
+0.114 clocks is the cost of each instruction more than the copy's while memory is the limit. It
+comes from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes,
+which reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). With only these two
+points, the fraction is off by up to 0.04, and by more for kernels with barriers or long loops. The
+formula does not cover launches too small to fill a GPU, or a last wave of few blocks. It assumes
+that a B200 executes the same instructions as an H100.
 """
 
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ ISSUES, ALU_LANES, IMAD_LANES = 4, 2, 2  # warps' instructions per SM and clock
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as far as the formula knows it.
+    """The properties of a GPU that the formula uses.
 
     Attributes
     ----------
@@ -53,7 +54,7 @@ class Gpu:
         return WARP_BYTES * 2 * self.sm_count * self.clock / (self.copy * 1000)
 
 
-# H100 and H200 SXM: measured with a copy kernel (for H100 see vllm-project/vllm#49436 as well).
+# H100 and H200 SXM: measured with a copy kernel (for H100 see also vllm-project/vllm#49436).
 # B200: an assumption, 90 % of its peak of 7.67 TB/s.
 GPUS = (
     Gpu("H100", 132, 1.7, 3.0),
@@ -63,7 +64,7 @@ GPUS = (
 
 
 def clocks(gpu: Gpu, issue: float, alu: float, imad: float, wavefronts: float) -> float:
-    """The clocks of an SM that 512 bytes are predicted to take."""
+    """The predicted clocks of an SM for 512 bytes."""
     extra = max(0.0, issue - COPY_INSTRUCTIONS)
     busiest = max(issue / ISSUES, alu / ALU_LANES, imad / IMAD_LANES, wavefronts)
     return max(gpu.copy_clocks + CLOCKS_PER_INSTRUCTION * extra, busiest)

@@ -10,8 +10,8 @@ OURS = "dmlsplit"
 def markdown(run: dict[str, Any], kind: str | None = None) -> str:
     """A table with one line per case and number of threads.
 
-    A cell is the peer's median time over ours, above 1 if we are faster, and after the slash the
-    same of the fastest samples, which depend less on other load on the machine.
+    A cell is the peer's median time over ours, above 1 if we are faster. After the slash is the
+    same ratio for the fastest samples, which depend less on other load on the machine.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ import numpy as np
 # All elements are of two bytes, and an input is at most this long.
 DTYPE = "uint16"
 MOST_BYTES = 1 << 28
-# The issue's bar of a prefill: programs are keyed by columns, alignments and few buckets of rows.
+# The bar for a prefill: programs are keyed by columns, alignments and a few buckets of rows.
 PREFILL_COMPILES = 6
 PREFILL_ROWS, PREFILL_COLUMNS = 8192, (8192, 1024, 1024)
 MOE_ROWS, HIDDEN = 4096, 7168
@@ -17,7 +17,7 @@ COLD, WARM, FIRST_CALLS = "first call, empty cache", "first call, warm cache", 2
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One call: an array of a shape, cut into sizes along an axis."""
+    """One call: the shape of the array, and the sizes along an axis to cut it into."""
 
     shape: tuple[int, ...]
     axis: int
@@ -32,13 +32,13 @@ class Replay:
     ----------
     name : str
     splits : callable
-        Yields them without end, from a random generator.
+        Takes a random generator and yields splits forever.
     shapes : int
-        How many are made, unless the command line says otherwise.
+        How many splits are made, unless the command line says otherwise.
     compiles : int or None
-        How many compilations are allowed in all; None if there is no bar.
+        How many compilations are allowed in total; None if there is no bar.
     later_compiles : int or None
-        How many of them after the first call.
+        How many compilations are allowed after the first call.
     has_empty : bool
         Whether an output may be empty, which DirectML refuses.
     """
@@ -52,7 +52,7 @@ class Replay:
 
 
 def prefill(draw: np.random.Generator) -> Iterator[Split]:
-    """QKV projections of 1 to 8,192 tokens, each length once, then once more."""
+    """QKV projections of 1 to 8,192 tokens: each length once, then each once more."""
     columns = sum(PREFILL_COLUMNS)
     while True:
         for row in draw.permutation(PREFILL_ROWS):
@@ -60,7 +60,7 @@ def prefill(draw: np.random.Generator) -> Iterator[Split]:
 
 
 def experts(count: int) -> Callable[[np.random.Generator], Iterator[Split]]:
-    """A generator of the rows that each expert gets: new loads, and tokens, at each call."""
+    """A generator of the rows that each expert gets, with new loads and tokens at each call."""
 
     def splits(draw: np.random.Generator) -> Iterator[Split]:
         while True:

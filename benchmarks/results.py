@@ -1,4 +1,4 @@
-"""The file of one run. Every finished row replaces the file atomically, so no row is lost."""
+"""The file of one run. It is replaced atomically after every finished row, so no row is lost."""
 
 import json
 import os
@@ -129,7 +129,7 @@ def measured(timing: Summary, samples: list[float], total_bytes: int) -> Row:
 
 
 def failed(error: BaseException) -> Row:
-    """The columns of a peer that did not run: absent or failed, and the reason."""
+    """The columns of a peer that did not run: "absent" or "failed", and the reason."""
     absent = isinstance(error, ModuleNotFoundError)
     text = " ".join(str(error).split()) or type(error).__name__
     return {"status": "absent" if absent else "failed", "message": text[:300]}

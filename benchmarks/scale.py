@@ -4,8 +4,8 @@
 
 Every result is compared with its source byte by byte before its time counts. Runs with one and
 with two workers alternate and medians are compared, so that other load on the machine affects both
-alike. If there is too much of it, the processor seconds of the busiest worker still show how well
-the work divides. Peak memory is VmHWM of each process.
+equally. If there is too much other load, the processor seconds of the busiest worker still show how
+well the work divides. Peak memory is VmHWM of each process.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def check(source: Path, folder: Path) -> None:
 def cluster(workers: int) -> Iterator[Any]:
     """A client of `workers` processes, each with one thread for blocks and one core.
 
-    Zarr runs its codecs on threads of its own: a worker that is not bound to a core uses all.
+    Zarr runs its codecs on its own threads: a worker that is not bound to a core uses all cores.
     """
     dask: Any = import_module("distributed")
     os.environ["PYTHONPATH"] = str(ROOT)
@@ -151,12 +151,12 @@ def run_on_threads(source: Path, folder: Path) -> dict[str, Any]:
 
 
 def nothing(block: int) -> int:
-    """Do nothing: a block that costs nothing, to measure the scheduler alone."""
+    """A block that does nothing, to measure the scheduler alone."""
     return block
 
 
 def tasks_per_second(count: int = 2000, window: int = 16) -> float:
-    """The blocks per second that the scheduler hands out, asked for like `split_store`."""
+    """The blocks per second that the scheduler hands out, submitted as `split_store` does."""
     with cluster(2) as client, client.get_executor(pure=False) as executor:
         start = time.perf_counter()
         pending: set[Any] = set()
@@ -179,7 +179,7 @@ def graph_tasks_per_second(blocks: int = 4000) -> float:
 
 
 def split_rate(repeats: int = 9) -> float:
-    """The input bytes per second of one thread that splits one block in memory."""
+    """Input bytes per second when one thread splits one block in memory."""
     block = np.random.default_rng(0).random((1024, COLUMNS), np.float32)
     seconds = []
     for _ in range(repeats):
@@ -210,7 +210,7 @@ def compare_workers(source: Path, folder: Path, repeats: int) -> dict[str, Any]:
 
 
 def median_of(runs: list[dict[str, Any]], workers: int, what: str) -> float:
-    """The median, over runs with so many workers, of a figure of its largest worker."""
+    """The median, over runs with `workers` workers, of the figure of the largest worker."""
     return statistics.median(float(np.max(run[what])) for run in runs if run["workers"] == workers)
 
 

@@ -1,7 +1,7 @@
-"""One process of `python -m benchmarks shapes`: a replay, call by call, and what it left behind.
+"""One process of `python -m benchmarks shapes`: it makes the calls of a replay and counts.
 
-It prints one line of JSON. Whether it runs on a GPU or on the simulated card is the environment's
-matter, and that of `ON_CARD` in it.
+It prints one line of JSON. The environment decides whether it runs on a GPU or, with `ON_CARD`, on
+the simulated card.
 """
 
 import json
@@ -29,11 +29,11 @@ from benchmarks.timing import quantile
 ON_CARD = "DMLSPLIT_ON_SIMULATED_CARD"
 CACHE = "CUPY_CACHE_DIR"
 CHECKPOINTS = 10
-# The GPU is waited for so often, outside of what is timed: a full queue would stop the host.
+# Calls between waits for the GPU, which are not timed: a full queue would stop the host.
 CALLS_IN_QUEUE = 64
 CARD_MEMORY = 1 << 40
 
-# Makes an array of a shape on given memory; splits one.
+# `Make` makes an array of a shape on given memory; `Call` splits an array.
 Make = Callable[[Any, tuple[int, ...]], Any]
 Call = Callable[[Any, Split], Any]
 
@@ -70,7 +70,7 @@ def _replay(
 
     memory = cupy.empty(MOST_BYTES, cupy.uint8)
     taken = np.zeros(shapes, np.int64)
-    taken.fill(-1)  # All of its pages are there before the first checkpoint.
+    taken.fill(-1)  # Allocate all of its pages before the first checkpoint.
     checkpoints = []
     for number, split in enumerate(_splits(replay, shapes)):
         array = make(memory, split.shape)
@@ -127,7 +127,7 @@ def eager() -> tuple[Make, Call]:
 
 
 def operator() -> tuple[Make, Call]:
-    """`Device.compile` and a call of the operator, from a descriptor made for the shape."""
+    """`Device.compile` of a descriptor for the shape, and a call of the operator."""
     import dmlsplit as dml
 
     device = dml.Device("cuda:0")

@@ -1,13 +1,13 @@
-"""`python -m benchmarks shapes`: what calls cost whose shapes change all the time.
+"""`python -m benchmarks shapes`: the cost of calls whose shapes change all the time.
 
-Each replay of each peer has a process and a folder of compiled kernels of its own. Without a GPU
-the processes run on the simulated card, idle: the real CuPy calls a CUDA driver that compiles with
-the real NVRTC and launches nothing. Host times are then without the driver's own launch.
+Each replay of each peer has its own process and its own folder of compiled kernels. Without a GPU
+the processes run on the idle simulated card: the real CuPy calls a CUDA driver that compiles with
+the real NVRTC and launches nothing. Host times then do not include the driver's own launch.
 
-- *compiles*: NVRTC compilations in all, and after the first call.
-- *modules*: loaded ones at the end, of all that were loaded. *files*: in the folder of kernels.
+- *compiles*: NVRTC compilations in total, and after the first call.
+- *modules*: those still loaded at the end, of all that were loaded. *files*: in the kernel folder.
 - *MiB*: resident memory of the process after a tenth of the calls, and at the end.
-- *first*, *p50*, *p99*: host time of the first call, and of the others.
+- *first*, *p50*, *p99*: host time of the first call, and percentiles of the others.
 """
 
 import argparse
@@ -34,8 +34,8 @@ ROOT = Path(__file__).parent.parent
 REFERENCE, OPERATOR = "dml.split", "op(a)"
 OURS = (REFERENCE, OPERATOR)
 QUICK_SHAPES = 200
-# In so many calls all caches fill up in the first half. In the second no module may be added, and
-# resident memory may grow by so much: the allocator's own doing.
+# In runs of `FLAT_SHAPES` and more, all caches fill up in the first half. In the second half no
+# module may be added, and resident memory may grow by `MOST_GROWTH`, because of the allocator.
 FLAT_SHAPES, MOST_GROWTH = 10_000, 1.02
 
 Row = dict[str, Any]
@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What the processes run on."""
+    """The GPU or card that the processes run on."""
 
     name: str
     environment: Mapping[str, str]
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks shapes", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SHAPES} shapes each")
-    parser.add_argument("--shapes", type=_two_or_more, metavar="N", help="so many shapes each")
+    parser.add_argument("--shapes", type=_two_or_more, metavar="N", help="N shapes each")
     parser.add_argument("--only", default="", help="only replays whose name contains this text")
     options = parser.parse_args(argv)
     shapes = options.shapes or (QUICK_SHAPES if options.quick else None)
@@ -93,7 +93,7 @@ def found_platform(folder: Path) -> Platform:
     Raises
     ------
     SystemExit
-        If there is neither: the message says what is missing.
+        If neither is available; the message says what is missing.
     """
     if has_gpu():
         return Platform("the GPU", {}, tuple(PEERS))
@@ -106,7 +106,7 @@ def found_platform(folder: Path) -> Platform:
 
 
 def on_card(variables: Mapping[str, str]) -> Platform:
-    """The simulated card of an environment; PyTorch has no place on it."""
+    """The simulated card of an environment. PyTorch cannot run on it."""
     idle = {**variables, "CARD_IDLE": "1", ON_CARD: "1"}
     return Platform("the simulated card (no kernel runs)", idle, OURS)
 
@@ -114,7 +114,7 @@ def on_card(variables: Mapping[str, str]) -> Platform:
 def _rows(
     platform: Platform, replays: Sequence[Replay], shapes: int | None, folder: Path
 ) -> Iterator[Row]:
-    """A row for every replay and peer, printed as soon as it is there."""
+    """A row for every replay and peer, printed as soon as it is measured."""
     pairs = [
         (replay, peer)
         for replay in replays
@@ -134,7 +134,7 @@ def _rows(
 
 @contextmanager
 def _cache(platform: Platform, replay: Replay, peer: str, folder: Path) -> Iterator[Path]:
-    """Give a replay an empty folder for compiled kernels, or a warm one if it is about that."""
+    """An empty folder for a replay's compiled kernels, or a warm one for the warm-cache replay."""
     with tempfile.TemporaryDirectory(dir=folder) as name:
         cache = Path(name)
         if replay.name == WARM:

@@ -1,4 +1,4 @@
-"""One CUDA stream that is current in every library that is measured."""
+"""One CUDA stream that is current in every measured library."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

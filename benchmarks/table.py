@@ -9,7 +9,7 @@ Row = dict[str, Any]
 
 
 class Table:
-    """Prints rows as they finish. Ratios are against the peer `reference` on the same case."""
+    """Prints rows as they finish. Ratios are relative to the peer `reference` on the same case."""
 
     def __init__(self, total: int, reference: str) -> None:
         self._bar = tqdm(total=total, unit="case", disable=not sys.stderr.isatty())

@@ -10,10 +10,10 @@ Call = Callable[[], object]
 
 # Long enough for the clock's resolution, and to average over single calls.
 SHORTEST_SAMPLE = 2e-3
-# A process rests if it used no processor time for longer than the tick that counts such time.
+# A process is at rest if it used no processor time for longer than the tick of that clock.
 REST_SECONDS = 0.01
 LONGEST_WAIT = 0.2
-# On virtual processors, calls were seen to become faster for 20 to 50 ms after a rest.
+# On virtual processors, we saw calls become faster during the first 20 to 50 ms after a rest.
 WARM_SECONDS = 0.05
 
 
@@ -56,7 +56,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def calls_per_sample(call: Call) -> int:
-    """The number of calls of a sample that makes the clock's resolution irrelevant."""
+    """The number of calls in a sample that makes the clock's resolution irrelevant."""
     count = 1
     while True:
         start = time.perf_counter()
@@ -70,9 +70,9 @@ def calls_per_sample(call: Call) -> int:
 def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
     """Time one sample of every call per round, so that a slow moment of the machine affects all.
 
-    Before each sample the process comes to rest, and calls are made untimed for a while: the first
-    ones after a rest take up to twice the time of those that follow. Each round has its own random
-    order, so that no peer always follows the same one.
+    Before each sample the process comes to rest and then makes untimed calls for a while, because
+    the first calls after a rest take up to twice as long as the following ones. Each round has its
+    own random order, so that no peer always follows the same one.
     """
     counts = {name: calls_per_sample(call) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
@@ -99,10 +99,10 @@ def warm_up(call: Call) -> None:
 
 
 def rest() -> None:
-    """Sleep until no thread of this process is busy: worker threads spin after a call.
+    """Sleep until no thread of this process is busy, because worker threads spin after a call.
 
-    ONNX Runtime's were seen to spin for 25 ms, OpenMP's for 6 ms. The next peer would share its
-    processors with them.
+    We saw ONNX Runtime's threads spin for 25 ms and OpenMP's for 6 ms. The next peer would share
+    its processors with them.
     """
     begin = quiet = time.perf_counter()
     used = time.process_time()

@@ -1,4 +1,4 @@
-"""The splits that the kernels are measured by: where models use them, and their sizes."""
+"""The splits on which the kernels are measured: where models use them, and their sizes."""
 
 from dataclasses import dataclass, replace
 from math import prod
@@ -15,11 +15,11 @@ class Workload:
     number : int
         Its row number in reports.
     name : str
-        What it is in a model.
+        Its place in a model.
     shape : tuple of int
         Shape of the input, in elements.
     dtype : str
-        NumPy's name of an unsigned integer of the same width as the element.
+        NumPy's name for an unsigned integer of the element's width.
     axis : int
         The axis that is split; not negative.
     sizes : tuple of int
@@ -27,7 +27,7 @@ class Workload:
     strides : tuple of int or None
         Strides of the input, in elements; None if it is packed.
     misaligned : tuple of int
-        How many bytes after a multiple of 16 the input lies, and each output.
+        How many bytes after a multiple of 16 the input starts, and each output.
     """
 
     number: int
@@ -66,9 +66,9 @@ def _fsdp_sizes() -> tuple[int, ...]:
 
 # FSDP2's all-gather copy-out as in github.com/pytorch/pytorch/pull/197701: 8 shards, 224 MiB.
 _FSDP2 = 224 << 20 >> 1 >> 3  # bf16 elements of a shard
-# Rows of 64 experts: 4,096 tokens, 8 experts each. Drawn once, with NumPy's default_rng(64): the
-# shares of the experts from a Dirichlet distribution with concentration 1.5, then the rows from a
-# multinomial one.
+# Rows of 64 experts: 4,096 tokens, 8 experts each. They were drawn once, with NumPy's
+# default_rng(64): the experts' shares from a Dirichlet distribution with concentration 1.5, then
+# the rows from a multinomial distribution.
 _EXPERT_ROWS = (
     184,
     64,
@@ -183,9 +183,9 @@ WORKLOADS = (
 def scaled(workload: Workload, max_bytes: int) -> Workload:
     """The workload with fewer rows, so that its input has about `max_bytes` at most.
 
-    Only dimensions before the axis shrink, the outermost ones in memory, and never below 1, so
-    that widths, offsets, strides and alignments stay. If the axis is the first or the outermost,
-    nothing can shrink, and the workload is returned as it is.
+    Only dimensions before the axis that are outermost in memory shrink, and never below 1, so that
+    widths, offsets, strides and alignments stay. If the axis is the first or the outermost,
+    nothing can shrink, and the workload is returned unchanged.
     """
     shape = list(workload.shape)
     strides = workload.case.byte_strides

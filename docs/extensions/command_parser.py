@@ -1,6 +1,6 @@
-"""The parsers of the command line, as sphinx-argparse wants them: with texts in reStructuredText.
+"""The parsers of the command line with reStructuredText, as sphinx-argparse needs them.
 
-As an extension, it names commands in the search by their names, not by their descriptions.
+As an extension, it makes the search show commands by their names, not by their descriptions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dmlsplit.cli import build_parser
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """The parser of all commands; lists and examples in its texts become literal blocks."""
+    """The parser of all commands; lists and examples in its help texts become literal blocks."""
     top = build_parser()
     for parser in (top, *_commands(top)):
         parser.description = _text(parser.description or "")
@@ -24,7 +24,7 @@ def command_parser() -> argparse.ArgumentParser:
         for action in parser._actions:
             action.help = _escaped(action.help or "")
             if "default" in action.help or action.default in (False, []):
-                action.default = None  # is said already, or goes without saying
+                action.default = None  # the help has it already, or it is obvious
     return top
 
 
@@ -37,7 +37,7 @@ def _commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentPars
 
 
 def _text(text: str) -> str:
-    """Turn paragraphs whose later lines are indented into a heading and a literal block."""
+    """The text with each paragraph of indented lines as a heading and a literal block."""
     return "\n\n".join(map(_paragraph, re.split(r"\n{2,}", text.strip("\n"))))
 
 
@@ -63,6 +63,6 @@ class CommandDomain(ArgParseDomain):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Put it in the place of sphinx-argparse's own."""
+    """Replace sphinx-argparse's own domain."""
     app.add_domain(CommandDomain, override=True)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

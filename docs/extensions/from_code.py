@@ -1,4 +1,4 @@
-"""Directives of the pages whose content the library itself gives at build time."""
+"""Directives that the library itself fills with content at build time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dmlsplit.explain.picture import svg_picture
 
 
 class FromCode(SphinxDirective):
-    """A table or a paragraph by its name in `TABLES`."""
+    """A table or paragraph, chosen by its name in `TABLES`."""
 
     required_arguments = 1
 
@@ -37,7 +37,7 @@ class SplitPicture(SphinxDirective):
     )
 
     def run(self) -> list[nodes.Node]:
-        """Draw it into the page, where each run says on hover which bytes it is."""
+        """Draw it into the page; hovering over a run shows which bytes it is."""
         sizes, split = (list(map(int, self.options[key].split(","))) for key in ("sizes", "split"))
         tensor = TensorDesc(self.options["data-type"], sizes)
         desc = SplitOperatorDesc.from_sizes(tensor, axis=int(self.options["axis"]), sizes=split)
@@ -48,7 +48,7 @@ class SplitPicture(SphinxDirective):
 
 
 def _site_links(app: Sphinx, page: str, source: list[str]) -> None:
-    """Lead to the page that includes a file, where the manual links to the file itself."""
+    """If the manual links to a file that a page includes, link to that page instead."""
     source[0] = source[0].replace("../../benchmarks/README.md", "../benchmarks.md")
 
 

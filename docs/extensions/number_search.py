@@ -1,6 +1,6 @@
-"""Search that finds numbers: people look for 80070057, which Sphinx leaves out of its index.
+"""Search that finds numbers. People look for 80070057, which Sphinx leaves out of its index.
 
-0x80070057 is the same. ``{index} ! TERM`` on a page makes it the first answer to that term.
+0x80070057 finds the same. ``{index} ! TERM`` makes a page the first answer to that term.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from sphinx.search.en import SearchEnglish
 
 
 class NumberSearch(SearchEnglish):
-    """English, in which numbers of four digits and more are words."""
+    """English search in which numbers of four digits and more are words."""
 
-    # Runs after searchtools.js, which drops words of digits from a query.
+    # Runs after searchtools.js, which drops words made of digits from a query.
     js_splitter_code = """
 const wordsOnly = Search._parseQuery;
 Search._parseQuery = (given) => {
@@ -32,6 +32,6 @@ Search._parseQuery = (given) => {
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Put it in the place of English."""
+    """Replace the English search."""
     app.add_search_language(NumberSearch)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

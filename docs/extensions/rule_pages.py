@@ -1,7 +1,7 @@
-"""Sphinx extension: a page per rule in rules/ of the sources, and an index of them.
+"""Sphinx extension that writes a page per rule, and an index, into rules/ of the sources.
 
-The pages are made of the rules themselves when a build begins, and are not under version
-control. A page that has not changed is not written, so that Sphinx does not read it again.
+It generates the pages from the rules when a build begins; they are not under version control. It
+does not write a page that has not changed, so that Sphinx does not read it again.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def _link(source: str) -> str:
 
 
 def gpus() -> str:
-    """The GPUs whose figures are known."""
+    """The GPUs whose properties are known."""
     heading = ("name", "compute capability", "SMs", "GB/s", "source")
     rows = (
         (
@@ -134,7 +134,7 @@ def _counted(workload: dict[str, Any]) -> tuple[float, float, float]:
 
 
 def predicted_ranges() -> str:
-    """The least and the greatest figures of all workloads."""
+    """The lowest and the highest figures over all workloads."""
     workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
     read, written, issued = zip(*map(_counted, workloads), strict=True)
     lines = [
@@ -150,7 +150,7 @@ def predicted_ranges() -> str:
 
 
 def host() -> str:
-    """The host time of calls on CUDA arrays, on the simulated card."""
+    """The host time of calls on CUDA arrays, measured on the simulated card."""
     rows = json.loads((RESULTS / "dispatch.json").read_text())["rows"]
     columns = {
         "bound dispatch": "dispatch_us",
@@ -169,7 +169,7 @@ def _us(value: float | None) -> str:
 
 
 def shapes() -> str:
-    """The compilations where shapes change at every call."""
+    """The number of compilations if shapes change at every call."""
     rows = json.loads((RESULTS / "shapes.json").read_text())["rows"]
     keys = ("replay", "shapes", "compiles", "later_compiles")
     heading = ("calls", "shapes", "compilations", "of them after the first call")
@@ -178,7 +178,7 @@ def shapes() -> str:
 
 
 def instead() -> str:
-    """The times of what `dml.split` can replace over its own, and where it was measured."""
+    """The times of other libraries' splits over those of `dml.split`, and the machine."""
     run = load(RESULTS / "instead.json")
     rows = [row for row in run["rows"] if row["status"] == "ok"]
     peers = [peer for peer in dict.fromkeys(row["peer"] for row in rows) if peer != "dmlsplit"]
@@ -232,7 +232,7 @@ def runs() -> str:
 
 
 def tests() -> str:
-    """The number of tests, and of those that draw their cases at random."""
+    """The number of tests, and how many of them draw their cases at random."""
     sources = [path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
     functions, drawn = (
         sum(len(re.findall(pattern, source, re.MULTILINE)) for source in sources)

@@ -1,4 +1,4 @@
-"""The rules are held to every stored observation of a real DirectML.dll."""
+"""The rules agree with every stored observation of a real DirectML.dll."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ STORED = sorted(FOLDER.glob("*.json"))
 
 
 def hold(path: Path) -> None:
-    """Fail where the rules differ from an observation of the real thing."""
+    """Fail if the rules differ from an observation of the real DirectML."""
     comparison = compare(read_observation(path))
     assert not comparison.observation.stand_in, f"{path.name} is of a stand-in, not of DirectML"
     assert comparison.agrees, text_report(comparison)
@@ -30,9 +30,9 @@ def test_there_is_nothing_else_in_the_folder() -> None:
     assert {path.name for path in FOLDER.iterdir()} == {"README.md", *(p.name for p in STORED)}
 
 
-def test_the_readme_says_so_while_there_is_none() -> None:
+def test_the_readme_says_so_while_there_are_no_observations() -> None:
     text = (FOLDER / "README.md").read_text("utf-8")
-    assert ("There is none yet" in text) == (not STORED)
+    assert ("There are no files yet" in text) == (not STORED)
 
 
 def test_a_stand_in_is_never_stored(observe: Observe) -> None:

@@ -55,7 +55,7 @@ def dispatches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[int, ...], t
 
 @given(case=chunked_splits())
 def test_random_chunkings_equal_numpy(case: Any) -> None:
-    """The pieces are compared together, then each by dask's own check of graph, blocks and types."""
+    """All pieces are compared, then each one by dask's own check of graph, blocks and types."""
     lazy, values, sizes, axis = case
     pieces = dml.split(lazy, sizes, axis)
     expected = np.split(values, np.cumsum(sizes)[:-1], axis)
