@@ -1,4 +1,4 @@
-"""Options and settings of the whole suite, and the folder of what it compiles."""
+"""Options and settings of the whole suite, and the folder for compiled files."""
 
 import os
 import socket
@@ -30,20 +30,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--adversary", type=int, default=100, help="cases of the adversary that --slow runs"
     )
-    parser.addoption("--builds", type=Path, help="keep what is compiled here, not in the cache")
+    parser.addoption("--builds", type=Path, help="keep compiled files here, not in the cache")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the examples of hypothesis: the same few in every run, with --slow many new ones."""
+    """Choose Hypothesis's examples: the same few in every run, or many new ones with --slow."""
     slow = config.getoption("--slow")
     plain = settings(
         deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not slow
     )
     settings.register_profile("default", plain, max_examples=200 if slow else 40)
     settings.load_profile("default")
-    # For files that anyone may have written: most examples of them are refused early.
+    # For files that anyone may have written, because most such examples are refused early.
     settings.register_profile("many", plain, max_examples=1000 if slow else 120)
-    # The simulated card takes fewer (simulated_card/plugin.py).
+    # The simulated card uses fewer (simulated_card/plugin.py).
     settings.register_profile("gpu", plain, max_examples=150)
 
 
@@ -56,7 +56,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
         return
     if getattr(config.option, "cov_source", None):
-        return  # pytest-cov has asked for -n before, and measures one process
+        return  # pytest-cov has read -n already, and measures one process
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if cores and cores > 1 and not config.option.usepdb and not config.option.collectonly:
         config.option.numprocesses = min(cores, MOST_PROCESSES)
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.proof)
         if any(item.path.is_relative_to(path) for path in core):
             item.add_marker(pytest.mark.core)
-    # The longest files first: processes that share the suite end together.
+    # The longest files come first, so that processes that share the suite end together.
     items.sort(key=lambda item: item.path.parent != PROOFS)
     if not config.getoption("--slow"):
         skip = pytest.mark.skip(reason="a long sweep; run it with --slow")
@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _core_tests(root: Path) -> list[str]:
-    """The specifications of the pure core: the tests of the files that must be fully covered."""
+    """The specifications of the pure core: tests of the files that must have full coverage."""
     tools = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]
     sources = (
         Path("tests", *Path(file).parts[1:]) for file in tools["coverage"]["report"]["include"]
@@ -108,7 +108,7 @@ def _no_gpu() -> str | None:
 
 @pytest.fixture(scope="session")
 def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of what is compiled: kept between runs, shared by the processes of one."""
+    """The folder for compiled files, which is kept between runs and shared by all processes."""
     folder = _cached(pytestconfig)
     if folder is None:
         base = tmp_path_factory.getbasetemp()
@@ -118,7 +118,7 @@ def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 
 
 def _cached(config: pytest.Config) -> Path | None:
-    """--builds, or a folder of pytest's cache; None where neither can be written."""
+    """--builds, or a folder of pytest's cache; None if neither can be written."""
     given: Path | None = config.getoption("--builds")
     if given:
         return given
@@ -134,7 +134,7 @@ def _cached(config: pytest.Config) -> Path | None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Bound the folder of builds, once, when all processes are done."""
+    """Limit the size of the folder of builds, once, when all processes are done."""
     if WORKER not in os.environ:
         folder = _cached(session.config)
         if folder and not session.config.getoption("--builds"):
@@ -143,7 +143,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """A CUDA driver that records what it is asked."""
+    """A CUDA driver that records its calls."""
     fake = FakeDriver()
     monkeypatch.setattr(driver, "load", lambda: fake)
     forget_programs()
@@ -162,7 +162,7 @@ def _no_network() -> Iterator[None]:
 
 def _local_only(connect: Any) -> Any:
     def guarded(self: socket.socket, address: Any) -> Any:
-        # To connect a datagram socket sends nothing; it asks for the way to an address.
+        # Connecting a datagram socket sends nothing; it only looks up the route to an address.
         is_remote = self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address[0])
         if is_remote and self.type == socket.SOCK_STREAM:
             raise AssertionError(f"a test connects to {address}; tests must not need a network")

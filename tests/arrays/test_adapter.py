@@ -1,4 +1,4 @@
-"""The adapter of an array is chosen by its type, and nothing is imported for it."""
+"""The type of an array chooses its adapter, and choosing imports nothing."""
 
 import subprocess
 import sys
@@ -55,21 +55,21 @@ print([name for name in ("cupy", "torch", "jax", "dask") if name in sys.modules]
 
 
 class _Storage:
-    """Memory that says how large it is."""
+    """Memory that knows its size."""
 
     def __init__(self, size: int) -> None:
         self.nbytes = lambda: size
 
 
 class _Packed(np.ndarray):
-    """A tensor whose library computes `nbytes` from the type, and packs two elements in a byte."""
+    """A tensor whose library packs two elements in a byte, but computes `nbytes` from the type."""
 
     def untyped_storage(self) -> _Storage:
         return _Storage(self.nbytes // 2)
 
 
 class _Small(np.ndarray):
-    """An array of fewer elements than were asked for."""
+    """An array with fewer elements than requested."""
 
 
 @pytest.mark.parametrize("kind", [_Packed, _Small])
@@ -83,7 +83,7 @@ def test_no_byte_is_written_beyond_what_was_allocated(
             part = memory.view(kind)[: 1 if kind is _Small else 300]
             return [part] * len(wanted.shapes), [part.ctypes.data] * len(wanted.shapes)
 
-    # More runs than `slices` takes, so that the engine writes.
+    # More runs than `slices` accepts, so that the engine writes.
     source = np.ones((300, 4), np.uint8)
     monkeypatch.setattr("dmlsplit.arrays.plan.adapter_of", lambda _: Library())
     with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes.*memory of"):
@@ -96,7 +96,7 @@ def test_no_byte_is_written_beyond_what_was_allocated(
     assert not memory.any()
 
 
-def test_types_that_torch_packs_are_seen() -> None:
+def test_types_that_torch_packs_are_noticed() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # They are deprecated.
         made = torch.empty(8, dtype=torch.quint4x2)
@@ -105,7 +105,7 @@ def test_types_that_torch_packs_are_seen() -> None:
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
-def test_the_allocation_that_failed_is_the_one_that_is_named(failing: int) -> None:
+def test_an_error_names_the_allocation_that_failed(failing: int) -> None:
     shapes = [(3,), (5,), (7, 2)]
 
     def make(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

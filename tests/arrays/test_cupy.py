@@ -1,4 +1,4 @@
-"""CuPy's arrays, of which only the attributes that are used are here; CuPy is not needed."""
+"""CuPy arrays, faked with only the attributes that are used; CuPy is not needed."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ class Array(FakeArray):
     """An array in fake device memory, as CuPy describes one."""
 
     __module__ = "cupy"
-    # Its type tells that it has one.
+    # The library looks for this attribute on the type.
     __cuda_array_interface__: Any = None
 
     def __init__(self, made: FakeArray, device: int) -> None:
         super().__init__(made.host, device, stream=77)
 
 
-def test_an_array_is_described_without_a_call_of_the_driver(fake: FakeDriver) -> None:
+def test_describing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
     array = Array(fake.array(np.zeros((3, 4), "i2")[:, ::2]), 1)
     seen = view(array, "array")
     assert seen.owner is array

@@ -13,11 +13,11 @@ from tests.support.fake_cuda import FakeArray, FakeDriver
 
 
 def bare(array: FakeArray, **changes: Any) -> Any:
-    """Only the array interface, without a word on the device."""
+    """An object that has only the array interface, which does not name the device."""
     return SimpleNamespace(__cuda_array_interface__={**array.__cuda_array_interface__, **changes})
 
 
-def test_a_cuda_array_is_seen_where_it_lies(fake: FakeDriver) -> None:
+def test_a_cuda_array_is_viewed_at_its_own_address(fake: FakeDriver) -> None:
     array = fake.array(np.zeros((3, 4), "i2")[:, ::2], device=1)
     seen = view(array, "array")
     assert (seen.shape, seen.strides, seen.type, seen.item_bytes) == ((3, 2), (8, 4), "<i2", 2)
@@ -28,7 +28,7 @@ def test_a_cuda_array_is_seen_where_it_lies(fake: FakeDriver) -> None:
 def test_strides_of_none_are_packed(fake: FakeDriver) -> None:
     seen = view(bare(fake.array(np.zeros((3, 4), "i2")), strides=None), "array")
     assert seen.strides == (8, 2)
-    assert seen.device == "cuda:1"  # As the driver says of the address.
+    assert seen.device == "cuda:1"  # The driver knows the device of the address.
 
 
 def test_a_foreign_stream_is_waited_for(fake: FakeDriver) -> None:
@@ -55,7 +55,7 @@ def test_arrays_of_jax_are_waited_for_and_never_written(fake: FakeDriver) -> Non
     alias = fake.array(np.zeros(4, "f4"))
 
     class Array:
-        """It has an interface, which names no stream."""
+        """An array whose interface does not name a stream."""
 
         __module__ = "jaxlib"
         __cuda_array_interface__ = alias.__cuda_array_interface__
@@ -80,12 +80,12 @@ def test_arrays_of_jax_are_waited_for_and_never_written(fake: FakeDriver) -> Non
         (b"abcd", r"Fix: numpy\.frombuffer\(\.\.\., 'u1'\)"),
     ],
 )
-def test_what_is_no_array_is_told_how_to_become_one(given: Any, message: str) -> None:
+def test_an_error_says_how_to_make_an_array_of_other_objects(given: Any, message: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
         view(given, "array")
 
 
-def test_a_reference_of_jax_is_no_array() -> None:
+def test_a_reference_of_jax_is_not_an_array() -> None:
     pytest.importorskip("jax", reason="JAX is not installed")
     reference = type("Ref", (), {"__module__": "jax._src.core"})()
     with pytest.raises(dml.InvalidArgumentError, match=r"jax\.Ref;.*Fix: array\[\.\.\.\]$"):
@@ -93,7 +93,7 @@ def test_a_reference_of_jax_is_no_array() -> None:
 
 
 def test_pieces_are_on_the_device_of_the_array() -> None:
-    """Of several devices of a library, all may be the CPU for DLPack."""
+    """A library may have several devices that are all the CPU for DLPack."""
     xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
     for device in xp.__array_namespace_info__().devices():
         array = xp.arange(6, dtype=xp.float32, device=device)
@@ -105,7 +105,7 @@ def test_a_masked_array_is_refused(fake: FakeDriver) -> None:
         view(bare(fake.array(np.zeros(4)), mask=object()), "array")
 
 
-def test_read_only_device_memory_is_no_output(fake: FakeDriver) -> None:
+def test_read_only_device_memory_cannot_be_an_output(fake: FakeDriver) -> None:
     source, out = fake.array(np.zeros(4)), fake.array(np.zeros(4))
     address, _ = out.__cuda_array_interface__["data"]
     out.__cuda_array_interface__["data"] = (address, True)
@@ -154,7 +154,7 @@ def test_pieces_go_back_through_the_library_s_own_from_dlpack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Array:
-        """The least that DLPack asks of an array, in a library called ``other``."""
+        """The minimum that DLPack requires of an array, in a library called ``other``."""
 
         __module__ = "other.arrays"
 
@@ -197,7 +197,7 @@ def test_an_array_that_its_library_does_not_share_is_refused() -> None:
         dml.split(Kept(), 1)
 
 
-def test_a_lost_device_is_cuda_s_error(fake: FakeDriver) -> None:
+def test_a_lost_device_is_reported_with_cuda_s_error(fake: FakeDriver) -> None:
     class CudaError(RuntimeError):
         status = 700
 
@@ -217,7 +217,7 @@ def test_jax_arrays_on_the_cpu_come_back_as_jax_arrays() -> None:
     assert (one.tolist(), two.tolist()) == (source[:, :1].tolist(), source[:, 1:].tolist())
 
 
-def test_no_bits_are_lost_where_jax_makes_32_of_64() -> None:
+def test_no_bits_are_lost_if_jax_would_make_32_of_64() -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     with jax.enable_x64(True):
         array = jax.numpy.arange(6) + (1 << 40)

@@ -1,4 +1,4 @@
-"""Headers of .npy files: what NumPy writes is read, everything else is refused in one line."""
+"""Headers of .npy files: NumPy's are read, and all others are refused in one line."""
 
 import io
 import warnings
@@ -23,7 +23,9 @@ def npy(header: str, version: bytes = b"\x01\x00", length_bytes: int = 2) -> byt
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["?", "<f4", ">i8", "S3", "<U2", "M8[ns]", [("a", "<u2", (2,))]])
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
-def test_what_numpy_writes_is_read(order: Any, dtype: Any, version: tuple[int, int]) -> None:
+def test_headers_that_numpy_writes_are_read(
+    order: Any, dtype: Any, version: tuple[int, int]
+) -> None:
     array = np.zeros((3, 4), dtype, order)
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version)
@@ -108,7 +110,7 @@ def test_an_error_of_the_disk_is_not_called_damage() -> None:
 
 
 @given(st.data())
-def test_no_damage_escapes_as_another_error(data: st.DataObject) -> None:
+def test_any_damage_is_the_same_kind_of_error(data: st.DataObject) -> None:
     content = bytearray(npy(HEADER.ljust(80) + "\n"))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""NumPy's arrays: what their memory is, and new ones."""
+"""NumPy arrays: their memory, and new arrays."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from dmlsplit.arrays.packing import packing
     ],
     ids=["packed", "strided", "read-only", "empty", "no C type"],
 )
-def test_a_view_says_what_the_array_interface_says(array: np.ndarray) -> None:
+def test_a_view_agrees_with_the_array_interface(array: np.ndarray) -> None:
     seen = view(array, "array")
     assert seen.owner is array
     assert (seen.address, seen.read_only) == array.__array_interface__["data"]
@@ -31,7 +31,7 @@ def test_a_view_says_what_the_array_interface_says(array: np.ndarray) -> None:
 
 def test_a_subclass_is_packed_into_a_plain_array() -> None:
     class Wide(np.ndarray):
-        """As of NumPy's own matrix, a view of it has two dimensions."""
+        """A view of it always has two dimensions, as for NumPy's own matrix."""
 
         def reshape(self, *shape: int) -> Any:
             return np.asarray(self).reshape(-1, 2)
@@ -50,7 +50,7 @@ def test_extension_types_are_kept() -> None:
 
 
 class Metres(np.ndarray):
-    """An array with a unit, which its slices take over."""
+    """An array with a unit, which its slices inherit."""
 
     unit = "m"
 
@@ -97,8 +97,8 @@ def test_a_mask_is_not_lost() -> None:
         dml.split(np.arange(4), 1, out=[masked])
 
 
-def test_no_memory_on_the_host_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    # One byte, repeated by stride 0: the input is small and its pieces are not.
+def test_too_little_host_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    # One byte repeated by stride 0, so the input is small and its pieces are not.
     huge = np.broadcast_to(np.zeros(1, "u1"), (1 << 46,))
     with pytest.raises(dml.OutOfMemoryError, match=f"{1 << 45} bytes does not fit"):
         dml.split(huge, 2)

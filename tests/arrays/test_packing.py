@@ -1,4 +1,4 @@
-"""How pieces are made: where arrays lie that are made at once, and which are copies of slices."""
+"""How pieces are made: where arrays of one allocation are, and which pieces are copied slices."""
 
 from itertools import accumulate
 from typing import Any
@@ -33,7 +33,7 @@ def test_arrays_follow_each_other_as_allocations_would() -> None:
      (((SHARED_BYTES // 2,), (SHARED_BYTES // 2 - 512,)), True),
      (((SHARED_BYTES // 2,), (SHARED_BYTES // 2,)), False)],
 )  # fmt: skip
-def test_several_small_arrays_share_memory(
+def test_several_small_arrays_share_one_allocation(
     shapes: tuple[tuple[int, ...], ...], is_shared: bool
 ) -> None:
     assert packing(shapes, 1).is_shared == is_shared
@@ -65,7 +65,7 @@ def test_slices_select_the_pieces() -> None:
     [((MOST_RUNS, 4), True), ((MOST_RUNS + 1, 4), False),
      ((4, MOST_BYTES // 4), True), ((4, MOST_BYTES // 4 + 2), False)],
 )  # fmt: skip
-def test_many_runs_and_many_bytes_are_the_engine_s(shape: tuple[int, int], are: bool) -> None:
+def test_many_runs_or_many_bytes_go_to_the_engine(shape: tuple[int, int], are: bool) -> None:
     assert (chosen(shape, 1, (shape[1] // 2,) * 2) is not None) == are
 
 
@@ -73,7 +73,7 @@ FIELDS = np.dtype([("a", "u1"), ("b", "f4")])
 
 
 @pytest.mark.parametrize("kind", ["?", "i1", "u2", ">i4", "f2", "<f8", "c16", "m8[s]", "S3", ">U2"])
-def test_plain_types_are_copied(kind: str) -> None:
+def test_slices_of_plain_types_are_copied(kind: str) -> None:
     array = np.frombuffer(np.random.default_rng(0).bytes(4 * np.dtype(kind).itemsize), kind)
     found = copies(array, 1, 3)
     assert found is not None
@@ -82,19 +82,19 @@ def test_plain_types_are_copied(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [FIELDS, "V3", np.dtype((FIELDS, ()))])
-def test_types_with_parts_are_not(kind: Any) -> None:
+def test_slices_of_types_with_parts_are_not_copied(kind: Any) -> None:
     assert copies(np.zeros(4, kind), 4) is None
 
 
-def test_types_of_other_libraries_are_not() -> None:
+def test_slices_of_types_of_other_libraries_are_not_copied() -> None:
     kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
     assert copies(np.zeros(4, kind), 4) is None
 
 
-def test_subclasses_are_not() -> None:
+def test_slices_of_subclasses_are_not_copied() -> None:
     assert copies(np.zeros(4).view(type("Sub", (np.ndarray,), {})), 4) is None
 
 
-def test_without_memory_there_are_none() -> None:
+def test_without_memory_there_are_no_copies() -> None:
     huge = np.broadcast_to(np.zeros(1, "u1"), (1 << 46,))
     assert copies(huge, 1 << 46) is None

@@ -28,7 +28,7 @@ def test_torch_types_of_one_size_are_not_mixed_up(torch: Any) -> None:
         dml.split(source, 1, out=[out])
 
 
-def test_tensors_that_require_grad_are_neither_read_nor_written_unseen(torch: Any) -> None:
+def test_tensors_that_require_grad_are_not_read_or_written_unnoticed(torch: Any) -> None:
     tracked, plain = torch.ones(6, requires_grad=True), torch.zeros(6)
     op = dml.Device("cpu").compile(whole_copy(6))
     refused = [
@@ -49,8 +49,8 @@ def test_tensors_that_require_grad_are_neither_read_nor_written_unseen(torch: An
 
 
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
-def test_parameters_are_read_and_written_where_gradients_are_off(torch: Any, mode: str) -> None:
-    """As torch's own functions do: that is how weights are loaded and models served."""
+def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mode: str) -> None:
+    """Torch's own functions do so too: that is how weights are loaded and models served."""
     one, two = (torch.nn.Parameter(torch.full((6,), value)) for value in (1.0, 2.0))
     op = dml.Device("cpu").compile(whole_copy(6))
     with getattr(torch, mode)():
@@ -70,7 +70,7 @@ def whole_copy(count: int) -> dml.SplitOperatorDesc:
 
 
 def test_writes_are_counted(torch: Any) -> None:
-    """A gradient that needs a value that has been overwritten is an error, not a wrong number."""
+    """A gradient that needs an overwritten value is an error, not a wrong number."""
     source, outs = torch.arange(6.0), [torch.zeros(2), torch.zeros(4)]
     x = dml.TensorDesc("FLOAT32", (6,))
     op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)))
@@ -107,7 +107,7 @@ def test_a_refused_stream_counts_as_no_write(torch: Any) -> None:
 
 
 def test_tensors_made_in_inference_mode_can_be_written_outside(torch: Any) -> None:
-    """They count no writes, and no gradient may use them."""
+    """They do not count writes, and no gradient may use them."""
     with torch.inference_mode():
         out = torch.zeros(6)
     dml.split(torch.ones(6), 1, out=[out])
@@ -184,7 +184,7 @@ for call in (lambda: dml.split(x, 2), lambda: dml.split(torch.zeros(3), 1, out=[
 
 @pytest.mark.parametrize(("kind", "bits"), [("quint4x2", 4), ("quint2x4", 2)])
 def test_types_of_several_elements_per_byte_are_refused(torch: Any, kind: str, bits: int) -> None:
-    """In another process: torch allocates fewer bytes than it says, and to write all is a crash."""
+    """In another process, because torch allocates too few bytes and writing them all crashes."""
     line = [sys.executable, "-c", OVERRUN.format(kind=kind)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     wanted = f"an element of torch.{kind} has {bits} bits; it must have whole bytes."
@@ -264,7 +264,7 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
 
 
 class CudaTensor:
-    """What is asked of a tensor on the second device; `recorded` has the streams that use it."""
+    """A fake tensor on the second device; `recorded` has the streams that use it."""
 
     is_cuda = True
 
@@ -280,7 +280,7 @@ class CudaTensor:
 
 @pytest.fixture
 def made_up_torch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A torch with streams; each question for the current one has another answer."""
+    """A fake torch with streams; each call for the current one gives another stream."""
     from dmlsplit.arrays import torch_private
 
     handles = iter([5, 6])
@@ -308,7 +308,7 @@ def made_up_torch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simpl
 def test_torchs_current_stream_is_asked_at_every_dispatch(
     made_up_torch: SimpleNamespace, is_raw: bool
 ) -> None:
-    if is_raw:  # The quick call that torch does not document is taken where there is one.
+    if is_raw:  # The fast call, which torch does not document, is used if it is available.
         handles = iter([5, 6])
         made_up_torch._C._cuda_getCurrentRawStream = lambda device: next(handles)
         del made_up_torch.cuda.current_stream

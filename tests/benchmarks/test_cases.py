@@ -1,4 +1,4 @@
-"""The cases: every one is a split with a name of its own."""
+"""The cases: each is a split with a unique name."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ GROUPS = [cases.cpu_cases(False), cases.latency_cases(), gpu.workload_cases()]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=["cpu", "latency", "gpu"])
-def test_every_case_is_a_split_with_a_name_of_its_own(group: list[Case]) -> None:
+def test_every_case_is_a_split_with_a_unique_name(group: list[Case]) -> None:
     assert len({case.name for case in group}) == len(group)
     for case in group:
         assert sum(case.sizes) == case.shape[case.axis], case.name
@@ -18,7 +18,7 @@ def test_every_case_is_a_split_with_a_name_of_its_own(group: list[Case]) -> None
         assert moved == case.total_bytes, case.name
 
 
-def test_what_must_be_read_of_strided_inputs() -> None:
+def test_how_many_bytes_of_strided_inputs_must_be_read() -> None:
     found = {case.name.split()[0]: case for case in gpu.workload_cases()}
     for number, case in found.items():
         if case.strides is None:

@@ -39,7 +39,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 def test_the_dispatch_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its columns of CUDA: proofs/test_simulated_card.py."""
+    """proofs/test_simulated_card.py tests its CUDA columns."""
     monkeypatch.setattr(build, "missing", lambda: "there is no card")
     monkeypatch.setattr(dispatch, "CALLS", 10)
     monkeypatch.setattr(dispatch, "BARS", [("numpy_split_us", 3, 1e9)])
@@ -100,7 +100,7 @@ def test_the_gpu_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_a_name_that_no_case_has_is_refused(
+def test_a_name_that_matches_no_case_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.json"

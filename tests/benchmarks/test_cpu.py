@@ -1,4 +1,4 @@
-"""A run on the CPU: rows of failures, allocations, callers, resuming, and its peers."""
+"""Runs on the CPU: rows of failures, allocations, callers, resuming, and the peers."""
 
 import threading
 import time
@@ -72,7 +72,7 @@ def test_callers_at_once_split_in_threads_of_their_own(tmp_path: Path) -> None:
         bound = peers_cpu.dmlsplit_bound(problem)
 
         def call() -> None:
-            # Except in checks and calibration, both callers have started when either works.
+            # Except in checks and calibration, both callers have started before either splits.
             thread = threading.current_thread()
             if thread is not threading.main_thread():
                 met.wait()
@@ -107,7 +107,7 @@ def test_the_time_of_callers_at_once_is_that_of_one_split(tmp_path: Path) -> Non
     assert 0.00025 <= together["seconds"]["least"] < 0.0008
 
 
-def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+def test_a_run_continues_where_it_was_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     second = Case("second", cases.CASES, (4, 4), "f4", 0, (1, 3))
 
@@ -129,7 +129,7 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Peers: exact, or absent with a reason; a wrong one is found.
+# Peers: each is exact, or absent with a reason; a wrong one is noticed.
 
 
 @pytest.mark.parametrize("name", peers_cpu.PEERS)
@@ -149,7 +149,7 @@ def test_our_own_calls_are_exact(name: str) -> None:
     cpu.check(problem, calls.PEERS[name](problem))
 
 
-def test_a_wrong_peer_is_found_out() -> None:
+def test_a_wrong_peer_is_noticed() -> None:
     def forgets_a_byte(problem: Problem) -> Prepared:
         def call() -> None:
             for out, view in zip(problem.outputs, problem.views, strict=True):

@@ -12,7 +12,7 @@ def fraction(gpu: Gpu, issue: float, **busy: float) -> float:
 
 
 def test_clocks_of_a_copy() -> None:
-    """512 bytes read and written, at 3.0, 4.3 and 6.9 TB/s in all, on 132 or 148 SMs."""
+    """512 bytes are read and written, at 3.0, 4.3 and 6.9 TB/s in total, on 132 or 148 SMs."""
     found = [round(gpu.copy_clocks, 1) for gpu in GPUS]
     assert found == [76.6, 53.4, 40.6]
 
@@ -36,9 +36,10 @@ def test_a_unit_that_is_busier_than_the_memory_decides() -> None:
 
 
 def test_it_was_calibrated_on_two_transposes() -> None:
-    """137 and 74 instructions: 75.4 % and 82.8 % of a GH200's memory (pytorch#194310).
+    """137 and 74 instructions: 75.4 % and 82.8 % of a GH200's memory speed (pytorch#194310).
 
-    Each difference is that of the other, at the memory's speed of 4 TB/s and 1.7 GHz.
+    The formula turns the difference in instructions into the difference in time, at the memory's
+    speed of 4 TB/s and 1.7 GHz.
     """
     gh200 = Gpu("GH200", 132, 1.7, 4.0)
     assert fraction(gh200, 137) / fraction(gh200, 74) == pytest.approx(75.4 / 82.8, abs=0.02)

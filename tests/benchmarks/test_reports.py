@@ -1,4 +1,4 @@
-"""What results are turned into: comparisons, ratios, plots and the live table."""
+"""Comparisons, ratios, plots and the live table, which are made from results."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_slower_machine_is_not_a_slower_program() -> None:
     assert verdicts == {"memcpy": "slower", "p": "same"}
 
 
-def test_rows_that_come_and_go_are_reported() -> None:
+def test_new_and_missing_rows_are_reported() -> None:
     gone = {**timed("x", "p", 1e-3), **failed(RuntimeError("no"))}
     a, b = a_run(timed("x", "p", 1e-3)), a_run(gone, timed("x", "q", 1e-3))
     verdicts = {change.key[2]: change.verdict for change in compare(a, b)}

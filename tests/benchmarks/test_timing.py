@@ -38,8 +38,8 @@ def test_samples_of_calls_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = {name: _logging(log, name) for name in "abc"}
     samples = interleaved(slow, 9)
     assert {name: len(taken) for name, taken in samples.items()} == {"a": 9, "b": 9, "c": 9}
-    # After the three calibrations, an untimed call and a timed one per sample, and an order of its
-    # own for each round.
+    # After the three calibrations, each sample is an untimed call and a timed one, and each round
+    # has its own order.
     calls = "".join(log[-54:])
     rounds = {calls[start : start + 6] for start in range(0, 54, 6)}
     assert {"".join(sorted(order)) for order in rounds} == {"aabbcc"}

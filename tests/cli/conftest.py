@@ -1,4 +1,4 @@
-"""A folder of its own for every test that writes files."""
+"""Every test that writes files has its own folder."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`conformance`: write, probe with a stand-in, check; statuses and one-line errors."""
+"""`conformance`: write, probe with a stand-in, and check; their statuses and one-line errors."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_write_probe_check(
     ("output", "said"),
     [("note", "note exists; name a new file"), ("no/o.json", "no: there is no such folder")],
 )
-def test_an_output_that_cannot_be_is_refused_before_the_library_is_asked(
+def test_an_output_that_cannot_be_written_is_refused_before_the_library_is_asked(
     here: Path, capsys: pytest.CaptureFixture[str], output: str, said: str
 ) -> None:
     Path("note").write_text("mine")

@@ -7,7 +7,7 @@ import pytest
 from dmlsplit.cli import main
 
 
-def test_devices_are_listed_or_missed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_are_listed_or_reported_missing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices"]) == 0
     captured = capsys.readouterr()
     assert "no CUDA device" in captured.err or "bandwidth" in captured.out

@@ -1,4 +1,4 @@
-"""How every command ends: closed streams, full ones, and interrupts from the first step on."""
+"""How every command ends: with closed streams, a full disk, and interrupts at any step."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def test_closed_streams_are_an_error_or_do_not_matter(line: str, files: Path) ->
     done = shell(f"dmlsplit {line} >&- 2>&- <&-")
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
     if "kit" in line:
-        return  # which is there now
+        return  # The kit exists now, so it cannot be written again.
     for closed in ("2>&-", "<&-"):
         done = shell(f"dmlsplit {line} {closed}")
         assert (done.returncode, done.stdout != "", done.stderr) == (0, True, "")
@@ -69,8 +69,8 @@ def test_wrong_usage_is_wrong_usage_whatever_is_closed(streams: str, files: Path
     assert shell(f"dmlsplit levels --format xml {streams}").returncode == 2
 
 
-# Interrupts. What Python does before our first line cannot be caught: its own start, the imports of
-# `site`, those of `runpy` or of the script that pip writes, and the end of the interpreter.
+# Interrupts. We cannot catch one before our first line or at the end of the interpreter: during
+# Python's own start, the imports of `site`, and those of `runpy` or of the script that pip writes.
 
 # Sends itself a signal as the n-th import of a module begins.
 INTERRUPTED = """
@@ -101,7 +101,7 @@ def test_an_interrupt_in_any_import_is_one_line(
 
 
 def test_no_import_of_ours_comes_before_the_handler() -> None:
-    """Nor one of Python that is not there at the start."""
+    """No module of Python that is not loaded at the start comes before it either."""
     program = "import sys; before = set(sys.modules); import dmlsplit.__main__; " + (
         "print(*sorted(set(sys.modules) - before))"
     )
@@ -120,7 +120,7 @@ def test_the_command_is_where_the_handler_is() -> None:
 
 @pytest.mark.parametrize("number", STOPS)
 def test_an_interrupt_of_a_command_is_one_line(number: signal.Signals, files: Path) -> None:
-    """It waits for a pipe that nobody reads, past all imports."""
+    """All imports are done: the command waits for a pipe that nobody opens at the other end."""
     os.mkfifo("pipe")
     child = started("validate", *FLAGS, "-o", "pipe", folder=files)
     wait_for_open(child.pid, files / "pipe")
@@ -155,7 +155,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("delay", ["0.02", "0.05", "0.1", "0.2"])
-def test_an_interrupt_of_a_terminal_is_told_once(delay: str, files: Path) -> None:
+def test_an_interrupt_from_a_terminal_is_reported_once(delay: str, files: Path) -> None:
     line = ["validate", "m.onnx", "--windows", "19041", "--write-fixed", "f.onnx"]
     child = started(delay, *line, folder=files, program=GROUP, start_new_session=True)
     _, err = child.communicate(timeout=60)
@@ -164,7 +164,7 @@ def test_an_interrupt_of_a_terminal_is_told_once(delay: str, files: Path) -> Non
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_what_is_ignored_stays_ignored(number: signal.Signals, files: Path) -> None:
+def test_ignored_signals_stay_ignored(number: signal.Signals, files: Path) -> None:
     program = (
         "import os, signal, sys\n"
         f"signal.signal({int(number)}, signal.SIG_IGN)\n"

@@ -18,12 +18,12 @@ CASES += [("xml", "m.xml", content) for content, _ in openvino_files.HOSTILE]
 CASES += [
     ("json", "m.json", text.encode("utf-8", "surrogatepass"))
     for text, message in dxdispatch_models.NOT_MODELS
-    if message != "lacks 'commands'"  # A scan needs none.
+    if message != "lacks 'commands'"  # A scan does not need commands.
 ]
 
 
 def heaviest(content: bytes) -> tuple[pytest.MarkDecorator, ...]:
-    """Files that take a second each; the front ends' own tests always read them."""
+    """Marks for files that take a second each; the front ends' own tests always read them."""
     return (pytest.mark.slow,) if len(content) > 500_000 else ()
 
 

@@ -1,4 +1,4 @@
-"""`validate --write-fixed --input FILE.npz`: what is wrong with FILE is said once, in one line."""
+"""`validate --write-fixed --input FILE.npz` reports an error in FILE once, in one line."""
 
 import os
 import time
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_said_once(
+def test_an_error_in_the_file_is_reported_once(
     case: str, model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make, message = WRONG[case]
@@ -146,7 +146,7 @@ def test_a_bomb_is_not_unpacked(model: Path, capsys: pytest.CaptureFixture[str])
         (TensorProto.STRING, np.full((6, 4), "word")),
     ],
 )
-def test_what_fits_is_used(kind: int, given: np.ndarray, model: Path) -> None:
+def test_inputs_that_fit_are_used(kind: int, given: np.ndarray, model: Path) -> None:
     save("m.onnx", single(kind, (6, 4), (2, 4), 0))
     np.savez("f.npz", x=given)
     (first, must_run), *_ = feeds_of("m.onnx", {}, Path("f.npz"))
@@ -155,7 +155,7 @@ def test_what_fits_is_used(kind: int, given: np.ndarray, model: Path) -> None:
     assert first["x"].dtype == given.dtype.newbyteorder("=") or kind == TensorProto.STRING
 
 
-def test_inputs_need_something_to_compare(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_need_a_comparison(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "validate m.onnx --input f.npz")
     assert "--input is for the comparison of --write-fixed" in said
 
@@ -163,7 +163,7 @@ def test_inputs_need_something_to_compare(model: Path, capsys: pytest.CaptureFix
 def test_an_array_that_is_a_pointer_is_called_one(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And not only said to be no array."""
+    """The message is more specific than "not an array"."""
     Path("a.npy").write_bytes(POINTER)
     said = refused(capsys, "run a.npy --axis 0 --count 2")
     assert said.startswith("dmlsplit: error: a.npy: is a Git LFS pointer. Fix: git lfs pull")

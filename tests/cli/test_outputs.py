@@ -1,4 +1,4 @@
-"""No option that names an output writes over what the command reads, however it is named."""
+"""No option that names an output overwrites a file that the command reads, whatever its path."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ __all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")
 
 TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --windows --via"
-# Options with a value, by command: those that name files to read, files to write, and neither.
+# Options with a value, by command: those that name files to read, files to write, or no files.
 READS = {
     "validate": "PATH --input",
     "explain": "PATH",
@@ -92,10 +92,10 @@ def named(table: dict[str, str]) -> set[tuple[str, str]]:
 
 
 def test_every_option_says_whether_it_names_a_file() -> None:
-    """A new option belongs into one of the tables; if it writes, into the cases below as well."""
+    """Add a new option to one of the tables; if it writes, also to the cases below."""
     found = set.union(*map(taking, leaves(build_parser())))
     assert found == named(READS) | named(WRITES) | named(NEITHER)
-    folders = {("run", "--output"), ("conformance write", "DIR")}  # which have their own tests
+    folders = {("run", "--output"), ("conformance write", "DIR")}  # They have their own tests.
     tried = {tuple(option.rsplit(" ", 1)) for option, _, _ in CASES.values()}
     assert tried == named(WRITES) - folders
 
@@ -122,7 +122,7 @@ def files(here: Path) -> Path:
 @pytest.mark.parametrize(
     ("location", "status"), [("a\0b", 0), ("n" * 5000, 0), ("/", 2), ("..", 2), ("", 2)]
 )
-def test_a_hostile_name_of_weights_is_no_traceback(
+def test_a_hostile_name_of_weights_gives_no_traceback(
     location: str, status: int, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     content = onnx.load("w.onnx", load_external_data=False)
@@ -168,7 +168,7 @@ def tree() -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", CASES)
-def test_an_input_is_never_written_over(
+def test_an_input_is_never_overwritten(
     case: str, name: str, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, line, read = CASES[case]
@@ -180,7 +180,7 @@ def test_an_input_is_never_written_over(
 
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
 @pytest.mark.parametrize("flags", ["--format npy", "--format zarr --overwrite", "--overwrite"])
-def test_a_piece_is_never_written_over_the_input(
+def test_a_piece_never_overwrites_the_input(
     flags: str, link: Callable[[Path, Path], None], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     form = "zarr" if "zarr" in flags else "npy"
@@ -194,18 +194,16 @@ def test_a_piece_is_never_written_over_the_input(
     assert tree() == before
 
 
-def test_a_kit_is_never_written_over_anything(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kit_never_overwrites_anything(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("kit").mkdir()
     Path("kit/cases.json").write_text("{}")
     assert "is not an empty folder" in refused(capsys, "conformance write kit")
 
 
-def test_a_report_never_replaces_what_is_not_text(
+def test_a_report_never_replaces_a_file_that_is_not_text(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model that is not judged, such as the one that is to be written."""
+    """It does not replace a model that is not judged either, such as one that will be written."""
     shutil.copy("m.onnx", "other.onnx")
     before = tree()
     said = refused(capsys, "validate m.onnx -o other.onnx")
@@ -239,7 +237,7 @@ def test_a_hyphen_is_standard_output(files: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(("command", "option"), [("validate", "-o"), ("explain", "--svg")])
-def test_a_device_is_written_to_and_a_full_one_is_named(
+def test_a_device_is_written_to_and_a_full_device_is_named(
     command: str, option: str, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([command, "m.onnx", option, "/dev/null"]) == 0
@@ -260,7 +258,7 @@ def test_a_pipe_is_written_to(files: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_a_name_of_standard_output_is_written_to_and_not_replaced(name: str, files: Path) -> None:
-    """The shell has it open: what was there and what follows belong to the same file."""
+    """The shell has the file open, and earlier and later output belong into the same file."""
     line = [sys.executable, "-m", "dmlsplit", "validate", "m.onnx", "-o", name]
     Path("log").write_text("before\n")
     inode = Path("log").stat().st_ino

@@ -1,4 +1,4 @@
-"""`run` on arrays, and how it ends: signals, closed streams, a full disk, hostile files."""
+"""How `run` on arrays ends: with signals, closed streams, a full disk, hostile files."""
 
 import re
 import shlex
@@ -26,14 +26,16 @@ def npy(here: Path) -> Path:
     return here / "a.npy"
 
 
-def test_one_piece_is_not_one_pieces(npy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_piece_is_reported_in_the_singular(
+    npy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["run", "a.npy", "--axis", "0", "--count", "1"]) == 0
     assert "-> 1 piece along axis 0" in capsys.readouterr().out
 
 
 # Signals.
 
-# Each block takes a while, and is announced.
+# Each block takes a while, and is announced on stdout.
 SLOW = """
 import os, sys, time
 from dmlsplit.cli import main
@@ -82,7 +84,7 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
     assert sorted(entry.name for entry in Path("out").iterdir()) == [f"a_0.{form}", f"a_1.{form}"]
 
 
-# Interrupts the n-th time that the main thread takes a lock of a condition, just after that.
+# Interrupts just after the main thread acquires the lock of a condition for the n-th time.
 INTERRUPTED = """
 import signal, sys, threading
 from dmlsplit.cli import main
@@ -105,7 +107,7 @@ sys.exit(main(sys.argv[1:]))
     "lock", [pytest.param(n, marks=() if n in (19, 37) else pytest.mark.slow) for n in range(1, 50)]
 )
 def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
-    """Threads of the pool, and zarr's own, would wait for it for ever, and the process for them."""
+    """Threads of the pool and of zarr would wait for it forever, and the process for them."""
     zarr.create_array("a.zarr", data=INPUT, chunks=(1, 4))
     line = ["run", "a.zarr", *HALVES, "--block-bytes", "16", "-o", "out"]
     child = started(str(lock), *line, folder=npy.parent, program=INTERRUPTED)
@@ -137,10 +139,10 @@ def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-# Streams. What each command says of them is in test_ends.
+# Streams. test_ends has the messages of each command.
 
 
-def test_closed_streams_take_no_output_of_another(npy: Path) -> None:
+def test_a_closed_stream_does_not_receive_other_output(npy: Path) -> None:
     zarr.create_array("b.zarr", data=INPUT, chunks=(2, 2))
     for name, closed in (("a.npy", ">&-"), ("a.npy", ">&- 2>&- <&-"), ("b.zarr", ">&- 2>&- <&-")):
         line = f"dmlsplit run {name} --axis 0 --count 2 --overwrite {closed}"
@@ -178,13 +180,13 @@ def test_control_characters_do_not_reach_the_terminal(
     [
         ("a.npy -o s3://bucket/out", "s3://bucket/out is a URL; run reads and writes local files"),
         ("objects.zarr", "its elements have no fixed size, so they cannot be split as bytes"),
-        # What follows is ours, or from zarr 3.4 on its own warning, which is an error in tests.
+        # The rest is our message or, since zarr 3.4, zarr's warning, which is an error in tests.
         ("chunk0.zarr", "chunk0.zarr: has damaged zarr metadata: "),
         ("damaged.zarr.zip", "damaged.zarr.zip: has damaged zarr metadata: BadZipFile"),
         ("folder.zarr.zip", "folder.zarr.zip: is not a zarr store"),
     ],
 )
-def test_what_cannot_be_run_is_said_at_once_and_in_one_line(
+def test_an_input_that_cannot_be_run_is_reported_at_once_in_one_line(
     line: str, message: str, npy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     zarr.create_array("chunk0.zarr", data=INPUT, chunks=(2, 4))
@@ -205,7 +207,7 @@ def test_what_cannot_be_run_is_said_at_once_and_in_one_line(
 
 
 def test_a_corrupt_chunk_is_one_line(here: Path) -> None:
-    """Zarr reads the chunks of a block together; what the others do must not be heard of."""
+    """Zarr reads the chunks of a block together; the others must not print anything."""
     zarr.create_array("a.zarr", data=np.arange(4096.0).reshape(64, 64), chunks=(2, 64))
     for chunk in (3, 4, 5, 20):
         Path(f"a.zarr/c/{chunk}/0").write_bytes(b"short")

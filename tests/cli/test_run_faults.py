@@ -1,7 +1,7 @@
-"""Whatever fails and whenever it is killed: files are old or new, and the same command goes on.
+"""Whatever fails or kills a run, files are old or new, and the same command continues the run.
 
-Every call about files fails in turn, with each error, and each signal arrives at every call. The
-short test takes a sample of these.
+Every file operation fails in turn, with each error, and each signal arrives during every operation.
+The short test takes a sample of these.
 """
 
 import errno
@@ -46,11 +46,11 @@ MODEL = model(
 
 @dataclass(frozen=True)
 class Case:
-    """A command, and what it writes."""
+    """A command, and the files that it writes."""
 
     line: list[str]
     targets: tuple[str, ...]
-    has_old: bool = False  # targets that exist
+    has_old: bool = False  # whether the targets exist before
 
     def prepare(self, folder: Path) -> None:
         """Write the input, and old targets."""
@@ -83,7 +83,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def runs(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Runs]:
     if not shutil.which("g++"):
-        pytest.skip("there is no g++")
+        pytest.skip("g++ is not installed")
     with harness.running(builds, tmp_path_factory.mktemp("scratch")) as found:
         yield found
 
@@ -92,7 +92,7 @@ Found = dict[str, bytes] | None
 
 
 def found(folder: Path, case: Case) -> list[Found]:
-    """The bytes of each target; None where there is none."""
+    """The bytes of each target; None if it does not exist."""
     return [target_bytes(folder / "out" / name) for name in case.targets]
 
 
@@ -104,7 +104,7 @@ def target_bytes(path: Path) -> Found:
 
 @dataclass(frozen=True)
 class Expected:
-    """What there is before and after a whole run, and how many calls it makes."""
+    """The files before and after a complete run, and how many calls it makes."""
 
     input: dict[str, bytes]
     old: list[Found]
@@ -166,7 +166,7 @@ def check(
     assert not list(folder.rglob("*.partial")), place
 
 
-# The sweep of every fault, which is slow, takes all cases.
+# The slow sweep of every fault has all cases.
 SAMPLED = [name for name in CASES if " over " not in name]
 
 

@@ -1,4 +1,4 @@
-"""Exit statuses: what cannot be read outweighs what is refused."""
+"""Exit statuses: an unreadable file outweighs a refused split."""
 
 import pytest
 

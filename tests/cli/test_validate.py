@@ -29,7 +29,7 @@ def test_folders_and_patterns_are_searched(here: Path, capsys: pytest.CaptureFix
     assert len(judged(capsys, "**/c.onnx", "models/*.onnx", "models/a.onnx")[1]) == 3
 
 
-def test_a_file_whose_name_looks_like_a_pattern(
+def test_a_file_name_may_look_like_a_pattern(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save("m[1].onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
@@ -106,7 +106,7 @@ def test_shapes_are_inferred_unless_told_otherwise(
     assert judged(capsys, "m.onnx", "--no-infer-shapes")[1] == {"m.onnx:net/cut": "unknown"}
 
 
-def test_an_old_onnx_runtime_takes_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_old_onnx_runtime_supports_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save("m.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
     assert judged(capsys, "m.onnx", "--via", "ort", "--ort-version", "1.15.1")[0] == 0
 

@@ -1,4 +1,4 @@
-"""`validate --write-fixed`: a model that the target accepts, or the reason why there is none."""
+"""`validate --write-fixed`: a model that the target accepts, or the reason why there is not one."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: pytest.CaptureFixture[
         assert (node.name, found) == ("cut", {"axis": 1, "num_outputs": 2})
 
 
-def test_write_fixed_fixes_the_sizes_that_were_given(
+def test_write_fixed_makes_given_sizes_static(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save("m.onnx", single(TensorProto.FLOAT, ("n", 6), (2, 4), 1))
@@ -63,7 +63,7 @@ def test_two_nodes_of_one_name_are_told_apart(
     again = type(content.graph.node[0])()
     again.CopyFrom(content.graph.node[0])
     again.output[0] = "z"
-    # The second If has splits that are accepted as they are.
+    # The second If has splits that are accepted unchanged.
     for attribute in again.attribute:
         for node in attribute.g.node:
             if node.op_type == "Split":

@@ -1,4 +1,4 @@
-"""The kit as it is copied to Windows, the stand-in library, and observations of it."""
+"""The kit that is copied to Windows, the stand-in library, and observations of it."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is asked: every rule alone, the whole table, limits, bytes and bindings."""
+"""The cases: every rule alone, the whole table, limits, bytes and bindings."""
 
 from hashlib import sha256
 
@@ -24,7 +24,7 @@ def test_ids_are_unique_and_name_files() -> None:
     assert all(name.replace("-", "").replace("_", "").isalnum() for name in CASES)
 
 
-def test_every_rule_that_c_can_break_is_broken_alone() -> None:
+def test_every_rule_that_a_c_program_can_break_is_broken_alone() -> None:
     alone = {expected(case, NEWEST).rules for case in (*of("rule-"), *of("bind-"), *of("table-"))}
     broken = {rules[0] for rules in alone if len(rules) == 1}
     # At the newest level every dimension count from 1 to 8 is accepted.
@@ -54,7 +54,7 @@ def test_the_table_has_every_type_at_every_dimension_count() -> None:
     assert found == {(kind, rank) for kind in TensorDataType for rank in range(10)}
 
 
-def test_what_is_expected_follows_the_level() -> None:
+def test_expectations_follow_the_level() -> None:
     rows = [(str(level), now) for level, now in by_level(CASES["table-INT64-5"])]
     assert [(level, now.stage, now.rules) for level, now in rows] == [
         ("1_0", "create", ("DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT")),
@@ -111,7 +111,7 @@ def test_inputs_are_the_same_every_time() -> None:
 
 
 @pytest.mark.parametrize("name", ["FLOAT16", "FLOAT32", "FLOAT64"])
-def test_any_bits_hold_what_arithmetic_would_change(name: str) -> None:
+def test_any_bits_include_values_that_arithmetic_would_change(name: str) -> None:
     first, second, denormal, zero, infinite = elements(CASES[f"bytes-bits-{name}"])[:5]
     assert np.isnan([first, second]).all()
     assert 0 < denormal < np.finfo(denormal.dtype).smallest_normal

@@ -24,7 +24,7 @@ def said(differences: Sequence[Difference]) -> set[tuple[str, str]]:
     return {(each.kind, each.case) for each in differences}
 
 
-# Where Split changes, and the last; the others are the same as one of these.
+# The levels at which Split changes, and the last; every other level equals one of these.
 DIFFERENT = {0x1000, 0x2100, 0x3000, 0x4100, 0x6400}
 EVERY_LEVEL = [
     pytest.param(level, marks=[] if level in DIFFERENT else [pytest.mark.slow], id=str(level))
@@ -41,7 +41,7 @@ def test_a_library_with_the_rules_agrees_at_every_level(observe: Observe, level:
     assert comparison.observation.level == level
 
 
-# What each switch of the stand-in changes; nothing else may be reported.
+# The differences that each switch of the stand-in causes; nothing else may be reported.
 DWORD = ["rule-TENSOR-SIZE-DWORD-input", "rule-TENSOR-SIZE-DWORD-output"]
 OVERLAP = ["rule-TENSOR-OUTPUT-OVERLAP-zero", "rule-TENSOR-OUTPUT-OVERLAP-nested"]
 AXIS = ["rule-SPLIT-AXIS-RANGE", "rule-SPLIT-AXIS-RANGE-minus-one"]
@@ -114,7 +114,7 @@ def test_a_removed_device_counts_as_a_crash(observe: Observe) -> None:
     assert found_.observed == "refused at create with 0x80070057; removed when asked after others"
 
 
-def test_a_newer_library_is_held_to_the_newest_level_known(observe: Observe) -> None:
+def test_a_newer_library_is_compared_with_the_newest_known_level(observe: Observe) -> None:
     path = edited(observe(), level=0x7000, minimum_levels=[])
     assert str(found(path).observation.level) == "6_4"
     assert found(path).agrees
@@ -126,7 +126,7 @@ def test_cases_that_were_not_asked_are_named(observe: Observe) -> None:
     assert found(edited(path, cases=cases)).not_asked == ("limit-elements",)
 
 
-# ---- what DxDispatch gave ----------------------------------------------------------------------
+# ---- results of DxDispatch ---------------------------------------------------------------------
 
 Cases = dict[str, dict[str, Any]]  # of an observation, by id
 Dispatch = Callable[[Callable[[Cases], None]], Comparison]
@@ -134,7 +134,7 @@ Dispatch = Callable[[Callable[[Cases], None]], Comparison]
 
 @pytest.fixture
 def dispatched(observe: Observe, kit: Path) -> Dispatch:
-    """Compare an observation with what DxDispatch gives if all is as expected, and one change."""
+    """Compare an observation in which DxDispatch gave the expected results, with one change."""
 
     def compared(change: Callable[[Cases], None]) -> Comparison:
         path = observe()
@@ -191,7 +191,7 @@ def test_other_verdicts_of_models_are_found(
     assert said(comparison.differences) == {(kind, f"{model}.json")}
 
 
-# ---- files that are no observations ------------------------------------------------------------
+# ---- files that are not observations -----------------------------------------------------------
 
 X = {"DataType": "FLOAT32", "Sizes": [2]}
 SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
@@ -216,7 +216,7 @@ SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(
+def test_an_error_names_what_is_wrong_with_a_file(
     observe: Observe, change: dict[str, Any], message: str
 ) -> None:
     path = edited(observe(), **change)
@@ -233,13 +233,13 @@ def test_what_is_wrong_with_a_file_is_said(
         {"buffers": [8, 8], "input_tensor": {"buffer": 0, "offset": 0}, "output_tensors": []},
     ],
 )
-def test_a_placement_cannot_ask_for_memory_or_lie_outside(
+def test_a_placement_cannot_require_much_memory_or_be_outside(
     dispatched: Dispatch, placement: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=r"placement\."):
         dispatched(lambda cases: cases["bind-swapped"].update(placement=placement))
 
 
-def test_any_bits_of_a_type_that_has_no_special_ones_are_no_error(dispatched: Dispatch) -> None:
+def test_any_bits_of_a_type_without_special_values_are_not_an_error(dispatched: Dispatch) -> None:
     comparison = dispatched(lambda cases: cases["bytes-type-INT8"].update(values="bits"))
     assert comparison.agrees

@@ -1,4 +1,4 @@
-"""The DxDispatch models of the cases, run by our own front end, and what is kept of a run."""
+"""The DxDispatch models of the cases, run by our own front end, and the record of a run."""
 
 import json
 import shutil
@@ -76,7 +76,7 @@ SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("1_0", 
 
 
 @pytest.mark.parametrize("level", ["2_1", "6_4", *SLOW_LEVELS])
-def test_our_front_end_gives_what_is_expected_of_every_model(
+def test_our_front_end_gives_the_expected_result_for_every_model(
     kit: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
     device = Device("cpu", feature_level=level)
@@ -131,7 +131,7 @@ def test_a_program_is_run_on_each_model(kit: Path, program: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "first"), [("flip", (False, True)), ("behind", (True, False)), ("unwritten", None)]
 )
-def test_a_fault_in_an_output_is_seen(
+def test_a_fault_in_an_output_is_noticed(
     kit: Path, program: Path, monkeypatch: pytest.MonkeyPatch, fault: str, first: Any
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)
@@ -151,10 +151,10 @@ def test_a_program_that_hangs_or_crashes_is_told_apart(
     assert found["bind-swapped"]["outcome"] == outcome
 
 
-def test_an_observation_of_a_program_too(
+def test_an_observation_can_include_a_program(
     kit: Path, library: Path, tmp_path: Path, program: Path
 ) -> None:
-    """On a kit of four cases; the library beside the program must be the observed one."""
+    """With a kit of four cases. The library beside the program must be the observed one."""
     beside, small = tmp_path / library.name, tmp_path / "kit"
     shutil.copytree(kit, small)
     names = ("bytes-type-INT64", "bind-in-place", "rule-SPLIT-OUTPUT-COUNT", "limit-index")

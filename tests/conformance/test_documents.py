@@ -1,4 +1,4 @@
-"""The page says what the kit does."""
+"""The documentation page agrees with the kit."""
 
 import re
 from pathlib import Path

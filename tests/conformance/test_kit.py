@@ -1,4 +1,4 @@
-"""The folder that `write` makes: the same every time, bounded, never over anything."""
+"""The folder that `write` makes: it is always the same, it is small, and it overwrites nothing."""
 
 import json
 import os
@@ -19,7 +19,7 @@ FILES = kit_files()
 LISTED: dict[str, Any] = json.loads(FILES["cases.json"])
 
 
-def test_the_same_cases_are_the_same_bytes(kit: Path) -> None:
+def test_the_kit_has_the_same_bytes_every_time(kit: Path) -> None:
     code = "from dmlsplit.conformance.kit import write_kit; import pathlib; "
     other = kit.with_name("other")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
@@ -38,7 +38,7 @@ def test_the_kit_is_small() -> None:
 
 
 @pytest.mark.parametrize("case", LISTED["cases"], ids=lambda case: case["id"])
-def test_a_case_reads_back_as_what_it_expects(case: dict[str, Any]) -> None:
+def test_a_case_reads_back_with_its_expectation(case: dict[str, Any]) -> None:
     if case["last_stage"] == "bind":
         return
     desc = read_descriptor(case["desc"])

@@ -1,4 +1,4 @@
-"""The probe, on a stand-in library with DirectML's binary interface; nothing runs on Windows."""
+"""The probe on a stand-in library with DirectML's binary interface, which runs without Windows."""
 
 import ast
 import json
@@ -116,11 +116,11 @@ def test_a_library_that_always_crashes_does_not_end_the_probe(
     assert [case["outcome"] for case in cases.values()] == ["crashed"] * 5
 
 
-def test_what_the_library_prints_is_no_answer(observe: Observe) -> None:
+def test_output_of_the_library_is_not_taken_for_an_answer(observe: Observe) -> None:
     assert by_id(observe("noise")) == by_id(observe())
 
 
-def test_a_refusal_at_compile_is_seen_there(observe: Observe) -> None:
+def test_a_refusal_at_compile_is_recorded_as_such(observe: Observe) -> None:
     cases = by_id(observe("late-dword"))
     assert cases["rule-TENSOR-SIZE-DWORD-output"]["stage"] == "compile"
     assert cases["rule-TENSOR-SIZE-DWORD-output"]["hresult"] == "0x80070057"

@@ -17,7 +17,7 @@ def reported(path: Path, form: str) -> str:
     return REPORTS[form](compare(read_observation(path)))
 
 
-def test_text_says_what_was_seen_and_fits_80_columns(observe: Observe) -> None:
+def test_text_says_what_was_observed_and_fits_80_columns(observe: Observe) -> None:
     text = reported(observe("any-sum", "take-overlap"), "text")
     # Only names that cannot be broken, such as a SHA-256, may be longer.
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -57,7 +57,7 @@ def test_markdown_has_a_table_for_each_kind(observe: Observe) -> None:
     assert row + "DML-SPLIT-AXIS-SUM |" in text
 
 
-def test_a_text_names_so_many_differences_and_json_all(observe: Observe) -> None:
+def test_a_text_names_a_few_differences_and_json_names_all(observe: Observe) -> None:
     path = edited(observe(), level=0x1000, minimum_levels=[])
     many = len(compare(read_observation(path)).differences)
     assert many > MOST_SHOWN
@@ -68,7 +68,7 @@ def test_a_text_names_so_many_differences_and_json_all(observe: Observe) -> None
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_names_cannot_break_out(observe: Observe, form: str) -> None:
-    """An observation comes from someone else's machine."""
+    """An observation comes from someone else's machine, so its names are not trusted."""
     path = observe("any-sum")
     cases = [dict(case, id="x\n| y |<b>") for case in observed(path)["cases"]]
     edited(path, adapter={"name": "\x1b[31m<script>|`a`"}, cases=cases)

@@ -1,4 +1,4 @@
-"""Legalizing: another descriptor, a lower level, the same bytes on the same buffers."""
+"""Legalizing: another descriptor for a lower level moves the same bytes on the same buffers."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ LEVELS = list(FeatureLevel)
 
 
 def memory_of(desc: SplitOperatorDesc) -> Memory:
-    """Equal bytes for descriptors of equal sizes; no offset, which tensors may promise to align."""
+    """Equal bytes for descriptors of equal sizes; no offsets, as tensors may promise alignment."""
     memory = Memory.of(desc)
     memory.offset = 0
     return memory
@@ -66,7 +66,7 @@ def test_every_level_type_and_rank_has_an_equivalent_with_equal_bytes(
         assert_equivalent(desc, dml.legalize(desc, level), level)
 
 
-def test_a_valid_descriptor_comes_back_as_it_is() -> None:
+def test_a_valid_descriptor_comes_back_unchanged() -> None:
     desc = SplitOperatorDesc.from_sizes(TensorDesc("FLOAT32", (1, 1, 6, 2)), axis=2, sizes=(2, 4))
     assert dml.legalize(desc, "1_0") is desc
 
@@ -87,7 +87,7 @@ def test_a_valid_descriptor_comes_back_as_it_is() -> None:
         (("FLOAT32", (2,) * 9), 4, (1, 1), "6_4", "axis 4: FLOAT32[2,2,2,2,2,2,2,4]"),
     ],
 )
-def test_the_rewriting_is_the_smallest_one(
+def test_the_rewriting_changes_as_little_as_possible(
     tensor: Any, axis: int, sizes: tuple[int, ...], level: str, expected: str
 ) -> None:
     desc = SplitOperatorDesc.from_sizes(TensorDesc(*tensor), axis=axis, sizes=sizes)
@@ -127,7 +127,7 @@ def test_strides_are_rewritten_with_the_elements(
     assert_equivalent(desc, legal, level)
 
 
-def test_what_a_tensor_promises_is_carried_over() -> None:
+def test_promises_of_a_tensor_are_carried_over() -> None:
     source = TensorDesc(
         "UINT8",
         (4, 4),
@@ -143,7 +143,7 @@ def test_what_a_tensor_promises_is_carried_over() -> None:
     assert legal.output_tensors[0].guaranteed_base_offset_alignment == 64
 
 
-def test_more_elements_than_a_tensor_may_have_are_taken_four_at_a_time() -> None:
+def test_a_tensor_of_too_many_elements_moves_four_at_a_time() -> None:
     desc = SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (3, 2**31)), axis=0, sizes=(1, 2))
     assert "DML-TENSOR-ELEMENT-COUNT" in dml.validate(desc).rule_ids
     legal = dml.legalize(desc, "6_4")
@@ -168,7 +168,7 @@ def copied(index: int, run: str, start: int) -> str:
     [
         (bytes_split(1, 3, shape=(3,)), "1_0", copied(0, "1 byte", 0)),
         (bytes_split(5), "2_0", copied(0, "5 bytes", 0)),
-        # Runs of 2 bytes would do, but in the input they are 9 bytes apart.
+        # Runs of 2 bytes would be possible, but in the input they are 9 bytes apart.
         (bytes_split(2, 4, 3, shape=(2,)), "1_0", copied(0, "2 bytes", 0)),
         (bytes_split(2, 4, 3), "1_0", copied(2, "3 bytes", 6)),
         (
@@ -193,7 +193,9 @@ def copied(index: int, run: str, start: int) -> str:
         ),
     ],
 )
-def test_where_none_exists_it_says_why(desc: SplitOperatorDesc, level: str, why: str) -> None:
+def test_an_error_says_why_no_equivalent_exists(
+    desc: SplitOperatorDesc, level: str, why: str
+) -> None:
     with pytest.raises(NoEquivalentError) as error:
         dml.legalize(desc, level)
     assert error.value.reason == why
@@ -210,7 +212,7 @@ def test_where_none_exists_it_says_why(desc: SplitOperatorDesc, level: str, why:
     ],
     ids=str,
 )
-def test_what_every_level_refuses_is_said_with_its_rule(desc: SplitOperatorDesc) -> None:
+def test_a_split_that_every_level_refuses_names_the_rule(desc: SplitOperatorDesc) -> None:
     with pytest.raises(InvalidArgumentError) as error:
         dml.legalize(desc, "1_0")
     report = dml.validate(desc, "1_0")
@@ -232,7 +234,7 @@ def test_what_every_level_refuses_is_said_with_its_rule(desc: SplitOperatorDesc)
         ("INT4", "6_4", "UINT8 UINT16 UINT32 UINT64"),
     ],
 )
-def test_types_are_tried_from_the_nearest_size_on(kind: str, level: str, types: str) -> None:
+def test_types_of_the_nearest_size_are_tried_first(kind: str, level: str, types: str) -> None:
     row = capability_table()[FeatureLevel.parse(level)]
     found = legalization._candidates(dml.TensorDataType.parse(kind), row)
     assert [kind.name for kind in found] == types.split()
@@ -248,14 +250,14 @@ def test_whole_bytes_of_4_bit_elements_are_carried(kind: str) -> None:
     assert dml.validate(legal).ok
 
 
-def test_a_dimension_of_size_one_steps_over_nothing() -> None:
+def test_the_stride_of_a_dimension_of_size_one_does_not_matter() -> None:
     dimension = legalization._Dimension
     assert legalization._steps_over(dimension(((1, 7), (3, 2))), 2)
     assert not legalization._steps_over(dimension(((1, 2), (3, 7))), 2)
     assert not legalization._steps_over(dimension(((2, 7), (1, 7))), 2)
 
 
-def test_what_outputs_take_counts_as_well() -> None:
+def test_limits_of_outputs_count_too() -> None:
     int32, int16 = dml.TensorDataType.INT32, dml.TensorDataType.INT16
     uint16 = dml.TensorDataType.UINT16
     inputs = TensorSupport(1, 4, frozenset([int32, uint16]))
@@ -271,7 +273,7 @@ def test_what_outputs_take_counts_as_well() -> None:
 
 @st.composite
 def layouts(draw: st.DrawFn, sizes: tuple[int, ...], may_repeat: bool) -> tuple[int, ...] | None:
-    """Strides of a tensor: packed, or in any order of dimensions with padding between them."""
+    """Strides of a tensor: packed, or in any order of the dimensions with padding between them."""
     if draw(st.booleans()):
         return None
     strides = [0] * len(sizes)

@@ -1,4 +1,4 @@
-"""feature_levels.yaml: reading it, and from versions to levels and back."""
+"""feature_levels.yaml: reading it, and conversions between versions and levels."""
 
 import itertools
 import re
@@ -147,7 +147,7 @@ def test_a_bad_table_is_refused_with_the_path_of_the_value(
         ("a: &x [*x]", "lacks 'levels'$"),
     ],
 )
-def test_what_is_not_a_table_is_refused(text: str, message: str) -> None:
+def test_a_file_that_is_not_a_table_is_refused(text: str, message: str) -> None:
     with pytest.raises(TableError, match=f"^feature_levels.yaml: {message}"):
         parse_table(text)
 
@@ -190,7 +190,7 @@ def test_an_entry_becomes_a_row_and_passes_on_what_it_supports() -> None:
 
 
 def test_the_file_has_these_keys_and_no_others() -> None:
-    """Beyond what is read of it; `parse_table` has checked the types of the rest."""
+    """This covers keys that are not read; `parse_table` has checked the types of the others."""
     table = yaml.safe_load(TEXT)
     assert table.keys() == {"schema", "operator", "levels"}
     assert (table["schema"], table["operator"]) == (1, "DML_OPERATOR_SPLIT")
@@ -214,7 +214,7 @@ def test_the_file_has_these_keys_and_no_others() -> None:
 
 
 def test_no_key_occurs_twice_in_a_mapping() -> None:
-    """safe_load takes the second one and says nothing."""
+    """safe_load would silently use the second."""
 
     def keys(node: yaml.Node) -> None:
         if isinstance(node, yaml.MappingNode):

@@ -43,7 +43,7 @@ def test_a_directml_version_is_three_numbers(text: str, version: tuple[int, ...]
 
 
 @pytest.mark.parametrize("text", ["", "1.x", "1..0", "-1", "1.8.0.0.0", "1.\u0663"])
-def test_what_is_not_a_version_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_version_is_refused(text: str) -> None:
     message = "^DirectML version is .*; it must look like 1.8.0$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         directml_version(text)

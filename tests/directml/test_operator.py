@@ -35,7 +35,7 @@ def test_a_bad_axis_can_be_built_and_printed() -> None:
     assert dml.SplitOperatorDesc.from_sizes(X, axis=0, sizes=(1,)).split_sizes == (1,)
 
 
-def test_from_sizes_takes_integers_only() -> None:
+def test_from_sizes_accepts_only_integers() -> None:
     with pytest.raises(TypeError, match=r"^axis is 2\.0 \(float\); it must be an integer$"):
         dml.SplitOperatorDesc.from_sizes(X, axis=2.0, sizes=(6,))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^sizes\[1\] is '3' \(str\); it must be an integer$"):
@@ -52,7 +52,7 @@ def test_the_geometry_is_in_bytes() -> None:
     )
 
 
-def test_many_outputs_print_in_short() -> None:
+def test_many_outputs_are_abbreviated() -> None:
     x = dml.TensorDesc("INT8", (100,))
     text = str(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 100))
     assert text == f"SPLIT axis 0: INT8[100] -> {', '.join(['INT8[1]'] * 8)}, ... (100 outputs)"

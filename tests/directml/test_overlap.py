@@ -1,4 +1,4 @@
-"""Whether two elements of a tensor share an address, compared with counting addresses."""
+"""Whether two elements of a tensor share an address; the reference counts addresses."""
 
 import itertools
 
@@ -52,6 +52,6 @@ def test_the_search_counts_every_step(
     assert may_overlap_itself(sizes, strides)
 
 
-def test_a_search_that_grows_too_large_says_overlapping() -> None:
+def test_a_search_that_grows_too_large_ends_with_overlapping() -> None:
     sizes, strides = (99991,) * 8, (99989, 99971, 99961, 99929, 99923, 99907, 99901, 99881)
     assert may_overlap_itself(sizes, strides)

@@ -1,4 +1,4 @@
-"""The table of rules, and the report of those that are broken."""
+"""The table of rules, and the report of broken rules."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def test_rules_of_directml_are_documented_and_ours_say_so() -> None:
 
 
 def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument() -> None:
-    """Arrays, and what only an array can be, are checked by dmlsplit alone."""
+    """Rules about arrays, which DirectML does not have, are checked by dmlsplit alone."""
     bindings = "COUNT OFFSET-ALIGNMENT GUARANTEED-ALIGNMENT RANGE SIZE OUTPUT-OVERLAP IN-PLACE"
     removed = {f"DML-BIND-{name}" for name in bindings.split()}
     assert {name for name, rule in RULES.items() if rule.hresult == 0x887A0005} == removed

@@ -1,4 +1,4 @@
-"""DML_BUFFER_TENSOR_DESC: values, arithmetic, and what is not a descriptor at all."""
+"""DML_BUFFER_TENSOR_DESC: values, arithmetic, and arguments that are not a descriptor at all."""
 
 import pickle
 
@@ -77,7 +77,7 @@ def test_the_buffer_size_is_that_of_dml_calc_buffer_tensor_size(
     assert dml.TensorDesc(data_type, sizes, strides=strides).total_tensor_size_in_bytes == size
 
 
-def test_the_buffer_size_is_exact_where_the_original_wraps() -> None:
+def test_the_buffer_size_is_exact_even_if_the_original_wraps() -> None:
     tensor = dml.TensorDesc("UINT8", (2, 2), strides=(2**32 - 1, 1))
     assert tensor.minimum_size_in_bytes == 2**32 + 4
     assert tensor.wrapped_size_in_bytes == 4
@@ -137,7 +137,7 @@ def test_flags_are_read_from_names() -> None:
     assert type(parse([1])) is dml.TensorFlags
 
 
-def test_flags_of_unknown_bits_stay_unknown_once_they_were_made() -> None:
+def test_flags_of_unknown_bits_stay_unknown_after_python_made_them() -> None:
     made = dml.TensorFlags(4)
     for value in (made, 4):
         with pytest.raises(dml.InvalidArgumentError, match="tensor flags are"):
@@ -148,7 +148,7 @@ def test_flags_of_unknown_bits_stay_unknown_once_they_were_made() -> None:
     "value", ["SHARED", 2, -1, True, 1.0, None, ["NONE", "SHARED"], ["NONE", None]]
 )
 def test_unknown_flags_are_refused(value: object) -> None:
-    dml.TensorFlags(2)  # makes a member that DirectML does not have
+    dml.TensorFlags(2)  # makes a member that DirectML lacks
     last = value[-1] if isinstance(value, list) else value
     message = f"^tensor flags are {last!r}; they must be NONE or OWNED_BY_DML$"
     with pytest.raises(dml.InvalidArgumentError, match=message):

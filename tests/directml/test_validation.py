@@ -99,7 +99,7 @@ ONE = dml.TensorDesc("FLOAT32", (4,))
         (dml.SplitOperatorDesc(ONE, [ONE, ONE], 1), ["SPLIT-AXIS-RANGE"]),
         (dml.SplitOperatorDesc(ONE, [ONE, X], 0), ["SPLIT-DIMENSION-COUNT-MATCH"]),
         (dml.SplitOperatorDesc(ONE, [], 1), ["SPLIT-OUTPUT-COUNT", "SPLIT-AXIS-RANGE"]),
-        # Along the outermost axis, and beside it.
+        # Along the outermost axis, and along others.
         (dml.SplitOperatorDesc(ONE, [dml.TensorDesc("FLOAT32", (5,))], 0), ["SPLIT-AXIS-SUM"]),
         (dml.SplitOperatorDesc(dml.TensorDesc("FLOAT32", (4, 5)),
                                [dml.TensorDesc("FLOAT32", (4, 6))], 0), ["SPLIT-SIZE-MATCH"]),
@@ -138,7 +138,9 @@ def test_a_value_past_its_limit_is_reported_and_nothing_else(
     ("level", "rank", "allowed"),
     [("1_0", 3, "4 at 1_0"), ("2_1", 5, "4 at 2_1"), ("2_0", 1, "4 at 2_0")],
 )
-def test_a_dimension_count_that_a_level_does_not_take(level: str, rank: int, allowed: str) -> None:
+def test_a_dimension_count_that_a_level_does_not_accept(
+    level: str, rank: int, allowed: str
+) -> None:
     found = dml.validate(one_output(data_type="INT16", sizes=(2,) * rank), level).violations
     assert [(v.rule.id, v.place, v.found, v.allowed) for v in found] == [
         ("DML-LEVEL-DIMENSION-COUNT", f"{name}.DimensionCount", str(rank), allowed)
@@ -146,7 +148,7 @@ def test_a_dimension_count_that_a_level_does_not_take(level: str, rank: int, all
     ]
 
 
-def test_a_level_may_take_other_outputs_than_inputs() -> None:
+def test_a_level_may_accept_other_outputs_than_inputs() -> None:
     kinds = dml.TensorDataType
     inputs = TensorSupport(2, 3, frozenset([kinds.INT8]))
     outputs = TensorSupport(1, 2, frozenset([kinds.INT16, kinds.FLOAT32]))
@@ -182,7 +184,7 @@ def test_all_violations_are_reported_at_once() -> None:
         dml.TensorDesc("FLOAT64", (2, 2, 5), strides=(2**32 - 1, 2**32 - 1, 1)),
     )  # fmt: skip
     report = dml.validate(dml.SplitOperatorDesc(source, outputs, 3), "1_0")
-    # These need outputs, or an axis, that can be compared at all.
+    # The other rules need outputs, or an axis, that can be compared at all.
     missing = {"DML-SPLIT-OUTPUT-COUNT", "DML-SPLIT-AXIS-SUM", "DML-SPLIT-SIZE-MATCH"}
     rules = {rule for rule in RULES if not rule.startswith(("DML-BIND", "DML-ARRAY"))}
     assert set(report.rule_ids) == rules - missing
@@ -210,7 +212,7 @@ def test_a_report_names_its_descriptor_and_the_level() -> None:
     assert (report.subject, report.level) == (str(desc), "4_0")
 
 
-def test_no_higher_level_is_advised_where_none_helps() -> None:
+def test_no_higher_level_is_advised_if_none_helps() -> None:
     def hints(kind: str, level: str) -> set[str]:
         desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc(kind, (8,)), axis=0, sizes=(4, 4))
         return {v.hint for v in dml.validate(desc, level).violations}

@@ -25,7 +25,7 @@ def explained(
     return explain("here", desc, find_gpu(gpu))
 
 
-def test_time_is_bytes_by_bandwidth() -> None:
+def test_time_is_bytes_divided_by_bandwidth() -> None:
     shown = explained("FLOAT32", (1024, 1024, 256), 0, (512, 512))
     assert shown.geometry.total_bytes == 1 << 30
     assert shown.seconds == pytest.approx((2 << 30) / 4.8e12)
@@ -87,7 +87,7 @@ def test_a_strided_split_shows_its_loops() -> None:
     assert "output 1: 16 elements, 1 byte from byte 8 on, 4 times (read +1, write +4)" in text
 
 
-def test_what_is_assumed_of_an_unknown_gpu_is_said() -> None:
+def test_assumptions_about_an_unknown_gpu_are_listed() -> None:
     unknown = gpu_of_device(CudaDevice(0, "Voodoo 2", None, "9.0", None, None, None, None, 128))
     x = dml.TensorDesc("UINT8", (4, 6))
     shown = explain("here", dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)), unknown)

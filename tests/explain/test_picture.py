@@ -1,4 +1,4 @@
-"""Pictures: the bytes of each output are drawn where they are."""
+"""Pictures: the bytes of each output are drawn at their places."""
 
 import xml.etree.ElementTree as ET
 from math import prod
@@ -75,7 +75,7 @@ def test_the_pixels_of_a_line_are_drawn_in_a_line() -> None:
     widths = {float(rect.get("width", 0)) for rect in root.iter(f"{SVG}rect") if len(rect)}
     assert widths == {28.5}
     tops = [rect.get("y") for rect in root.iter(f"{SVG}rect") if rect.get("fill") == "#e8e8e8"]
-    assert len(set(tops[1:])) == 1  # the outputs are side by side
+    assert len(set(tops[1:])) == 1  # The outputs are side by side.
     assert len(texts(root)) == 2 + 2 * 3  # nothing is left out
 
 
@@ -89,7 +89,7 @@ def test_the_pixels_of_a_line_are_drawn_in_a_line() -> None:
         ((1, 4000), 1, (1,) * 4000, 3000),  # runs
     ],
 )
-def test_what_is_left_out_is_said_to_the_byte(
+def test_the_bytes_that_are_left_out_are_named_exactly(
     shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], input_drawn: int
 ) -> None:
     root = drawn(described("UINT8", shape, axis, sizes))

@@ -1,4 +1,4 @@
-"""Runs of the command line in which one call about files fails, or a signal arrives at one."""
+"""Runs of the command line in which one file operation fails or is interrupted by a signal."""
 
 import json
 import os
@@ -19,9 +19,9 @@ ROOT = HERE.parents[1]
 class Outcome:
     """How a run ended."""
 
-    status: int  # the negative number of a signal if that ended it
-    calls: int  # calls about the folder
-    failed: str  # the call that was chosen, and its file; empty if there were fewer
+    status: int  # or the negative number of the signal that ended it
+    calls: int  # calls that concern the folder
+    failed: str  # the chosen call and its file; empty if there were fewer calls
     err: str
 
 
@@ -35,7 +35,7 @@ class Runs:
     def run(
         self, line: list[str], folder: Path, at: int = 0, error: int = 0, signal: int = 0
     ) -> Outcome:
-        """Run a command in a folder; call `at` that concerns the folder is the chosen one."""
+        """Run a command in a folder; the fault is at the `at`-th call that concerns the folder."""
         files = {name: str(self.scratch / name) for name in ("out", "err")}
         fault = {"at": at, "error": error, "signal": signal}
         request = {"line": line, "folder": str(folder), **fault, **files}
@@ -48,7 +48,7 @@ class Runs:
 
 
 def library(folder: Path) -> Path:
-    """The compiled library, which a folder of `builds` keeps."""
+    """The compiled library, kept in a folder of `builds`."""
     source = HERE / "faults.cpp"
     line = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
 
@@ -60,7 +60,7 @@ def library(folder: Path) -> Path:
 
 @contextmanager
 def running(builds_folder: Path, scratch: Path) -> Iterator[Runs]:
-    """Start the process; end it with the block."""
+    """Start the process, and end it at the end of the block."""
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),

@@ -1,7 +1,8 @@
 """Runs the command line in forked children, with a fault in each. Started by harness.py.
 
-A line of JSON asks for a run, a line answers it. What the command needs is imported once, here, and
-no thread is started: each child begins where a new process would be after its imports.
+Each line of JSON requests a run, and a line of JSON answers it. The modules that the command needs
+are imported once, here, and no thread is started, so each child begins where a new process would be
+after its imports.
 """
 
 import ctypes
@@ -43,7 +44,7 @@ def command(request: dict) -> int:
     signal.alarm(SECONDS)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["folder"])
-    # Outside of the folder, so that the messages themselves are no calls that count.
+    # Outside of the folder, so that writing the messages does not count as calls.
     for name, number in (("out", 1), ("err", 2)):
         os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     try:
@@ -52,7 +53,7 @@ def command(request: dict) -> int:
         traceback.print_exc()
         return 1
     finally:
-        # As at the end of a process: what threads still write, they write. The rest of that end
+        # As at the end of a process, threads finish their writes. The rest of an interpreter's exit
         # would take longer than the run.
         threading._shutdown()
 
@@ -62,7 +63,7 @@ def serve() -> None:
     library.choose_fault.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int]
     library.counted_calls.restype = ctypes.c_long
     library.failed_call.restype = ctypes.c_char_p
-    gc.freeze()  # or the first collection in each child would copy all memory
+    gc.freeze()  # Otherwise the first collection in each child would copy all memory.
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line), library)), file=answers, flush=True)

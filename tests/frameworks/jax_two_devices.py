@@ -1,4 +1,4 @@
-"""Splits of sharded arrays, for test_jax_transforms.py: a process with two CPU devices."""
+"""Splits of sharded arrays in a process with two CPU devices, for test_jax_transforms.py."""
 
 import sys
 from typing import Any
@@ -35,7 +35,7 @@ def assert_gradient(function: Any, array: Any) -> None:
 
 
 def gathered(array: Any) -> None:
-    """XLA cannot cut a callback in parts: it gathers the array, and each device has all pieces."""
+    """XLA cannot partition a callback, so it gathers the array and each device has all pieces."""
     assert_pieces(jax.jit(split)(array), P())
     assert_pieces(split(array), P())
     assert_gradient(lambda array: squares(split(array)), array)
@@ -43,7 +43,7 @@ def gathered(array: Any) -> None:
 
 
 def typed(array: Any) -> None:
-    """With an explicit mesh, types have shardings: those of pieces and their tangents agree."""
+    """With an explicit mesh types have shardings, which agree for pieces and their tangents."""
     for function in (split, jax.jit(split)):
         pieces, tangents = jax.jvp(function, (array,), (array,))
         assert list(map(jax.typeof, pieces)) == list(map(jax.typeof, tangents))
@@ -52,7 +52,7 @@ def typed(array: Any) -> None:
 
 
 def local(mesh: Any, array: Any, is_checked: bool) -> None:
-    """Inside shard_map, each device splits what it has."""
+    """Inside shard_map, each device splits its own part."""
     mapped = jax.shard_map(
         split, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=is_checked
     )

@@ -1,4 +1,7 @@
-"""What JAX calls back on a CUDA device: one launch on XLA's stream. It needs neither."""
+"""The function that JAX calls on a CUDA device makes one launch on XLA's stream.
+
+The tests need neither JAX nor a GPU.
+"""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +16,7 @@ STREAM = 0x7E
 
 
 class Buffer:
-    """A buffer of XLA: a shape, a type, and memory that DLPack tells."""
+    """A buffer of XLA: a shape, a type, and memory that DLPack gives access to."""
 
     def __init__(self, memory: np.ndarray, device: tuple[int, int]) -> None:
         self.memory, self.shape, self.dtype = memory, memory.shape, memory.dtype
@@ -31,7 +34,7 @@ class Buffer:
 
 
 def call(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> list[Buffer]:
-    """Call back with an array of 16-bit elements and pieces on device 1; all are returned."""
+    """Call back with an array of 16-bit elements and pieces on device 1, and return them all."""
     at = axis + len(shape)
     shapes = [shape, *((*shape[:at], size, *shape[at + 1 :]) for size in sizes)]
     array, *pieces = [Buffer(np.zeros(one, "i2"), (2, 1)) for one in shapes]
@@ -46,20 +49,20 @@ def test_it_is_one_launch_on_the_stream_of_xla(fake: FakeDriver) -> None:
     assert launched.addresses == tuple(buffer.address for buffer in buffers)
 
 
-def test_nothing_else_is_asked_of_cuda(fake: FakeDriver) -> None:
+def test_cuda_is_called_for_nothing_else(fake: FakeDriver) -> None:
     call((64, 30), -1, (7, 23))
     fake.calls.clear()
     call((64, 30), -1, (7, 23))
     assert fake.calls == ["pack", "launch"]
 
 
-def test_dimensions_that_vmap_adds_are_in_front(fake: FakeDriver) -> None:
+def test_vmap_adds_dimensions_in_front(fake: FakeDriver) -> None:
     call((6, 8, 3), -2, (2, 6))
     call((5, 6, 8, 3), -2, (2, 6))
     assert len(fake.launched) == 2
 
 
-def test_no_bytes_are_no_launch(fake: FakeDriver) -> None:
+def test_nothing_is_launched_for_no_bytes(fake: FakeDriver) -> None:
     call((0, 30), -1, (7, 23))
     assert not fake.launched
 
@@ -67,7 +70,7 @@ def test_no_bytes_are_no_launch(fake: FakeDriver) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("shape", [(64, 30), (5, 40, 30)])
 def test_bytes_on_a_gpu(shape: tuple[int, ...]) -> None:
-    """CuPy's arrays have what a buffer of XLA has."""
+    """CuPy arrays have the attributes of a buffer of XLA."""
     import cupy
 
     host = np.random.default_rng(0).integers(0, 256, shape, np.uint8)

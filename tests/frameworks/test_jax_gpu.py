@@ -35,8 +35,8 @@ def test_compiled_pieces_are_those_of_numpy(
         assert np.asarray(piece).tobytes() == wanted.tobytes()
 
 
-def test_what_comes_before_and_after_is_in_order(jax: Any) -> None:
-    """XLA's work makes the input and reads the pieces, again and again, without a wait."""
+def test_work_before_and_after_the_split_is_in_order(jax: Any) -> None:
+    """XLA makes the input and reads the pieces, again and again, without a wait in between."""
 
     @jax.jit
     def step(array: Any) -> Any:
@@ -63,7 +63,7 @@ def test_gradient_and_batch(jax: Any) -> None:
     np.testing.assert_allclose(found, own, rtol=1e-6)
 
 
-def test_a_compiled_split_takes_no_memory_but_the_pieces(jax: Any) -> None:
+def test_a_compiled_split_allocates_only_the_pieces(jax: Any) -> None:
     array = jax.numpy.zeros((1024, 1024))
     compiled = jax.jit(lambda array: dml.split(array, 4, 1)).lower(array).compile()
     assert compiled.memory_analysis().temp_size_in_bytes < array.nbytes

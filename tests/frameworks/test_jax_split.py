@@ -1,4 +1,4 @@
-"""`dml.split` of arrays of JAX, compiled and not: the pieces of `jax.numpy.split`, or a refusal."""
+"""`dml.split` of JAX arrays, in jit or not, gives the pieces of `jax.numpy.split` or refuses."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -73,7 +73,7 @@ def test_every_type_of_whole_bytes_is_split(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint64", "float64", "complex128"])
-def test_64_bits_stay_where_jax_makes_no_new_ones(kind: str) -> None:
+def test_64_bits_stay_even_if_jax_makes_no_new_64_bit_arrays(kind: str) -> None:
     array = random((6,), kind)
     with jax.enable_x64(False):
         assert_equal(dml.split(array, (2, 4)), jnp.split(array, [2]))
@@ -96,13 +96,13 @@ def test_large_arrays_and_many_pieces(shape: Any, axis: int, sizes: Any) -> None
 
 
 def assert_equal_inside(function: Any, *arrays: Any) -> None:
-    """Compare what a function makes with `dml.split` and with JAX's own split in its place."""
+    """Compare the results of a function with `dml.split` and with JAX's own split."""
     found, wanted = (jax.tree.leaves(function(split)(*arrays)) for split in (dml.split, own))
     assert_equal(found, wanted)
 
 
 def test_a_split_inside_a_computation() -> None:
-    """XLA knows when its buffers are ready: pieces of pieces, results that others wait for."""
+    """XLA knows when its buffers are ready, even for pieces of pieces and results it waits for."""
 
     def chain(split: Any) -> Any:
         @jax.jit
@@ -164,7 +164,7 @@ def test_nothing_is_computed_for_a_shape() -> None:
 
 
 def test_a_donated_array_is_not_a_piece() -> None:
-    """Only piece and array have the same size: XLA could give one the memory of the other."""
+    """A single piece has the array's size, so XLA could give it the array's memory."""
     array = random((512, 300))
     wanted = np.asarray(array).tobytes()
     (whole,) = jax.jit(lambda array: dml.split(array, 1), donate_argnums=0)(array)
@@ -208,7 +208,9 @@ X = jnp.zeros((3, 4))
         (lambda x: dml.split(jax.random.split(jax.random.key(0)), 1), r"jax\.random\.key_data"),
     ],
 )
-def test_what_does_not_fit_is_refused_while_jax_traces(function: Any, message: str) -> None:
+def test_arguments_that_do_not_fit_are_refused_while_jax_traces(
+    function: Any, message: str
+) -> None:
     batch = jnp.zeros((5, *X.shape))
     for transform, array in ((jax.jit, X), (jax.grad, X), (jax.vmap, batch)):
         with pytest.raises(dml.InvalidArgumentError, match=message):
@@ -223,7 +225,7 @@ def test_elements_without_bytes_of_their_own_are_refused_outside_jit_too(kind: s
         dml.split(jax.random.split(jax.random.key(0), 4), 2)
 
 
-def test_an_array_of_jax_is_no_output() -> None:
+def test_an_array_of_jax_cannot_be_an_output() -> None:
     with pytest.raises(dml.InvalidArgumentError, match="out is given for an array of JAX"):
         dml.split(jnp.zeros(4, "bfloat16"), 1, out=[jnp.zeros(4, "bfloat16")])
     with pytest.raises(dml.InvalidArgumentError, match="read_only is True"):
@@ -238,12 +240,12 @@ def test_a_deleted_array_is_an_error(kind: str) -> None:
         dml.split(array, 2)
 
 
-# What docs/jax.md says is not there.
+# Features that docs/jax.md says are missing.
 
 
 def test_an_error_in_a_callback_ends_with_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLSPLIT_NUM_THREADS", "some")
-    array = jnp.zeros((7, 11, 13))  # of no other test: what is planned is kept
+    array = jnp.zeros((7, 11, 13))  # Plans are cached, so no other test has this shape.
     with pytest.raises(jax.errors.JaxRuntimeError, match="DMLSPLIT_NUM_THREADS is 'some'"):
         jax.block_until_ready(jax.jit(lambda array: dml.split(array, (5, 6), 1))(array))
 
@@ -254,7 +256,7 @@ def test_a_compiled_split_cannot_be_exported() -> None:
     function = jax.jit(lambda array: dml.split(array, 3))
     with pytest.raises(NotImplementedError, match="host_callbacks"):
         export.export(function)(X)
-    # What could be exported needs the address of a C function.
+    # An exported function would have to contain the address of a C function.
     with pytest.raises(Exception, match="Unsupported custom call target"):
         jax.ffi.register_ffi_target("dmlsplit", lambda *_: None, platform="cpu")
 

@@ -72,7 +72,7 @@ def test_a_piece_that_is_not_used_has_no_gradient() -> None:
 
 
 def test_the_gradient_is_one_concatenation() -> None:
-    """No zeros are made and added, as the gradient of slices would."""
+    """No zeros are made and added, as in the gradient of slices."""
     text = str(jax.make_jaxpr(jax.grad(loss(dml.split, (1, 2, 3), 0)))(jnp.arange(6.0)))
     assert text.count("= concatenate[") == 1
     assert "= pad[" not in text
@@ -133,14 +133,14 @@ def test_a_batch_is_one_split(axis: int, batch: int, out: int) -> None:
     assert str(jax.make_jaxpr(mapped(dml.split))(array)).count("buffer_callback[") == 1
 
 
-def test_what_is_not_in_the_batch_is_split_once() -> None:
+def test_an_array_that_is_not_batched_is_split_once() -> None:
     known = jnp.arange(4.0)
     found = jax.vmap(lambda x, y: x * dml.split(y, (1, 3))[1], (0, None))(jnp.arange(2.0), known)
     assert found.tolist() == [[0, 0, 0], [1, 2, 3]]
 
 
 def test_several_devices() -> None:
-    """In a process of its own: JAX counts the devices when it starts."""
+    """The test runs in a process of its own, because JAX counts the devices when it starts."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     cases = Path(__file__).with_name("jax_two_devices.py")

@@ -1,4 +1,4 @@
-"""What is used of PyTorch and JAX without their promise to keep it: in one file each, and there."""
+"""Private names of PyTorch and JAX are used in one file each, and exist."""
 
 import ast
 import importlib
@@ -13,7 +13,7 @@ from dmlsplit.errors import UnsupportedError
 
 PACKAGE = Path(dmlsplit.__file__).parent
 HOMES = {"torch": PACKAGE / "arrays/torch_private.py", "jax": PACKAGE / "frameworks/jax.py"}
-# Written down by JAX as experimental, or not at all.
+# JAX documents these as experimental, or not at all.
 OF_JAX = (
     "experimental.buffer_callback.buffer_callback",
     "core.Tracer",
@@ -24,7 +24,7 @@ OF_JAX = (
 
 
 def uses(node: ast.AST) -> Iterator[str]:
-    """Every dotted name under a node that begins with a name or a call of it, and every import."""
+    """Every dotted name under a node that begins with a name or a call of one, and every import."""
     for each in ast.walk(node):
         if isinstance(each, ast.ImportFrom) and each.module:
             yield from (f"{each.module}.{alias.name}" for alias in each.names)
@@ -35,7 +35,7 @@ def uses(node: ast.AST) -> Iterator[str]:
 
 
 def is_kept(name: str) -> bool:
-    """Whether a library promises a name: no part is private, and it is not experimental."""
+    """Whether a library promises to keep a name: no part of it is private or experimental."""
     parts = name.split(".")[1:]
     return not any(part == "experimental" or part.startswith("_") for part in parts)
 
@@ -51,7 +51,7 @@ def test_private_names_are_used_in_one_file(library: str) -> None:
     assert found == {HOMES[library]}
 
 
-def test_the_private_names_of_torch_are_there() -> None:
+def test_the_private_names_of_torch_exist() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from dmlsplit.arrays import torch as adapter
     from dmlsplit.arrays import torch_private as private
@@ -65,7 +65,9 @@ def test_the_private_names_of_torch_are_there() -> None:
     assert private.storage_of(x) == private.storage_of(x[1:]) != private.storage_of(x.clone())
 
 
-def test_a_version_of_torch_that_moved_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_names_a_version_of_torch_that_moved_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from dmlsplit.arrays import torch_private
 
@@ -78,7 +80,7 @@ def test_a_version_of_torch_that_moved_one_is_named(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", OF_JAX)
-def test_the_names_of_jax_are_there(name: str) -> None:
+def test_the_names_of_jax_exist(name: str) -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     importlib.import_module("jax.experimental.buffer_callback")
     assert reduce(getattr, name.split("."), jax)

@@ -1,4 +1,4 @@
-"""`dml.split` of DTensors of PyTorch: where each device has the whole axis."""
+"""`dml.split` of DTensors of PyTorch, if each device has the whole axis."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ from tests.support.command import ROOT, ours
 
 
 @pytest.mark.parametrize("backend", ["gloo", "fake"])
-def test_each_device_splits_what_it_has(backend: str) -> None:
-    """In a process of its own: a process has one group of peers."""
+def test_each_device_splits_its_own_part(backend: str) -> None:
+    """The test runs in a process of its own, because a process has only one process group."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("this PyTorch has no torch.distributed")

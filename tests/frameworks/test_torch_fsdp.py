@@ -1,4 +1,4 @@
-"""FSDP2's copy-out: the operator in place of PyTorch's own, and the cases of the benchmark."""
+"""FSDP2's copy-out: our operator instead of PyTorch's own, and the cases of the benchmark."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from benchmarks.workloads import WORKLOADS
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 ROOT = Path(__file__).parent.parent.parent
 
-# Two training steps of a model whose parameters are sharded, and of its copy that is whole.
+# Two training steps of a model with sharded parameters, and of a copy that is not sharded.
 TRAINING = """
 import copy, sys, warnings
 import torch, torch.distributed as dist

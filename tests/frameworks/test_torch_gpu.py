@@ -135,7 +135,7 @@ def test_memory_that_another_stream_reads_is_not_used_again(torch: Any, is_dispa
     assert float(other.min()) == float(other.max()) == 2
 
 
-def test_fsdp2s_copy_out_takes_the_split(torch: Any) -> None:
+def test_fsdp2s_copy_out_can_use_the_split(torch: Any) -> None:
     import torch.distributed.fsdp
 
     def copy_out(gathered: Any, sizes: Any, dim: int = 0, *, out: Any) -> None:

@@ -1,4 +1,4 @@
-"""Gradients of `dml.split`: first and second order, backward and forward, and torch.func."""
+"""Gradients of `dml.split`: first and second order, backward and forward, and with torch.func."""
 
 import sys
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def pieces(x: Any) -> tuple[Any, ...]:
 
 
 def cubes(split: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function whose derivatives differ from piece to piece, and use not all of them."""
+    """A function that does not use all pieces, and whose derivatives differ from piece to piece."""
     return lambda x: sum((n * piece**3).sum() for n, piece in enumerate(split(x)))
 
 
@@ -61,7 +61,7 @@ def dual(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 func = torch.func
-# Each of the pieces of a split, and of a function of them that has second derivatives.
+# Transforms of a split, and of a function of its pieces that has second derivatives.
 TRANSFORMS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = {
     "jvp": lambda split: lambda x: func.jvp(split, (x,), (torch.ones_like(x),)),
     "vjp": lambda split: lambda x: func.vjp(split, x)[1](tuple(p * 2 for p in split(x))),
@@ -116,7 +116,7 @@ QUICK = {("jvp", "aot_eager"), ("grad", "aot_eager"), ("dual_level", "aot_eager"
     ],
 )
 def test_a_compiled_transform_is_that_of_torchs_split(name: str, backend: str) -> None:
-    """Tangents were zeros without a word. (`functionalize`: torch compiles no split in it.)"""
+    """Tangents were once silently zeros. (Torch does not compile a split in `functionalize`.)"""
     import dmlsplit.frameworks.torch  # noqa: F401  registers the operator
 
     x = torch.randn(2, 4, dtype=torch.float64)
@@ -163,7 +163,7 @@ def test_tangents_follow_the_pieces(x: Any) -> None:
     with forward.dual_level():
         dual = forward.make_dual(x, tangent)
         found = [forward.unpack_dual(piece) for piece in dml.split(dual, 3, 1)]
-        # A tensor without a tangent takes the quick way, and one with a tangent is not written.
+        # A tensor without a tangent takes the fast path, and one with a tangent is not written.
         assert forward.unpack_dual(dml.split(x, 3, 1)[0]).tangent is None
         with pytest.raises(dml.InvalidArgumentError, match="has a forward-mode tangent"):
             dml.split(torch.zeros_like(x), 1, 1, out=[dual])
@@ -201,7 +201,7 @@ OTHERS = ["bool", "uint8", "int16", "int32", "int64", "float8_e4m3fn"]
 
 @st.composite
 def strided(draw: st.DrawFn, types: list[str]) -> tuple[Any, int, list[int]]:
-    """A tensor with any strides that torch has, with an axis and sizes."""
+    """A tensor with any strides that torch allows, with an axis and sizes."""
     shape = draw(st.lists(st.integers(0, 5), min_size=1, max_size=4))
     dtype = getattr(torch, draw(st.sampled_from(types)))
     steps = [draw(st.integers(1, 3)) for _ in shape]
@@ -245,7 +245,7 @@ def test_gradients_are_those_of_torch(
     def gradient(split: Callable[..., Any]) -> Any:
         leaf = x.detach().requires_grad_()
         got = split(leaf, sizes, axis)
-        # Given as they are: sums of packed pieces and of views are rounded differently.
+        # Passed on unchanged, because sums of packed pieces and of views round differently.
         return torch.autograd.grad([got[at] for at in used], leaf, [weights[at] for at in used])[0]
 
     assert raw(gradient(dml.split)) == raw(gradient(torch.split))

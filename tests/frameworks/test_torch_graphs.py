@@ -20,7 +20,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def ops() -> Any:
-    """The operators, as they are called without `dml.split`."""
+    """The operators, called without `dml.split`."""
     import dmlsplit.frameworks.torch  # noqa: F401  registers them
 
     return torch.ops.dmlsplit
@@ -76,7 +76,7 @@ ROWS = (6, 12, 15, 21, 30)
 
 
 def graphs(function: Callable[[Any], Any], backend: str, rows: Iterable[int]) -> int:
-    """Compare a compiled function with itself, on many shapes; return the number of graphs."""
+    """Compare a function compiled and not compiled, on many shapes; return the number of graphs."""
     from torch._dynamo.testing import CompileCounterWithBackend
 
     torch.compiler.reset()
@@ -97,7 +97,7 @@ def test_five_shapes_are_one_graph(function: Callable[[Any], Any], backend: str)
 
 
 @pytest.mark.slow
-def test_inductor_takes_the_operator_into_its_code(tmp_path: Path) -> None:
+def test_inductors_code_calls_the_operator(tmp_path: Path) -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("inductor needs g++")
     with pytest.MonkeyPatch.context() as patch:
@@ -119,7 +119,7 @@ def test_compiled_gradients_are_those_of_torch(function: Callable[[Any], Any]) -
         assert torch.equal(gradient(compiled), gradient(function))
 
 
-def test_a_compiled_split_takes_parameters_and_strides() -> None:
+def test_a_compiled_split_accepts_parameters_and_strides() -> None:
     layer = torch.nn.Linear(4, 6)
 
     def forward(x: Any) -> Any:
@@ -181,7 +181,7 @@ print([piece.tolist() for piece in f(torch.arange(4))])
 
 
 def test_the_first_call_of_all_may_be_compiled() -> None:
-    """Also where dmlsplit was imported before torch, so that it could not prepare anything."""
+    """This holds even if dmlsplit was imported before torch and could not prepare anything."""
     line = [sys.executable, "-c", EARLY]
     done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.stdout == "[[0, 1], [2, 3]]\n", done.stderr
@@ -205,7 +205,7 @@ def test_an_exported_program_takes_other_sizes(strict: bool) -> None:
 
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
 def test_a_traced_graph_holds_the_split(mode: str) -> None:
-    """Not its results: pieces of real tensors that are traced would be constants of the graph."""
+    """If real tensors were split during tracing, their pieces would be constants of the graph."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     graph = make_fx(lambda x: dml.split(x, 2, 1), tracing_mode=mode)(torch.rand(3, 6))
@@ -254,7 +254,7 @@ def test_a_mode_that_sees_every_operator_sees_the_split() -> None:
     assert torch.equal(torch.cat(found), x)
 
 
-def test_a_plain_tensor_takes_none_of_these_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_tensor_does_not_use_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     from dmlsplit.frameworks import torch as tracked
 
     monkeypatch.delattr(tracked, "split")

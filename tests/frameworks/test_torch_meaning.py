@@ -1,6 +1,6 @@
 """One call has one meaning: the same pieces, or an error of the same class, in every mode of torch.
 
-The reference is the plain call. A row is a call, a way is how torch runs it.
+The reference is the plain call. A row is a call; a way is a mode in which torch runs it.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ pytestmark = [
 
 
 class Call(NamedTuple):
-    """``dml.split(array, sizes, axis, out)``; ``out`` makes the outputs, of the array."""
+    """``dml.split(array, sizes, axis, out)``; ``out`` makes the outputs from the array."""
 
     sizes: Any = (2, 4)
     axis: Any = 0
@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 
 class Image(torch.Tensor):  # type: ignore[misc, name-defined]
-    """A subclass with the memory of a tensor."""
+    """A subclass that has a tensor's memory."""
 
 
 def two_tensors() -> Any:
@@ -191,7 +191,7 @@ WAYS = {
     "autograd": tracked,
     "vmap": batched,
 }
-# What torch itself makes another tensor of, or fails on, before there is a split.
+# Torch itself makes another tensor of these, or fails on them, before it calls the split.
 NOT_ASKED = {
     "eager": {"quint4x2"},
     "aot_eager": {"quint4x2"},
@@ -200,7 +200,7 @@ NOT_ASKED = {
     "autograd": set(),
     "vmap": {"subclass", "wrapper", "quantized", "quint4x2"},
 }
-# A compiler takes its time: these cases without --slow.
+# Compilers are slow, so only the cases of `QUICK` run without --slow.
 COMPILED = {"eager", "aot_eager"}
 QUICK = {
     ("aot_eager", row)
@@ -240,7 +240,7 @@ def outcome(call: Call, way: Callable[[Call, Any, Any], Any], has_values: bool) 
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_plain_call_takes_what_is_good_and_no_more(row: str) -> None:
+def test_a_plain_call_accepts_good_arguments_and_refuses_others(row: str) -> None:
     assert (outcome(ROWS[row], plain, False) == "refused") == (row in BAD)
 
 
@@ -249,5 +249,5 @@ def test_a_call_means_the_same(way: str, row: str) -> None:
     call, has_values = ROWS[row], way != "fake" and row != "meta"
     wanted = outcome(call, plain, has_values)
     if call.out is not None and way in ("autograd", "vmap"):
-        wanted = "refused"  # What is written has no gradient and no batch.
+        wanted = "refused"  # Outputs that are written have no gradient and no batch.
     assert outcome(call, WAYS[way], has_values) == wanted

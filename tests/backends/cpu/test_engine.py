@@ -1,4 +1,4 @@
-"""The CPU engine: the same bytes as a loop over bytes, from any memory, on any threads."""
+"""The CPU engine moves the same bytes as a loop over bytes, for any memory and any threads."""
 
 import os
 import threading
@@ -30,7 +30,7 @@ def address(array: np.ndarray) -> int:
 
 
 def expected(piece: StridedCopy, memory: np.ndarray, first: int, dst: np.ndarray) -> None:
-    """Carry out one loop nest, byte by byte of the definition."""
+    """Carry out one loop nest by its definition, byte by byte."""
     steps = np.array([loop[1:] for loop in piece.loops], int).reshape(-1, 2)
     for index in product(*(range(loop.size) for loop in piece.loops)):
         src, to = map(int, np.array(index, int) @ steps)
@@ -62,10 +62,10 @@ def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[SplitGeometry, int, int, list[int]]:
-    """Any axis, any order and padding of input and outputs, any start address.
+    """Splits with any axis, any order and padding of input and outputs, and any start address.
 
-    A geometry, the first element's place in the input's memory, the bytes of that memory, and each
-    output's distance from the start of its own.
+    Each is a geometry, the offset of the first element in the input's memory, the size of that
+    memory, and the offset of each output in its own memory.
     """
     width = draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
     shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
@@ -214,7 +214,7 @@ def test_a_forked_child_can_split(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_threads_go_on_during_a_long_assignment() -> None:
-    # So few items are assigned at once that NumPy would keep the interpreter lock.
+    # So few items at once that NumPy would keep the interpreter lock.
     copy = bound_halves(np.ones((480, 2 * tuning.WIDEST_ITEM), np.uint8))
     assert any(goes_on_during(copy) for _ in range(300))
 
@@ -228,7 +228,7 @@ def bound_halves(source: np.ndarray) -> Callable[[], None]:
 
 
 def goes_on_during(call: Callable[[], object]) -> bool:
-    """Whether this thread does something between the beginning and the end of a call."""
+    """Whether this thread can run between the beginning and the end of a call."""
     span: list[float] = []
     moments: list[float] = []
 

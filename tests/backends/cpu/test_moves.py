@@ -1,4 +1,4 @@
-"""Bound nests: how outputs around their input are assigned, and what that takes."""
+"""Bound nests: how outputs on both sides of their input are assigned, and the cost of that."""
 
 import tracemalloc
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ def around(
 @pytest.mark.parametrize(
     ("sides", "workers", "bound"),
     [
-        # Outputs below the input and outputs above it are assigned apart, without copying it.
+        # Outputs below the input and outputs above it get separate assignments that do not copy it.
         ([0] * 200 + [1] * 300, 2, 2),
-        # So many assignments would cost more than the copy.
+        # This many assignments would cost more than the copy.
         ([0, 1, 1, 0] * 125, 1, 1),
-        # A few more assignments cost less, unless threads would wait for each other.
+        # A few more assignments cost less than the copy, unless threads would wait for each other.
         ([0] * 490 + [1] * 10, 2, 2),
         (([0] * 3 + [1]) * 5 + [0] * 490, 1, 11),
         (([0] * 3 + [1]) * 5 + [0] * 490, 2, 1),

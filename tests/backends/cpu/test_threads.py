@@ -1,4 +1,4 @@
-"""Threads: how many, who takes the work, and how it ends when something goes wrong."""
+"""Threads: how many there are, which ones do the work, and how errors and interrupts end it."""
 
 import _thread
 import os
@@ -50,7 +50,7 @@ def test_an_interrupt_waits_for_the_helpers() -> None:
     def either() -> None:
         waits() if threading.current_thread() is threading.main_thread() else helps()
 
-    # In the background of a shell Ctrl-C is ignored, and Python then makes nothing of it.
+    # A shell's background jobs ignore Ctrl-C, and Python then installs no handler for it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -102,7 +102,9 @@ def test_a_bad_thread_count_is_refused(value: str, monkeypatch: pytest.MonkeyPat
     assert not untouched.any()
 
 
-def test_the_thread_count_is_the_machines_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thread_count_is_that_of_the_processors_it_may_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(threads.VARIABLE, " 3 ")
     assert threads.thread_count() == 3
     monkeypatch.delenv(threads.VARIABLE)

@@ -1,4 +1,4 @@
-"""NVML with two made-up GPUs."""
+"""A fake NVML with two GPUs."""
 
 import sys
 

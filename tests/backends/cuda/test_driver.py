@@ -1,4 +1,4 @@
-"""Where there is no CUDA: what the driver says of it. Its calls: simulated_card/cases_driver.py."""
+"""The driver's errors on machines without CUDA. Its calls: simulated_card/cases_driver.py."""
 
 import builtins
 import os
@@ -14,7 +14,7 @@ from dmlsplit.backends.cuda import driver
 
 
 class CudaError(RuntimeError):
-    """A CUDARuntimeError: why there is no device."""
+    """A CUDARuntimeError that says why there is no device."""
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_without_cupy_the_extras_are_named(afresh: None, monkeypatch: pytest.Mon
     assert dml.Device().name == "cpu"
 
 
-def test_where_cupy_cannot_write_the_processor_is_left() -> None:
-    """CuPy makes the folder of its cache when it is imported: a read-only home stops it."""
+def test_if_cupy_cannot_write_the_cpu_still_works() -> None:
+    """CuPy makes its cache folder when it is imported, so it fails with a read-only home."""
     pytest.importorskip("cupy", reason="CuPy is not installed")
     text = (
         "import dmlsplit as dml\nassert dml.Device().name == 'cpu'\n"

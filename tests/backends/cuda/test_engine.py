@@ -1,6 +1,6 @@
-"""The CUDA engine: binding, launches, streams, limits, errors, as a recording driver sees them.
+"""The CUDA engine's bindings, launches, streams, limits and errors, as a fake driver records them.
 
-What comes out is compared in test_gpu.py, on the simulated card and on GPUs.
+test_gpu.py compares the results, on the simulated card and on GPUs.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ SIZES = (64, 24, 8)
 DESC = dml.SplitOperatorDesc.from_sizes(X, axis=1, sizes=SIZES)
 
 
-# What the driver is asked.
+# Calls of the driver.
 
 
 def bound(fake: FakeDriver, number: int = 0) -> dml.BoundOperator:
@@ -81,7 +81,9 @@ def test_the_stream_is_the_callers(fake: FakeDriver, stream: Any, handle: int) -
 
 
 @pytest.mark.parametrize("stream", ["fast", -1, True, 1.5, object()])
-def test_what_is_no_stream_is_refused_before_the_launch(fake: FakeDriver, stream: Any) -> None:
+def test_an_object_that_is_not_a_stream_is_refused_before_the_launch(
+    fake: FakeDriver, stream: Any
+) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="it must be None, a CUDA stream's handle"):
         bound(fake).dispatch(stream)
     assert not fake.launched
@@ -140,7 +142,7 @@ def test_outputs_beyond_the_parameters_take_more_launches(
     assert sorted(written) == sorted(out.__cuda_array_interface__["data"][0] for out in outs)
 
 
-def test_a_call_does_not_wait_for_a_compiler_because_of_more_rows(fake: FakeDriver) -> None:
+def test_more_rows_do_not_make_a_call_wait_for_the_compiler(fake: FakeDriver) -> None:
     dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
     compiled = fake.calls.count("compile")
     for rows in (65, 200, 1, 64):
@@ -159,13 +161,13 @@ def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
 def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:
     for number in (0, 0, 1, 1):
         dml.Device(f"cuda:{number}").compile(DESC)
-    # With what other numbers of rows need: a single row or several.
+    # This includes the programs for other numbers of rows: one row or several.
     assert fake.calls == ["compile"] * 2 * 2
 
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_a_first_call_compiles_two_programs_at_any_alignment(fake: FakeDriver, start: int) -> None:
-    """Whatever the rows, and whether outputs bypass the cache."""
+    """This holds for any number of rows, and whether or not outputs bypass the cache."""
     for l2_bytes in (50 << 20, 0):
         fake.device_limits = replace(fake.device_limits, l2_bytes=l2_bytes)
         for rows in (4, 1, 300):
@@ -203,10 +205,10 @@ def test_nothing_is_launched_for_no_bytes(fake: FakeDriver) -> None:
     assert not fake.launched
 
 
-# What is refused. Nothing is launched.
+# Refusals. Nothing is launched.
 
 
-def test_bindings_are_held_to_the_rules(fake: FakeDriver) -> None:
+def test_bindings_that_break_rules_are_refused(fake: FakeDriver) -> None:
     source = fake.array(noise((4, 96), "f2"))
     outs = [fake.array(np.zeros((4, size), "f2")) for size in SIZES]
     small = fake.array(np.zeros(64, "u1"))
@@ -249,7 +251,7 @@ def test_arrays_of_another_device_are_refused(fake: FakeDriver) -> None:
         dml.split(source, 2, out=[fake.array(np.zeros((2, 96), "f2"))] * 2)
 
 
-def test_no_memory_says_how_much_is_needed_and_free(fake: FakeDriver) -> None:
+def test_an_out_of_memory_error_says_how_much_is_needed_and_free(fake: FakeDriver) -> None:
     source = fake.array(noise((1024, 1024)))
     fake.memory_bytes = 1000
     with pytest.raises(dml.OutOfMemoryError, match="524288 bytes are needed, 1000 are free") as it:
@@ -258,7 +260,7 @@ def test_no_memory_says_how_much_is_needed_and_free(fake: FakeDriver) -> None:
     assert not fake.launched
 
 
-def test_a_device_that_is_gone_is_said_to_be(fake: FakeDriver) -> None:
+def test_a_removed_device_is_reported(fake: FakeDriver) -> None:
     operator = bound(fake)
     fake.failure = dml.DeviceRemovedError("the launch failed: cuda:0 is gone")
     with pytest.raises(dml.DeviceRemovedError) as caught:

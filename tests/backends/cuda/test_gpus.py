@@ -1,4 +1,4 @@
-"""Known GPUs, and the one of this machine."""
+"""Known GPUs, and the GPU of this machine."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def test_every_gpu_says_where_its_figures_come_from() -> None:
     assert find_gpu("RTX 5090").limits.blocks_per_sm == 24
 
 
-def test_a_device_brings_its_own_bandwidth(fake_nvml: FakeNvml) -> None:
+def test_a_device_has_its_own_bandwidth(fake_nvml: FakeNvml) -> None:
     first, _ = map(gpu_of_device, cuda_devices())
     assert (first.bandwidth, first.limits) == (4_916_736_000_000, H200.limits)
 
@@ -86,7 +86,9 @@ def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
     )
 
 
-def test_of_a_silent_device_the_least_is_assumed_and_said(fake_nvml: FakeNvml) -> None:
+def test_minimums_are_assumed_for_a_device_without_properties(
+    fake_nvml: FakeNvml,
+) -> None:
     _, silent = map(gpu_of_device, cuda_devices())
     assert (silent.name, silent.bandwidth) == ("unknown", None)
     assert silent.limits == find_gpu("T4").limits

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: bounded, checked, shared."""
+"""Compiled kernels on disk: their number is bounded, they are checked, and processes share them."""
 
 import os
 import subprocess
@@ -18,14 +18,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "dmlsplit"
 
 
-def test_what_is_written_is_read(folder: Path) -> None:
+def test_a_written_image_is_read_back(folder: Path) -> None:
     assert images.read("a.image") is None
     images.write("a.image", b"code")
     assert images.read("a.image") == b"code"
     assert [path.name for path in folder.iterdir()] == ["a.image"]
 
 
-def test_a_name_tells_sources_options_and_compilers_apart() -> None:
+def test_other_sources_options_or_compilers_have_other_names() -> None:
     given = [("source", ("90", "13")), ("source", ("9", "013")), ("source", ("90", "14")),
              ("other", ("90", "13")), ("source90", ("13",))]  # fmt: skip
     names = {images.file_name(*one) for one in given}
@@ -66,7 +66,7 @@ def test_there_are_512_files_at_most() -> None:
     assert images.MOST_FILES == 512
 
 
-def test_no_files_are_made_where_cupy_makes_none(
+def test_no_files_are_written_if_cupy_writes_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images.write("a.image", b"code")
@@ -76,7 +76,7 @@ def test_no_files_are_made_where_cupy_makes_none(
     assert [path.name for path in folder.iterdir()] == ["a.image"]
 
 
-def test_a_folder_that_cannot_be_written_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUPY_CACHE_DIR", "/dev/null/kernels")
     images.write("a.image", b"code")
     assert images.read("a.image") is None
@@ -90,7 +90,7 @@ def test_by_default_files_are_beside_those_of_cupy(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_a_home_there_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container may run under a number that no user has, and without HOME."""
+    """A container may run under a user number without a user, and without HOME."""
     for variable in ("CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY", "HOME"):
         monkeypatch.delenv(variable, raising=False)
     users = pytest.importorskip("pwd", reason="this system has no password database")
@@ -103,7 +103,7 @@ def test_without_a_home_there_are_no_files(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_processes_share_the_files(folder: Path) -> None:
-    """Each reads whole files only, whatever the others write and remove."""
+    """Each reads only complete files, whatever the others write and remove."""
     text = (
         "from dmlsplit.backends.cuda import images\n"
         "images.MOST_FILES = 4\n"

@@ -1,4 +1,4 @@
-"""A launch as a value: its arithmetic, and its source, which is complete and small."""
+"""A launch as a value: its arithmetic and its source, which is complete and small."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""How many modules stay loaded, and when one goes. A CuPy is made up; the card has a real one."""
+"""How many modules stay loaded, and when one is unloaded, with a fake CuPy.
+
+On the simulated card the tests run with the real one.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,15 +19,15 @@ class NvrtcError(Exception):
 
 
 class Gpu:
-    """One GPU: what is loaded on it, and CuPy as far as `modules` uses it."""
+    """One GPU: the modules loaded on it, and the parts of CuPy that `modules` uses."""
 
     def __init__(self) -> None:
         self.loaded: set[bytes] = set()
         self.most = self.loads = 0
-        self.strays = 0  # modules unloaded where another device may be current
+        self.strays = 0  # modules unloaded while another device may be current
         self.running: set[bytes] = set()  # modules whose launches are not done
-        self.killed: set[bytes] = set()  # those of them that were unloaded
-        self.meanwhile: Callable[[], object] = int  # what other threads do while one waits
+        self.killed: set[bytes] = set()  # running modules that were unloaded
+        self.meanwhile: Callable[[], object] = int  # runs while a thread waits, as another would
         self.captures: set[int] = set()
         self.is_current = False
         gpu = self
@@ -115,7 +118,7 @@ def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu) -> None:
     assert b"held" in gpu.loaded
     assert held.target.module == b"held"
     del held
-    # Not at once: a garbage collection may come during a capture.
+    # Not at once, because the garbage collector may run during a capture.
     assert b"held" in gpu.loaded
     load("another", "tile")
     assert b"held" not in gpu.loaded
@@ -163,7 +166,7 @@ def test_nothing_is_unloaded_during_a_capture(gpu: Gpu, stream: int) -> None:
     assert len(gpu.loaded) == MOST_MODULES
 
 
-def test_a_kernel_may_be_kept_for_good(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_can_be_kept_forever(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "_kept", set())
     load = loader(gpu)
     load("captured", "tile").keep_loaded()

@@ -1,4 +1,4 @@
-"""CUDA devices through NVML; a fake library answers."""
+"""CUDA devices through NVML, with a fake library."""
 
 import json
 
@@ -10,7 +10,7 @@ from dmlsplit.cli.devices import assumptions, device_json, device_table
 from tests.support.fake_nvml import FakeNvml
 
 
-def test_devices_tell_what_they_know(fake_nvml: FakeNvml) -> None:
+def test_devices_have_the_properties_that_nvml_reports(fake_nvml: FakeNvml) -> None:
     first, second = cuda_devices()
     h200 = 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05", 16896
     assert first == CudaDevice(0, "NVIDIA H200", *h200)

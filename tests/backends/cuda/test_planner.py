@@ -1,4 +1,4 @@
-"""Which kernel a geometry gets, and the launch it is given."""
+"""The kernel that a geometry gets, and its launch."""
 
 import pytest
 
@@ -36,7 +36,7 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
         (packed((99, 5000), 1, (400, 4200, 400), 1), ["rows", "tile"], ["rows", "tile"]),
         (TRANSPOSED, ["transpose"], ["strided"]),
         (BROADCAST, ["strided"], ["strided"]),
-        # Every second byte is rows of one byte and a gap; so are three channels of four.
+        # Every second byte counts as rows of one byte and a gap; so do three channels of four.
         (split_geometry((1 << 20,), 0, (1 << 20,), 1, (2,), [None]), ["strided"], ["strided"]),
         (split_geometry((4096, 3), 1, (1, 1, 1), 1, (4, 1), [None] * 3), ["strided"], ["strided"]),
     ],
@@ -94,7 +94,7 @@ def test_outputs_that_do_not_fit_the_parameters_get_more_launches(
 def test_tables_fit_the_parameters(rows: int, width: int, misaligned: int) -> None:
     sizes = tuple(width + i % 3 for i in range(4094))
     launches = planned(packed((rows, sum(sizes)), 1, sizes, 1), misaligned, misaligned)
-    # As many outputs to a launch as their tables allow, if they are arguments.
+    # If the tables are arguments, a launch has as many outputs as they have room for.
     assert len(launches) <= (4 if "rows" in {launch.kernel for launch in launches} else 8)
 
 

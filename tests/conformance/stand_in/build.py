@@ -34,7 +34,7 @@ def built(folder: Path, *flags: str) -> Path:
 def probed(
     kit: Path, library: Path, output: Path, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the kit's probe as it is run on Windows: one file, in a folder without this package."""
+    """Run the kit's probe like on Windows: one file, in a folder without this package."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     line = [sys.executable, "-I", str(kit / "probe.py"), "--directml", str(library)]
     return subprocess.run(
@@ -53,6 +53,6 @@ def observed(output: Path) -> dict[str, Any]:
 
 
 def edited(output: Path, **fields: Any) -> Path:
-    """Put other fields into the observation of a file."""
+    """Change fields of the observation in a file."""
     output.write_text(json.dumps(observed(output) | fields))
     return output

@@ -1,4 +1,4 @@
-"""How the outputs of a strided split are copied."""
+"""The form in which the outputs of a strided split are copied."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
 @pytest.mark.parametrize(
     ("nest", "channels", "form"),
     [
-        # Units a few apart come from windows of the input, a vector at a time.
+        # Units that are a few units apart come from windows of the input, a vector at a time.
         (rows(1, 1024, 2), 1, Form(1, 16, 1, 2)),
         (rows(2, 1024, -4), 1, Form(2, 16, 1, -4)),
         (rows(1, 1024, 0), 1, Form(1, 16, 1, 0)),
@@ -28,7 +28,7 @@ def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
         (rows(1, 1024, 3), 3, Form(1, 16, 3, 3)),
         (rows(4, 1024, 2), 2, Form(4, 16, 2, 2)),
         (rows(8, 1024, 2), 2, Form(8, 16, 2, 2)),
-        # Where a window takes as many loads as units do, units are loaded.
+        # If a window needs as many loads as the units do, units are loaded.
         (rows(8, 1024, 2), 1, Form(8, 16, 1, None)),
         (rows(4, 1024, 4), 1, Form(4, 16, 1, None)),
         (rows(16, 7, 5), 1, Form(16, 16, 1, None)),
@@ -39,7 +39,7 @@ def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
         (rows(1, 200, 2), 1, Form(1, 8, 1, None)),
         (rows(2, 101, 2), 1, Form(2, 2, 1, None)),
         (rows(8, 1001, 1), 1, Form(8, 8, 1, None)),
-        # Units that are apart in the output as well.
+        # Units with gaps between them in the output as well.
         (Nest(4, (Loop(9, 4096, 4096), Loop(64, 4, 8))), 1, Form(4, 4, 1, None)),
     ],
 )
@@ -47,7 +47,7 @@ def test_the_form_follows_from_the_rows(nest: Nest, channels: int, form: Form) -
     assert form_of(nest, channels, assumed()) == form
 
 
-def test_units_are_as_wide_as_all_places_allow() -> None:
+def test_units_are_as_wide_as_all_offsets_allow() -> None:
     piece = StridedCopy((Loop(9, 1000, 1024), Loop(64, 16, 16)), 8, 16)
     assert nest_of(piece, assumed()).unit == 8
     assert nest_of(piece, assumed(4, 16)).unit == 4
@@ -61,7 +61,7 @@ def test_channels_of_pixels_share_their_windows() -> None:
     assert rgb == Entry((0, 1, 2), 0, pixels)
     two = list(entries(pixels, [(0, 0), (1, 2), (2, 3072), (3, 3073)], assumed()))
     assert [entry.outputs for entry in two] == [(0,), (1,), (2, 3)]
-    # Their vectors lie at different places.
+    # Their vectors are at different offsets.
     apart = list(entries(pixels, [(0, 0), (1, 1), (2, 2)], assumed(16, 1)))
     assert [entry.outputs for entry in apart] == [(0,), (1,), (2,)]
 
@@ -72,9 +72,9 @@ def test_channels_of_pixels_share_their_windows() -> None:
         (rows(1, 1024, 2, pitch=4096), 0, 16, 16),
         (rows(1, 1024, 2, pitch=4096), 4, 16, 4),
         (rows(1, 1024, 2, pitch=4099), 0, 16, 1),
-        # An output at odd addresses moves windows by its rows' beginnings.
+        # An output at odd addresses shifts windows by the beginnings of its rows.
         (rows(1, 1024, 2, pitch=4096), 0, 1, 2),
-        # The window of units that go down begins at the last of an item.
+        # If units go down in memory, the window begins at the last unit of an item.
         (rows(2, 1024, -2, pitch=4096), 0, 16, 4),
     ],
 )

@@ -1,4 +1,4 @@
-"""Plans of `strided`: what it is compiled for, and what it is told."""
+"""Plans of `strided`: the constants it is compiled for, and its arguments."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeom
     ],
 )
 def test_other_sizes_have_the_same_program(other: SplitGeometry) -> None:
-    """Rows, columns, offsets, and up to four outputs that are not all equal."""
+    """The others differ in rows, columns and offsets, and have up to four unequal outputs."""
     ours = every_second(8192, (16384, 8192))
     has_one_nest = len({tuple(loop[:2] for loop in p.loops) for p in other.pieces}) == 1
     wanted = sources(every_second(8192, (8192, 8192)) if has_one_nest else ours)
@@ -62,7 +62,7 @@ def test_parameters_fit_every_driver(
 def test_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> None:
     strides = tuple(-(3**d) * 8 for d in range(len(sizes)))
     geometry = split_geometry(sizes, 0, (sizes[0],), 2, strides, [None])
-    (launch,) = plan(geometry, 16, 16, H200.limits)  # more blocks than any device takes
+    (launch,) = plan(geometry, 16, 16, H200.limits)  # more blocks than any device accepts
     found = known(launch)
     bits = 32 if found["Index"] == "unsigned" else 64
     number = data.draw(st.integers(0, found["counts"][0] - 1))
@@ -83,7 +83,7 @@ def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
 
 
 def test_edges_of_far_rows_keep_their_registers() -> None:
-    """Numbers of 64 bits, several items and the edges of several nests take registers."""
+    """64-bit numbers, several items and the edges of several nests need registers."""
     sizes = ((1 << 31) - 1, 258)
     geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
     (launch,) = planned(geometry)

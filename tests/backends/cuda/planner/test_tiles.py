@@ -1,4 +1,4 @@
-"""Plans of `tile`: what a block takes of rows and outputs."""
+"""Plans of `tile`: the rows and outputs of a block."""
 
 import itertools
 from dataclasses import replace
@@ -52,13 +52,13 @@ def test_tiles_hold_their_rows(columns: Columns, src: int, dst: int) -> None:
         rows, fill_rows = found["tile_rows"], found["fill_rows"]
         assert rows % 32 == 0
         assert launch.grid == -(-columns.rows // rows) * found["groups"]
-        # What outputs have in a tile is loaded, and lies in shared memory.
+        # Everything that outputs need from a tile is loaded into shared memory.
         reach = max(offset + width for offset, width in places[:count])
         loaded = found["kLoads"] * launch.block * 16
         assert loaded >= fill_rows * (columns.pitch if found["kWhole"] else reach)
         assert launch.shared_bytes >= (fill_rows - 1) * found["row_pitch"] + reach
         check_fits(launch, H200.limits)
-        # The vector at the end of an output is completed by the rows behind.
+        # The following rows complete the vector at the end of an output.
         if dst < 16:
             assert (fill_rows - rows) * min(columns.widths) >= 16 - found["kItem"]
         if not found["kWhole"]:
@@ -78,7 +78,7 @@ def test_every_output_is_in_chunks(columns: Columns, dst: int) -> None:
             assert begins[-1] + found["chunk_bytes"] >= share
 
 
-# A single row, some up to two tiles, and many.
+# A single row, some rows up to two tiles, and many rows.
 ROWS = (1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
 
 
@@ -92,13 +92,13 @@ def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int
         )
         for rows in ROWS
     }
-    # Of a single row, neither the pitch nor its alignment matters.
+    # For a single row, neither the pitch nor its alignment matters.
     assert len(texts) <= 2
 
 
 @given(st.lists(st.integers(1, 40), min_size=4, max_size=16), st.integers(2, 5000))
 def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
-    """As many outputs of other widths share programs."""
+    """Splits into the same number of outputs with other widths share programs."""
     texts = set()
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)

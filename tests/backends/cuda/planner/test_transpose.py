@@ -100,7 +100,7 @@ def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
 @pytest.mark.parametrize(
     ("count", "width", "rows", "kernel"),
     [
-        # Rows that leave squares empty: 5 vectors of 8; few; two squares, side by side in a sector.
+        # Rows that leave squares empty: 5 vectors of 8; few rows; two squares that share a sector.
         (17, 4, 1 << 16, "tile"),
         (32, 4, 30, "tile"),
         (250, 1, 1 << 16, "tile"),
@@ -132,7 +132,7 @@ def test_pointers_and_arguments_of_elements_fit_the_parameters() -> None:
 
 
 def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4) -> SplitGeometry:
-    """Pixels with their channels beside each other, split into planes of channels."""
+    """Pixels with interleaved channels, split into planes of channels."""
     total = sum(channels)
     shape = batch, total, pixels
     strides = pixels * total * width, width, total * width

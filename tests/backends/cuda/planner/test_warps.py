@@ -1,4 +1,4 @@
-"""Teams of threads: the vectors of a tile that each takes, and how long a warp waits for banks."""
+"""Teams of threads: which vectors of a tile each copies, and how long a warp waits for banks."""
 
 import pytest
 from hypothesis import given
@@ -75,13 +75,13 @@ def spans(outputs: int, width: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("outputs", "width", "arrangement", "part", "found"),
     [
-        # Lanes are four rows of 32 words apart: all in one bank, unless padding moves them.
+        # Lanes are four rows of 32 words apart, so all are in one bank unless padding moves them.
         (32, 4, Arrangement(128, None, 5), 4, 4 * 32),
         (32, 4, Arrangement(128, 2, 5), 4, 4 * 4),
         (32, 4, Arrangement(128, 2, 3), 4, 4),
-        # An odd number of words keeps rows apart.
+        # An odd number of words puts rows into different banks.
         (33, 4, Arrangement(132, None, 5), 4, 4 * 4),
-        # Whole vectors: a quarter of a warp is in eight rows, or in two.
+        # Whole vectors: a quarter of a warp covers eight rows, or two.
         (8, 16, Arrangement(128, None, 5), 16, 32),
         (8, 16, Arrangement(144, None, 5), 16, 4),
         (1, 512, Arrangement(512, None, 5), 16, 4),

@@ -42,7 +42,7 @@ def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
 
 @given(st.lists(widths, min_size=2, max_size=20), st.lists(st.integers(1, 1 << 20), min_size=2))
 def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: list[int]) -> None:
-    """One row or more, and outputs that fit the L2 cache or do not: four at most."""
+    """One row or more, outputs that fit the L2 cache or not: at most four programs."""
     geometries = [packed((count, sum(sizes)), 1, tuple(sizes), 1) for count in rows]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 4
 
@@ -63,7 +63,7 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_last_waves_are_filled_where_another_block_size_fills_them(workload: Any) -> None:
+def test_a_block_size_that_fills_the_last_wave_is_chosen(workload: Any) -> None:
     geometry: SplitGeometry = workload.case.geometry
     for launch in planned(geometry):
         if launch.kernel != "rows":
@@ -77,5 +77,5 @@ def test_last_waves_are_filled_where_another_block_size_fills_them(workload: Any
 @pytest.mark.parametrize(
     ("grid", "wanted"), [(132, 1), (66, 0.5), (133, 133 / 264), (660, 5 / 5), (1584, 1)]
 )
-def test_evenness_is_the_share_of_places_in_use(grid: int, wanted: float) -> None:
+def test_evenness_is_the_share_of_thread_slots_in_use(grid: int, wanted: float) -> None:
     assert evenness(grid, 792, 132) == pytest.approx(wanted)
