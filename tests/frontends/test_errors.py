@@ -1,4 +1,4 @@
-"""Every front end names the file of an error in a field, apart from the message."""
+"""Every front end names the file of an error in a field, separate from the message."""
 
 from collections.abc import Callable
 from pathlib import Path

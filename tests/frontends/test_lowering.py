@@ -75,7 +75,7 @@ def test_a_lowering_prints_everything(found: Lowering, text: str) -> None:
     assert str(found) == text
 
 
-def test_a_site_says_what_its_split_becomes() -> None:
+def test_a_site_has_the_result_of_its_lowering() -> None:
     blank = SplitSite("file", "place", "node", 3, "Cut-1", element_type="INT8")
     found = lowering((4, 2), 0, (1, 3))
     assert lowered_site(blank, found, ["careful"]) == SplitSite(

@@ -12,7 +12,7 @@ from dmlsplit.frontends.dxdispatch import read_descriptor
 from tests.support.dxdispatch_models import F32, split_desc, tensor
 
 
-def test_forms_of_a_descriptor_are_one() -> None:
+def test_all_forms_of_a_descriptor_are_equal() -> None:
     plain = split_desc()
     expected = read_descriptor(plain)
     wrapped = {
@@ -89,7 +89,7 @@ def error_of(mapping: dict[str, Any]) -> str:
 
 
 UINT = "it must be an integer from 0 to 4294967295"
-# What is changed, where it is wrong, and what is said of it.
+# A change, and the error: its place and message.
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"OutputCount": "3"}, f"OutputCount: is '3'; {UINT}"),
     ({"OutputCount": -1}, f"OutputCount: is -1; {UINT}"),
@@ -146,7 +146,7 @@ def test_an_error_is_a_path_a_value_and_what_is_allowed(
     assert error_of(split_desc(**changes)) == message
 
 
-def test_an_error_names_what_is_missing_and_what_wraps_it() -> None:
+def test_an_error_names_the_missing_key_and_where_it_is_missing() -> None:
     for name in ("InputTensor", "OutputTensors", "Axis"):
         lacking = {key: value for key, value in split_desc().items() if key != name}
         assert error_of(lacking) == f"lacks {name!r}"

@@ -71,7 +71,7 @@ def test_a_model_is_a_value(tmp_path: Path) -> None:
         ({**zeros(4), "sizeInBytes": -4}, "sizeInBytes: is -4"),
     ],
 )
-def test_resources_that_are_none(
+def test_invalid_resources_are_refused(
     refused: Callable[[Any], str], resource: dict[str, Any], message: str
 ) -> None:
     said = refused(model(resources={"X": resource}))
@@ -91,7 +91,7 @@ def test_resources_that_are_none(
         ({"bindings": {"InputTensor": "Z"}}, "there is no resource 'Z'"),
     ],
 )
-def test_dispatchables_that_are_none(
+def test_invalid_dispatchables_are_refused(
     refused: Callable[[Any], str], changes: dict[str, Any], message: str
 ) -> None:
     entry = {"type": "SPLIT", "desc": split_desc(), **changes}
@@ -121,7 +121,7 @@ def test_dispatchables_that_are_none(
         (prints("U"), "resource 'U' has no data type"),
     ],
 )
-def test_commands_that_are_none(
+def test_invalid_commands_are_refused(
     refused: Callable[[Any], str], tmp_path: Path, command: dict[str, Any], message: str
 ) -> None:
     (tmp_path / "folder").mkdir()

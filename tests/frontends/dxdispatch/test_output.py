@@ -1,4 +1,4 @@
-"""What a model prints, and the files that it writes."""
+"""The output that a model prints, and the files that it writes."""
 
 import errno
 import json
@@ -71,7 +71,7 @@ def test_a_file_that_the_model_reads_is_never_replaced(link: Any, file: Path) ->
         run(file, overwrite=True)
 
 
-def test_what_does_not_fit_on_the_disk_is_refused_before_anything_runs(
+def test_files_that_do_not_fit_on_the_disk_are_refused_before_anything_runs(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SimpleNamespace(f_bavail=1, f_bfree=1, f_frsize=11, f_blocks=100)

@@ -1,4 +1,4 @@
-"""DxDispatch models that run here as on Windows."""
+"""DxDispatch models run here as on Windows."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from tests.support.dxdispatch_models import (
 from tests.support.mutated import mutated
 
 
-def test_the_example_of_dxdispatch_prints_what_it_prints_on_windows(ran: Run) -> None:
+def test_the_example_of_dxdispatch_prints_the_same_as_on_windows(ran: Run) -> None:
     assert ran(EXAMPLE) == [
         "Resource 'Out1': 1, 2",
         "Resource 'Out2': 3, 4",
@@ -76,7 +76,7 @@ def test_many_large_resources_are_refused_before_they_are_allocated(
         ran(model(resources={"X": {**zeros(4), "sizeInBytes": 2**25}}))
 
 
-def test_other_operators_may_stand_beside_a_split_but_not_be_dispatched(
+def test_other_operators_may_be_defined_but_not_dispatched(
     ran: Run, refused: Callable[[Any], str]
 ) -> None:
     join = {"join": {"type": "DML_OPERATOR_JOIN", "desc": {}}}
@@ -95,7 +95,7 @@ def test_execution_flags_and_compile_types_change_nothing(ran: Run) -> None:
     assert ran(model(dispatchables={"cut": entry})) == ran(model())
 
 
-def test_an_input_owned_by_dml_keeps_what_it_was_at_initialization(ran: Run, refused: Any) -> None:
+def test_an_input_owned_by_dml_keeps_its_values_at_initialization(ran: Run, refused: Any) -> None:
     desc = split_desc(InputTensor=tensor([6], Flags="OWNED_BY_DML"))
     owned = {"type": "SPLIT", "desc": desc, "bindings": {"InputTensor": "A"}}
     whole = {"Axis": 0, "InputTensor": tensor([6]), "OutputTensors": [tensor([6])]}
@@ -149,7 +149,7 @@ def test_bindings_may_share_a_resource_at_aligned_offsets(ran: Run) -> None:
         ({**BOUND, "InputTensor": {"name": "A", "elementOffset": -1}}, "elementOffset: is -1"),
     ],
 )
-def test_bindings_are_held_to_every_rule(
+def test_bindings_that_break_a_rule_are_refused(
     refused: Callable[[Any], str], bindings: dict[str, Any], message: str
 ) -> None:
     said = refused(model(commands=[dispatch(**bindings)]))
@@ -157,7 +157,7 @@ def test_bindings_are_held_to_every_rule(
     assert "commands[0]" in said
 
 
-def test_lines_are_given_out_as_they_come(tmp_path: Path) -> None:
+def test_lines_are_printed_as_they_are_produced(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_text(EXAMPLE)
     heard: list[str] = []
@@ -179,17 +179,17 @@ def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
     assert np.load(tmp_path / "out.npy").tolist() == [4, 5, 6]
     assert np.load(tmp_path / "sub" / "A.npy").tolist() == [[1, 2, 3], [4, 5, 6]]
     assert (tmp_path / "out.dat").read_bytes() == np.array([1, 2], "<f4").tobytes()
-    # As on Windows, the whole buffer is written, with what rounds it up to 4 bytes.
+    # As on Windows, the whole buffer is written, including the padding to 4 bytes.
     assert np.load(tmp_path / "h.npy").tolist() == [1, 2, 3, 0]
     assert not list(tmp_path.glob(".*"))
 
 
-def test_what_is_written_can_be_read_back(ran: Run, tmp_path: Path) -> None:
+def test_a_written_file_can_be_read_back(ran: Run, tmp_path: Path) -> None:
     ran(model(commands=[dispatch(**BOUND), writes("D", "d.npy")]))
     assert printed_values(ran, {"initialValues": {"sourcePath": "d.npy"}}) == "4, 5, 6"
 
 
-def test_no_more_is_printed_than_anyone_reads(refused: Callable[[Any], str]) -> None:
+def test_output_that_nobody_would_read_is_refused(refused: Callable[[Any], str]) -> None:
     said = refused(model(resources={"X": zeros(2**23)}, commands=[prints("X")] * 3))
     assert "commands[2]: more than 64 MiB would be printed. Fix: use writeFile" in said
 

@@ -30,7 +30,7 @@ def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
     assert silent.warnings == ("OutputCount is missing; dxdispatch.exe requires it",)
 
 
-def test_scan_reads_a_descriptor_alone(tmp_path: Path) -> None:
+def test_scan_reads_a_file_that_is_only_a_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "descriptor.json"
     for content in (split_desc(), {"type": "DML_OPERATOR_SPLIT", "desc": split_desc()}):
         path.write_text(json.dumps(content))

@@ -1,4 +1,4 @@
-"""JSON with comments, held to stricter rules."""
+"""JSON with comments, read by stricter rules."""
 
 import json
 import time
@@ -28,7 +28,7 @@ def test_a_byte_order_mark_is_fine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), NOT_MODELS)
-def test_a_file_that_is_none_is_one_clear_error(
+def test_a_file_that_is_not_json_is_one_clear_error(
     refused: Callable[[Any], str], text: str, message: str
 ) -> None:
     start = time.process_time()
@@ -38,7 +38,7 @@ def test_a_file_that_is_none_is_one_clear_error(
     assert time.process_time() - start < 1
 
 
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.json").write_bytes(b'{"\xff": 1}')
     for path, message in [
         (tmp_path, "is not a file"),

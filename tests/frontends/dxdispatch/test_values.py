@@ -55,7 +55,7 @@ def test_float_sequences_add_up_in_their_own_precision(contents: Contents) -> No
     assert found.tobytes() == np.array(expected).tobytes()
 
 
-def test_halves_are_rounded_toward_zero_as_dxdispatch_rounds_them(contents: Contents) -> None:
+def test_halves_are_rounded_toward_zero_as_in_dxdispatch(contents: Contents) -> None:
     numbers = [0.1, -0.1, 65504, 65530, 1e-8, 0.3333333, 1]
     bits = contents(values("FLOAT16", numbers)).view("u2").tolist()
     assert bits == [0x2E66, 0xAE66, 0x7BFF, 0x7BFF, 0x0000, 0x3555, 0x3C00]
@@ -85,7 +85,7 @@ def test_npy_sources_bring_their_type(contents: Contents, tmp_path: Path, kind: 
     assert found.dtype == (np.dtype("u1") if kind == "?" else data.dtype.newbyteorder("<"))
 
 
-def test_raw_sources_are_in_folders_named_either_way(ran: Run, tmp_path: Path) -> None:
+def test_paths_of_raw_sources_may_have_either_slash(ran: Run, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     np.arange(3, dtype="<i2").tofile(tmp_path / "sub" / "in.dat")
     for name in ("sub/in.dat", "sub\\in.dat"):
@@ -120,7 +120,7 @@ def npy(
         (npy("<f8", "(1,)"), "has FLOAT64; initialValuesDataType is FLOAT32"),
     ],
 )
-def test_npy_files_that_are_none(
+def test_invalid_npy_files_are_refused(
     refused: Callable[[Any], str], tmp_path: Path, content: bytes, message: str
 ) -> None:
     (tmp_path / "in.npy").write_bytes(content)
@@ -131,7 +131,7 @@ def test_npy_files_that_are_none(
 
 @pytest.mark.parametrize(
     "name",
-    # Two links lead out of the folder, and one in a circle.
+    # Two links lead out of the folder, and one is circular.
     [
         *("", ".", "a\0b", "/etc/passwd", "../in.dat", "a/../../in.dat", "..\\in.dat"),
         *("C:\\in.dat", "C:in.dat", "\\\\host\\in.dat", "out/secret", "link.dat", "loop"),
@@ -158,7 +158,7 @@ def test_no_path_leaves_the_folder(tmp_path: Path, name: str) -> None:
     ("name", "message"),
     [("none.dat", "a file that exists"), ("in.png", "is an image"), ("in.dat", "needs an")],
 )
-def test_sources_that_cannot_be_used(
+def test_unusable_sources_are_refused(
     refused: Callable[[Any], str], tmp_path: Path, name: str, message: str
 ) -> None:
     (tmp_path / "in.png").write_bytes(b"1234")

@@ -28,14 +28,14 @@ def rows(table: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("opset", [13, 18])
-def test_split_omitted_by_an_empty_name_is_no_split(opset: int) -> None:
+def test_an_input_split_with_an_empty_name_is_omitted(opset: int) -> None:
     operator = operator_version("Split", opset)
     attributes = {"num_outputs": 2} if opset == 18 else {}
     arguments = node_arguments(operator, attributes, [None], 2)
     assert lower(arguments, ElementType.FLOAT, (6,)).sizes == (3, 3)
 
 
-def test_split_1_takes_whole_floats() -> None:
+def test_split_1_accepts_whole_floats() -> None:
     operator = version("Split-1")
     for kind in (np.float16, np.float32, np.float64):
         arguments = node_arguments(operator, {"axis": 0}, [np.array([2, 4], kind)], 2)
@@ -178,7 +178,7 @@ NODES: dict[str, list[tuple[dict[str, Any], list[Any], str]]] = {
 
 
 @pytest.mark.parametrize(("operator", "attributes", "inputs", "message"), rows(NODES))
-def test_a_refused_node_is_told_what_its_version_takes(
+def test_an_error_says_what_the_version_of_a_node_accepts(
     operator: OperatorVersion, attributes: dict[str, Any], inputs: list[Any], message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError) as error:
@@ -186,7 +186,7 @@ def test_a_refused_node_is_told_what_its_version_takes(
     assert str(error.value) == f"{operator}: {message}"
 
 
-def test_what_is_assumed_is_said_in_full() -> None:
+def test_every_assumption_is_reported() -> None:
     (text,) = read_arguments(version("Split-1"), split=[1]).assumed
     assert text == "Split-1 names no default axis; 0 is assumed, as in later versions"
     (text,) = read_arguments(version("Split-19"), output_count=3).assumed
@@ -205,7 +205,7 @@ def test_what_is_assumed_is_said_in_full() -> None:
         ([None], {}, 13, "outputs"),
     ],
 )
-def test_something_says_how_many_pieces_there_are(
+def test_an_argument_must_give_the_number_of_pieces(
     inputs: list[Any], attributes: dict[str, Any], opset: int, by: str
 ) -> None:
     operator = operator_version("Split", opset)

@@ -1,4 +1,4 @@
-"""The ONNX backend: ONNX's own suite, counted and compared exactly, and whole models."""
+"""The ONNX backend runs ONNX's own suite, counted and compared exactly, and whole models."""
 
 import re
 import unittest
@@ -53,7 +53,7 @@ prepared: list[Any] = []
 
 
 class Recording(DmlSplitBackend):
-    """Remembers the models it has run, so that the tests can count what really ran."""
+    """A backend that remembers the models it has run, so that tests can count what really ran."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Any:
@@ -86,7 +86,7 @@ def official_tests(builds: Path) -> dict[str, Callable[[], None]]:
 
 
 def splits_of(model: onnx.ModelProto) -> int:
-    """How many nodes of a model are splits, bodies and functions included."""
+    """How many nodes of a model are splits, including those in bodies and functions."""
     bodies = [body for top in (model.graph, *model.functions) for _, body in graphs(top)]
     return sum(node.op_type in ("Split", "SplitToSequence") for b in bodies for node in b.node)
 
@@ -106,13 +106,13 @@ def test_every_official_model_can_be_scanned_and_every_split_is_found(
         path.write_bytes(content.SerializeToString())
         found = [site for site in scan(path) if not site.implied]
         assert len(found) == splits_of(content), name
-        # affine_grid has a branch for 4 dimensions and one for 5, and takes one of them.
+        # affine_grid has a branch for 4 dimensions and one for 5, and only one of them runs.
         problems = [site for site in found if site.problem]
         assert all("may never be taken" in site.warnings[-1] for site in problems), name
         assert not problems or "affine_grid" in name
 
 
-# Every piece of these is empty, so that nothing is left to dispatch.
+# Every piece of these is empty, so there is nothing to dispatch.
 NOTHING_TO_DISPATCH = {
     "test_split_zero_size_splits_opset13",
     "test_split_zero_size_splits_opset18",
@@ -160,7 +160,7 @@ def test_official_vectors_are_met_bit_by_bit_where_only_bits_move(
             for piece, wanted in pairs:
                 assert piece.shape == wanted.shape
                 assert piece.dtype == wanted.dtype
-                if name in EXPANDED or "GLU" in name:  # These compute as well.
+                if name in EXPANDED or "GLU" in name:  # These also compute.
                     np.testing.assert_allclose(piece, wanted, rtol=1e-5, atol=1e-6)
                 else:
                     assert piece.tobytes() == wanted.tobytes()
@@ -177,7 +177,7 @@ def test_no_official_test_is_passed_by_declining_it() -> None:
 
 
 def test_glu_of_onnxruntime_issue_32146_is_zero() -> None:
-    # Swapped or aliased halves give a minimum of about -0.2785 instead.
+    # Swapped or aliased halves would give a minimum of about -0.2785.
     x = np.concatenate([np.zeros(4096), np.linspace(-4, 4, 4096)]).astype(np.float32)[None]
     halves = node("Split", "x", "a b", axis=-1, num_outputs=2)
     nodes = [halves, node("Sigmoid", "b", "s"), node("Mul", "a s", "y")]
@@ -218,7 +218,7 @@ def test_a_split_in_the_body_of_a_loop_runs_once_per_iteration() -> None:
     assert y.tolist() == [2, 3, 0, 1]
 
 
-def test_splits_in_functions_are_ours_with_the_function_s_opset_and_attributes() -> None:
+def test_splits_in_functions_are_ours_with_the_functions_opset_and_attributes() -> None:
     call = node("Halve", "x", "a b", domain="own", at=1)
     # Split-18 refuses a node with neither sizes nor num_outputs; the function is opset 13.
     content = model([call], [value("x", [2, 4])], functions=(halve(),), outputs="a b")

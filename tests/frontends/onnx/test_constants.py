@@ -1,4 +1,4 @@
-"""The elements of constants: how a file writes them, and what is never opened."""
+"""The elements of constants: the ways to store them, and files that are never opened."""
 
 import os
 from pathlib import Path

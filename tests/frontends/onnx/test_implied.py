@@ -1,4 +1,4 @@
-"""Splits that no node is named after: Slices, and functions whose bodies split."""
+"""Splits without a Split node: Slices, and functions whose bodies split."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def sliced(scanned: Scanned, shape: list[Any], *rows: tuple[int, ...]) -> list[S
         (((2,), (2**63 - 1,), (1,)), "axis 1: FLOAT32[3,6] -> FLOAT32[3,2], FLOAT32[3,4]"),
         (((-1,), (6,), (-1,), (1,)), "axis 1: FLOAT32[3,6] -> FLOAT32[3,5], FLOAT32[3,1]"),
         (((1, 0), (3, 6)), "axis 0: FLOAT32[3,6] -> FLOAT32[1,6], FLOAT32[2,6]"),
-        # The other axis is cut as well: a Split whose outputs do not fit its input.
+        # The other axis is cut too, so it is a Split whose outputs do not fit its input.
         (((1, 0), (3, 4)), "axis 0: FLOAT32[3,6] -> FLOAT32[1,6], FLOAT32[2,4]"),
     ],
 )
@@ -45,7 +45,7 @@ def test_a_slice_that_cuts_off_the_front_is_a_split(scanned: Scanned, rows: Any,
         ((1,), (6,), (7,)),
     ],
 )
-def test_other_slices_are_none(scanned: Scanned, rows: Any) -> None:
+def test_other_slices_are_not_splits(scanned: Scanned, rows: Any) -> None:
     assert sliced(scanned, [3, 6], *rows) == []
     assert sliced(scanned, ["n", 6], *rows) == []
 
@@ -64,7 +64,7 @@ def test_a_rotary_embedding_has_two_in_its_body(scanned: Scanned) -> None:
     assert pieces([1, 3, 16]) == []
 
 
-def test_the_bodies_that_onnx_has_are_those() -> None:
+def test_these_are_all_the_functions_of_onnx_with_a_split() -> None:
     """No other function of the standard has a Split in its body, for these inputs."""
     found = set()
     for schema in onnx.defs.get_all_schemas_with_history():

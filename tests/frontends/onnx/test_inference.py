@@ -1,4 +1,4 @@
-"""ONNX's shape inference fills gaps from a process of its own, and a crash there is a remark."""
+"""ONNX's shape inference runs in a child process and fills gaps; a crash there is only noted."""
 
 import sys
 from pathlib import Path
@@ -42,7 +42,7 @@ def test_given_sizes_count_there(scanned: Scanned) -> None:
         assert found.shape == (3, 4, 16, 16)
 
 
-def test_large_weights_are_not_handed_back(tmp_path: Path) -> None:
+def test_large_weights_are_not_sent_back(tmp_path: Path) -> None:
     content = resized([1, 4, 8, 8])
     zeros = np.zeros((1024, 1024), np.float32)
     content.graph.initializer.append(numpy_helper.from_array(zeros, "w"))
@@ -50,8 +50,8 @@ def test_large_weights_are_not_handed_back(tmp_path: Path) -> None:
     assert len(child.with_inferred_shapes(str(tmp_path / "m.onnx"), {})) < 2000
 
 
-def test_a_crash_is_a_remark(scanned: Scanned) -> None:
-    # Ends ONNX's shape inference: SIGABRT.
+def test_a_crash_is_noted(scanned: Scanned) -> None:
+    # This crashes ONNX's shape inference with SIGABRT.
     content = resized([1, 4, 8, 8])
     content.graph.node.append(node("Split", "x", "p q r", axis=1, num_outputs=2))
     found, wrong = scanned(content, infer_shapes=True)
@@ -61,7 +61,7 @@ def test_a_crash_is_a_remark(scanned: Scanned) -> None:
 
 
 @pytest.mark.parametrize("equation", ["......", "a...b...->ab", "ab->ab,......"])
-def test_an_equation_that_onnx_never_ends_to_read_is_not_given_to_it(
+def test_an_equation_that_onnx_parses_forever_is_not_passed_to_it(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch, equation: str
 ) -> None:
     monkeypatch.setattr(child, "SECONDS", 10)
@@ -83,7 +83,7 @@ def test_an_equation_that_onnx_never_ends_to_read_is_not_given_to_it(
 def test_limits_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
 ) -> None:
-    # Stands for the package onnx in the child.
+    # Replaces the package onnx in the child.
     (tmp_path / "onnx.py").write_text(body)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(child, "SECONDS", 1 if "sleep" in body else 60)
@@ -102,13 +102,15 @@ def test_nothing_is_imported_from_the_current_folder(
     assert found.descriptors
 
 
-def test_without_onnx_the_gap_is_said(scanned: Scanned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_onnx_the_gap_is_reported(
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(child, "is_installed", lambda: False)
     (found,) = scanned(resized([1, 4, 8, 8]), infer_shapes=True)
     assert found.unknown == AFTER_RESIZE
 
 
-def test_no_process_starts_where_nothing_is_missing(
+def test_no_process_starts_if_nothing_is_missing(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "with_inferred_shapes", None)
@@ -119,7 +121,7 @@ def test_no_process_starts_where_nothing_is_missing(
     assert dynamic.cause is Cause.DYNAMIC
 
 
-def test_what_is_computed_stays_unknown(scanned: Scanned) -> None:
+def test_computed_shapes_stay_unknown(scanned: Scanned) -> None:
     nodes = [node("NonZero", "x", "y", name="nz"), node("Split", "y s", "a b", axis=1)]
     content = model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),))
     (found,) = scanned(content, infer_shapes=True)

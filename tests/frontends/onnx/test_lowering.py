@@ -1,4 +1,4 @@
-"""Lowering of ONNX's splits: every case where implementations disagree, and the descriptors."""
+"""Lowering of ONNX's splits: every case in which implementations disagree, and the descriptors."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from tests.support.onnx_splits import lowered, refused
 # --- the size rule of num_outputs -------------------------------------------------------------
 
 
-# Counts up to the size that leave nothing for the last piece, as published.
+# Published counts, up to the size, that leave nothing for the last piece.
 OVERSHOOT = {4: {3}, 5: {4}, 6: {4, 5}, 7: {5, 6}, 8: {5, 6, 7}, 9: {4, 6, 7, 8}}
 OVERSHOOT |= {10: {6, 7, 8, 9}, 11: {5, 7, 8, 9, 10}, 12: {5, 7, 8, 9, 10, 11}}
 
 
-def test_num_outputs_is_accepted_exactly_where_every_implementation_agrees() -> None:
+def test_num_outputs_is_accepted_exactly_if_every_implementation_agrees() -> None:
     for size in range(13):
         for count in range(1, 17):
             piece = -(-size // count)
@@ -39,7 +39,7 @@ def test_empty_pieces_are_legal(opset: int) -> None:
     assert "DirectML provider appears to skip" in found.warnings[0]
 
 
-def test_neither_is_equal_pieces_by_output_count_with_a_warning() -> None:
+def test_without_sizes_or_num_outputs_pieces_are_equal_with_a_warning() -> None:
     found = lowered("Split", 18, (6,), output_count=3)
     assert found.sizes == (2, 2, 2)
     assert "neither sizes nor num_outputs, which ONNX forbids" in found.assumed[0]
@@ -63,7 +63,7 @@ class TestSplitToSequence:
         assert found.output_shapes == ((1, 2), (1, 2))
 
     @pytest.mark.parametrize("sizes", [[2, 2], [4, 4], [2], []])
-    def test_a_list_must_add_up_and_one_entry_is_no_chunk_size(
+    def test_a_list_must_add_up_and_one_entry_is_not_a_chunk_size(
         self, opset: int, sizes: list[int]
     ) -> None:
         assert "it must add up to the axis, of size 6" in refused(
@@ -82,7 +82,7 @@ class TestSplitToSequence:
         assert str(found.descriptor) == "SPLIT axis 0: FLOAT32[2] -> FLOAT32[1], FLOAT32[1]"
 
     @pytest.mark.parametrize("keepdims", [2, -1])
-    def test_keepdims_is_ignored_where_sizes_are_given(self, opset: int, keepdims: int) -> None:
+    def test_keepdims_is_ignored_if_sizes_are_given(self, opset: int, keepdims: int) -> None:
         for split in (1, [1, 1]):
             found = lowered("SplitToSequence", opset, (2,), split=split, keepdims=keepdims)
             assert found.output_shapes == ((1,), (1,))
@@ -167,14 +167,14 @@ def test_a_lowering_prints_everything() -> None:
         ("Split", 13, (2, 2), {"split": [2], "axis": 2}, "axis is 2; it must be -2 to 1 at rank 2"),
     ],
 )
-def test_a_refused_split_is_told_what_is_allowed(
+def test_an_error_says_what_is_allowed(
     name: str, opset: int, shape: tuple[int, ...], given: dict[str, Any], message: str
 ) -> None:
     text = refused(name, opset, shape, **given)
     assert text == f"{operator_version(name, opset)}: {message}"
 
 
-def test_a_refused_type_is_told_which_are_allowed() -> None:
+def test_an_error_about_a_type_names_the_allowed_types() -> None:
     allowed = "it must be one of DOUBLE, FLOAT, FLOAT16"
     assert refused("Split", 1, (2,), data_type="INT8", split=[2]) == (
         f"Split-1: the data type is INT8; {allowed}"
@@ -185,7 +185,7 @@ def test_a_refused_type_is_told_which_are_allowed() -> None:
     )
 
 
-def test_as_many_pieces_as_are_made() -> None:
+def test_the_most_pieces_that_are_made() -> None:
     assert len(lowered("SplitToSequence", 11, (2**20, 0)).sizes) == 2**20
     assert lowered("SplitToSequence", 11, (2**22,), split=2**21).sizes == (2**21, 2**21)
 

@@ -17,7 +17,7 @@ HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
 
 
 class Counted(frozenset[Any]):
-    """A set that counts how many of its entries are looked at, in all such sets."""
+    """A set that counts how many entries are looked at, over all such sets."""
 
     looked_at = 0
 
@@ -69,13 +69,13 @@ def test_glu_meets(scanned: Scanned) -> None:
         [node("Sub", "b a", "y")],
         [node("SwiGLU", "a b", "y")],
         [node("Relu", "a", "p"), node("Neg", "b", "q"), node("Sum", "other p q", "y")],
-        # Gelu as exporters write it, in parts.
+        # Gelu as exporters write it, in several nodes.
         [node("Erf", "b", "e"), node("Mul", "e b", "f"), node("Mul", "f a", "y")],
         [node("Mul", "a other", "p"), node("Add", "p b", "y")],
         [node("Cast", "a", "p", to=1), node("Where", "other p b", "y")],
     ],
 )
-def test_pieces_meet_however_they_come(scanned: Scanned, nodes: list[Any]) -> None:
+def test_pieces_meet_whatever_is_in_between(scanned: Scanned, nodes: list[Any]) -> None:
     assert len(meets(scanned, *nodes)) == 1
 
 
@@ -91,7 +91,7 @@ def test_pieces_meet_however_they_come(scanned: Scanned, nodes: list[Any]) -> No
         [node("Mul", "a b", "y", domain="own")],
     ],
 )
-def test_other_nodes_are_no_meeting(scanned: Scanned, nodes: list[Any]) -> None:
+def test_pieces_do_not_meet_in_other_nodes(scanned: Scanned, nodes: list[Any]) -> None:
     assert meets(scanned, *nodes) == []
 
 
@@ -108,7 +108,7 @@ def test_pieces_meet_in_a_nested_body(scanned: Scanned) -> None:
     assert meets(scanned, branch) == ["Mul 'in' of main/if.then_branch"]
 
 
-def test_a_function_is_not_scanned_anew_for_each_piece(scanned: Scanned) -> None:
+def test_a_function_is_not_scanned_again_for_each_piece(scanned: Scanned) -> None:
     calls = [(f"f{i}", [f"f{i + 1}"] * 2) for i in range(40)] + [("f40", [])]
     content = chained(calls)
     content.graph.node.insert(0, HALVES)

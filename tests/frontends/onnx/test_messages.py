@@ -1,4 +1,4 @@
-"""The messages that the reader knows are those of onnx.proto."""
+"""The reader's messages agree with onnx.proto."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -61,5 +61,5 @@ def test_nodes_have_the_number_of_onnx_proto(body: type) -> None:
 
 
 def held(field: Any) -> str:
-    """The message that a field holds, without its package; empty for another field."""
+    """The message type of a field, without its package; empty if it does not hold a message."""
     return field.message_type.full_name.removeprefix("onnx.") if field.message_type else ""

@@ -1,4 +1,4 @@
-"""One split of a model: its lengths, what is unknown, what is wrong, what will surprise."""
+"""One split of a model: its lengths, and reports of what is unknown, wrong or surprising."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
 
 
-def test_what_is_dynamic_is_said(scanned: Scanned) -> None:
+def test_a_dynamic_part_is_named(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", axis=1)
     lengths = (sizes("s", 2, 4),)
 
@@ -40,14 +40,14 @@ def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     assert "split is [2, 4], 6 in sum; it must add up to the axis, of size 7" in found.problem
 
 
-def test_empty_pieces_are_warned_of(scanned: Scanned) -> None:
+def test_empty_pieces_give_a_warning(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b")
     (found,) = scanned(model([cut], [value("x", [4])], initializers=(sizes("s", 0, 4),)))
     assert str(found.descriptors[0]) == "SPLIT axis 0: FLOAT32[4] -> FLOAT32[4]"
     assert "DirectML provider appears to skip" in found.warnings[0]
 
 
-def test_what_onnx_runtime_dies_or_chokes_of_is_warned_of(scanned: Scanned) -> None:
+def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: Scanned) -> None:
     cut = helper.make_node("Split", ["x", ""], ["a", "", "c"], num_outputs=3)
     (found,) = scanned(model([cut], [value("x", [6])]))
     assert found.descriptors[0].split_sizes == (2, 2, 2)
@@ -55,14 +55,14 @@ def test_what_onnx_runtime_dies_or_chokes_of_is_warned_of(scanned: Scanned) -> N
     assert any("omitted by an empty name beside num_outputs" in text for text in found.warnings)
 
 
-def test_num_outputs_on_a_dynamic_axis_is_warned_of(scanned: Scanned) -> None:
+def test_num_outputs_on_a_dynamic_axis_gives_a_warning(scanned: Scanned) -> None:
     for count, warned in ((2, 0), (3, 1)):
         cut = node("Split", "x", " ".join("abc"[:count]), num_outputs=count)
         (found,) = scanned(model([cut], [value("x", ["n"])]))
         assert len(found.warnings) == warned
 
 
-def test_neither_sizes_nor_num_outputs_is_warned_of(scanned: Scanned) -> None:
+def test_neither_sizes_nor_num_outputs_gives_a_warning(scanned: Scanned) -> None:
     (found,) = scanned(model([node("Split", "x", "a b")], [value("x", [6])]))
     assert found.descriptors[0].split_sizes == (3, 3)
     assert "which ONNX forbids" in found.warnings[0]
@@ -127,16 +127,16 @@ def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> No
 @pytest.mark.parametrize(
     ("cut", "message"),
     [
-        # Ends ONNX's shape inference and ONNX Runtime: SIGABRT.
+        # This crashes ONNX's shape inference and ONNX Runtime with SIGABRT.
         (node("Split", "x", "a b c", num_outputs=2), "num_outputs is 2 for 3 outputs"),
-        # Ends ONNX Runtime: SIGSEGV.
+        # This crashes ONNX Runtime with SIGSEGV.
         (helper.make_node("Split", ["x", "s"], ["a", ""]), ""),
-        # Ends ONNX Runtime: SIGFPE.
+        # This crashes ONNX Runtime with SIGFPE.
         (node("SplitToSequence", "x zero", "q"), "the chunk size, a scalar split, is 0"),
     ],
     ids=["SIGABRT", "SIGSEGV", "SIGFPE"],
 )
-def test_models_that_end_onnx_s_own_tools_are_described(
+def test_models_that_crash_onnx_s_own_tools_are_described(
     scanned: Scanned, cut: Any, message: str
 ) -> None:
     zero = numpy_helper.from_array(np.array(0, np.int64), "zero")

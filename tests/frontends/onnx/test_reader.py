@@ -57,7 +57,7 @@ def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
         assert "it must be an integer or a list of at most 65536" in found.problem
 
 
-def test_a_large_model_costs_its_graph_and_not_its_weights(tmp_path: Path) -> None:
+def test_the_cost_of_a_large_model_depends_on_its_graph_and_not_its_weights(tmp_path: Path) -> None:
     path = tmp_path / "large.onnx"
     weights = 3 << 30
     names = [field(1, field(4, b"Relu") + field(1, b"w") + field(2, b"y"))]

@@ -91,7 +91,7 @@ def test_split_to_sequence_moves_every_bit(case: Case, chunk: int, keepdims: int
 
 
 @pytest.mark.parametrize("order", ["reversed", "transposed", "stepped", "broadcast", "read-only"])
-def test_any_strides_are_taken(order: str) -> None:
+def test_any_strides_are_accepted(order: str) -> None:
     x = random_bits((4, 6), "float32")
     x = {
         "reversed": x[:, ::-1],
@@ -164,7 +164,7 @@ def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) 
     dtype=st.sampled_from(DTYPES),
     level=st.sampled_from(["1_0", "2_1", "3_0", "4_1", "6_4"]),
 )
-def test_weak_levels_carry_every_type_and_rank(case: Case, dtype: str, level: str) -> None:
+def test_low_levels_split_every_type_and_rank(case: Case, dtype: str, level: str) -> None:
     shape, axis, sizes = case
     x = random_bits(shape, dtype)
     device = dml.Device("cpu", feature_level=level)
@@ -172,7 +172,7 @@ def test_weak_levels_carry_every_type_and_rank(case: Case, dtype: str, level: st
     pieces = [size for size in sizes if size]
     runs = [x.nbytes] if len(pieces) == 1 else [size * inner for size in pieces]
     if level == "1_0" and x.size and any(run % 2 for run in runs):
-        # No type below 16 bits, and runs of an odd number of bytes.
+        # The level has no type below 16 bits, and runs have an odd number of bytes.
         with pytest.raises(dml.InvalidArgumentError, match="no equivalent at feature level 1_0"):
             split(x, sizes, axis=axis, device=device)
     else:
@@ -197,7 +197,7 @@ def runtime_session(
     attributes = {"axis": axis}
     if operator == "SplitToSequence":
         attributes["keepdims"] = keepdims
-    elif not keepdims:  # There are no sizes either.
+    elif not keepdims:  # Here no sizes are given either.
         attributes["num_outputs"] = outputs
     results = [f"y{i}" for i in range(outputs)]
     declared = [helper.make_tensor_value_info(name, kind, None) for name, kind in inputs.items()]
@@ -249,7 +249,7 @@ def accepts(call: Any) -> bool:
     try:
         call()
     except Exception:
-        # ONNX Runtime's errors have no common class that is public.
+        # ONNX Runtime's errors have no public base class.
         return False
     return True
 
@@ -267,14 +267,14 @@ def test_split_refuses_what_onnx_runtime_refuses(size: int, sizes: list[int], op
 
 
 @pytest.mark.parametrize("count", range(1, 10))
-def test_num_outputs_is_accepted_where_every_onnx_runtime_accepts_it(count: int) -> None:
+def test_num_outputs_is_accepted_if_every_onnx_runtime_accepts_it(count: int) -> None:
     session = runtime_session("Split", 18, "float32", 0, count, 0)
     for size in range(10):
         x = np.arange(size, dtype=np.float32)
         if accepts(lambda x=x: split(x, num_outputs=count)):
             assert_same(split(x, num_outputs=count), session.run(None, {"x": x}))
         elif accepts(lambda x=x: session.run(None, {"x": x})):
-            # Since 1.32 it makes empty pieces, which versions before refuse.
+            # Since 1.32 it makes empty pieces, which earlier versions refuse.
             assert not all(map(len, session.run(None, {"x": x})))
 
 
@@ -304,7 +304,7 @@ def test_tensors_of_torch_give_tensors_of_torch(case: Case, dtype: str) -> None:
 
 
 def test_tensors_of_torch_that_require_grad_are_refused() -> None:
-    """They came back detached: a wrong result where it is trained."""
+    """They used to come back detached, which is wrong in training."""
     torch = pytest.importorskip("torch", reason="compares with PyTorch")
     x = torch.ones(3, requires_grad=True)
     with pytest.raises(dml.InvalidArgumentError, match=r"requires grad.*Fix: detach\(\)"):
@@ -332,7 +332,7 @@ def test_even_num_outputs_is_torch_s_tensor_split(size: int, count: int, axis: i
         assert torch.equal(one, other)
 
 
-def test_nothing_but_the_backend_needs_the_package_onnx() -> None:
+def test_only_the_backend_needs_the_package_onnx() -> None:
     code = """
 import sys
 sys.modules["onnx"] = None

@@ -43,7 +43,7 @@ def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) ->
 
 
 @pytest.mark.parametrize(("opset", "name"), [(1, "Split-1"), (12, "Split-11"), (28, "Split-18")])
-def test_the_opset_says_the_version(scanned: Scanned, opset: int, name: str) -> None:
+def test_the_opset_determines_the_version(scanned: Scanned, opset: int, name: str) -> None:
     given = {"num_outputs": 2} if opset >= 18 else {}
     cut = node("Split", "x", "a b", axis=0, **given)
     for domain in ("", "ai.onnx"):
@@ -99,7 +99,7 @@ def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -
     nodes = [
         node("Halve", "x", "a b", domain="own", at=1, name="first"),
         node("Halve", "a", "c d", domain="own", at=0),
-        node("Halve", "b", "e f", domain="own", at=0),  # The same types as the second call.
+        node("Halve", "b", "e f", domain="own", at=0),  # The types are those of the second call.
         node("Split", "d", "g h", num_outputs=2),
     ]
     found = scanned(model(nodes, [value("x", [4, 8])], functions=(halve(),)))
@@ -127,7 +127,7 @@ def test_defaults_of_function_attributes_count(scanned: Scanned) -> None:
     assert found.descriptors[0].axis == 1
 
 
-def test_the_default_of_a_graph_input_is_warned_of(scanned: Scanned) -> None:
+def test_the_default_of_a_graph_input_gives_a_warning(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b")
     inputs = [value("x", [6]), value("s", [2], INT64)]
     for ir_version, warned in ((3, False), (8, True)):
@@ -155,7 +155,7 @@ def test_functions_that_call_each_other_twice_do_not_double_the_work(scanned: Sc
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "pipe", "NUL"])
-def test_what_is_no_file_is_one_clear_line(tmp_path: Path, what: str) -> None:
+def test_a_path_that_is_not_a_file_is_one_clear_line(tmp_path: Path, what: str) -> None:
     path = tmp_path / ("model\0.onnx" if what == "NUL" else "model.onnx")
     if what == "folder":
         path.mkdir()
@@ -221,7 +221,7 @@ def test_odd_graphs_never_do_more_than_refuse(
         assert len(site.problem.splitlines()) <= 1
 
 
-def test_a_hundred_thousand_splits_are_within_the_fields_of_a_scan(
+def test_a_hundred_thousand_splits_are_within_the_field_limit_of_a_scan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers = []

@@ -1,4 +1,4 @@
-"""Shapes that are inferred: those of ONNX, or unknown."""
+"""Inferred shapes agree with ONNX's or are unknown."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from dmlsplit.frontends.site import Cause  # noqa: E402
 from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
 
 
-def test_declared_shapes_count_where_tracking_ends(scanned: Scanned) -> None:
+def test_declared_shapes_count_if_the_tracker_knows_none(scanned: Scanned) -> None:
     nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
     (found,) = scanned(model(nodes, [value("x", [3])], declared=(value("y", [8, 2]),)))
     assert str(found.descriptors[0]) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"
@@ -22,7 +22,7 @@ def test_declared_shapes_count_where_tracking_ends(scanned: Scanned) -> None:
 def test_declared_shapes_do_not_count_after_one_that_is_wrong(
     scanned: Scanned, wrong: list[int]
 ) -> None:
-    # As onnx's inference wrote them into a file before opset 22.
+    # Before opset 22, onnx's inference wrote such shapes into a file.
     pool = node("MaxPool", "x", "y", kernel_shape=[1], strides=[2], ceil_mode=1)
     nodes = [
         node("Mystery", "x", "v", domain="own"),
@@ -161,7 +161,7 @@ def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, bro
     assert found.cause is Cause.UNTRACKED
 
 
-def test_what_cannot_be_read_leaves_shape_and_type_unknown(scanned: Scanned) -> None:
+def test_values_that_cannot_be_read_leave_shape_and_type_unknown(scanned: Scanned) -> None:
     cut = node("Split", "y", "a b", num_outputs=2)
     external = TensorProto(name="s", data_type=INT64, dims=[1], data_location=TensorProto.EXTERNAL)
     for shape in (external, typed("s", [1]), sizes("other", 1)):

@@ -1,4 +1,4 @@
-"""Every type of every input of every version: the published schemas, by every way in."""
+"""Every type of every input of every version, against the schemas, through every entry point."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,7 +22,7 @@ SCHEMAS = {
     for schema in onnx.defs.get_all_schemas_with_history()
     if not schema.domain and schema.name in ("Split", "SplitToSequence")
 }
-# Types of the data and of the sizes; None where the sizes are not given.
+# Types of the data and of the sizes; None if the sizes are not given.
 Types = tuple[str, str | None]
 
 
@@ -39,7 +39,7 @@ def every(schema: Any) -> Iterator[Types]:
 
 
 def published(schema: Any) -> set[Types]:
-    """The types that go together, by the parameters of the schema."""
+    """The combinations of types that the schema allows."""
     parameters = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     inputs = [(i.type_str, parameters.get(i.type_str, {i.type_str})) for i in schema.inputs]
     (own, data_types), (other, split_types) = (*inputs, ("", set()))[:2]
@@ -118,7 +118,7 @@ WAYS = [by_arrays, by_backend, partial(by_scan, constant=True), partial(by_scan,
 
 @pytest.mark.parametrize("way", WAYS, ids=["arrays", "backend", "constants", "computed sizes"])
 @pytest.mark.parametrize("version", SCHEMAS)
-def test_the_types_that_are_taken_are_those_of_the_schema(
+def test_the_accepted_types_are_those_of_the_schema(
     version: str, way: Callable[[Any, Path], set[Types]], tmp_path: Path
 ) -> None:
     schema = SCHEMAS[version]
@@ -127,5 +127,5 @@ def test_the_types_that_are_taken_are_those_of_the_schema(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_type_is_known_by_its_array(kind: str) -> None:
+def test_the_type_of_every_array_is_known(kind: str) -> None:
     assert ElementType.of_dtype(dtype(kind)).name == kind

@@ -1,4 +1,4 @@
-"""Shapes after windows and resizes, where onnx's inference errs: ONNX Runtime's, or unknown."""
+"""Shapes after windows and resizes agree with ONNX Runtime, where onnx's inference errs."""
 
 from collections.abc import Iterator
 from random import Random
@@ -17,7 +17,7 @@ Shape = tuple[int, ...]
 
 
 class Case(NamedTuple):
-    """An operator of windows or sizes on an input, with constants for its other inputs."""
+    """An operator with windows or sizes on an input, with constants for its other inputs."""
 
     operator: str
     shape: Shape
@@ -25,14 +25,14 @@ class Case(NamedTuple):
     constants: tuple[Any, ...] = ()
 
     def built(self, index: int) -> tuple[Any, Any, list[Any]]:
-        """The input, the node and the constants, which no other case shares."""
+        """The input, the node and the constants, with names that no other case has."""
         tensors = [
             numpy_helper.from_array(each, f"c{index}_{at}")
             for at, each in enumerate(self.constants)
         ]
         names = [tensor.name for tensor in tensors]
         made = node(self.operator, "", f"y{index}", **self.attributes)
-        # Before the sizes, or scales, of a Resize comes its region of interest.
+        # The region of interest of a Resize comes before its sizes or scales.
         made.input.extend([f"x{index}", *([""] if self.operator == "Resize" else []), *names])
         return value(f"x{index}", list(self.shape)), made, tensors
 
@@ -45,7 +45,7 @@ def run(case: Case, opset: int) -> Shape | None:
     content.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     options = ort.SessionOptions()
     options.log_severity_level = 4
-    # An optimized graph would take its sizes from onnx's inference.
+    # An optimized graph would use sizes from onnx's inference.
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         session = ort.InferenceSession(content.SerializeToString(), options)
@@ -56,7 +56,7 @@ def run(case: Case, opset: int) -> Shape | None:
 
 
 def drawn(random: Random, opset: int) -> Iterator[Case]:
-    """Operators with random parameters; some are wrong, and refused."""
+    """Operators with random parameters, some of them wrong and therefore refused."""
     for _ in range(60):
         yield from (_pool(random, opset), _transposed(random), _resized(random))
 
@@ -135,7 +135,7 @@ def test_a_shape_is_that_of_onnx_runtime_or_unknown(scanned: Scanned, opset: int
         if not site.unknown and site.shape != found
     ]
     assert not wrong
-    # What is not doubted is still known.
+    # A shape that is not doubtful is still known.
     assert sum(not site.unknown for _, site, _ in taken) > len(taken) / 3
     assert [site.shape for site in sites[: len(KNOWN)]] == [(1, 1, 2), (1, 1, 3), (1, 1, 3)]
 
@@ -160,7 +160,7 @@ def test_a_resize_is_known_if_its_scales_are_exact(
 
 
 def test_what_follows_a_doubtful_shape_is_unknown(scanned: Scanned) -> None:
-    # Two operators of which only onnx's inference knows the shapes.
+    # Only onnx's inference knows the shapes of these two operators.
     nodes = [
         onnx.helper.make_node("STFT", ["x", "step", "", "length"], ["y"], name="stft"),
         node("DepthToSpace", "y", "z", blocksize=1, name="next"),

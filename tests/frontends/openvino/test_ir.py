@@ -28,15 +28,15 @@ def test_a_hostile_file_is_one_clear_error(content: bytes, message: str, scanned
     assert time.process_time() - start < 3
 
 
-def test_nested_bodies_end(scanned: Scan) -> None:
+def test_the_nesting_of_bodies_is_limited(scanned: Scan) -> None:
     xml = '<net name="n" version="11">'
     xml += '<layers><layer id="0" name="" type="Loop"><body>' * 40
     with pytest.raises(InvalidArgumentError, match="deeper"):
         scanned(xml)
 
 
-def test_memory_does_not_grow_with_a_file_of_nothing(scanned: Scan) -> None:
-    resource = pytest.importorskip("resource", reason="Windows counts it in another way")
+def test_memory_does_not_grow_with_a_file_of_filler(scanned: Scan) -> None:
+    resource = pytest.importorskip("resource", reason="Windows counts memory in another way")
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     filler = b"<x>" + b"filler " * (8 << 20) + b"</x>"
@@ -45,7 +45,7 @@ def test_memory_does_not_grow_with_a_file_of_nothing(scanned: Scan) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < (200 << 20) // unit
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.xml", Path("/dev/zero")):
         with pytest.raises(InvalidArgumentError, match="is not a file"):
             scan(path)

@@ -32,7 +32,7 @@ def test_a_lowering_is_a_value_that_reads_well() -> None:
     assert hash(lowering) == hash(lower_variadic_split((6, 2), 0, [2, 4, 0], F32))
 
 
-def test_nothing_is_left_of_empty_data() -> None:
+def test_nothing_is_dispatched_for_empty_data() -> None:
     lowering = lower_split((0, 4), 0, 2, F32)
     assert lowering.descriptor is None
     assert str(lowering).splitlines()[1] == "  nothing to dispatch: every output is empty"
@@ -85,7 +85,7 @@ def test_a_split_that_does_not_fit(
     assert str(error.value) == f"{operator}: {message}"
 
 
-def test_dynamic_sizes_stay_dynamic_and_are_checked_all_the_same() -> None:
+def test_dynamic_sizes_stay_dynamic_but_are_still_checked() -> None:
     assert resolve_lengths([2, -1], 0, None) == (2, -1)
     assert resolve_lengths([1, 2], 0, None) == (1, 2)
     assert resolve_count(3, 0, None) == (-1, -1, -1)
@@ -111,7 +111,7 @@ def test_an_axis_is_one_integer(operator: str, shape: tuple[int, ...], allowed: 
     assert str(error.value) == f"axis has shape {list(shape)}; it must be {allowed}"
 
 
-def test_what_the_lowering_says() -> None:
+def test_a_lowering_has_these_values() -> None:
     assert lower_split([4, 6], -1, 3, TensorDataType.UINT8) == Lowering(
         "Split-1",
         TensorDataType.UINT8,

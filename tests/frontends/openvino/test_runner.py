@@ -31,7 +31,7 @@ def six() -> np.ndarray:
     return np.arange(12, dtype=np.float32).reshape(6, 2)
 
 
-# VariadicSplit-1: what it accepts.
+# VariadicSplit-1: accepted arguments.
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_any_rank(rank: int) -> None:
     same(variadic_split(data, -1, [1, 2]), [data[..., :1], data[..., 1:]])
 
 
-# VariadicSplit-1: what it refuses.
+# VariadicSplit-1: refused arguments.
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_any_rank(rank: int) -> None:
         (0, 6, "split_lengths has shape []; it must be 1-D"),
         (0, [[6]], "split_lengths has shape [1, 1]; it must be 1-D"),
         (0, [], "split_lengths [] add up to 0"),
-        # OpenVINO takes this constant and reads behind its input.
+        # OpenVINO accepts this constant and reads past the end of its input.
         (0, [7, -1], "split_lengths [7, -1] add up to 7; they must not exceed 6"),
-        # OpenVINO takes floats too; its specification does not.
+        # OpenVINO accepts floats too; its specification does not.
         (0.0, [6], "axis is 0.0; it must be of a 64-bit integer type or smaller"),
         (np.float32(0), [6], "axis is np.float32(0.0)"),
         (0, np.array([6], np.float32), "split_lengths is of type float32"),
@@ -110,7 +110,7 @@ def test_a_scalar_cannot_be_split() -> None:
         split(np.array(1), 0, 1)
 
 
-def test_what_is_no_array_is_refused() -> None:
+def test_data_that_is_not_an_array_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="data is a list"):
         variadic_split([1, 2], 0, [2])
     with pytest.raises(InvalidArgumentError, match=r"type .* of 3 bytes"):
@@ -171,13 +171,13 @@ def test_strided_data_and_fresh_outputs() -> None:
 
 @pytest.mark.parametrize("level", ["1_0", "3_0", "6_4"])
 @pytest.mark.parametrize("kind", ["f4", "i8", "f2", "u1"])
-def test_weak_levels_run_the_legalized_operator(level: str, kind: str) -> None:
+def test_low_levels_run_the_legalized_operator(level: str, kind: str) -> None:
     data = np.arange(24).astype(kind).reshape(2, 6, 2)
     got = variadic_split(data, 1, [2, 4], device=Device("cpu", level))
     same(got, [data[:, :2], data[:, 2:]])
 
 
-def test_what_a_weak_level_cannot_carry_is_refused_with_the_reason() -> None:
+def test_a_split_that_a_low_level_cannot_express_is_refused_with_the_reason() -> None:
     with pytest.raises(InvalidArgumentError, match="UINT16 needs runs"):
         variadic_split(np.zeros(5, np.int8), 0, [2, 3], device=Device("cpu", "1_0"))
 
@@ -215,7 +215,7 @@ def test_tensorflow_random_vectors(shape: list[int], axis: int, sizes: list[int]
     same(variadic_split(data, axis, sizes), cut(data, sizes, axis))
 
 
-# OpenVINO itself. Its CPU plugin is exact for these types only.
+# OpenVINO itself. Its CPU plugin is exact only for these types.
 
 EXACT = ["f4", "i1", "u2", "?"]
 
@@ -241,7 +241,7 @@ def outcome(run: Any) -> list[np.ndarray] | None:
 
 
 def assert_agree(got: list[np.ndarray] | None, expected: list[np.ndarray] | None) -> None:
-    """Both refuse, or their pieces are the same."""
+    """Assert that both refuse, or that their pieces are the same."""
     assert (got is None) == (expected is None)
     if got is not None and expected is not None:
         same(got, expected)
@@ -283,7 +283,7 @@ def test_split_agrees_with_openvino(shape: tuple[int, int, int], axis: int) -> N
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "float8_e4m3fn", "bool", "complex128"])
-def test_tensors_of_torch_come_back_as_they_are(kind: str) -> None:
+def test_tensors_of_torch_come_back_as_tensors_of_torch(kind: str) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.arange(12).reshape(2, 6).to(getattr(torch, kind))
     for array in (tensor, tensor.T.contiguous().T):
@@ -297,6 +297,6 @@ def test_tensors_of_torch_come_back_as_they_are(kind: str) -> None:
 
 
 @pytest.mark.parametrize("data", [np.array(["a", "b"]), np.zeros((2, 0), np.float32)])
-def test_a_wrong_device_is_refused_where_nothing_is_dispatched(data: np.ndarray) -> None:
+def test_a_wrong_device_is_refused_even_if_nothing_is_dispatched(data: np.ndarray) -> None:
     with pytest.raises(InvalidArgumentError, match="tpu"):
         variadic_split(data, 0, [1, 1], device="tpu")

@@ -27,7 +27,7 @@ from tests.support.openvino_files import (
     weights,
 )
 
-# Files that OpenVINO writes.
+# Files that OpenVINO wrote.
 
 
 def test_a_model_that_openvino_saved(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ CARRIED |= {"U8": "UINT8", "F8E4M3": "UINT8", "U4": "UINT4"}
 
 
 @pytest.mark.parametrize(("precision", "carrier"), CARRIED.items())
-def test_types_and_what_they_travel_as(scanned: Scan, precision: str, carrier: str) -> None:
+def test_types_and_the_types_that_carry_them(scanned: Scan, precision: str, carrier: str) -> None:
     (found,) = scanned(variadic(precision=precision), weights())
     assert found.descriptors[0].input_tensor.data_type.name == carrier
 
@@ -183,14 +183,14 @@ def test_splits_that_cannot_be_known(scanned: Scan, changes: dict[str, Any], unk
     assert not found.problem
 
 
-def test_dynamic_data_with_wrong_lengths_is_a_problem_all_the_same(scanned: Scan) -> None:
+def test_dynamic_data_with_wrong_lengths_is_still_a_problem(scanned: Scan) -> None:
     (found,) = scanned(variadic(dims=(6, -1)), weights(0, (3, 4)))
     assert "must add up to 6" in found.problem
     (found,) = scanned(variadic(dims=(-1, 2)), weights(0, (-3, 4)))
     assert "at least -1" in found.problem
 
 
-def test_lengths_computed_at_run_time_are_read_off_static_outputs(scanned: Scan) -> None:
+def test_lengths_computed_at_run_time_are_taken_from_static_outputs(scanned: Scan) -> None:
     lengths = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))
     (found,) = scanned(variadic(lengths=lengths), weights())
     assert [t.sizes for t in found.descriptors[0].output_tensors] == [(2, 2), (4, 2)]
@@ -198,12 +198,12 @@ def test_lengths_computed_at_run_time_are_read_off_static_outputs(scanned: Scan)
     assert found.unknown == "split_lengths is dynamic: it is computed by 'ShapeOf'"
 
 
-def test_outputs_that_are_declared_otherwise_are_pointed_out(scanned: Scan) -> None:
+def test_outputs_declared_with_another_shape_are_pointed_out(scanned: Scan) -> None:
     (found,) = scanned(variadic(outputs=((3, 2), (3, 2))), weights())
     assert found.warnings[0] == "output 0 is declared as [3, 2]; the split makes [2, 2]"
 
 
-def test_edges_in_a_circle_do_no_harm(scanned: Scan) -> None:
+def test_a_cycle_of_edges_does_no_harm(scanned: Scan) -> None:
     circle = [edge((0, 0), (3, 0)), edge((3, 3), (3, 1)), edge((3, 4), (3, 2))]
     (found,) = scanned(variadic(edges=circle), weights())
     assert found.unknown == "axis is dynamic: it is computed by 'VariadicSplit'"

@@ -1,4 +1,4 @@
-"""Every type that the installed OpenVINO has, at every input, in files and as arrays."""
+"""Every type of the installed OpenVINO, at every input, in files and as arrays."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from openvino import opset1  # noqa: E402
 TYPES = {name: kind for name, kind in vars(ov.Type).items() if isinstance(kind, ov.Type)}
 # OpenVINO's documentation, "VariadicSplit": axis and lengths are of any integer type.
 INTEGERS = {f"{sign}{bits}" for sign in "iu" for bits in (8, 16, 32, 64)}
-# What DirectML has no elements of; its own are 4 bits wide, or whole bytes.
+# Types whose elements DirectML lacks; its elements are 4 bits wide, or whole bytes.
 NOT_CARRIED = {"u1", "u2", "u3", "u6", "nf4", "f4e2m1", "string"}
 
 
@@ -49,7 +49,7 @@ def test_integers_of_a_type_in_a_file(place: str, name: str, scanned: Scan) -> N
 def dtypes() -> dict[str, Any]:
     found = {}
     for name, kind in TYPES.items():
-        # NumPy has no types of 8 bits for floats.
+        # NumPy has no 8-bit floats.
         if kind.is_static() and kind.bitwidth >= 8 and name[:2] not in ("f8", "st"):
             found[name] = kind.to_dtype()
     return found
