@@ -1,6 +1,6 @@
-"""The command lines whose whole output is golden, and the files that they read.
+"""The command lines whose complete output is stored, and the files that they read.
 
-A transcript is what a shell shows: ``$`` the command, ``>`` a line of standard output, ``!``
+A transcript is what a shell shows: ``$`` marks the command, ``>`` a line of standard output, ``!``
 one of standard error, ``=`` the exit status.
 """
 
@@ -35,7 +35,7 @@ ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1"}
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3"
 INT64 = "--data-type INT64 --sizes 6 --axis 0 --split 2,4"
 
-# One file of transcripts for each of these.
+# Each of these is one file of transcripts.
 COMMANDS = {
     "help": ["--help", "--version"]
     + [f"{name} --help" for name in "validate explain levels run devices completion".split()]
@@ -213,7 +213,7 @@ CUT_XML = """<?xml version="1.0"?>
 
 
 def descriptor(split: tuple[int, ...], strides: list[int] | None = None) -> str:
-    """A descriptor file of INT64[6, 2], along axis 0."""
+    """A descriptor file that splits INT64[6, 2] along axis 0."""
     outputs = [{"DataType": "INT64", "Sizes": [size, 2]} for size in split]
     given = {"DataType": "INT64", "Sizes": [6, 2]} | ({"Strides": strides} if strides else {})
     return json.dumps(
@@ -266,16 +266,16 @@ def write_inputs(folder: Path) -> None:
 
 
 def stable(text: str) -> str:
-    """Leave out what depends on the version of Python or of this package."""
+    """The text without parts that depend on the version of Python or of this package."""
     text = re.sub(r"^dmlsplit \d\S*$", "dmlsplit VERSION", text, flags=re.MULTILINE)
     text = re.sub(r'"version": "(?!2\.1\.0")[^"]*"', '"version": "VERSION"', text)
-    # Before Python 3.12 choices are quoted; before 3.13 a metavar is said for each name.
+    # Before Python 3.12 choices are quoted; before 3.13 the metavar is repeated for each name.
     text = re.sub(r"\(choose from .*\)", lambda found: found[0].replace("'", ""), text)
     return re.sub(r"(-[\w-]+) ([A-Z]+), (--[\w-]+ \2)", r"\1, \3", text)
 
 
 def options(script: str) -> str:
-    """The words that a completion script offers; the rest depends on the version of shtab."""
+    """The words that a completion script offers, because the rest depends on shtab's version."""
     return "\n".join(sorted(set(re.findall(r"--[a-z][a-z-]+", script))))
 
 

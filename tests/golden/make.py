@@ -1,4 +1,4 @@
-"""Writes the golden files anew, from the root: python -m tests.golden.make. Read the diff."""
+"""Regenerates the golden files: run python -m tests.golden.make in the root, and read the diff."""
 
 import os
 import tempfile

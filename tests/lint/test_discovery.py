@@ -1,4 +1,4 @@
-"""Paths of a command line: which files are read, and what happens if one cannot be."""
+"""Paths of a command line: which files are read, and the report if one cannot be read."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
     assert scan_paths([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
 
 
-def test_flags_keep_what_is_wrong_for_the_report() -> None:
+def test_errors_in_flags_go_into_the_report() -> None:
     site = flag_site("FLOAT32", (6, 2), 7, (2, 4))
     assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.descriptors[0]).rule_ids
 
@@ -88,13 +88,13 @@ def test_hidden_folders_and_environments_are_left_out_and_counted(clone: Path) -
         ("sub/..data", ["sub/..data/m.onnx"], 0),
     ],
 )
-def test_what_is_named_is_taken(path: str, found: list[str], left_out: int, clone: Path) -> None:
+def test_named_paths_are_never_left_out(
+    path: str, found: list[str], left_out: int, clone: Path
+) -> None:
     assert names(path) == (found, left_out)
 
 
-def test_left_out_files_are_told_in_one_note(
-    clone: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_note_tells_of_left_out_files(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", ".", "sub"]) == 0
     assert capsys.readouterr().err == (
         "dmlsplit: note: 8 model files left out (hidden, in a virtual environment or ignored by "

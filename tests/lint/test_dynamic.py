@@ -1,4 +1,4 @@
-"""Splits with dynamic sizes: what does not depend on them is judged all the same."""
+"""Splits with dynamic sizes are judged on everything that does not depend on a size."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("content", "asked", "broken"), REFUSED)
-def test_what_every_size_breaks_is_refused(
+def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
     content: onnx.ModelProto, asked: dict[str, str], broken: set[str] | None, tmp_path: Path
 ) -> None:
     verdict = judged(content, tmp_path, **asked)
@@ -80,14 +80,14 @@ def test_what_every_size_breaks_is_refused(
         (single(FLOAT, ("n", 0, 6), (0, 0), 1), {}),
     ],
 )
-def test_what_depends_on_the_size_is_unknown(
+def test_a_verdict_that_depends_on_the_size_is_unknown(
     content: onnx.ModelProto, asked: dict[str, str], tmp_path: Path
 ) -> None:
     verdict = judged(content, tmp_path, **asked)
     assert (verdict.outcome, verdict.minimum, rules(verdict)) == (Outcome.UNKNOWN, None, set())
 
 
-def test_where_equivalents_are_allowed_a_refusal_of_the_type_is_undecided(tmp_path: Path) -> None:
+def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) -> None:
     content = single(INT64, ("batch", 6), (2, 4), 1)
     found = assessed(content, tmp_path, feature_level="1_0")
     (verdict,) = found.verdicts
@@ -111,8 +111,8 @@ def test_a_given_size_decides(tmp_path: Path) -> None:
         assert str(verdict.site.descriptors[0].input_tensor) == "INT64[1,6]"
 
 
-# A Split-18 with neither sizes nor num_outputs: ONNX Runtime 1.31 does not load it, unless the
-# size of its axis is unknown then.
+# A Split-18 with neither sizes nor num_outputs: ONNX Runtime 1.31 does not load it, unless it does
+# not know the size of the axis while loading.
 
 
 def unsized(*shape: int | str) -> onnx.ModelProto:
@@ -124,14 +124,14 @@ def unsized(*shape: int | str) -> onnx.ModelProto:
     ("shape", "outcome"),
     [((2, 6), Outcome.REFUSED), (("n", 6), Outcome.NEVER), ((2, "n"), Outcome.UNKNOWN)],
 )
-def test_a_count_that_is_missing_is_refused_where_the_axis_is_known(
+def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
 ) -> None:
     verdict = judged(unsized(*shape), tmp_path, via="ort")
     assert verdict.outcome is outcome
     assert verdict.fix.startswith("set num_outputs")
     assert ("ORT-NUM-OUTPUTS" in rules(verdict)) == (outcome is not Outcome.UNKNOWN)
-    # Which fails to load there, but is no failure of DirectML's.
+    # ONNX Runtime fails to load it, but that is not a failure of DirectML.
     assert verdict.hresult is None
     assert judged(unsized(*shape), tmp_path).outcome is not Outcome.REFUSED
 

@@ -1,4 +1,4 @@
-"""The examples of the rules: each is run, breaks its rule, and is mended by the other half."""
+"""The examples of the rules: each is run and breaks its rule, and its other half fixes that."""
 
 import json
 import shlex
@@ -19,12 +19,12 @@ from dmlsplit.lint.rules import RULES
 EXAMPLES = {name: example_of(rule) for name, rule in RULES.items()}
 PROGRAMS = [name for name, example in EXAMPLES.items() if example.kind == "python"]
 MODELS = [name for name, example in EXAMPLES.items() if example.kind == "onnx"]
-# Of these the front end warns as well, whatever the target is.
+# The front end also warns about these, whatever the target is.
 WARNED = {"SPLIT-NODE-TEXT", "ORT-NUM-OUTPUTS", "ORT-SEQUENCE", "ORT-EMPTY-PIECE"}
 
 
 class Found(NamedTuple):
-    """What is said of an example: rules with their messages, and the exit status of a command."""
+    """The report on an example: rules with their messages, and the exit status of a command."""
 
     said: list[tuple[str, str]]
     status: int = 0

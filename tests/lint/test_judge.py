@@ -1,4 +1,4 @@
-"""Verdicts: what a target says of each site, on models built for each of them."""
+"""The verdicts of targets on sites, with a model built for each verdict."""
 
 from pathlib import Path
 
@@ -55,20 +55,20 @@ def test_equal_splits_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(validation, "_of_every_level", lambda d: seen.append(d) or honest(d))
     found = assess(sites, resolve_target(feature_level="1_0")).verdicts
     assert {verdict.outcome for verdict in found} == {Outcome.EQUIVALENT}
-    # For the target, and for the minimum level; then the equivalent.
+    # Once for the target, once for the minimum level, then the equivalent.
     assert seen.count(desc) == 2
     assert len(seen) == 3
 
 
-# Each rule of ONNX Runtime's provider alone is in test_examples; the rest of what verdicts say in
-# tests/golden/cli.
+# test_examples has each rule of ONNX Runtime's provider alone, and tests/golden/cli the rest of the
+# texts of verdicts.
 
 
 @pytest.mark.parametrize(
     ("names", "outcome"),
     [("BFLOAT16 COMPLEX64", Outcome.REFUSED), ("BOOL FLOAT16 DOUBLE UINT8 INT8", Outcome.OK)],
 )
-def test_ort_takes_some_types(tmp_path: Path, names: str, outcome: Outcome) -> None:
+def test_ort_supports_some_types(tmp_path: Path, names: str, outcome: Outcome) -> None:
     for name in names.split():
         content = single(getattr(TensorProto, name), (6,), (2, 4), 0)
         verdict = verdicts(content, tmp_path, feature_level="5_0", via="ort")["cut"]

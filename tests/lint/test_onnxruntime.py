@@ -1,4 +1,4 @@
-"""ONNX Runtime's DirectML provider: the descriptors it makes, the rules it adds."""
+"""ONNX Runtime's DirectML provider: the descriptors that it makes, and the rules that it adds."""
 
 from hypothesis import given
 
@@ -20,7 +20,7 @@ def test_padding_moves_the_same_pieces(desc: dml.SplitOperatorDesc) -> None:
     assert lowered.input_tensor.sizes[lowered.axis] == desc.input_tensor.sizes[desc.axis]
 
 
-def test_only_empty_outputs_of_a_split_that_has_others_are_a_trap() -> None:
+def test_empty_outputs_are_a_trap_only_if_others_are_not_empty() -> None:
     def broken(*pieces: int) -> list[str]:
         x = dml.TensorDesc("FLOAT32", (6,))
         desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])

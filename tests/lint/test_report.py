@@ -1,4 +1,4 @@
-"""Reports: schemas, and names that mean harm. Each format is whole in tests/golden/cli."""
+"""Reports: schemas and hostile names. tests/golden/cli has a complete report in each format."""
 
 import json
 import re
@@ -213,7 +213,7 @@ def test_names_in_the_summary_stay_distinguishable() -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_target_that_cannot_be_used_is_said_without_splits(form: str) -> None:
+def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
     found = assess([], resolve_target(windows="19041", via="ort"))
     assert not found.accepted
     text = REPORTS[form](found, False)
@@ -226,7 +226,7 @@ def test_a_target_that_cannot_be_used_is_said_without_splits(form: str) -> None:
         assert said["rule"] in json.loads(text)["rules"]
 
 
-def test_a_target_that_can_be_used_says_nothing() -> None:
+def test_a_usable_target_is_not_reported() -> None:
     for target in (resolve_target(windows="19041"), resolve_target(windows="22621", via="ort")):
         assert assess([], target).accepted
 
@@ -254,7 +254,7 @@ def located(file: str) -> tuple[str, str]:
         ("models/c:d.onnx", "models/c%3Ad.onnx", "models/c%3Ad.onnx"),
     ],
 )
-def test_files_are_named_as_code_scanning_and_annotations_want(
+def test_file_names_are_those_that_code_scanning_and_annotations_need(
     file: str, uri: str, name: str
 ) -> None:
     assert located(file) == (uri, name)

@@ -15,7 +15,7 @@ def plain(text: str) -> str:
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("page", [markdown_page, text_page])
-def test_a_page_has_everything_that_is_known_of_its_rule(page: object, name: str) -> None:
+def test_a_page_has_every_field_of_its_rule(page: object, name: str) -> None:
     rule, example, text = RULES[name], example_of(RULES[name]), plain(page(RULES[name]))  # type: ignore[operator]
     assert text.startswith((f"{name} ===", f"# {name} "))
     for part in (rule.sentence, rule.basis, rule.source, rule.hint):
@@ -44,7 +44,7 @@ def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     prose = re.sub(r"^`[^`\n]+`$", "", prose, count=1, flags=re.MULTILINE)  # what is reported
     assert re.findall(r"^# .*$", prose, re.MULTILINE) == [f"# {name}"]
-    # Two hyphens would be shown as a dash, a bare < as the start of HTML.
+    # Two hyphens would be shown as a dash, and a bare < would start HTML.
     assert not re.search(r"(?<!`)--[a-z]", prose)
     assert not re.search(r"<(?!https://)", prose)
 
@@ -82,13 +82,13 @@ def test_a_page_says_what_happens_at_run_time(name: str, said: str) -> None:
     assert f"**At run time**: {said}" in markdown_page(RULES[name])
 
 
-def test_what_is_only_remarked_is_not_called_refused() -> None:
+def test_a_rule_that_only_warns_is_not_called_refused() -> None:
     assert "## Refused" in markdown_page(RULES["ORT-OPERATOR"])
     assert "## Not reported" in markdown_page(RULES["SPLIT-DEFECT-MEET"])
 
 
 def test_a_rule_about_levels_names_the_releases() -> None:
-    """Those of descriptors are in tests/golden/cli, on the pages that SARIF carries."""
+    """The pages of descriptor rules are in tests/golden/cli, inside SARIF."""
     text = markdown_page(RULES["ORT-FEATURE-LEVEL"])
     head = "|  | level | DirectML | Windows |\n|---|---|---|---|\n"
     assert text.endswith(head + "| any split in ONNX Runtime | 5_0 | 1.8.0 | 22621 |\n")

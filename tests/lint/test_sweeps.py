@@ -1,4 +1,4 @@
-"""Verdicts on random graphs: shapes are never wrong, rarely unknown, and no size contradicts."""
+"""Random graphs: shapes are never wrong and rarely unknown, and no size contradicts a verdict."""
 
 from collections import Counter
 from pathlib import Path
@@ -19,7 +19,7 @@ CHAINS = 50  # in one model: the inference of all of them is one process
 
 
 def split_shapes(content: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
-    """Shape of the input of each split, as ONNX Runtime has it when the model runs."""
+    """The shape of the input of each split, from a run of the model in ONNX Runtime."""
     probed = onnx.ModelProto()
     probed.CopyFrom(content)
     names = {n.name: n.input[0] for n in content.graph.node if n.op_type == "Split"}

@@ -25,7 +25,7 @@ from dmlsplit.lint.target import requirement, resolve_target
         ),
     ],
 )
-def test_what_is_asked_becomes_a_level(asked: dict[str, str], level: str, shown: str) -> None:
+def test_a_request_becomes_a_level(asked: dict[str, str], level: str, shown: str) -> None:
     target = resolve_target(**asked)
     assert str(target.level) == level
     assert str(target) == shown
@@ -48,7 +48,9 @@ def test_what_is_asked_becomes_a_level(asked: dict[str, str], level: str, shown:
         ({"ort_version": "1.14"}, "--ort-version needs --via ort"),
     ],
 )
-def test_what_does_not_exist_is_refused(asked: dict[str, str], message: str) -> None:
+def test_levels_and_releases_that_do_not_exist_are_refused(
+    asked: dict[str, str], message: str
+) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
         resolve_target(**asked)
 
@@ -98,7 +100,7 @@ def test_a_version_from_the_future_is_noted(asked: dict[str, str], note: str) ->
     assert bool(note) == bool(found)
 
 
-def test_the_note_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_note_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     flags = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
     for command in ("validate", "explain"):
         assert main([command, *flags, "--directml", "9.9.9"]) == 0

@@ -66,21 +66,21 @@ def test_a_model_that_does_not_run_proves_nothing(saved: Saved) -> None:
         compare_models(path, path)
 
 
-def test_a_runtime_that_ends_its_process_is_survived(saved: Saved) -> None:
+def test_a_runtime_that_crashes_its_process_does_not_crash_ours(saved: Saved) -> None:
     # ONNX Runtime 1.31 aborts while it loads this node; so does ONNX's shape inference.
     node = helper.make_node("Split", ["x"], ["a", "b", "c"], axis=0, num_outputs=2)
     path = saved(model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}))
     assert compare_models(path, path).engine == "onnx.reference"
 
 
-def test_where_every_runtime_fails_each_says_why(saved: Saved) -> None:
+def test_if_every_runtime_fails_each_says_why(saved: Saved) -> None:
     node = helper.make_node("Split", ["x"], ["a", "b"], axis=7, num_outputs=2)
     path = saved(model([node], {"x": (TensorProto.FLOAT, (6,))}, {"a": TensorProto.FLOAT}))
     with pytest.raises(dml.UnsupportedError, match=r"onnxruntime: .*; onnx\.reference: "):
         compare_models(path, path)
 
 
-# What it runs the models on.
+# The inputs that models run on.
 
 
 def runs(

@@ -103,7 +103,7 @@ def test_branches_are_rewritten_in_place(tmp_path: Path) -> None:
     assert {v.outcome for v in assessed(output, feature_level="2_0").verdicts} == {Outcome.OK}
 
 
-def test_what_cannot_be_rewritten_is_left_and_said(tmp_path: Path) -> None:
+def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -> None:
     done, output = fixed(every_verdict(), tmp_path, feature_level="2_0")
     assert {found.node for found in done.replaced} == {"wide", "odd", "left", "right"}
     left = {found.node: reason for found, reason in done.left}
@@ -124,7 +124,7 @@ def test_what_cannot_be_rewritten_is_left_and_said(tmp_path: Path) -> None:
         (sequence(FLOAT, ("n", "m")), {"via": "ort"}, "only when the model runs"),
     ],
 )
-def test_nothing_is_written_where_nothing_can_be_done(
+def test_nothing_is_written_if_nothing_can_be_rewritten(
     content: onnx.ModelProto, asked: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
     done, output = fixed(content, tmp_path, **asked)
@@ -132,7 +132,7 @@ def test_nothing_is_written_where_nothing_can_be_done(
     assert not output.exists()
 
 
-def test_what_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
+def test_a_model_that_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
     source = tmp_path / "in.onnx"
     source.write_bytes(b"\xff" * 10)
     with pytest.raises(dml.InvalidArgumentError, match="onnx cannot load it") as error:
@@ -177,7 +177,7 @@ def test_external_weights_stay_where_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "out.onnx").stat().st_size < 2000
 
 
-def test_new_names_meet_no_old_ones(tmp_path: Path) -> None:
+def test_new_names_differ_from_old_ones(tmp_path: Path) -> None:
     content = single(FLOAT, (6, 4), (2, 4), 0)
     content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
     content.graph.output.append(helper.make_tensor_value_info("dmlsplit_1_rows", FLOAT, None))
