@@ -1,8 +1,8 @@
 """Build generated CUDA sources with g++ and run them on the CPU, one launch at a time.
 
-`build` turns sources into programs; `Program.run` gives one launch its memory and returns
-what it left there, with the counts of device.cpp. Sources are compiled several at a time,
-because most of a small compilation is its start. A folder of `builds` keeps the programs.
+`build` turns sources into programs. `Program.run` gives one launch its memory, and returns the
+memory afterwards with the counts of device.cpp. Several sources are compiled at a time, because a
+small compilation spends most of its time starting. A folder of `builds` keeps the programs.
 """
 
 import os
@@ -49,13 +49,13 @@ class Toolchain:
 
 _SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SANITIZED = Toolchain(_SANITIZERS, _SANITIZERS)
-# No number of a kernel wraps: UBSan refuses that of signed ones, checked.hpp of unsigned ones.
+# No number of a kernel wraps: UBSan checks signed numbers, checked.hpp unsigned ones.
 _NUMBERS = ("-O1", "-fsanitize=signed-integer-overflow,shift", "-fno-sanitize-recover=all")
 CHECKED = Toolchain(_NUMBERS, _NUMBERS)
-# The hooks of the thread sanitizer show what kernels do in shared memory, to count it and to refuse
-# hazards; the runner defines them, in place of the sanitizer's own library. g++ leaves out an
-# access only where one of the same thread, between the same barriers, stands for it, or where it
-# has no effect. Vectors stay in one piece without SRA.
+# The hooks of the thread sanitizer report each access to shared memory, to count it and to refuse
+# hazards; the runner defines them instead of the sanitizer's own library. g++ skips the hook of an
+# access only if the same thread makes an equivalent one between the same barriers, or if the access
+# has no effect. Without SRA, vectors stay in one piece.
 COUNTING = Toolchain(
     ("-O2",),
     ("-O1", "-fno-tree-sra", "-fsanitize=thread"),
@@ -64,25 +64,25 @@ COUNTING = Toolchain(
 
 
 class KernelFaultError(Exception):
-    """A launch did what a GPU, AddressSanitizer or UBSan does not allow, or has a hazard."""
+    """A launch did something that a GPU, AddressSanitizer or UBSan forbids, or has a hazard."""
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory that a kernel's pointer leads to.
+    """Memory that a kernel's pointer points to.
 
     Attributes
     ----------
     size : int
         Bytes that may be touched.
     origin : int
-        Where among them the pointer points; not 0 where strides are negative.
+        Where among them the pointer points; not 0 if strides are negative.
     misalignment : int
         The pointer's address modulo 4096.
     patches : tuple of (int, bytes)
-        What to put where before the launch; all else is 0.
+        Offsets and bytes to write there before the launch; all other bytes are 0.
     windows : tuple of (int, int)
-        Offset and length of what to bring back.
+        Offset and length of each part to bring back.
     """
 
     size: int
@@ -179,7 +179,7 @@ class Program:
 
 
 def missing() -> str | None:
-    """What the machine lacks to compile kernels for its CPU, or None."""
+    """The tool that is missing to compile kernels for this CPU, or None."""
     return None if shutil.which("g++") else "g++ is not installed: kernels cannot run on the CPU"
 
 
@@ -208,7 +208,7 @@ def build(
 
 
 def _checked(text: str) -> str:
-    """Put numbers that refuse to wrap in place of unsigned ones."""
+    """The text with numbers that refuse to wrap instead of unsigned ones."""
     for pattern, checked in _UNSIGNED:
         text = pattern.sub(checked, text)
     return f'#include "checked.hpp"\n{text}'
@@ -253,7 +253,7 @@ def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: 
 
 @cache
 def compiler_version() -> str:
-    """What tells one release of g++ from another."""
+    """A text that differs between releases of g++."""
     line = ["g++", "-dumpfullversion", "-dumpmachine"]
     return subprocess.run(line, capture_output=True, text=True, check=True).stdout
 

@@ -1,7 +1,7 @@
-"""Splits drawn to find what kernels and the planner get wrong; the same ones every time.
+"""Random splits that try to find mistakes of kernels and the planner; the same ones every time.
 
-A number is a case. Each output has an address of its own, widths are uneven, many outputs are
-narrower than a vector, few rows lie far apart, and the device takes few parameters or has few
+Each number is a case. Each output has its own address, widths are uneven, many outputs are narrower
+than a vector, a few rows are far apart, and the device accepts few parameters or has few
 multiprocessors.
 """
 
@@ -21,7 +21,7 @@ from tests.proofs import covers
 from tests.support.kernel_cases import Case
 from tests.support.plans import check_fits
 
-# Pitches are one of these powers of two, or one element more or less.
+# A pitch is one of these powers of two, or one element more or less.
 FAR = (16, 24, 25, 27, 31, 32, 33)
 COUNTS = (1, 1, 2, 2, 3, 3, 4, 5, 7, 9, 12, 20, 20, 40, 40, 130, 130, 300, 300, 700, 1500, 4500)
 WIDTHS = ((0, 17), (0, 17), (1, 17), (14, 40), (0, 600), (1, 5000))
@@ -32,7 +32,7 @@ MOST_BLOCKS, MOST_ROWS = 40, 4  # blocks of a launch that run, about, and rows o
 
 @dataclass(frozen=True)
 class Rows(Case):
-    """Rows of an input whose pitch may be any: only the rows are in memory."""
+    """Rows of an input with any pitch: only the rows themselves are in memory."""
 
     @property
     def row_bytes(self) -> int:
@@ -64,7 +64,7 @@ def case(number: int) -> Case:
 
 
 def near(draw: Random) -> Case:
-    """Rows that follow each other, or with a small gap."""
+    """Rows without gaps, or with a small gap."""
     widths, size = _widths(draw), _element_bytes(draw)
     row = sum(widths)
     rows = draw.choice((1, 2, 3, draw.randint(4, 80), draw.randint(80, 3000)))
@@ -84,7 +84,7 @@ def far(draw: Random) -> Case:
 
 
 def filled(draw: Random) -> Case:
-    """Long rows: one output takes as much as others leave of them, or is as long itself."""
+    """Long rows: the length of a row, or of one output, is near a power of two."""
     widths, size = list(_widths(draw)), _element_bytes(draw)
     if draw.random() < 0.5:
         widths = [draw.randint(16, 700)] * draw.randint(60, 900)
@@ -102,7 +102,7 @@ def elements(draw: Random) -> Case:
 
 
 def strided(draw: Random, most_rank: int = 5) -> Case:
-    """Dimensions in any order, with gaps, turned round or broadcast; so are outputs."""
+    """Inputs and outputs whose dimensions are in any order, with gaps, reversed or broadcast."""
     rank = draw.randint(1, most_rank)
     most = (2000, 90, 24, 12, 7, 4, 4, 4)[rank - 1]
     shape = [draw.randint(1, most) for _ in range(rank)]
@@ -117,7 +117,7 @@ def strided(draw: Random, most_rank: int = 5) -> Case:
 
 
 def turned(draw: Random) -> Case:
-    """Two dimensions that change places, many outputs of several sizes."""
+    """Two dimensions that are swapped, with many outputs of several sizes."""
     size, across = draw.choice((1, 2, 4, 8, 16)), draw.randint(8, 150)
     most = draw.choice((9, 20, 70))
     sizes = tuple(draw.randint(7, most) for _ in range(draw.choice((1, 2, 5, 40))))
@@ -135,14 +135,14 @@ def deep(draw: Random) -> Case:
 
 
 def vectors(draw: Random) -> Case:
-    """Packed elements of 16 bytes, of which everything is a multiple."""
+    """Packed elements of 16 bytes, so that everything is a multiple of 16."""
     sizes = tuple(draw.randint(0, draw.choice((3, 24, 200))) for _ in range(draw.randint(1, 14)))
     shape = draw.choice(((), (draw.randint(1, 40),), (3, 5))), sum(sizes) or 1
     return Case((*shape[0], shape[1]), sizes if any(sizes) else (1,), element_bytes=16)
 
 
 def windows(draw: Random) -> Case:
-    """Long rows whose elements are a few apart, in outputs with or without gaps, or in channels."""
+    """Long rows whose elements have small gaps, in outputs with or without gaps, or in channels."""
     rows, step, size = draw.randint(1, 9), draw.randint(-5, 5), draw.choice((1, 1, 2, 4, 8))
     unit = draw.choice((1, 16))
     sizes = tuple(draw.randint(200, 1200) // unit * unit for _ in range(draw.randint(1, 3)))
@@ -206,7 +206,7 @@ def _limits(draw: Random) -> DeviceLimits:
 
 
 def borders(launch: KernelLaunch) -> list[int]:
-    """All blocks of a launch; of many, those at the ends of outputs and rows, and others."""
+    """All blocks of a launch; if there are many, those at ends of outputs and rows, and others."""
     if launch.grid <= MOST_BLOCKS:
         return list(range(launch.grid))
     known = {argument.name: argument.value for argument in launch.arguments}
@@ -251,6 +251,6 @@ def check_plan(case: Case) -> None:
 
 
 def fits_host(case: Case) -> bool:
-    """Whether a case is small enough to run on the processor, and its memory to be held."""
+    """Whether a case is small enough for the processor, and for the machine's memory."""
     held = sum(layout.size for layout in case.targets)
     return held <= MOST_HELD and (isinstance(case, Rows) or case.source.size <= MOST_HELD)

@@ -1,4 +1,4 @@
-"""Which bytes a launch copies, worked out from its arguments alone: nothing runs."""
+"""The bytes that a launch copies, calculated from its arguments alone, without running it."""
 
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -15,7 +15,8 @@ Known = Mapping[str, Any]
 def bytes_of(launch: KernelLaunch, pieces: Pieces) -> dict[int, int]:
     """How many bytes of each output the blocks of a launch copy.
 
-    Asserts that there are just as many blocks as it takes, and that tables say where outputs are.
+    Asserts that the launch has exactly the blocks that it needs, and that tables agree with the
+    places of outputs.
     """
     known = {one.name: one.value for one in (*launch.own_constants, *launch.arguments)}
     return dict(_KERNELS[launch.kernel](launch, known, pieces))

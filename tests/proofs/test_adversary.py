@@ -1,4 +1,4 @@
-"""Splits of the adversary: planned, run on the processor, and run as machine code."""
+"""The adversary's splits are planned, run on the processor, and run as machine code."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,13 @@ from tests.sass import cases
 from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import COMPILING, Case, each_toolchain
 
-# Cases that found something: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
-# divisor was too large where the pitch is beyond 2^31 vectors; ends of outputs of a few bytes in a
+# Cases that found mistakes: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
+# divisor was too large if the pitch was beyond 2^31 vectors; ends of outputs of a few bytes in a
 # single row were filled up with bytes after the tile, in the worst case after the shared memory.
 WRAPPED, FAR_PITCH, FILLED = 510, 2117, 977
 BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 
-# The sweeps, and how many cases of them are one test.
+# The sweeps, and how many of their cases are one test.
 PLANS = 100
 SWEEPS = {
     "test_many_more_plans_copy_every_byte_once": PLANS,
@@ -29,7 +29,7 @@ SWEEPS = {
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
-# Compiled together; new ones in every run with --slow.
+# Compiled together; different ones in every run with --slow.
 BATCHES = st.lists(st.integers(0, 10**9), min_size=8, max_size=12)
 
 

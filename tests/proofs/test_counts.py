@@ -1,4 +1,4 @@
-"""What the kernels ask of a GPU on the workload table: sectors, bytes in flight, instructions."""
+"""The sectors, bytes in flight and instructions of the kernels on the table of workloads."""
 
 import json
 from collections import Counter
@@ -18,18 +18,18 @@ from tests.support import nvrtc
 MOST_SECTORS = 1.03
 LEAST_VECTORS = 0.95
 LARGE = 64_000_000
-# What an SM of an H200 has for 128 bytes at the speed of its memory.
+# The clocks that an SM of an H200 has for 128 bytes at the speed of its memory.
 CYCLES = 15
 MOST_WAVEFRONTS = CYCLES // 2
-# The bars of the machine code: instructions that a warp may issue per 512 bytes, by workload.
+# The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
 MOST_ISSUED = {
     1: 26, 2: 26, 3: 26, 4: 26, 5: 26, 6: 27, 7: 26, 8: 26, 9: 46, 10: 20,
     11: 20, 12: 20, 13: 26, 14: 26, 15: 63, 16: 26, 17: 23, 18: 22, 19: 18, 20: 17,
     21: 31, 22: 62, 23: 66, 24: 52, 25: 26, 26: 30, 27: 20, 28: 20, 29: 29, 30: 23,
     31: 29, 32: 29, 33: 62, 34: 45, 35: 64, 36: 20,
 }  # fmt: skip
-# Bytes that threads load for each one that they store, where it is not nearly one: windows hold
-# what is between the elements, and at odd addresses a fourth vector where three are full.
+# Bytes that threads load per byte that they store, if it is not close to 1: windows include the
+# bytes between the elements, and at odd addresses a fourth vector for three full ones.
 MOST_LOADED = {31: 2, 32: 2, 34: 4 / 3}
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
@@ -47,7 +47,7 @@ each = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workl
 
 
 @each
-def test_sectors_are_near_the_least_possible(
+def test_sectors_are_close_to_the_minimum(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
     row = figures[workload.number]
@@ -84,7 +84,7 @@ def test_shared_memory_keeps_up(workload: Workload, figures: dict[int, model.Fig
 def test_a_warp_stores_to_few_outputs(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
-    """Lanes of a warp get different entries of constant tables, such as addresses, in turns."""
+    """Different entries of constant tables, such as addresses, reach a warp's lanes in turns."""
     assert 1 <= figures[workload.number].mean("warp_outputs") <= WARP_OUTPUTS
 
 
@@ -95,10 +95,10 @@ def test_lines_are_written_whole(workload: Workload, figures: dict[int, model.Fi
 
 @each
 def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.Figures]) -> None:
-    """More than one only where the pointers of all outputs do not fit one launch.
+    """A dispatch is more than one launch only if the pointers of all outputs do not fit one.
 
-    Outputs of a few bytes beside a very wide one have another kernel, whose tables have room for
-    some 1,000.
+    Outputs of a few bytes beside a very wide one use another kernel, whose tables have room for
+    about 1,000 outputs.
     """
     pointers = len(workload.sizes) + 1
     most = -(-pointers * 8 // model.H200.limits.parameter_bytes)
@@ -107,7 +107,7 @@ def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.F
     assert sum(by_kernel.values()) <= most
 
 
-# Harder than the table: many outputs of a few bytes, whose rows fall on the same banks.
+# Harder than the table: many outputs of a few bytes, whose rows are in the same banks.
 NARROW = [
     Workload(1, "64 x 1 B", (1 << 20, 64), "uint8", 1, (1,) * 64),
     Workload(2, "256 x 1 B", (1 << 18, 256), "uint8", 1, (1,) * 256),
@@ -129,15 +129,15 @@ def test_the_narrowest_rows_keep_up(builds: Path) -> None:
 
 @each
 def test_few_instructions_are_issued(workload: Workload, figures: dict[int, model.Figures]) -> None:
-    """Each byte that they store has been compared; loads and stores alone do not show loops."""
+    """Every stored byte has been compared. Counting only loads and stores would not show loops."""
     assert figures[workload.number].executed("issue") <= MOST_ISSUED[workload.number]
 
 
 @each
-def test_the_source_and_the_machine_code_ask_for_the_same(
+def test_the_source_and_the_machine_code_have_the_same_counts(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
-    """Two ways to count, of blocks drawn anew: host_cuda's words and the interpreter's."""
+    """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""
     row = figures[workload.number]
     by_source = row.mean("wavefronts") * 512 / model.LINE
     assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05, abs=0.05)
@@ -151,7 +151,7 @@ def test_scaled_workloads_keep_their_columns(workload: Workload) -> None:
     small = scaled(workload, 1 << 20)
     assert small.shape[workload.axis :] == workload.shape[workload.axis :]
     rows = prod(workload.shape[: workload.axis])
-    if workload.number != 26:  # transposed: its rows lie next to each other
+    if workload.number != 26:  # transposed: its rows are interleaved
         assert small.total_bytes <= max(1 << 21, workload.total_bytes // rows)
     assert min(small.shape) >= 1
 

@@ -1,7 +1,7 @@
-"""Kernels beyond 4 GiB: the last blocks of huge launches, in memory that is mostly not there.
+"""Kernels beyond 4 GiB: the last blocks of huge launches, in memory that is mostly not allocated.
 
-A buffer costs only the pages that are touched. The end of the input holds random bytes, none
-of them 0; whatever the last blocks store must be those bytes, at the end of the outputs.
+A buffer costs only the pages that are touched. The end of the input holds random bytes, none of
+them 0, and the last blocks must store exactly those bytes, at the end of the outputs.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.support.kernel_cases import Case
 GIB = 1 << 30
 BLOCKS = 2
 
-# The case, and how many of the last rows and columns of each output are watched.
+# The case, and how many of the last rows and columns of each output are checked.
 CASES = {
     "rows_aligned": (Case((1 << 20, 4096), (3072, 1024), element_bytes=2), 64, None),
     "rows_aligned_segments": (Case((2, 3 * GIB), (1, 1), axis=0), 1, 1 << 18),
@@ -48,7 +48,7 @@ def programs(builds: Path) -> dict[str, harness.Program]:
 
 
 class Corner:
-    """The last rows and columns of each output: what is in the input, and where it must go."""
+    """The last rows and columns of each output: their bytes in the input, and their destination."""
 
     def __init__(self, case: Case, rows: int, columns: int | None) -> None:
         self.case = case
@@ -92,7 +92,7 @@ class Corner:
 
 
 def last_tiles(launch: planner.KernelLaunch) -> list[int]:
-    """The block of `rows` that copies the end of each output: the last chunk may not be full."""
+    """The block of `rows` that copies the end of each output, whose last chunk may not be full."""
     known: dict[str, Any] = {argument.name: argument.value for argument in launch.arguments}
     first = known["last_chunk"] * known["chunk_tiles"]
     tile_bytes = launch.block * LOADS * VECTOR

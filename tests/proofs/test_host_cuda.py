@@ -1,4 +1,4 @@
-"""The CPU that stands in for a GPU: right kernels pass on it, wrong ones are caught."""
+"""Kernels on the CPU instead of a GPU: right kernels pass, and wrong ones are caught."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,7 +11,7 @@ from tests.host_cuda import harness
 
 ROWS, THREADS = 48, 64
 
-# Every thread loads 16 bytes for its left neighbour, who finds them in shared memory.
+# Every thread loads 16 bytes for its left neighbour, which reads them from shared memory.
 KERNEL = """
 constexpr int kThreads = 64;
 struct Parameters { const unsigned char* input; unsigned char* outputs[1]; };
@@ -48,7 +48,7 @@ WRONG = {
     "target byte stored twice": ("outputs[0]) + at", "outputs[0]) + at / 2"),
 }
 
-# Threads clear, fill, fetch and refill slots of each other; every barrier keeps two of them apart.
+# Threads clear, fill, fetch and refill each other's slots; each barrier separates two of these.
 PHASES = """
 constexpr int kThreads = 64;
 struct Parameters { const unsigned char* input; unsigned char* outputs[1]; };
@@ -74,7 +74,7 @@ def without(barrier: str) -> str:
     return PHASES.replace(f"__syncthreads();  // {barrier}", "")
 
 
-# Each gives the right bytes, or might on a GPU.
+# Each of these gives the right bytes, or might do so on a GPU.
 HAZARDS = [
     (
         "shared memory race: threads 0 and 1, store after store",
@@ -118,7 +118,7 @@ HAZARDS = [
     ),
 ]
 
-# What is put before KERNEL's first store, and what is said of it.
+# Code to insert before KERNEL's first store, and its error.
 WRAPS = {
     "const unsigned n = at + 4294967290u;": "6 . 4294967290 wraps at 32 bits: block 0, .* 6",
     "const unsigned n = at - 1;": "0 - 1 wraps at 32 bits: block 0, thread 0",
@@ -133,7 +133,7 @@ WRAPS = {
     "const int n = threadIdx.x; if (n - 1 < at) return;": "-1 wraps at 32 bits",
 }
 
-# Stores one byte of each word, and loads the word: the rest is masked away.
+# Stores one byte of each word, loads the word, and masks the rest away.
 PARTIAL = KERNEL.replace(
     "tile[threadIdx.x] =",
     """
@@ -151,7 +151,7 @@ WRAPPING = {
     KERNEL.replace("tile[threadIdx.x] =", f"{line} tile[threadIdx.x] ="): f"fault: {message}"
     for line, message in WRAPS.items()
 }
-# By what refuses them: the toolchain, and the message of each wrong kernel.
+# Wrong kernels by the toolchain that refuses them, each with its message.
 FAULTS = {
     "sanitizers": (
         harness.SANITIZED,
@@ -176,7 +176,7 @@ Programs = Callable[[str], dict[str, harness.Program]]
 
 @pytest.fixture(scope="module")
 def programs(builds: Path) -> Programs:
-    """The programs of a kind of faults, right kernels among them."""
+    """The programs for one kind of fault, including right kernels."""
 
     @cache
     def made(kind: str) -> dict[str, harness.Program]:
@@ -236,7 +236,7 @@ def test_a_right_kernel_gives_its_bytes_and_counts(programs: Programs, data: np.
     assert counts.load_instructions == counts.store_instructions == 3 * THREADS
     assert counts.load_bytes == counts.store_bytes == counts.store_bytes_16 == data.nbytes
     assert counts.load_requests == counts.store_requests == 3 * THREADS // 32
-    # Loads begin 16 bytes into a sector: every warp touches one more, every block none.
+    # Loads begin 16 bytes into a sector, so every warp touches one sector more, and no block does.
     assert counts.load_request_sectors == data.nbytes // 32 + counts.load_requests
     assert counts.load_block_sectors == data.nbytes // 32
     assert counts.store_request_sectors == counts.store_block_sectors == data.nbytes // 32
@@ -252,13 +252,13 @@ def test_sectors_count_what_a_misaligned_range_touches(
         target,
     ]
     counts = programs("sanitizers")[KERNEL].run(3, THREADS, shifted, counting=True).counts
-    # Now only the warp that wraps round to the block's first 16 bytes does.
+    # Now only the warp that wraps around to the block's first 16 bytes does.
     assert counts.load_request_sectors == data.nbytes // 32 + 3
     assert counts.load_block_sectors == data.nbytes // 32 + 3
 
 
 def test_wavefronts_count_the_conflicts_of_shared_memory(builds: Path, data: np.ndarray) -> None:
-    """A warp of 16-byte accesses takes 4 turns; 32 if all lanes want the same four banks."""
+    """A warp of 16-byte accesses takes 4 turns, or 32 if all lanes need the same four banks."""
     apart = KERNEL.replace("tile[kThreads]", "tile[8 * kThreads]").replace("tile[(", "tile[8 * ((")
     apart = apart.replace("% kThreads]", "% kThreads)]")
     apart = apart.replace("tile[threadIdx.x]", "tile[8 * threadIdx.x]")

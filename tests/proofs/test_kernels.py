@@ -1,6 +1,6 @@
-"""Every kernel, from the sources in cuda/, against NumPy: bit by bit, under sanitizers.
+"""Every kernel, from the sources in cuda/, compared with NumPy bit by bit, under sanitizers.
 
-The cases here are chosen; test_adversary.py draws others.
+The cases here are chosen by hand; test_adversary.py draws others.
 """
 
 from math import prod
@@ -19,7 +19,7 @@ def evens(total: int, parts: int) -> tuple[int, ...]:
 
 
 def wide(phase: int, element_bytes: int = 1) -> Case:
-    """Rows of 4099 + `phase` bytes: every relative phase of input and output comes up."""
+    """Rows of 4099 + `phase` bytes, so that every relative phase of input and output occurs."""
     first = 1500 + phase
     return Case((9, first + 2599), (first, 2599), element_bytes=element_bytes)
 
@@ -37,12 +37,12 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("x")))
 
 
-# Bytes of an output and how many there are.
+# Bytes of an output, and how many outputs there are.
 NARROW = [
     *"1x1 1x7 1x40 2x5 3x3 3x40 5x9 6x2 7x1 8x33 12x6".split(),
     *"13x4 17x11 20x3 24x40 31x2 33x5 47x3 48x7 63x2 64x40".split(),
 ]
-# Bytes of an element, how many there are in a row, and rows.
+# Bytes of an element, elements in a row, and rows.
 ELEMENTS = [
     *"1x16x3000 1x61x517 1x256x250 2x12x1500 2x51x300".split(),
     *"4x32x259 4x85x95 4x200x127 8x24x127".split(),
@@ -84,7 +84,7 @@ CASES = {
         f"tall_{size}": Case((301, prod(numbers(size))), numbers(size)[:1] * numbers(size)[1])
         for size in "1x64 1x250 2x300 3x120 2x32 1x33".split()
     },
-    # Vectors that end in the rows of the next tile, and of none.
+    # Vectors that end in the rows of the next tile, or after the last row.
     **{
         f"narrow_targets_at_{m}": Case((1111, 40), (3, 1, 20, 16), misaligned=(0, m))
         for m in (1, 8, 15)
@@ -94,13 +94,13 @@ CASES = {
     "narrow_beside_wide": Case((70, 3200), (5, 1400, 90, 1500, 205), misaligned=(3, 1)),
     "narrow_few_rows": Case((3, 600), (1, 2, 500, 97), misaligned=(1, 7)),
     "tall_misaligned": Case((140, 64), (1,) * 64, misaligned=(2, 1)),
-    # So many narrow outputs that vectors of them go through shared memory.
+    # So many narrow outputs that their vectors go through shared memory.
     "crowded_rows": Case((1003, 40), (8,) * 5, element_bytes=4),
     "crowded_uneven_rows": Case((517, 60), (4, 12, 4, 8, 4, 20, 8), element_bytes=4),
     "crowded_columns": Case((70, 1600), (8,) * 200, element_bytes=4),
     "crowded_uneven_columns": Case((41, 2000), (4, 8, 12, 16) * 50, element_bytes=4),
     "crowded_vectors": Case((33, 3000), (4,) * 750, element_bytes=4),
-    # One element to an output: rows are transposed.
+    # One element per output: rows are transposed.
     **{f"elements_{size}": elements(*numbers(size)) for size in ELEMENTS},
     "elements_padded": Case((301, 28), (1,) * 28, element_bytes=4, strides=(35, 1)),
     "elements_with_empty_pieces": Case((301, 28), (0, *(1,) * 28, 0), element_bytes=4),
@@ -118,7 +118,7 @@ CASES = {
     "outputs_700_small_parameters": small_parameters(Case((700, 40), (1,) * 700, axis=0)),
     "columns_700_small_parameters": small_parameters(Case((20, 2100), (3,) * 700)),
     # Strided.
-    # Squares: whole ones, edges, lines at any alignment, of every element.
+    # Squares: whole ones, edges, and lines at any alignment, for every element size.
     **{
         f"squares_{width}_{shape}": Case(
             (down, sum(sizes)), sizes, element_bytes=width, strides=(1, down + gap)
@@ -182,7 +182,7 @@ CASES = {
         element_bytes=2,
         strides=(3000, 700, 301, 90, 44, 21, 6, 1),
     ),
-    # Strided, in vectors: rows from windows of the input, whose ends are copied apart.
+    # Strided, in vectors: rows from windows of the input, whose ends are copied separately.
     "every_second_byte": Case((40, 1024), (512, 512), strides=(2048, 2)),
     "every_second_byte_of_odd_rows": Case((40, 1501), (700, 801), strides=(3005, 2)),
     "every_third_half": Case((9, 1200), (600, 600), element_bytes=2, strides=(3601, 3)),
@@ -233,7 +233,7 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 @pytest.fixture(scope="module")
 def ran(request: pytest.FixtureRequest, builds: Path) -> dict[str, object]:
-    """What the chosen cases did: they are compiled together."""
+    """The results of the chosen cases, which are compiled together."""
     chosen = [
         item.callspec.params["name"]
         for item in request.session.items
@@ -248,8 +248,8 @@ def test_a_case_gives_numpy_bytes(name: str, ran: dict[str, object]) -> None:
     kernel_cases.check(CASES[name], ran[name])
 
 
-def test_no_case_hangs_on_the_order_of_threads(builds: Path) -> None:
-    """Every access to shared memory is checked; stores to outputs are, in every other test."""
+def test_no_case_depends_on_the_order_of_threads(builds: Path) -> None:
+    """Here every access to shared memory is checked; all other tests check stores to outputs."""
     shared = [
         case
         for case in CASES.values()

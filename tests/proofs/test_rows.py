@@ -1,4 +1,4 @@
-"""The kernel of wide outputs has few programs, so that splits of any sizes run through them."""
+"""The kernel for wide outputs: its few programs split any sizes."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -23,14 +23,14 @@ needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing
 wide_widths = st.one_of(
     st.integers(512, 1100), st.integers(512, 20_000), st.sampled_from([512, 1024, 4096, 16_384])
 )
-# These go with a wide output; among others they would be copied through shared memory.
+# These outputs go with a wide one; without it they would be copied through shared memory.
 narrow_widths = st.one_of(st.integers(16, 60), st.sampled_from([16, 32, 48]))
 phases = st.one_of(st.just(0), st.integers(0, 15))
 
 
 @st.composite
 def wide_cases(draw: st.DrawFn) -> Case:
-    """Rows of bytes of which the planner sends all outputs to `rows`."""
+    """Rows of bytes for which the planner gives all outputs to `rows`."""
     widths = draw(st.lists(wide_widths, min_size=1, max_size=20))
     if draw(st.booleans()):
         widths += draw(st.lists(narrow_widths, max_size=sum(widths) // 60 // 16))
@@ -48,13 +48,13 @@ def wide_cases(draw: st.DrawFn) -> Case:
 
 @st.composite
 def single_rows(draw: st.DrawFn) -> Case:
-    """Axis 0: every output is one run of any length, from one byte up."""
+    """Splits along axis 0: every output is one run of any length, at least one byte."""
     sizes = draw(st.lists(st.integers(0, 40_000), min_size=1, max_size=30).filter(any))
     return Case((sum(sizes),), tuple(sizes), misaligned=(draw(phases), draw(phases)))
 
 
 def small_chunks(chunk_bytes: int) -> object:
-    """Plan chunks of so many bytes of input, so that a small split has several."""
+    """Plan chunks of `chunk_bytes` bytes of input, so that a small split has several."""
     return patch.object(wide, "CHUNK_BYTES", chunk_bytes)
 
 
@@ -92,7 +92,7 @@ def test_the_machine_code_stores_every_byte_once(
 
 @needs_nvrtc
 def test_only_the_ends_of_very_wide_rows_are_joined(builds: Path) -> None:
-    """128 rows further on, modulo 2^32, a row of 2^25 bytes ends where this one does."""
+    """Modulo 2^32, a row of 2^25 bytes ends at the same address as the row 128 rows later."""
     width = 2**25 + 5
     case = Case((4, width + 1600), (width, *(16,) * 100))
     (launch,) = case.launches

@@ -1,4 +1,4 @@
-"""The machine code of every kernel, for every architecture, from NVRTC: no GPU needed."""
+"""The machine code that NVRTC makes of every kernel for every architecture; no GPU is needed."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +16,13 @@ from tests.sass import listing
 from tests.support import nvrtc
 from tests.support.kernel_cases import COMPILING, Case
 
-# The oldest, the newest, and the one that the figures are about; the others between with --slow.
+# The oldest, the newest, and the one that the figures are about; the others run with --slow.
 ARCHES = [
     *("sm_75", "sm_90", "sm_120"),
     *(pytest.param(arch, marks=pytest.mark.slow) for arch in ("sm_80", "sm_86", "sm_89", "sm_100")),
 ]
 
-# One launch of each kind of code: a kernel, and the branches that its constants choose.
+# One launch for each kind of code: a kernel with the branches that its constants select.
 CASES = {
     "rows_aligned_uneven": Case((8192, 10240), (8192, 1024, 1024), element_bytes=2),
     "rows_aligned_equal": Case((16384, 28672), (14336, 14336), element_bytes=2),
@@ -103,7 +103,7 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing(
 
 
 def launch_of(name: str) -> planner.KernelLaunch:
-    """The launch that carries most of a case; its kernel is the first word of the name."""
+    """The launch that copies most of a case; its kernel is the first word of the name."""
     launch = max(CASES[name].launches, key=lambda launch: launch.total_bytes)
     assert launch.kernel == name.partition("_")[0]
     return launch
@@ -143,7 +143,7 @@ ALIGNMENTS = st.sampled_from([0, 0, 0, 1, 2, 4, 8])
 
 @st.composite
 def large_cases(draw: st.DrawFn) -> Case:
-    """Splits of any size: nothing is run."""
+    """Splits of any size, because nothing is run."""
     count, pattern = draw(COUNTS), draw(st.lists(WIDTHS, min_size=1, max_size=4))
     sizes = tuple(pattern[i % len(pattern)] for i in range(count))
     outer = draw(st.lists(st.sampled_from([2, 3, 7, 31, 64, 4096]), max_size=2))
@@ -161,7 +161,7 @@ def large_cases(draw: st.DrawFn) -> Case:
 
 
 def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None:
-    """Check what a launch takes against what its plan says."""
+    """Compare the resources of a launch with its plan."""
     assert used.stack_bytes == 0
     reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
     assert used.shared_bytes == launch.shared_bytes + reserved
@@ -189,7 +189,7 @@ def test_many_more_plans_compile(builds: Path, case: Case) -> None:
 
 @each
 def test_code_neither_spills_nor_calls(name: str, builds: Path) -> None:
-    """A call would be a division of 64-bit numbers by a variable: 117 instructions."""
+    """A call would be a 64-bit division by a variable, which takes 117 instructions."""
     for opcode in names(code_of(launch_of(name), builds)):
         assert not re.match(r"LDL|STL|CALL", opcode), opcode
 
@@ -201,8 +201,8 @@ def test_resources_allow_the_planned_blocks(name: str, builds: Path) -> None:
 
 
 @each
-def test_loads_are_under_way_together(name: str, builds: Path) -> None:
-    """As many as the plan counts on, or as many as an H200 needs."""
+def test_loads_are_in_flight_together(name: str, builds: Path) -> None:
+    """There are as many as the plan assumes, or as many as an H200 needs."""
     launch = launch_of(name)
     code = code_of(launch, builds)
     found = code.listing.bytes_in_flight()
@@ -227,8 +227,8 @@ def test_misaligned_paths_store_16_bytes_at_once(name: str, builds: Path) -> Non
     assert any(re.match(r"STG\.E\..*128", opcode) for opcode in opcodes)
 
 
-def test_spills_and_calls_would_be_seen(builds: Path) -> None:
-    """Hold the reader of the code against a kernel that has both."""
+def test_spills_and_calls_would_be_noticed(builds: Path) -> None:
+    """A kernel that has both is read."""
     bad = """
     extern "C" __global__ void bad(unsigned long long* at, unsigned long long by) {
         unsigned long long held[64];

@@ -1,4 +1,4 @@
-"""The interpreter of machine code: warps, waiting, memory, and what it refuses."""
+"""The interpreter of machine code: warps, waiting, memory, and refusals."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing(
 
 
 def run(body: str, arrays: list[Numbers], builds: Path, grid: int = 1, block: int = 64) -> Machine:
-    """Run a kernel body; `in` and `out` are 32-bit arrays, `i` the thread of the launch."""
+    """Run a kernel body, where `in` and `out` are 32-bit arrays and `i` is the thread's index."""
     source = (
         "typedef unsigned u32; typedef unsigned long long u64;\n"
         f'extern "C" __global__ void kernel(const u32* in, u32* out) {{\n'
@@ -75,7 +75,7 @@ def test_a_shuffle_from_a_lane_that_is_elsewhere_is_refused(builds: Path) -> Non
 
 
 def test_threads_that_part_meet_again(builds: Path) -> None:
-    """Steps of Collatz until 1, each thread its own number of them, then a vote of all."""
+    """Each thread takes its own number of Collatz steps to reach 1, and then all vote."""
     body = """
     u32 x = in[i], steps = 0;
     while (x != 1) {
@@ -170,7 +170,7 @@ def test_tables_of_constants_are_read_by_an_index(builds: Path) -> None:
 
 
 def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
-    """They begin at 0x210 of their bank; nvdisasm prints what lies above 0x7fff as negative."""
+    """They begin at 0x210 of their bank; nvdisasm prints offsets above 0x7fff as negative."""
     source = """
     struct Table { unsigned* out; unsigned values[8180]; };
     extern "C" __global__ void kernel(const __grid_constant__ Table table) {
@@ -185,7 +185,7 @@ def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
     assert set(out[64:]) == {8175 // 2}
 
 
-def test_numbers_of_blocks_are_calculated_for_warps(builds: Path) -> None:
+def test_calculations_with_block_numbers_are_right(builds: Path) -> None:
     body = """
     const u64 first = blockIdx.x * 0x123456789abull + in[0];
     const u32 b = blockIdx.x, q = b / 7, r = b % 7;
@@ -211,7 +211,7 @@ def run_code(*lines: str) -> Threads:
 
 
 def test_predicates_are_bits_and_functions_of_three() -> None:
-    """What compilers rarely write, as it is documented: R2P, P2R, PLOP3, USEL, UPLOP3."""
+    """R2P, P2R, PLOP3, USEL and UPLOP3, which compilers rarely use, work as documented."""
     threads = run_code(
         "MOV R1, 0x2d",
         "R2P PR, R1, 0x1f",
@@ -278,13 +278,13 @@ def test_threads_that_break_are_not_waited_for() -> None:
         ("@P9 MOV R0, R1", "the predicate P9"),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(text: str, named: str) -> None:
+def test_unknown_code_is_refused_by_name(text: str, named: str) -> None:
     with pytest.raises(UnknownCodeError, match=f"{named}.* is not known"):
         run_code(text)
 
 
 def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> None:
-    """Threads that part issue both sides; a predicate that is false still takes a slot."""
+    """A warp whose threads diverge issues both sides; a false predicate still takes a slot."""
     out = np.zeros(64, np.uint32)
     machine = run("if (threadIdx.x < 32) out[i] = in[i] * in[i + 32];", [DRAWN, out], builds)
     assert np.array_equal(out[:32], (DRAWN[:32] * DRAWN[32:]).astype(np.uint32))

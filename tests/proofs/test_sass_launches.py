@@ -1,4 +1,4 @@
-"""Launches of splits as machine code: every byte is checked, and work is counted as it is."""
+"""Launches of splits as machine code: every byte is checked, and work is counted exactly."""
 
 import struct
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from tests.support.kernel_cases import Case
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
-# Small launches of every kernel, run whole.
+# Small launches of every kernel, of which all blocks run.
 WHOLE = {
     "aligned_rows": Case((24, 5120), (4096, 512, 512), element_bytes=2),
     "one_row": Case((50000,), (20000, 29999, 1)),
@@ -64,7 +64,7 @@ def test_all_cases_of_the_kernels_store_every_byte_once(name: str, builds: Path)
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_origins_are_numpys(name: str) -> None:
-    """`Places` turns strides round: each element of an output comes from its own of the input."""
+    """`Places` inverts strides: each element of an output comes from the right input element."""
     case = WHOLE[name]
     count, width = int(np.prod(case.shape)), case.element_bytes
     whole = np.arange(count, dtype=np.int64).reshape(case.shape)
@@ -84,7 +84,7 @@ def test_origins_are_numpys(name: str) -> None:
 
 @dataclass(frozen=True)
 class Launch:
-    """What the interpreter must know of a launch of a kernel of our own."""
+    """The properties of a launch that the interpreter needs, for a kernel of our own."""
 
     outputs: tuple[int, ...]
     grid: int
@@ -164,7 +164,7 @@ def test_input_bytes_are_those_of_the_words_around() -> None:
     addresses = np.arange(1 << 20, (1 << 20) + 4096, dtype=np.uint64)
     words = split_memory.input_words(addresses[::4])
     assert np.array_equal(split_memory.input_bytes(addresses), words.view(np.uint8))
-    assert np.bincount(words.view(np.uint8), minlength=256).max() < 40  # evenly drawn
+    assert np.bincount(words.view(np.uint8), minlength=256).max() < 40  # evenly distributed
 
 
 LANES = np.arange(32, dtype=np.uint64)[None]

@@ -1,4 +1,4 @@
-"""Values of the interpreter of machine code, against Python: CUDA's expressions, one by one."""
+"""CUDA's expressions, one by one, in the interpreter of machine code, compared with Python."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +38,7 @@ def s8(value: int) -> int:
 
 
 def signed_field(of: int, at: int, bits: int) -> int:
-    """PTX's bfe.s32: beyond bit 31 there are copies of the sign."""
+    """PTX's bfe.s32: bits beyond bit 31 are copies of the sign."""
     if not bits:
         return 0
     found = s32(of) >> at & (1 << bits) - 1
@@ -59,7 +59,7 @@ def permuted(a: int, b: int, selector: int) -> int:
     return int.from_bytes(bytes(pair[selector >> 4 * i & 7] for i in range(4)), "little")
 
 
-# CUDA's expression of 64-bit a and b, and what it is; d is b, or 7 where that is 0.
+# CUDA's expression of 64-bit a and b, and its value; d is b, or 7 if b is 0.
 VALUES: dict[str, Callable[[int, int], int]] = {
     "a + b": lambda a, b: a + b,
     "a - b": lambda a, b: a - b,

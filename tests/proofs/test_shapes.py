@@ -1,7 +1,7 @@
-"""Calls of changing shapes on the simulated card: what is compiled, loaded and kept for them.
+"""Calls of changing shapes on the simulated card: the kernels compiled, loaded and kept for them.
 
-Compilations are counted where CUDA sees them. NVRTC itself is left out: it would take minutes where
-a kernel is compiled for every shape.
+Compilations are counted where CUDA sees them. NVRTC itself is left out, because it would take
+minutes if a kernel were compiled for every shape.
 """
 
 import json
@@ -69,7 +69,7 @@ def test_nothing_is_compiled_after_the_first_call(name: str, rows: dict[str, Any
     assert rows[name]["later_compiles"] == 0
 
 
-def test_a_warm_cache_on_disk_spares_every_compilation(rows: dict[str, Any]) -> None:
+def test_with_a_warm_cache_on_disk_nothing_is_compiled(rows: dict[str, Any]) -> None:
     assert rows[COLD]["compiles"] == rows[COLD]["files"] > 0
     assert rows[WARM]["compiles"] == 0
     assert rows[WARM]["files"] == rows[COLD]["files"]
@@ -77,7 +77,7 @@ def test_a_warm_cache_on_disk_spares_every_compilation(rows: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("replay", REPLAYS, ids=lambda replay: replay.name)
-def test_what_is_counted_fits_together(replay: Any, rows: dict[str, Any]) -> None:
+def test_the_counts_are_consistent(replay: Any, rows: dict[str, Any]) -> None:
     row = rows[replay.name]
     last = row["checkpoints"][-1]
     assert last["calls"] == row["shapes"]
@@ -105,7 +105,7 @@ def test_the_command_writes_its_rows(
     assert found["missed"] == []
 
 
-# On a GPU what CuPy calls is wrapped: both ways must count the same.
+# On a GPU the classes that CuPy uses are wrapped: both ways must count the same.
 BOTH_WAYS = """
 import gc
 from tests.simulated_card import card

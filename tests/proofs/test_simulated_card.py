@@ -1,8 +1,8 @@
-"""The real CuPy on a simulated card: what it is asked for, call by call, without a GPU.
+"""The real CuPy on a simulated card: its CUDA calls, one by one, without a GPU.
 
-tests/simulated_card puts libraries of our own where CUDA's driver, runtime and compiler would be.
-The tests here start processes of pytest on it: the cases written for it, and every test that is
-marked ``gpu``, as it is. What cannot run there is listed below, with the reason.
+tests/simulated_card replaces CUDA's driver, runtime and compiler with libraries of our own. The
+tests here start pytest processes on it, with the cases written for it and with every test that is
+marked ``gpu``, unchanged. Tests that cannot run there are listed below, with the reason.
 """
 
 import ast
@@ -24,7 +24,7 @@ from tests.simulated_card import build
 
 TESTS = Path(__file__).parent.parent
 CASES = sorted((TESTS / "simulated_card").glob("cases_*.py"))
-# To collect the other files would take longer than to run these.
+# Collecting the other files would take longer than running these.
 GPU = sorted(path for path in TESTS.rglob("test_*.py") if "mark.gpu" in path.read_text())
 ON_GPU = ("-m", "gpu and not slow", *map(str, GPU))
 TIME_LIMIT_S = 600
@@ -44,7 +44,7 @@ _TORCH_ON_GPU = """
     test_the_operators_pass_torchs_own_checks
     test_writes_are_counted
     test_memory_that_another_stream_reads_is_not_used_again
-    test_fsdp2s_copy_out_takes_the_split
+    test_fsdp2s_copy_out_can_use_the_split
 """.split()
 NOT_RUN = {
     **{f"frameworks.test_torch_gpu.{name}": _TORCH for name in _TORCH_ON_GPU},
@@ -55,9 +55,9 @@ NOT_RUN = {
     "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
     "test_gpu.test_jax_arrays_come_back_as_jax_arrays": _JAX,
     "frameworks.test_jax_gpu.test_compiled_pieces_are_those_of_numpy": _JAX,
-    "frameworks.test_jax_gpu.test_what_comes_before_and_after_is_in_order": _JAX,
+    "frameworks.test_jax_gpu.test_work_before_and_after_the_split_is_in_order": _JAX,
     "frameworks.test_jax_gpu.test_gradient_and_batch": _JAX,
-    "frameworks.test_jax_gpu.test_a_compiled_split_takes_no_memory_but_the_pieces": _JAX,
+    "frameworks.test_jax_gpu.test_a_compiled_split_allocates_only_the_pieces": _JAX,
     "storage.test_dask_arrays.test_blocks_on_a_gpu_stay_there": _CUPY,
     "frontends.onnx.test_backend.test_official_vectors_are_met_bit_by_bit_where_only_bits_move": (
         _CUPY
@@ -67,7 +67,7 @@ NOT_RUN = {
 
 @dataclass(frozen=True)
 class Result:
-    """One test of another process: why it did not run, or how it failed; else it passed."""
+    """One test of another process: the reason why it was skipped or failed, if it did not pass."""
 
     name: str
     skipped: str | None
@@ -76,7 +76,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Card:
-    """The built card, where its processes may write, and the options that they are given."""
+    """The built card, the folders its processes write to, and their options."""
 
     libraries: build.Libraries
     builds: Path
@@ -102,7 +102,7 @@ class Card:
         )
 
     def tests(self, name: str, *arguments: str, **environment: str) -> list[Result]:
-        """Run pytest on the card and return what came of each test."""
+        """Run pytest on the card and return the result of each test."""
         report = self.folder / f"{name}.xml"
         line = ["-m", "pytest", "-p", "tests.simulated_card.plugin", "--tb=short"]
         line += ["-p", "no:cacheprovider", f"--builds={self.builds}", f"--junitxml={report}"]
@@ -134,9 +134,9 @@ def card(
 
 @pytest.fixture(scope="module")
 def runs(card: Card) -> Runs:
-    """Both processes at once: where nothing is kept, most of their time goes to g++.
+    """Both processes at once, because without a cache most of their time goes to g++.
 
-    The real NVRTC sees the sources of the cases only: it takes as long again.
+    The real NVRTC compiles only the sources of the cases, because it takes as long again.
     """
     pool = ThreadPoolExecutor(2)
     started: dict[str, Future[list[Result]]] = {
@@ -147,7 +147,7 @@ def runs(card: Card) -> Runs:
 
 
 def _functions(path: Path) -> list[str]:
-    """The tests of a file, those of a class with its name."""
+    """The tests of a file; those of a class include its name."""
     found = []
     for node in ast.parse(path.read_text()).body:
         inside = node.body if isinstance(node, ast.ClassDef) else [node]
@@ -179,7 +179,7 @@ def _check_gpu_tests(results: list[Result]) -> None:
         reason = NOT_RUN.get(one.name.partition("[")[0], "no reason is known")
         assert re.search(reason, one.skipped or ""), f"{one.name}: {one.skipped}"
     passed = {one.name.partition("[")[0] for one in results if one.skipped is None}
-    # Each listed test exists, and a machine with more than most may run it.
+    # Each listed test exists; a machine with more software may run it.
     assert set(NOT_RUN) <= passed | {one.name.partition("[")[0] for one in skipped}
     assert len(results) - len(skipped) > 100
 
@@ -190,12 +190,12 @@ def test_the_gpu_tests_pass_on_the_card(runs: Runs) -> None:
 
 @pytest.mark.slow
 def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> None:
-    """Each array has an allocation of its own; other streams run before what is waited for."""
+    """Each array has its own allocation; other streams run before the work that is waited for."""
     _check_gpu_tests(card.tests("exact", *ON_GPU, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
 
 
 def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
-    """Its figures are not looked at."""
+    """The figures are not checked."""
     path = card.folder / "dispatch.json"
     line = ["-m", "benchmarks", "dispatch", "--rounds", "1", "--json", str(path)]
     done = card.run(*line, CARD_NVRTC="", **{dispatch.INSIDE: "1"})
@@ -209,8 +209,8 @@ def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
     assert len(found["bars"]) == len(dispatch.BARS)
 
 
-# The command line, and how many rows are measured: two peers of 28 workloads; 14 cases of one
-# peer on the processor and two on the card.
+# The command line, and how many rows it measures: two peers of 28 workloads; 14 cases of one peer
+# on the processor and two on the card.
 REHEARSALS = {
     "gpu": (("gpu", "--quick"), 56),
     "latency": (("latency", "--quick", "--rounds", "1"), 42),
@@ -222,7 +222,7 @@ RUNNING = {"dmlsplit", "dmlsplit (cuda)", "memcpy", "CuPy per output (cuda)"}
 @pytest.mark.slow
 @pytest.mark.parametrize("command", REHEARSALS)
 def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None:
-    """Its figures are not looked at: they would be those of this machine's processor."""
+    """The figures are not checked, because they are those of this machine's processor."""
     path = card.folder / f"{command}.json"
     arguments, measured = REHEARSALS[command]
     done = card.run("-m", "tests.simulated_card.rehearsal", *arguments, "-o", str(path))

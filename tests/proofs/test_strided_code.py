@@ -1,4 +1,4 @@
-"""The machine code of `strided`: every byte that it stores, and what it takes."""
+"""The machine code of `strided`: every byte that it stores, and how many instructions it takes."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from tests.support import nvrtc
 from tests.support.kernel_cases import Case
 
 RGB = (256, 480, 640, 3)
-# Cases that fill a GPU; the most instructions per warp and 512 bytes; and sectors that must be read
-# for each one that is written. What was issued before there were windows: 332, 166, 81.5, 41.5,
-# 332, 332, 348, 344, 87, 159, 376, 472, 472, 85.5, spills, 78.5.
+# Cases that fill a GPU, the most instructions allowed per warp and 512 bytes, and sectors that must
+# be read for each sector written. Before there were windows, the instructions were 332, 166, 81.5,
+# 41.5, 332, 332, 348, 344, 87, 159, 376, 472, 472, 85.5, spills, 78.5.
 CASES = {
     "every second byte": (Case((8192, 32768), (16384,) * 2, strides=(65536, 2)), 29, 2),
     "every second half": (Case((8192, 16384), (8192,) * 2, -1, 2, (32768, 2)), 29, 2),
@@ -47,7 +47,7 @@ CASES = {
         1,
     ),
 }
-# The least fraction of a copy that reads and writes the same sectors.
+# The lowest allowed fraction of the speed of a copy that reads and writes the same sectors.
 LEAST = {"H100": 0.90, "H200": 0.88}
 IN_FLIGHT_BYTES = 32 << 10
 BLOCKS = 6

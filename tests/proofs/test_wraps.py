@@ -1,6 +1,6 @@
-"""No sum or product of a kernel wraps, whatever the sizes: its unsigned numbers are checked ones.
+"""No sum or product of a kernel wraps, whatever the sizes: a class checks its unsigned numbers.
 
-Launches have up to 2^36 bytes, of which only what some blocks touch is there.
+Launches have up to 2^36 bytes, of which only the parts that some blocks touch are allocated.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tests.support.kernel_cases import COMPILING, Case
 BLOCKS = 12
 MOST_BYTES = 1 << 36
 GIB = 1 << 30
-# 31 and 32 bits are reached by rows, by pitches, by chunks and by places in outputs.
+# Rows, pitches, chunks and offsets in outputs reach 31 and 32 bits.
 CASES = {
     **{name: case for name, (case, _, _) in FAR.items()},
     "rows_beside_narrow_outputs": Case((4, (1 << 25) + 1605), ((1 << 25) + 5, *(16,) * 100)),
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 
 def run(case: Case, builds: Path, blocks: int = BLOCKS) -> None:
-    """Run some blocks of each launch, the first and the last among them."""
+    """Run some blocks of each launch, including the first and the last."""
     sources = [launch.source for launch in case.launches]
     programs = harness.build(sources, builds, harness.CHECKED)
     for launch, source in zip(case.launches, sources, strict=True):
@@ -66,7 +66,7 @@ def test_no_number_of_a_large_launch_wraps(name: str, builds: Path) -> None:
     run(CASES[name], builds)
 
 
-# Mistakes that small splits do not show: the text of a kernel, and what it once was or might be.
+# Mistakes that small splits do not show: the text of a kernel, and a wrong version of it.
 MISTAKES = {
     "rows_beside_narrow_outputs": ("row < part.rows; row +=", "true; row +="),
     "rows_in_chunks": ("static_cast<Wide>(chunk) * launch", "chunk * launch"),
@@ -121,7 +121,7 @@ def large_packed(draw: Random) -> Case:
 
 
 def large_strided(draw: Random) -> Case:
-    """Few dimensions in any order, some turned round, some with gaps."""
+    """Few dimensions in any order, some reversed, some with gaps."""
     long = min(near_power(draw), 1 << 31)
     shape = [long, *(draw.randint(1, 5) for _ in range(draw.randint(0, 2)))]
     draw.shuffle(shape)
