@@ -11,7 +11,7 @@ from tests.sass.operands import Operands, Reader, following
 from tests.sass.threads import Access, Array, Threads
 from tests.sass.wavefronts import wavefronts
 
-# How long caches keep a line, and with whom an access is ordered: neither changes what it moves.
+# Cache policies and memory orders do not change the bytes that an access moves.
 _CACHING = ("E", "CONSTANT", "EF", "EL", "LU", "NA", "STRONG", "SM", "GPU", "SYS", "WEAK")
 _PREFETCH = ("LTC64B", "LTC128B", "LTC256B")
 _GLOBAL = re.compile(r"(?:desc\[UR\d+\])?\[(U?R\w+)\.64(?:\+(-?0x[0-9a-f]+))?\]")
@@ -80,7 +80,7 @@ def sts(i: Instruction, t: Threads) -> Run:
 
 
 def _size(i: Instruction, *allowed: str) -> tuple[int, bool]:
-    """The bytes of an access, and whether a part of a register is filled with its sign."""
+    """The bytes of an access, and whether its sign fills the rest of the register."""
     modifiers = i.allow(*SIZES, *allowed)
     return i.size, bool(modifiers & {"S8", "S16"})
 
@@ -125,7 +125,7 @@ def _shared_access(t: Threads, i: Instruction, addresses: Array, mask: Array, si
 
 
 def _shared_index(access: Access) -> Array:
-    """The place of each thread's first word in the shared memory of all blocks."""
+    """The index of each thread's first word in the shared memory of all blocks."""
     t = access.threads
     unit = min(access.size, 4)
     inside = np.where(access.mask, access.addresses.astype(np.int64), 0)

@@ -16,7 +16,7 @@ BITS_32 = np.uint64(32)
 
 
 def _carries_out(o: Operands, names: tuple[str, ...]) -> Callable[[Array, Array], None]:
-    """A function that writes the carries of a sum: set from 2**32, and from 2**33."""
+    """A function that writes the carries of a sum: one set at 2**32 and above, one at 2**33."""
     writers = [o.write_predicate(name) for name in names]
 
     def write(total: Array, mask: Array) -> None:
@@ -28,7 +28,7 @@ def _carries_out(o: Operands, names: tuple[str, ...]) -> Callable[[Array, Array]
 
 
 def iadd3(i: Instruction, t: Threads) -> Run:
-    """``IADD3 Rd, [Pcarry, [Pcarry2,]] Ra, Rb, Rc``; with .X, carries come in behind Rc."""
+    """``IADD3 Rd, [Pcarry, [Pcarry2,]] Ra, Rb, Rc``; with .X, incoming carries follow Rc."""
     o = Operands(i, t)
     extended = "X" in i.allow("X")
     carries, rest = i.results
@@ -51,7 +51,7 @@ def iadd3(i: Instruction, t: Threads) -> Run:
 
 
 def calculated(i: Instruction, t: Threads, count: int, function: Callable[..., Array]) -> Run:
-    """An instruction that writes a function of so many operands of 32 bits."""
+    """An instruction that writes a function of `count` 32-bit operands."""
     o = Operands(i, t)
     d, *sources = i.take(1 + count)
     write, readers = o.write(d), [o.value(source) for source in sources]
@@ -69,7 +69,7 @@ def iabs(i: Instruction, t: Threads) -> Run:
 
 
 def vimnmx(i: Instruction, t: Threads) -> Run:
-    """``VIMNMX Rd, Ra, Rb, P``: the minimum where P holds, else the maximum; VIMNMX3: of three."""
+    """``VIMNMX Rd, Ra, Rb, P``: the minimum if P holds, else the maximum; VIMNMX3: of three."""
     o = Operands(i, t)
     d, *terms, p = i.take(5 if i.opcode.endswith("3") else 4)
     return _least_or_most(i, o, d, [o.value(term) for term in terms], p)
@@ -84,7 +84,7 @@ def viaddmnmx(i: Instruction, t: Threads) -> Run:
 
 
 def _least_or_most(i: Instruction, o: Operands, d: str, values: list[Reader], p: str) -> Run:
-    """A choice of a value; with .RELU 0 where all are below."""
+    """The choice of a minimum or maximum; with .RELU, 0 if it is negative."""
     modifiers = i.allow("U32", "RELU")
     if modifiers == {"U32", "RELU"}:
         raise i.unknown("RELU of unsigned numbers")
@@ -100,9 +100,9 @@ def _least_or_most(i: Instruction, o: Operands, d: str, values: list[Reader], p:
 
 
 def imad(i: Instruction, t: Threads) -> Run:
-    """``IMAD``: a * b + c, its low 32 bits; .HI the high ones of a 64-bit sum, .WIDE all 64.
+    """``IMAD``: the low 32 bits of a * b + c; with .HI the high ones of a 64-bit sum, .WIDE all 64.
 
-    .MOV, .SHL and .IADD say what the compiler meant with a or b; they change nothing.
+    .MOV, .SHL and .IADD only show what the compiler meant with a or b.
     """
     modifiers = i.allow("MOV", "SHL", "IADD", "U32", "HI", "WIDE", "X")
     if modifiers & {"HI", "WIDE"}:
@@ -163,7 +163,7 @@ def _imad_64(i: Instruction, t: Threads, modifiers: frozenset[str]) -> Run:
 
 
 def idp(i: Instruction, t: Threads) -> Run:
-    """``IDP``: c and the products of four bytes, with .2A of two halves and two bytes of b.
+    """``IDP``: c plus the products of four bytes, or with .2A of two halves and two bytes of b.
 
     Source: PTX ISA, dp4a and dp2a.
     """

@@ -13,7 +13,7 @@ U32 = np.uint32
 
 
 def lop3(i: Instruction, t: Threads) -> Run:
-    """``LOP3.LUT [P,] Rd, Ra, Rb, Rc, table, !PT``: any function of three bits, by its table."""
+    """``LOP3.LUT [P,] Rd, Ra, Rb, Rc, table, !PT``: any function of three bits, from its table."""
     if "LUT" not in i.allow("LUT"):
         raise i.unknown("LOP3 without a table")
     o = Operands(i, t)
@@ -65,7 +65,7 @@ def _table(table: int) -> Callable[[Array, Array, Array], Array]:
 
 
 def plop3(i: Instruction, t: Threads) -> Run:
-    """``PLOP3.LUT P, Q, a, b, c, table, table``: the same for predicates, two results."""
+    """``PLOP3.LUT P, Q, a, b, c, table, table``: the same for predicates, with two results."""
     i.allow("LUT")
     o = Operands(i, t)
     p, q, a, b, c, first, second = i.take(7)
@@ -84,9 +84,9 @@ def plop3(i: Instruction, t: Threads) -> Run:
 
 
 def shf(i: Instruction, t: Threads) -> Run:
-    """``SHF.{L|R} Rd, low, n, high``: the low word of the pair, shifted; with .HI the high one.
+    """``SHF.{L|R} Rd, low, n, high``: the low word of the shifted pair; with .HI the high word.
 
-    The count is clamped to the width of the type, or with .W taken modulo that.
+    The count is clamped to the width of the type, or with .W reduced modulo the width.
     """
     modifiers = i.allow("L", "R", "W", "HI", "U32", "S32", "U64", "S64")
     o = Operands(i, t)
@@ -112,9 +112,9 @@ def shf(i: Instruction, t: Threads) -> Run:
 
 
 def prmt(i: Instruction, t: Threads) -> Run:
-    """``PRMT Rd, Ra, selector, Rb``: four bytes of the pair b:a, each by 4 bits of the selector.
+    """``PRMT Rd, Ra, selector, Rb``: four bytes of b:a, each chosen by 4 bits of the selector.
 
-    Bit 3 of them takes the sign of the byte, eight times.
+    Bit 3 of these repeats the byte's sign eight times instead.
     """
     i.allow()
 
@@ -133,14 +133,14 @@ def prmt(i: Instruction, t: Threads) -> Run:
 
 
 def bmsk(i: Instruction, t: Threads) -> Run:
-    """``BMSK Rd, Ra, Rb``: b ones, the lowest at place a."""
+    """``BMSK Rd, Ra, Rb``: b ones, the lowest at bit a."""
     i.allow()
     one = U64(1)
     return calculated(i, t, 2, lambda a, b: ((one << _clamped(b)) - one) << _clamped(a))
 
 
 def sgxt(i: Instruction, t: Threads) -> Run:
-    """``SGXT Rd, Ra, n``: the low n bits of a, filled with their sign, or with .U32 with zeros."""
+    """``SGXT Rd, Ra, n``: the low n bits of a, extended by their sign, or with .U32 by zeros."""
     is_signed = "U32" not in i.allow("U32")
 
     def extended(a: Array, n: Array) -> Array:
@@ -172,7 +172,7 @@ def popc(i: Instruction, t: Threads) -> Run:
 
 
 def flo(i: Instruction, t: Threads) -> Run:
-    """``FLO.U32``: place of the highest set bit, with .SH its distance from bit 31; -1 if none."""
+    """``FLO.U32``: the highest set bit, or with .SH its distance from bit 31; -1 if none is set."""
     modifiers = i.allow("U32", "SH")
     if "U32" not in modifiers:
         raise i.unknown("FLO of a signed number")

@@ -17,7 +17,7 @@ def run(
     builds: Path,
     blocks: Callable[[KernelLaunch], Sequence[int]] = every_block,
 ) -> None:
-    """Run some blocks of each launch, and check what they store."""
+    """Run some blocks of each launch, and check the bytes that they store."""
     for launch in case.launches:
         code = sass.compiled(launch.source, builds)
         phases = [case.output_phases[output] for output in launch.outputs]

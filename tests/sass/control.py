@@ -1,6 +1,6 @@
 """Jumps, and threads that wait for each other.
 
-A control instruction is run with the threads that reached it and those of them whose predicate
+A control instruction gets two masks: the threads that reached it, and those of them whose predicate
 holds. The threads that reached it are already past it.
 """
 
@@ -29,7 +29,7 @@ def exit_(i: Instruction, t: Threads, listing: Listing) -> Control:
 
 
 def bra(i: Instruction, t: Threads, listing: Listing) -> Control:
-    """``BRA [P,] target``; .U with a uniform predicate, .DIV if lanes of a set are elsewhere."""
+    """``BRA [P,] target``; .U has a uniform predicate, .DIV jumps if lanes of a set are missing."""
     modifiers = i.allow("U", "DIV", "CONV")
     o = Operands(i, t)
     *condition, _ = i.take(1, 2)
@@ -59,7 +59,7 @@ def call(i: Instruction, t: Threads, listing: Listing) -> Control:
 
 
 def ret(i: Instruction, t: Threads, listing: Listing) -> Control:
-    """``RET.REL.NODEC Ra, kernel``: to the address in a register, counted from the kernel."""
+    """``RET.REL.NODEC Ra, kernel``: jump to the address in a register, relative to the kernel."""
     if i.allow("REL", "NODEC") != {"REL", "NODEC"}:
         raise i.unknown("this form")
     register, _ = i.take(2)
@@ -85,7 +85,7 @@ def bssy(i: Instruction, t: Threads, listing: Listing) -> Control:
 
 
 def bsync(i: Instruction, t: Threads, listing: Listing) -> Control:
-    """``BSYNC Bn``: wait until all that met at BSSY Bn, and are still there, are here."""
+    """``BSYNC Bn``: wait until all threads that met at BSSY Bn, and still take part, are here."""
     i.allow("RECONVERGENT")
     (name,) = i.take(1)
     number = _barrier(i, name)
@@ -103,13 +103,13 @@ def bsync(i: Instruction, t: Threads, listing: Listing) -> Control:
 
 
 def _others_are_out(t: Threads, number: int, taking: Array) -> bool:
-    """Whether no thread of these warps takes part in a barrier but those that are at it."""
+    """Whether all threads of these warps that take part in a barrier have reached it."""
     others = t.alive & (t.parties[number] != 0) & ~taking
     return not others[taking.any(axis=1)].any()
 
 
 def break_(i: Instruction, t: Threads, listing: Listing) -> Control:
-    """``BREAK [P,] Bn``: these threads do not come to BSYNC Bn."""
+    """``BREAK [P,] Bn``: these threads will not come to BSYNC Bn."""
     i.allow("RELIABLE")
     o = Operands(i, t)
     *condition, name = i.take(1, 2)
@@ -130,7 +130,7 @@ def _barrier(i: Instruction, name: str) -> int:
 
 
 def release_branches(t: Threads) -> None:
-    """Let threads go on that wait at a BSYNC for nobody any more."""
+    """Continue threads at a BSYNC for which no other thread is missing any more."""
     waiting = t.waits == Waits.BRANCH
     for number in np.unique(t.barrier[waiting]):
         held = waiting & (t.barrier == number)
@@ -158,7 +158,7 @@ def warpsync(i: Instruction, t: Threads, listing: Listing) -> Control:
 
 
 def release_warps(t: Threads) -> None:
-    """Let threads go on whose wanted lanes wait at the same WARPSYNC, or have ended."""
+    """Continue threads whose wanted lanes wait at the same WARPSYNC, or have ended."""
     waiting = t.waits == Waits.WARP
     for at in np.unique(t.pc[waiting]):
         held = waiting & (t.pc == at)
@@ -178,7 +178,7 @@ def bar(i: Instruction, t: Threads, listing: Listing) -> Control:
 
 
 def release_blocks(t: Threads) -> bool:
-    """Let the blocks go on of which all threads wait; return whether there were any."""
+    """Continue the blocks of which all threads wait; return whether there were any."""
     shape = (len(t.blocks), -1)
     alive, waits = t.alive.reshape(shape), t.waits.reshape(shape)
     waiting = alive & (waits == Waits.BLOCK)

@@ -1,4 +1,4 @@
-"""Compile and run any kernel of one block dimension on arrays, to test what opcodes do."""
+"""Compile and run any kernel with one-dimensional blocks on arrays, to test opcodes."""
 
 import struct
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ GAP = 1 << 20  # between two arrays
 
 
 class Arrays:
-    """Some arrays in global memory, which kernels load from and store to.
+    """Arrays in global memory, which kernels load from and store to.
 
     Attributes
     ----------
@@ -36,13 +36,13 @@ class Arrays:
         return [words[..., n] for n in range(words.shape[-1])]
 
     def store(self, access: Access, words: list[Array]) -> None:
-        """Take the words of those threads that store."""
+        """Write the words of the threads that store."""
         data = np.stack(words, axis=-1).astype(np.uint32).view(np.uint8)
         for memory, mask, at in self._places(access):
             memory[at[:, None] + np.arange(access.size)] = data[mask, : access.size]
 
     def _places(self, access: Access) -> Iterator[tuple[Array, Array, Array]]:
-        """Each array that is touched, the threads that do so, and where in it."""
+        """Each array that is accessed, the threads that access it, and where."""
         left = access.mask
         for start, memory in zip(self.addresses, self.bytes, strict=True):
             at = access.addresses.astype(np.int64) - start

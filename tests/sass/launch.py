@@ -1,4 +1,4 @@
-"""Run a launch of a split, or some of its blocks, and count what it takes."""
+"""Run a launch of a split, or some of its blocks, and count its work."""
 
 import random
 import struct
@@ -21,14 +21,14 @@ from tests.sass.threads import SassError, Threads
 from tests.support import nvrtc
 
 ARCH = "sm_90"
-PARAMETERS_AT = 0x210  # in constant bank 0, from sm_90 on
+PARAMETERS_AT = 0x210  # in constant bank 0, since sm_90
 WARPS_AT_ONCE = 64  # as many as fit a CPU's cache
 SAMPLED = 30
 
 
 @dataclass(frozen=True)
 class Code:
-    """What a source is compiled to: instructions, constants, and what a thread or block takes."""
+    """Compiled code: its instructions, its constants, and the resources of a thread or block."""
 
     listing: Listing
     banks: dict[int, bytes]
@@ -44,7 +44,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Counts:
-    """What counted blocks took; each figure is per warp and 512 bytes stored, or 16 of a thread.
+    """The work of counted blocks, per warp and 512 stored bytes, which are 16 per thread.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Counts:
     load_bytes : float
         Loaded for each byte stored.
     global_wavefronts, shared_wavefronts, constant_wavefronts : float
-        Passes through the L1 cache's data, shared memory, and the cache of constants.
+        Passes through the L1 cache's data, shared memory, and the constant cache.
     stored_bytes : int
     """
 
@@ -78,14 +78,14 @@ class Counts:
 
 @lru_cache(maxsize=64)
 def compiled(source: str, folder: Path) -> Code:
-    """The machine code of a source; a folder of `builds` keeps it."""
+    """The machine code of a source, kept in a folder of `builds`."""
     cubin = nvrtc.compile_cubin(source, ARCH, folder)
     parsed = listing.parse(nvrtc.disassembly(cubin, folder))
     return Code(parsed, listing.constant_banks(cubin), nvrtc.resources(cubin, folder))
 
 
 def sampled(grid: int, between: int = SAMPLED) -> list[int]:
-    """The first and last block and some between, the same ones every time."""
+    """The first block, the last, and some in between, the same ones every time."""
     if grid <= between + 2:
         return list(range(grid))
     draw = random.Random(grid).sample(range(1, grid - 1), between)
@@ -100,10 +100,10 @@ def run(
     input_phase: int = 0,
     output_phases: int | Sequence[int] = 0,
 ) -> Counts:
-    """Run blocks of a launch, check every byte that they store, and return what they took.
+    """Run blocks of a launch, check every byte that they store, and return their counts.
 
-    The first and last block run, but are not counted where there are others: they may be cut off.
-    Where `blocks` are all blocks, every byte of the outputs must have been stored.
+    The first and the last block may be partial: they run, but are not counted if there are others.
+    If `blocks` are all blocks, every byte of the outputs must have been stored.
 
     Raises
     ------

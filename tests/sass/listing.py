@@ -1,4 +1,4 @@
-"""What nvdisasm prints of a cubin, as instructions, and the constants that the cubin holds."""
+"""Instructions, read from nvdisasm's listing of a cubin, and the constants of the cubin."""
 
 import re
 import struct
@@ -57,14 +57,14 @@ class Instruction:
         return frozenset(self.modifiers)
 
     def take(self, least: int, most: int | None = None) -> tuple[str, ...]:
-        """Its operands, if there are as many as that."""
+        """Its operands, if their number is between `least` and `most`."""
         if not least <= len(self.operands) <= (most or least):
             raise self.unknown(f"a form with {len(self.operands)} operands")
         return self.operands
 
     @property
     def results(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The predicates behind the first operand that it writes as well, and the operands after.
+        """The predicates after the first operand, which it also writes, and the other operands.
 
         ``IADD3 R0, P1, R2, R3, R4`` and ``LEA R0, P1, R2, R3, 0x4`` write P1, the carry.
         """
@@ -76,7 +76,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Listing:
-    """The code of a kernel and of what it calls, and the index of each label."""
+    """The code of a kernel and of the functions it calls, and the index of each label."""
 
     instructions: tuple[Instruction, ...]
     labels: dict[str, int]
@@ -89,11 +89,11 @@ class Listing:
         return self.labels[found[1]]
 
     def bytes_in_flight(self) -> int:
-        """The most bytes of global loads that are under way at once in one thread.
+        """The most bytes of global loads that are in flight at once in one thread.
 
-        The code is read in a straight line, and loads are taken to arrive in order: an instruction
-        that reads a register waits for the load that fills it and for those before. Behind a jump
-        that is always taken another path begins, which has only its own loads.
+        The code is read in a straight line, and loads are assumed to arrive in order: an
+        instruction that reads a register waits for the load that fills it and for all loads before.
+        After an unconditional jump another path begins, which has only its own loads.
         """
         most = 0
         waiting: list[tuple[set[int], int]] = []
@@ -115,7 +115,7 @@ class Listing:
 
 
 def printed(*lines: str) -> str:
-    """What nvdisasm would print of such code; lines that end in a colon are labels."""
+    """The listing that nvdisasm would print of this code; lines that end in a colon are labels."""
     text, address = "", 0
     for line in lines:
         text += f"{line}\n" if line.endswith(":") else f"        /*{address:04x}*/    {line} ;\n"
@@ -146,7 +146,7 @@ def parse(text: str) -> Listing:
 
 
 def _split(operands: str | None) -> tuple[str, ...]:
-    """Cut operands at commas; those of sm_90 have none inside brackets, and RET has none at all."""
+    """The operands, cut at commas, which sm_90 never has inside brackets; RET has no operands."""
     text = re.sub(r"(?<=\w) `", ", `", (operands or "").replace(".reuse", ""))
     return tuple(part.strip() for part in text.split(",")) if text else ()
 

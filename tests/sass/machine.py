@@ -1,9 +1,9 @@
-"""Run the code of some blocks to its end, all their warps side by side.
+"""Run the code of some blocks to its end, with all their warps side by side.
 
-The threads that are furthest behind run first, all of them that are at the same instruction, of
-whatever warp. Warps do not see each other but at barriers and through shared memory between
-them, so the order of warps changes nothing; threads of a warp that parted go on together where the
-code says so (BSYNC, WARPSYNC).
+The threads that are furthest behind run first: all threads at the same instruction, of any warp.
+Warps affect each other only at barriers, and through shared memory between barriers, so the order
+of warps does not matter. Threads of a warp that diverged continue together where the code says so
+(BSYNC, WARPSYNC).
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Machine:
         UnknownCodeError
             The code has an instruction that is not known.
         SassError
-            The code did what it must not.
+            The code did something that is forbidden.
         """
         t = self.threads
         taken = 0
@@ -68,7 +68,7 @@ class Machine:
                 raise SassError(f"not at an end after {MOST_STEPS} steps")
 
     def _run_together(self, ready: Array) -> int:
-        """Run the threads that are furthest behind until they part or meet others."""
+        """Run the threads that are furthest behind until they diverge or meet others."""
         t = self.threads
         at = int(np.where(ready, t.pc, FAR).min())
         running = ready & (t.pc == at)

@@ -19,7 +19,7 @@ def mov(i: Instruction, t: Threads) -> Run:
 
 
 def hfma2(i: Instruction, t: Threads) -> Run:
-    """``HFMA2 Rd, -RZ, RZ, x, y``: two halves of 16 bits, by which compilers load a constant."""
+    """``HFMA2 Rd, -RZ, RZ, x, y``: two 16-bit halves; compilers load constants this way."""
     i.allow("MMA")
     o = Operands(i, t)
     d, a, b, high, low = i.take(5)
@@ -63,7 +63,7 @@ def _special(i: Instruction, t: Threads, name: str) -> Array:
 
 
 def ldc(i: Instruction, t: Threads) -> Run:
-    """``LDC`` and ``ULDC``: constant memory, whose cache serves one address of a warp at a time."""
+    """``LDC`` and ``ULDC``: constant memory, whose cache serves a warp one address at a time."""
     modifiers = i.allow("U8", "U16", "S8", "S16", "64", "128")
     o = Operands(i, t)
     d, source = i.take(2)
@@ -98,7 +98,7 @@ def _kind(modifiers: frozenset[str]) -> np.dtype:
 
 
 def _distinct(values: Array, mask: Array) -> int:
-    """How many different values the warps have, each warp by itself, in all."""
+    """The number of different values in each warp, summed over all warps."""
     ordered = np.sort(np.where(mask, values.astype(np.int64), -1), axis=1)
     return int((ordered[:, 0] >= 0).sum() + (np.diff(ordered, axis=1) > 0).sum())
 
@@ -119,7 +119,7 @@ def r2ur(i: Instruction, t: Threads) -> Run:
 
 
 def i2f(i: Instruction, t: Threads) -> Run:
-    """``I2F``: to a 32-bit float, rounded to the nearest or with .RP up."""
+    """``I2F``: to a 32-bit float, rounded to nearest, or with .RP up."""
     modifiers = i.allow("U32", "S32", "U64", "S64", "RP", "RN")
     o = Operands(i, t)
     d, a = i.take(2)
@@ -135,7 +135,7 @@ def i2f(i: Instruction, t: Threads) -> Run:
         exact = value()
         result = exact.astype(np.float32)
         if "RP" in modifiers:
-            # Exact where it matters: float32 values of this size are whole numbers.
+            # Float32 values of this size are whole numbers, so nothing is lost.
             below = np.array(
                 [int(r) < int(e) for r, e in zip(result.flat, exact.flat, strict=True)]
             )
@@ -147,7 +147,7 @@ def i2f(i: Instruction, t: Threads) -> Run:
 
 
 def f2i(i: Instruction, t: Threads) -> Run:
-    """``F2I``: the float without its fraction; what does not fit becomes the nearest that does."""
+    """``F2I``: the float without its fraction, clamped to the nearest integer that fits."""
     modifiers = i.allow("FTZ", "U32", "U64", "TRUNC", "NTZ")
     (kind,) = modifiers & {"U32", "U64"} or {""}
     if not kind or "TRUNC" not in modifiers:
@@ -172,7 +172,7 @@ def f2i(i: Instruction, t: Threads) -> Run:
 def mufu(i: Instruction, t: Threads) -> Run:
     """``MUFU.RCP``: the reciprocal of a float.
 
-    A GPU's is off by up to one unit in the last place; divisions correct what they make of it.
+    A GPU's reciprocal is off by up to one unit in the last place; divisions correct for that.
     """
     if "RCP" not in i.allow("RCP"):
         raise i.unknown("MUFU")

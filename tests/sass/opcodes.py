@@ -1,7 +1,8 @@
-"""Every opcode that is known: what it does, and the pipe that takes it.
+"""Every known opcode: its function, and the pipe that executes it.
 
-Which pipe takes what: Nsight Compute's documentation, "Pipelines"; how many lanes a pipe takes in
-a clock: CUDA C++ Programming Guide, "Throughput of native arithmetic instructions", column 9.0.
+Sources: for the pipe of an opcode, Nsight Compute's documentation, "Pipelines"; for the lanes of a
+pipe per clock, the CUDA C++ Programming Guide, "Throughput of native arithmetic instructions",
+column 9.0.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from tests.sass.threads import Threads
 
 
 class Pipe(StrEnum):
-    """Where an instruction executes."""
+    """The pipe that executes an instruction."""
 
     ALU = "alu"
     IMAD = "imad"
@@ -74,7 +75,7 @@ _OTHER: dict[str, Build] = {
     "NOP": _nothing,
     "YIELD": _nothing,
 }
-# On values of a whole warp. The first kind read and write uniform registers only.
+# Instructions on values of a whole warp. The first kind only reads and writes uniform registers.
 _SAME = ("IADD3", "LEA", "LOP3", "PLOP3", "SHF", "PRMT", "ISETP", "SEL", "MOV", "BMSK", "SGXT")
 UNIFORM: dict[str, Build] = {f"U{name}": _ALU[name] for name in _SAME} | {
     "UIMAD": arithmetic.imad,
@@ -115,5 +116,5 @@ PLAIN: dict[str, tuple[Build, Pipe]] = {
 
 
 def pipe(opcode: str) -> Pipe:
-    """Where an opcode executes."""
+    """The pipe that executes an opcode."""
     return PLAIN[opcode][1] if opcode in PLAIN else Pipe.OTHER

@@ -18,7 +18,7 @@ Writer = Callable[[Array, Array], None]  # values, mask
 
 _CONSTANT = re.compile(r"c\[0x([0-9a-f]+)\]\[(-?0x[0-9a-f]+)\]")
 _NUMBER = re.compile(r"-?0x[0-9a-f]+|-?\d+")
-CONSTANT_BYTES = 1 << 16  # of a bank; nvdisasm prints places in its upper half as negative ones
+CONSTANT_BYTES = 1 << 16  # of a bank; nvdisasm prints offsets in its upper half as negative
 ONE_33 = np.uint64(1 << 32)
 
 
@@ -83,7 +83,7 @@ class Operands:
         return lambda: view
 
     def write(self, text: str) -> Writer:
-        """A writer of the low 32 bits of what it gets."""
+        """A writer of the low 32 bits of its values."""
         if text in ("RZ", "URZ"):
             return lambda values, mask: None
         to = self._register(text)
@@ -107,7 +107,7 @@ class Operands:
         return lambda values, mask: np.copyto(to, values, where=mask)
 
     def _view(self, text: str) -> Array:
-        """The array that an operand without a sign stands for."""
+        """The array of an operand without a sign."""
         number = immediate(text)
         if number is not None or text in ("RZ", "URZ"):
             return np.full((1, 1), number or 0, np.uint32)
@@ -141,7 +141,7 @@ class Operands:
 
 
 def following(text: str, by: int = 1) -> str:
-    """The operand 32 bits times `by` after another; RZ is followed by RZ."""
+    """The operand that is `by` times 32 bits after another; RZ is followed by RZ."""
     if text in ("RZ", "URZ"):
         return text
     constant = _CONSTANT.fullmatch(text)

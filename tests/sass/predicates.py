@@ -24,7 +24,7 @@ _COMBINED = {"AND": operator.and_, "OR": operator.or_, "XOR": operator.xor}
 def isetp(i: Instruction, t: Threads) -> Run:
     """``ISETP.cmp.combine P, Q, Ra, Rb, Pc``: P is (a cmp b) combined with Pc, Q its opposite.
 
-    With .EX the operands are high words, and a last predicate says how the low ones compare.
+    With .EX the operands are high words, and the last predicate is the comparison of the low ones.
     """
     modifiers = i.allow("U32", "EX", *_COMPARISONS, *_COMBINED)
     (name,) = modifiers & set(_COMPARISONS)
@@ -56,7 +56,7 @@ def isetp(i: Instruction, t: Threads) -> Run:
 
 
 def sel(i: Instruction, t: Threads) -> Run:
-    """``SEL Rd, Ra, Rb, P``: a where P holds, else b."""
+    """``SEL Rd, Ra, Rb, P``: a if P holds, else b."""
     i.allow()
     o = Operands(i, t)
     d, a, b, p = i.take(4)
@@ -84,7 +84,7 @@ def p2r(i: Instruction, t: Threads) -> Run:
 
 
 def r2p(i: Instruction, t: Threads) -> Run:
-    """``R2P PR, Ra, bits``: these predicates from the bits of their numbers."""
+    """``R2P PR, Ra, bits``: sets these predicates to the bits of the same number."""
     i.allow()
     o = Operands(i, t)
     target, a, bits = i.take(3)

@@ -1,7 +1,7 @@
 """Global memory of a split: an input that is a hash of its addresses, and checked outputs.
 
-Nothing of a tensor is held, so a launch may be of any size. A stored byte is right if it is the
-input byte that the geometry says; which one that is follows from its place in the output.
+Tensors are not held in memory, so a launch can have any size. A stored byte is right if it is the
+input byte that the geometry demands, which follows from its place in the output.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def input_bytes(addresses: Array) -> Array:
 
 
 class Places:
-    """Where each byte of each output comes from: the loops of the pieces, as arrays."""
+    """The input byte of each byte of each output: the loops of the pieces, as arrays."""
 
     def __init__(self, pieces: Sequence[StridedCopy]) -> None:
         depth = max(len(piece.loops) for piece in pieces)
@@ -48,7 +48,7 @@ class Places:
     def _add(self, number: int, piece: StridedCopy) -> None:
         extent = piece.run_bytes
         for level, (count, src, dst) in reversed(list(enumerate(piece.loops))):
-            if dst < 0:  # the same places, upwards
+            if dst < 0:  # Visit the same places upwards.
                 self.first[number] += (count - 1) * dst
                 self.origin[number] += (count - 1) * src
                 src, dst = -src, -dst
@@ -59,7 +59,7 @@ class Places:
         self.extent[number] = extent if piece.total_bytes else 0
 
     def of(self, output: Array, offset: Array) -> Array:
-        """Where bytes come from in the input; -1 << 62 for bytes between elements."""
+        """The offsets in the input of output bytes; -1 << 62 for bytes between elements."""
         rest = offset - self.first[output]
         origin = self.origin[output]
         is_inside = (rest >= 0) & (rest < self.extent[output])
@@ -74,7 +74,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Stored:
-    """What one instruction stored: addresses, bytes of shape (stores, size), and the threads."""
+    """The stores of one instruction: addresses, bytes of shape (stores, size), and threads."""
 
     access: Access
     lanes: Array
@@ -91,9 +91,9 @@ class SplitMemory:
     outputs : sequence of int
         The pieces that the launch writes, in the order of its parameters.
     input_phase : int
-        What the address of the input is above a multiple of 512.
+        The address of the input modulo 512.
     output_phases : int or sequence of int
-        The same of all outputs, or of each in `outputs`.
+        The same for all outputs, or for each of `outputs`.
 
     Attributes
     ----------
@@ -134,14 +134,14 @@ class SplitMemory:
         return [(input_words(address) >> shift) & np.uint32((1 << 8 * access.size) - 1)]
 
     def store(self, access: Access, words: list[Array]) -> None:
-        """Keep what is stored until `check`."""
+        """Keep the stores until `check`."""
         lanes = np.flatnonzero(access.mask)
         data = np.stack([word[access.mask] for word in words], axis=1).astype(np.uint32)
         addresses = access.addresses[access.mask].astype(np.int64)
         self.stored.append(Stored(access, lanes, addresses, data.view(np.uint8)[:, : access.size]))
 
     def check(self) -> int:
-        """Check all that was stored, forget it, and return how many bytes it was.
+        """Check all stores, forget them, and return how many bytes they had.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class SplitMemory:
 
 
 def _thread(stored: list[Stored], row: int) -> str:
-    """Name the instruction and thread of a row of all that was stored."""
+    """The instruction and the thread of a row of all stores, for messages."""
     for part in stored:
         if row < len(part.lanes):
             access = part.access
@@ -199,7 +199,7 @@ def _thread(stored: list[Stored], row: int) -> str:
 
 
 def input_span(geometry: SplitGeometry) -> tuple[int, int]:
-    """The lowest offset that is read of the input, and the one behind the highest."""
+    """The lowest offset of the input that is read, and one past the highest."""
     lows, highs = [], []
     for piece in geometry.pieces:
         if piece.total_bytes:

@@ -1,8 +1,7 @@
-"""The threads of some blocks: their registers, where each is, and what it waits for.
+"""The threads of some blocks: their registers, where each one is, and what it waits for.
 
-Everything that threads have lies in arrays of shape (warps, 32), everything that warps have in
-arrays of shape (warps, 1), so that both broadcast against each other. The warps of all blocks
-follow one another.
+Values of threads are arrays of shape (warps, 32), and values of warps arrays of shape (warps, 1),
+so that both broadcast against each other. The warps of all blocks follow one another.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class SassError(Exception):
-    """The code did what it must not; the message names the instruction and the thread."""
+    """The code did something forbidden; the message names the instruction and the thread."""
 
 
 class Waits(IntEnum):
@@ -31,7 +30,7 @@ class Waits(IntEnum):
 
     NOTHING = 0
     BLOCK = 1  # the others of its block, at BAR.SYNC
-    BRANCH = 2  # those that it parted from since BSSY, at BSYNC
+    BRANCH = 2  # those that it diverged from since BSSY, at BSYNC
     WARP = 3  # the lanes that WARPSYNC names
 
 
@@ -42,7 +41,7 @@ class Memory(Protocol):
         """The words that threads get."""
 
     def store(self, access: Access, words: list[Array]) -> None:
-        """Take the words of those threads that store."""
+        """Write the words of the threads that store."""
 
 
 class Access:
@@ -82,7 +81,7 @@ class Threads:
         Shared memory of a block.
     memory : Memory
     counted : sequence of bool, optional
-        The blocks whose work goes into `counts`; all by default.
+        Whether the work of each block goes into `counts`; by default that of all blocks.
     """
 
     def __init__(
@@ -111,22 +110,22 @@ class Threads:
         self.predicates = np.zeros((PREDICATES, *self.shape), bool)
         self.uniform_registers = np.zeros((UNIFORM_REGISTERS, warps, 1), np.uint32)
         self.uniform_predicates = np.zeros((PREDICATES, warps, 1), bool)
-        # What was in shared memory before is nobody's.
+        # Poison: the contents of shared memory before a launch belong to nobody.
         self.shared_bytes = -(-shared_bytes // 16) * 16
         self.shared = np.full(max(16, len(blocks) * self.shared_bytes), 0xA5, np.uint8)
 
         self.pc = np.zeros(self.shape, np.int32)
         self.alive = self.tid < block
         self.waits = np.zeros(self.shape, np.int8)
-        # Who parted from whom: threads of a warp with the same number in a convergence barrier
-        # met the same BSSY together; 0 where a thread takes no part.
+        # Which threads diverged from each other: threads of a warp with the same number in a
+        # convergence barrier met the same BSSY together; 0 if a thread does not take part.
         self.parties = np.zeros((BARRIERS, *self.shape), np.int32)
-        self.barrier = np.zeros(self.shape, np.int8)  # that a thread waits at
-        self.wanted_lanes = np.zeros(self.shape, np.uint32)  # that WARPSYNC names
+        self.barrier = np.zeros(self.shape, np.int8)  # at which a thread waits
+        self.wanted_lanes = np.zeros(self.shape, np.uint32)  # named by WARPSYNC
         self.counts: Counter[str] = Counter()
 
     def name(self, at: int) -> str:
-        """Name a thread by its place in a flattened array of threads."""
+        """The name of a thread, by its index in a flattened array of threads."""
         warp = at // LANES
         return f"block {int(self.ctaid[warp, 0])}, thread {int(self.tid.flat[at])}"
 

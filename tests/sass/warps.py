@@ -1,4 +1,4 @@
-"""What the threads of a warp tell each other."""
+"""Communication between the threads of a warp."""
 
 import re
 
@@ -11,9 +11,9 @@ from tests.sass.threads import LANES, Array, SassError, Threads, lane_bits
 
 
 def shfl(i: Instruction, t: Threads) -> Run:
-    """``SHFL.mode P, Rd, Ra, b, c``: Ra of another lane; P says if there is one.
+    """``SHFL.mode P, Rd, Ra, b, c``: Ra of another lane; P says whether the lane exists.
 
-    c holds the last lane in bits 0 to 4, and in bits 8 to 12 which bits of a lane's number
+    Bits 0 to 4 of c hold the last lane, and bits 8 to 12 a mask of the bits of a lane's number that
     name its segment. Source: PTX ISA, shfl.sync.
     """
     (mode,) = i.allow("IDX", "UP", "DOWN", "BFLY")
@@ -70,7 +70,7 @@ def vote(i: Instruction, t: Threads) -> Run:
 
 
 def match(i: Instruction, t: Threads) -> Run:
-    """``MATCH.ANY Rd, Ra``: lanes with the same value; ``MATCH.ALL P, Rd, Ra``: all or none."""
+    """``MATCH.ANY Rd, Ra``: the lanes with the same value; ``MATCH.ALL P, Rd, Ra``: all or none."""
     modifiers = i.allow("ANY", "ALL", "U64")
     o = Operands(i, t)
     *predicate, d, a = i.take(2, 3)
@@ -105,7 +105,7 @@ _REDUCTIONS = {
 
 
 def redux(i: Instruction, t: Threads) -> Run:
-    """``REDUX.op URd, Ra``: one value of a warp's threads; without an operation it is "and"."""
+    """``REDUX.op URd, Ra``: reduces the values of a warp; without an operation, with "and"."""
     modifiers = i.allow("OR", "XOR", "SUM", "MIN", "MAX", "S32")
     if modifiers > {"S32"} and not modifiers & {"SUM"}:
         raise i.unknown("a signed minimum or maximum of a warp")

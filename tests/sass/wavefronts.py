@@ -1,7 +1,7 @@
 """Passes of a warp's access through the 32 banks of shared memory and of the L1 cache.
 
-A bank gives one word of 4 bytes per pass, to all lanes that want it. A pass moves at most 128
-bytes: accesses of 8 bytes go by half warps, those of 16 bytes by quarters (host_cuda/counts.hpp).
+A bank delivers one 4-byte word per pass, to all lanes that need it. A pass moves at most 128 bytes:
+accesses of 8 bytes go by half warps, those of 16 bytes by quarters (host_cuda/counts.hpp).
 Source of the banks: CUDA C++ Programming Guide, "Compute capability 5.x", "Shared memory".
 """
 
@@ -21,7 +21,9 @@ def wavefronts(addresses: Array, mask: Array, size: int) -> int:
     words = max(1, size // WORD)
     lanes = LANES // max(1, words)
     first = (addresses[active] // WORD).astype(np.int64)
-    first = np.where(mask[active], first, -BANKS).reshape(-1, lanes)  # no lane: below all others
+    first = np.where(mask[active], first, -BANKS).reshape(
+        -1, lanes
+    )  # inactive lanes: below all others
     wanted = (first[:, :, None] + np.arange(words)).reshape(len(first), -1)
     wanted.sort(axis=1)
     is_new = np.diff(wanted, axis=1, prepend=-1) != 0
