@@ -1,4 +1,4 @@
-"""Build the libraries that stand where CUDA's driver, runtime and compiler would be."""
+"""Build the libraries that replace CUDA's driver, runtime and compiler."""
 
 import importlib.util
 import platform
@@ -24,23 +24,23 @@ FLAGS = (
     "-Wno-missing-field-initializers",
     "-Werror",
 )
-# For kernels: the header comes first and changes nothing for the real compiler.
+# For kernels: the header is included first, and has no effect with the real compiler.
 KERNEL_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-Wl,-Bsymbolic")
 DRIVER, COMPILER, MANAGEMENT = "libcuda.so.1", "libnvrtc.so.13", "libnvidia-ml.so.1"
-# A jump and the address that it reads; no function of the runtime is shorter.
+# A jump and the address that it reads. No function of the runtime is shorter than this.
 JUMP_BYTES = 14
 
 
 @dataclass(frozen=True)
 class Libraries:
-    """What was built, and the environment that kernels are compiled in."""
+    """The built libraries, and the environment in which kernels are compiled."""
 
     folder: Path
     environment: dict[str, str]
 
 
 def missing() -> str | None:
-    """What the machine lacks to run CuPy on the simulated card, or None."""
+    """What is missing on this machine to run CuPy on the simulated card, or None."""
     if platform.machine() != "x86_64":
         return f"the simulated card jumps in x86-64 code; this machine is {platform.machine()}"
     for program in ("g++", "nm"):
@@ -76,7 +76,7 @@ def build(folder: Path) -> Libraries:
         made,
         {
             "LD_LIBRARY_PATH": str(made),
-            # The folder's key knows the headers that the card adds to a kernel; CuPy's does not.
+            # The folder's key covers the headers that the card adds to a kernel; CuPy's does not.
             "CUPY_CACHE_DIR": str(made / "kernels"),
             "CARD_NVRTC": str(real or ""),
             "CARD_COMPILER": " ".join(("g++", *KERNEL_FLAGS)),
@@ -113,7 +113,7 @@ def _run(*arguments: str) -> None:
 
 
 def _redirects(runtime: Path) -> str:
-    """C++ that lists the runtime's functions: where each is, and what takes its place."""
+    """C++ that lists the runtime's functions: the address of each, and its replacement."""
     places = _functions(runtime)
     lines = ['extern "C" {']
     lines += [f"[[gnu::weak]] void {name}();" for name in places]
@@ -125,7 +125,7 @@ def _redirects(runtime: Path) -> str:
 
 
 def _functions(runtime: Path) -> dict[str, int]:
-    """The places of the CUDA runtime's functions in CuPy's extension module."""
+    """The addresses of the CUDA runtime's functions in CuPy's extension module."""
     listing = subprocess.run(
         ["nm", "--numeric-sort", str(runtime)], capture_output=True, text=True, check=True
     ).stdout

@@ -1,7 +1,6 @@
-"""The simulated card as the process that runs on it sees it: loading, call log, failures.
+"""The simulated card, as seen by the process that runs on it: loading, call log, failures.
 
-`load` comes before the first import of CuPy in a process whose environment is that of
-`build.Libraries`.
+Call `load` before the first import of CuPy, in a process with the environment of `build.Libraries`.
 """
 
 import ctypes
@@ -28,9 +27,9 @@ def _driver() -> ctypes.CDLL:
 
 @cache
 def load() -> None:
-    """Put the card in CuPy's way."""
+    """Make CuPy use the card."""
     _driver()
-    # CuPy takes a library of this name that is there already.
+    # CuPy uses a library of this name if one is already loaded.
     ctypes.CDLL(COMPILER, ctypes.RTLD_GLOBAL)
     from cupy_backends.cuda.api import runtime
 
@@ -46,7 +45,7 @@ class Calls:
 
 @contextmanager
 def calls() -> Iterator[Calls]:
-    """Record the calls of CUDA that a block makes."""
+    """Record the CUDA calls that a block makes."""
     recorded = Calls()
     begin = _driver().card_log_size()
     yield recorded
@@ -59,17 +58,17 @@ def log() -> list[str]:
 
 
 def count(name: str) -> int:
-    """How often a function was called, of an idle card, which keeps no list."""
+    """How often a function was called on an idle card, which keeps no log."""
     return int(_driver().card_count(name.encode()))
 
 
 def fail(name: str, status: int, calls_before: int = 0) -> None:
-    """Let one call of a function return `status`, after so many that work."""
+    """Let one call of a function return `status`, after `calls_before` calls that work."""
     _driver().card_fail(name.encode(), calls_before, status)
 
 
 def failures_left() -> int:
-    """How many failures have not had their turn."""
+    """The number of failures that have not happened yet."""
     return int(_driver().card_failures_left())
 
 
@@ -79,7 +78,7 @@ def forget_failures() -> None:
 
 
 def break_device(device: int, status: int) -> None:
-    """Let every call of a device fail from now on; 0 mends it."""
+    """Let every later call of a device fail with `status`; 0 repairs it."""
     _driver().card_break(device, status)
 
 
@@ -94,15 +93,15 @@ def memory_used(device: int) -> int:
 
 
 def pending() -> int:
-    """How many pieces of work wait in streams."""
+    """The number of pieces of work that wait in streams."""
     return int(_driver().card_pending())
 
 
 def ignore_launches(is_on: bool) -> None:
-    """Let launches return at once and do nothing, so that they cost the host next to nothing."""
+    """Let launches return at once and do nothing, so that they cost the host almost no time."""
     _driver().card_ignore_launches(is_on)
 
 
 def run_others_first(is_on: bool) -> None:
-    """Choose when other streams' work runs: before what a call waits for, or not at all."""
+    """Choose when other streams' work runs: before work that a call waits for, or not at all."""
     _driver().card_run_others_first(is_on)

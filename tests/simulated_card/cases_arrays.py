@@ -1,4 +1,4 @@
-"""Arrays of CuPy and of other libraries, and the memory that they take, through the real CuPy."""
+"""Arrays of CuPy and of other libraries, and their memory, with the real CuPy."""
 
 import gc
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def check(found: list[Any], array: np.ndarray) -> None:
         assert piece.get().tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
-def test_split_takes_and_gives_cupy_arrays() -> None:
+def test_split_of_cupy_arrays_returns_cupy_arrays() -> None:
     array = noise((40, 8), "f4")
     check(dml.split(cupy.asarray(array), SIZES, 1), array)
 
@@ -36,7 +36,7 @@ def test_split_writes_outputs_of_any_strides() -> None:
         assert piece.T.get().tobytes() == np.ascontiguousarray(wanted.T).tobytes()
 
 
-def test_split_on_the_second_device_gives_arrays_there() -> None:
+def test_split_on_the_second_device_returns_arrays_there() -> None:
     array = noise((40, 8), "f4")
     with cupy.cuda.Device(1):
         source = cupy.asarray(array)
@@ -46,7 +46,7 @@ def test_split_on_the_second_device_gives_arrays_there() -> None:
 
 
 class DlPack:
-    """An array of a library with nothing but DLPack; `made_on` is where its values come to be."""
+    """An array of a library that has only DLPack; its values are computed on stream `made_on`."""
 
     def __init__(self, array: Any, made_on: Any = None) -> None:
         self._array, self._made_on = array, made_on
@@ -101,7 +101,7 @@ def test_an_interface_to_host_memory_is_refused() -> None:
 
 
 def written_late() -> tuple[Any, Any, np.ndarray, Any]:
-    """An array whose values are still to come on a stream of its own, from another array."""
+    """An array whose values will be copied from another array, on a stream of its own."""
     array = noise((40, 8), "f4")
     fresh, source = cupy.asarray(array), cupy.zeros((40, 8), "f4")
     producer = cupy.cuda.Stream(non_blocking=True)
@@ -117,15 +117,15 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_what_another_library_has_under_way_is_waited_for(library: str) -> None:
+def test_pending_work_of_another_library_is_waited_for(library: str) -> None:
     source, producer, array, _fresh = written_late()
     check(dml.split(LIBRARIES[library](source, producer), SIZES, 1), array)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("how", ["call", "dispatch"])
-def test_it_is_waited_for_on_the_stream_that_is_given(library: str, how: str) -> None:
-    """The split runs on `stream`, so that is the stream that must wait."""
+def test_the_given_stream_waits_for_pending_work(library: str, how: str) -> None:
+    """The split runs on `stream`, so that stream must wait."""
     source, producer, array, _fresh = written_late()
     op = operator((40, 8), SIZES)
     foreign = LIBRARIES[library](source, producer)
@@ -141,7 +141,7 @@ def test_it_is_waited_for_on_the_stream_that_is_given(library: str, how: str) ->
 
 
 class Consumer(DlPack):
-    """A library that takes arrays by DLPack, on the stream that is current then."""
+    """A library that imports arrays with DLPack, on its current stream."""
 
     def __init__(self, array: Any) -> None:
         super().__init__(array)
@@ -149,14 +149,14 @@ class Consumer(DlPack):
 
     def __array_namespace__(self) -> Any:
         def from_dlpack(array: Any) -> Any:
-            # CuPy lets the consumer wait for CuPy's current stream.
+            # CuPy makes the consumer wait for CuPy's current stream.
             self.streams.append(cupy.cuda.get_current_stream().ptr)
             return array
 
         return SimpleNamespace(from_dlpack=from_dlpack)
 
 
-def test_another_library_takes_outputs_on_the_stream_that_writes_them() -> None:
+def test_another_library_imports_outputs_on_the_stream_that_writes_them() -> None:
     side = cupy.cuda.Stream(non_blocking=True)
     source = Consumer(cupy.asarray(noise((40, 8), "f4")))
     cupy.cuda.Device().synchronize()
@@ -164,7 +164,7 @@ def test_another_library_takes_outputs_on_the_stream_that_writes_them() -> None:
     assert source.streams == [side.ptr] * 3
 
 
-def test_no_memory_is_lost() -> None:
+def test_no_memory_leaks() -> None:
     cupy.get_default_memory_pool().free_all_blocks()
     gc.collect()
     with cupy.cuda.using_allocator(None):
@@ -176,7 +176,7 @@ def test_no_memory_is_lost() -> None:
         assert card.memory_used(0) == before
 
 
-def test_too_large_an_output_says_what_is_needed_and_free() -> None:
+def test_an_error_for_too_large_an_output_has_the_needed_and_free_bytes() -> None:
     cupy.get_default_memory_pool().free_all_blocks()
     source = cupy.asarray(noise((1 << 20,)))
     card.set_memory_limit(0, card.memory_used(0) + (1 << 18))
@@ -184,19 +184,19 @@ def test_too_large_an_output_says_what_is_needed_and_free() -> None:
     message = rf"524288 bytes are needed, 262144 of {total} bytes are free"
     with pytest.raises(dml.OutOfMemoryError, match=message):
         dml.split(source, 2)
-    # The pool gave back what it had taken: nothing else is lost.
+    # The pool gave back its memory, so nothing leaked.
     card.set_memory_limit(0, 1 << 30)
     assert [piece.size for piece in dml.split(source, 2)] == [1 << 19, 1 << 19]
 
 
 @pytest.fixture
 def stream_ordered() -> Iterator[None]:
-    """CUDA's own pool: memory is there, and gone, in the order of a stream."""
+    """Use CUDA's own pool, which allocates and frees memory in the order of a stream."""
     with cupy.cuda.using_allocator(cupy.cuda.memory.malloc_async):
         yield
 
 
-def test_stream_ordered_memory_serves_as_well(stream_ordered: None) -> None:
+def test_stream_ordered_memory_works_too(stream_ordered: None) -> None:
     array = noise((40, 8), "f4")
     side = cupy.cuda.Stream(non_blocking=True)
     with side:
@@ -204,7 +204,7 @@ def test_stream_ordered_memory_serves_as_well(stream_ordered: None) -> None:
     side.synchronize()
 
 
-def test_stream_ordered_outputs_belong_to_the_stream_that_is_given(stream_ordered: None) -> None:
+def test_stream_ordered_outputs_belong_to_the_given_stream(stream_ordered: None) -> None:
     array = noise((40, 8), "f4")
     source = cupy.asarray(array)
     cupy.cuda.Device().synchronize()
@@ -212,7 +212,7 @@ def test_stream_ordered_outputs_belong_to_the_stream_that_is_given(stream_ordere
     found = operator((40, 8), SIZES)(source, stream=side)
     with side:
         check(found, array)
-    # Dropped while work on them is queued: they go when `side` is done with them.
+    # Dropped while work on them is queued: they are freed when `side` is done with them.
     operator((40, 8), SIZES)(source, stream=side)
     cupy.cuda.Stream.null.synchronize()
     cupy.cuda.Device().synchronize()

@@ -1,4 +1,4 @@
-"""The simulated card itself: what a real one would not forgive, it does not forgive."""
+"""The simulated card itself refuses everything that a real card would refuse."""
 
 import gc
 import subprocess
@@ -37,7 +37,7 @@ def launch(source: int, target: int, text: str = COPY, stream: Any = None) -> No
 
 
 def ones() -> tuple[Any, Any]:
-    gc.collect()  # What earlier tests left is freed now, not while a device is broken.
+    gc.collect()  # Free arrays of earlier tests now, not while a device is broken.
     source = cupy.asarray(np.full(SIZE, 1, "u1"))
     target = cupy.asarray(np.full(SIZE, 2, "u1"))
     cupy.cuda.Device().synchronize()
@@ -51,8 +51,8 @@ def test_a_kernel_runs_and_only_when_it_must() -> None:
     assert target.get().tolist() == [1] * SIZE
 
 
-def test_cupy_reads_the_properties_where_they_are() -> None:
-    """CuPy was built with headers of its own; first, middle and last fields must agree."""
+def test_cupy_reads_the_properties_at_the_right_offsets() -> None:
+    """CuPy was built with its own headers; the first, middle and last fields must agree."""
     found = cupy.cuda.runtime.getDeviceProperties(1)
     assert found["name"] == b"Simulated H200"
     assert found["totalGlobalMem"] == cupy.cuda.runtime.memGetInfo()[1]
@@ -74,7 +74,7 @@ def test_fresh_memory_is_poisoned() -> None:
     ("first", "message"), [("others", "wrong"), ("late", "right")], ids=["read early", "read late"]
 )
 def test_a_missing_dependency_gives_wrong_bytes(first: str, message: str) -> None:
-    """The second stream should wait for the first; either order of work is legal."""
+    """The second stream should wait for the first, but without an event either order is legal."""
     source, target = ones()
     one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     source.data.memset_async(7, SIZE, one)
@@ -96,7 +96,7 @@ def test_events_and_the_legacy_stream_order_work() -> None:
     assert set(target.get().tolist()) == {7}
     blocking = cupy.cuda.Stream()
     source.data.memset_async(8, SIZE, blocking)
-    launch(source.data.ptr, target.data.ptr)  # On the legacy stream, which waits for it.
+    launch(source.data.ptr, target.data.ptr)  # The legacy stream waits for the other.
     assert set(target.get().tolist()) == {8}
 
 
@@ -153,7 +153,7 @@ def test_a_launch_fails_whose_module_is_unloaded_before_it_runs(
     card.break_device(0, 0)
 
 
-def test_freed_memory_and_host_memory_are_no_device_memory() -> None:
+def test_freed_memory_and_host_memory_are_not_device_memory() -> None:
     with cupy.cuda.using_allocator(None):
         source, target = ones()
         address = source.data.ptr
@@ -165,7 +165,7 @@ def test_freed_memory_and_host_memory_are_no_device_memory() -> None:
         card.break_device(0, 0)
 
 
-def test_the_host_cannot_follow_a_device_pointer() -> None:
+def test_the_host_cannot_dereference_a_device_pointer() -> None:
     text = (
         "from tests.simulated_card import card; card.load(); import cupy, ctypes;"
         "ctypes.string_at(cupy.zeros(16, 'u1').data.ptr, 16)"
@@ -174,7 +174,7 @@ def test_the_host_cannot_follow_a_device_pointer() -> None:
     assert done.returncode == -11, done.stderr
 
 
-def test_a_block_of_another_device_is_out_of_reach() -> None:
+def test_memory_of_another_device_is_not_accessible() -> None:
     source, _ = ones()
     with cupy.cuda.Device(1):
         target = cupy.asarray(np.zeros(SIZE, "u1"))
@@ -184,7 +184,9 @@ def test_a_block_of_another_device_is_out_of_reach() -> None:
         card.break_device(1, 0)
 
 
-def test_what_is_not_modelled_refuses_by_name(capfd: pytest.CaptureFixture[str]) -> None:
+def test_functions_that_are_not_modelled_are_refused_by_name(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(RuntimeFailure, match="NotSupported"):
         cupy.cuda.runtime.deviceGetLimit(0)
     assert "cudaDeviceGetLimit is not modelled" in capfd.readouterr().err
@@ -195,7 +197,7 @@ def test_kernels_of_cupy_do_not_compile_here() -> None:
         cupy.ones(3) + 1
 
 
-def test_out_of_memory_is_real() -> None:
+def test_a_device_can_run_out_of_memory() -> None:
     card.set_memory_limit(0, card.memory_used(0) + (1 << 20))
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
         cupy.empty(2 << 20, "u1")
@@ -211,7 +213,7 @@ class TestCapture:
             with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
                 stream.end_capture()
 
-    def test_memory_is_not_taken_in_a_global_one(self) -> None:
+    def test_a_global_capture_forbids_allocation(self) -> None:
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
@@ -220,7 +222,7 @@ class TestCapture:
             with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
                 stream.end_capture()
 
-    def test_the_legacy_stream_is_closed_to_blocking_ones(self) -> None:
+    def test_blocking_streams_cannot_use_the_legacy_stream(self) -> None:
         source, _ = ones()
         stream = cupy.cuda.Stream()
         stream.begin_capture()
@@ -243,7 +245,7 @@ class TestCapture:
         one.synchronize()
         assert set(target.get().tolist()) == {7}
 
-    def test_a_stream_that_did_not_return_is_found(self) -> None:
+    def test_a_stream_that_did_not_join_again_is_noticed(self) -> None:
         source, _ = ones()
         one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         one.begin_capture()

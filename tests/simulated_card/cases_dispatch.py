@@ -1,4 +1,4 @@
-"""What a bound dispatch asks of CUDA, call by call, through the real CuPy."""
+"""The CUDA calls of a bound dispatch, one by one, with the real CuPy."""
 
 import gc
 from collections.abc import Callable
@@ -20,7 +20,7 @@ LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 
 
 def calls_of(work: Callable[[], object]) -> list[str]:
-    """What `work` asks of CUDA, without cudaGetDevice, which reads a number of the thread."""
+    """The CUDA calls of `work`, without cudaGetDevice, which only reads a number of the thread."""
     with card.calls() as recorded:
         work()
     return [name for name in recorded.names if name != "cudaGetDevice"]
@@ -44,7 +44,7 @@ def test_a_dispatch_is_one_launch_and_nothing_else() -> None:
     assert same(source, outs)
 
 
-def test_as_many_launches_as_are_planned() -> None:
+def test_the_number_of_launches_is_as_planned() -> None:
     source, outs = many_outputs(9000)
     split = bound_rows(source, outs)
     geometry = split_geometry(source.shape, 0, [1] * 9000, 4, source.strides, [None] * 9000)
@@ -55,7 +55,7 @@ def test_as_many_launches_as_are_planned() -> None:
     assert found.tobytes() == source.get().tobytes()
 
 
-def test_a_launch_waits_on_the_stream_that_is_given() -> None:
+def test_a_launch_is_queued_on_the_given_stream() -> None:
     source, outs = problem()
     split = bound(source, outs)
     mine, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
@@ -70,7 +70,7 @@ def test_a_launch_waits_on_the_stream_that_is_given() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 2], ids=["null", "legacy", "per thread"])
-def test_the_default_streams_go_by_their_numbers(number: int) -> None:
+def test_the_default_streams_have_their_documented_numbers(number: int) -> None:
     source, outs = problem()
     split = bound(source, outs)
     cupy.cuda.Device().synchronize()
@@ -99,7 +99,7 @@ def test_a_bound_operator_keeps_its_buffers_alive() -> None:
         assert card.memory_used(0) < before
 
 
-def test_threads_split_on_streams_of_their_own() -> None:
+def test_threads_split_on_their_own_streams() -> None:
     arrays = [noise((64, 10 + i), "u4", seed=i).view("f4") for i in range(8)]
 
     def work(number: int) -> bytes:
@@ -151,14 +151,14 @@ def test_a_thread_without_a_context_gets_one() -> None:
     split.dispatch()
     with ThreadPoolExecutor(1) as pool:
         seen = pool.submit(calls_of, split.dispatch).result()
-    # The first launch is refused (201); only then is the device made current.
+    # The first launch is refused (201), and only then is the device made current.
     assert seen.count(LAUNCH) == 2
     assert seen.index(LAUNCH) < seen.index(SET)
     assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(seen)
     assert same(source, outs)
 
 
-def test_another_device_is_made_current_for_the_launch_only() -> None:
+def test_another_device_is_current_only_during_the_launch() -> None:
     with cupy.cuda.Device(1):
         source, outs = many_outputs(3)
         split = bound_rows(source, outs, "cuda:1")

@@ -1,4 +1,4 @@
-"""What `driver.py` asks of CuPy, and what it makes of the answers."""
+"""The calls that `driver.py` makes to CuPy, and its use of the results."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_parameters_are_as_large_as_the_gpu_allows(
     assert Driver(cupy, 1).limits(0).parameter_bytes == limit
 
 
-def test_limits_are_asked_for_once() -> None:
+def test_limits_are_read_once() -> None:
     found = Driver(cupy, 1)
     with card.calls() as recorded:
         first = found.limits(0)
@@ -49,7 +49,7 @@ def test_limits_are_asked_for_once() -> None:
 
 
 def test_the_second_failure_in_a_row_is_an_error() -> None:
-    """The first says that the thread has no context; it gets one, and the launch is repeated."""
+    """The first means that the thread has no context: it gets one, and the launch is repeated."""
     source, outs = problem()
     operator = bound(source, outs)
     card.fail("cuLaunchKernel", 201)  # CUDA_ERROR_INVALID_CONTEXT
@@ -60,8 +60,8 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
     assert same(source, outs)
 
 
-def test_the_public_launch_fails_alike() -> None:
-    """The way for a CuPy that does not show a kernel's handle."""
+def test_the_public_launch_fails_in_the_same_way() -> None:
+    """It is for a CuPy that does not give access to a kernel's handle."""
     with public_launch():
         source, outs = problem()
         operator = bound(source, outs)

@@ -1,4 +1,4 @@
-"""`dml.split` on a GPU by plans that earlier calls left: addresses, devices, streams."""
+"""`dml.split` on a GPU with plans cached by earlier calls: addresses, devices, streams."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,13 +15,13 @@ from tests.support.gpu_arrays import forget_programs, noise, same
 
 ROWS, COLUMNS = 8, 12
 STORE = noise((4096,))
-# Kinds of the same and of other sizes; bytes from an aligned address to the array.
+# Types of the same size and of other sizes; bytes from an aligned address to the array.
 KINDS, STARTS = ("f4", "u4", "u2", "u1"), (0, 1, 2, 4, 8, 16)
 SIZES = [(4, 8), (12,), (3, 3, 3, 3)]
 
 
-# The kind, the start, the sizes, the axis, the device, and whether it is transposed and on a stream
-# of its own.
+# The type, the start, the sizes, the axis, the device, and whether it is transposed and on its own
+# stream.
 Call = tuple[str, int, int, int, int, bool, bool]
 
 
@@ -46,7 +46,7 @@ def run(call: Call) -> None:
             source, host = source.T, host.T
         stream = cupy.cuda.Stream(non_blocking=True) if on_side else cupy.cuda.Stream.null
         cupy.cuda.Device().synchronize()
-    # The array's device need not be the current one; but the current stream must be of that device.
+    # The array's device need not be the current one, but the current stream must be on that device.
     with cupy.cuda.Device(number if on_side else 0), stream:
         found = dml.split(source, SIZES[which], axis)
     stream.synchronize()
@@ -73,7 +73,7 @@ def test_small_outputs_share_memory_and_keep_it() -> None:
     assert one.data.mem is two.data.mem is three.data.mem
     wanted = three.get()
     del one, two
-    cupy.zeros((16, 12), "f4")  # Takes whatever is free.
+    cupy.zeros((16, 12), "f4")  # Reuses the memory if it is free.
     assert three.get().tobytes() == wanted.tobytes()
     large = dml.split(cupy.zeros((1 << 10, 1 << 9), "f4"), 2, 1)
     assert large[0].data.mem is not large[1].data.mem
@@ -89,7 +89,7 @@ def test_a_hit_is_an_allocation_and_a_launch() -> None:
     ]  # fmt: skip
 
 
-def test_another_device_is_made_current_and_left() -> None:
+def test_another_device_is_current_only_during_the_call() -> None:
     with cupy.cuda.Device(1):
         source = cupy.asarray(noise((16, 12), "f4"))
         cupy.cuda.Device().synchronize()
@@ -101,7 +101,7 @@ def test_another_device_is_made_current_and_left() -> None:
 
 
 def test_threads_share_a_plan() -> None:
-    """Each has parameters of its own: the driver reads them while others run."""
+    """Each thread has its own parameters, because the driver reads them while others run."""
     sources = [cupy.asarray(noise((16, 12), "f4", seed=seed)) for seed in range(8)]
 
     def work(number: int) -> None:
@@ -116,7 +116,7 @@ def test_threads_share_a_plan() -> None:
         list(pool.map(work, range(8)))
 
 
-def test_a_call_refuses_as_it_did_before() -> None:
+def test_a_call_with_a_plan_refuses_the_same_as_without() -> None:
     source = cupy.asarray(noise((16, 12), "f4"))
     for _ in range(2):
         dml.split(source, 3, 1)

@@ -1,4 +1,4 @@
-"""CUDA's errors on their way through the real CuPy into the library's own."""
+"""CUDA's errors pass through the real CuPy and become the library's own."""
 
 import os
 import subprocess
@@ -61,7 +61,7 @@ def test_a_capture_that_the_launch_would_break_is_reported() -> None:
     stream = cupy.cuda.Stream()
     stream.begin_capture()
     with pytest.raises(dml.InvalidArgumentError, match="capture allows it"):
-        split.dispatch()  # On the legacy stream, which the capture would depend on.
+        split.dispatch()  # On the legacy stream, on which the capture would depend.
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError):
         stream.end_capture()
     split.dispatch()
@@ -73,11 +73,11 @@ def compiled(source: Any) -> dml.CompiledOperator:
 
 
 def foreign(array: Any) -> Interface:
-    """An array of another library with work under way on a stream."""
+    """An array of another library with pending work on a stream."""
     return Interface(array, stream=1)
 
 
-# Each is one public call while the device is gone.
+# Each is one public call after the device is lost.
 CALLS: dict[str, Callable[[Any, list[Any], dml.BoundOperator], object]] = {
     "dispatch": lambda source, outs, split: split.dispatch(),
     "dispatch on a stream": lambda source, outs, split: split.dispatch(0),
@@ -94,7 +94,7 @@ CALLS: dict[str, Callable[[Any, list[Any], dml.BoundOperator], object]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_device_that_is_gone(call: str) -> None:
+def test_a_lost_device(call: str) -> None:
     source, outs = problem()
     if call == "split of a new shape":
         outs = [cupy.zeros((512, 99), "f4"), cupy.zeros((512, 201), "f4")]
@@ -155,5 +155,5 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
         ).stdout
         for _ in range(2)
     ]
-    # With the programs that other numbers of rows would need.
+    # This includes the programs for other numbers of rows.
     assert counts == ["2\n", "0\n"]

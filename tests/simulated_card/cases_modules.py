@@ -1,4 +1,4 @@
-"""Modules of kernels: compiled once, loaded, unloaded, and captured before they ever ran."""
+"""Modules of kernels: compiled once, loaded, unloaded, and captured before their first launch."""
 
 import gc
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.simulated_card import card
 from tests.support.gpu_arrays import another_driver, bound, forget_programs, noise, same
 
 COMPILE, LOAD, UNLOAD = "nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnload"
-# Outputs of one element each: every number of them is a kernel of its own.
+# Outputs of one element each: every number of outputs has its own kernel.
 COUNTS = (2, 3, 4, 5, 6, 7)
 
 
@@ -31,7 +31,7 @@ def problem(count: int) -> tuple[Any, list[Any]]:
     return source, [cupy.zeros((64, 1), "f4") for _ in range(count)]
 
 
-def test_modules_that_nothing_needs_are_unloaded(two_modules: None) -> None:
+def test_unused_modules_are_unloaded(two_modules: None) -> None:
     with card.calls() as recorded:
         for count in COUNTS:
             source, outs = problem(count)
@@ -44,7 +44,7 @@ def test_modules_that_nothing_needs_are_unloaded(two_modules: None) -> None:
     assert card.log().count(LOAD) - card.log().count(UNLOAD) == loaded
 
 
-def test_what_was_unloaded_is_loaded_again_and_not_compiled(two_modules: None) -> None:
+def test_an_unloaded_module_is_loaded_again_and_not_compiled(two_modules: None) -> None:
     for count in COUNTS:
         bound(*problem(count)).dispatch()
     source, outs = problem(COUNTS[0])
@@ -67,7 +67,7 @@ def test_a_bound_operator_keeps_its_kernel(two_modules: None) -> None:
 
 
 def test_a_captured_call_keeps_its_kernel(two_modules: None) -> None:
-    """A graph of an eager call has no bound operator to keep."""
+    """An eager call has no bound operator that could be kept with the graph."""
     source, outs = problem(COUNTS[0])
     dml.split(source, COUNTS[0], 1, out=outs)
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -113,7 +113,7 @@ def test_a_launch_that_has_not_run_keeps_its_module(how: str, two_modules: None)
 def test_nothing_is_unloaded_while_a_stream_is_captured(
     non_blocking: bool, two_modules: None
 ) -> None:
-    """A relaxed capture allows modules to be loaded, but to wait for the device would end it."""
+    """A relaxed capture allows loading modules, but waiting for the device would end it."""
     source, outs = problem(COUNTS[0])
     operator = bound(source, outs)
     others = [problem(count) for count in COUNTS[1:]]
@@ -136,7 +136,7 @@ def test_nothing_is_unloaded_while_a_stream_is_captured(
 
 @pytest.mark.parametrize("how", ["bound", "op.dispatch"])
 def test_a_split_may_be_captured_before_its_first_launch(how: str, two_modules: None) -> None:
-    """The card loads code lazily, and a capture forbids that: compiling has done it."""
+    """The card loads code lazily, which a capture forbids, so compiling must already load it."""
     source, outs = problem(COUNTS[0])
     operator = bound(source, outs)
     x = dml.TensorDesc("FLOAT32", source.shape)

@@ -39,7 +39,7 @@ def test_run_splits_a_file_on_the_card(device: str, tmp_path: Path) -> None:
 def test_a_file_that_does_not_fit_is_refused_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gc.collect()  # or arrays of earlier tests would return to the pool meanwhile, and be enough
+    gc.collect()  # Otherwise arrays of earlier tests could return to the pool and be large enough.
     cupy.get_default_memory_pool().free_all_blocks()
     card.set_memory_limit(0, card.memory_used(0) + (1 << 12))
     line = ("run", PICTURE, "--axis", 2, "--count", 3, "--device", "cuda:0", "-o", tmp_path / "out")

@@ -1,8 +1,8 @@
-"""A plugin of pytest: the session runs on the simulated card (``-p tests.simulated_card.plugin``).
+"""A pytest plugin that runs the session on the simulated card (``-p tests.simulated_card.plugin``).
 
-``CARD_MEMORY`` sets the memory of each device, in bytes; ``CARD_OTHERS_FIRST`` lets the work of
-other streams run as early, not as late, as is legal; ``CARD_EXACT`` gives every array an
-allocation of its own, so that a byte beyond an array is found.
+``CARD_MEMORY`` sets the memory of each device, in bytes. ``CARD_OTHERS_FIRST`` runs the work of
+other streams as early as is legal instead of as late. ``CARD_EXACT`` gives every array its own
+allocation, so that an access beyond an array is noticed.
 """
 
 import os
@@ -28,14 +28,14 @@ if os.environ.get("CARD_EXACT"):
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile for few examples, the same ones every time, unless --slow."""
+    """Use few examples, the same ones every time, unless --slow is given."""
     if not config.getoption("--slow"):
         settings.register_profile("gpu", max_examples=25, derandomize=True)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
-    """Skip, by name, a test that needs a kernel which only a real card can run."""
+    """Skip a test that needs a kernel which only a real card can run."""
     from cupy.cuda.compiler import CompileException
 
     try:
@@ -48,7 +48,7 @@ def pytest_runtest_call() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _a_whole_card() -> Iterator[None]:
-    """Give each test a card that works; a failure that was never met is a wrong test."""
+    """Give each test a working card. If a requested failure never happens, the test is wrong."""
     yield
     left = card.failures_left()
     card.forget_failures()

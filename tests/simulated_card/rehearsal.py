@@ -1,7 +1,7 @@
-"""Run ``python -m benchmarks`` on the simulated card: a rehearsal of the program, not of the card.
+"""Run ``python -m benchmarks`` on the simulated card, to rehearse the program and not the card.
 
-Its times mean nothing. The data are small, the host makes and compares them, because those steps
-use kernels of CuPy's own, and few calls are made; all else is the program as it is.
+Its times mean nothing. The data are small and few calls are made. The host makes and compares the
+data, because the program uses CuPy's own kernels for that. The rest of the program is unchanged.
 """
 
 import sys
@@ -19,7 +19,7 @@ from benchmarks import __main__ as command  # noqa: E402
 from benchmarks import gpu, peers_cub, workloads  # noqa: E402
 
 MOST_BYTES = 1 << 18
-# What does not become small by having fewer rows does not fit: rows with that message.
+# Cases that are large even with fewer rows do not fit; their rows have that message.
 MEMORY = 16 << 20
 
 
@@ -29,7 +29,7 @@ def random_words(count: int) -> Any:
 
 
 def on_host(array: Any) -> np.ndarray:
-    """Copy an array with any strides to the host, by the whole of its memory."""
+    """A copy on the host of an array with any strides, made by copying all of its memory."""
     memory = array.data.mem
     whole = np.empty(memory.size, np.uint8)
     cupy.cuda.get_current_stream().synchronize()
@@ -49,7 +49,7 @@ def no_library() -> NoReturn:
 
 
 def prepare() -> None:
-    """Make the program's data small, and on the host."""
+    """Make the program's data small, and make it on the host."""
     gpu.random_words, gpu.count_different = random_words, count_different
     gpu.WORKLOADS = tuple(workloads.scaled(one, MOST_BYTES) for one in workloads.WORKLOADS)
     gpu.MOST_SETS = gpu.MOST_CALLS = 2
