@@ -1,4 +1,4 @@
-"""Splits of peers' own tests, written anew: shapes, where they are cut, and axes."""
+"""Splits from peers' own tests, rewritten as shapes, cuts and axes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ Cuts: TypeAlias = "int | Sequence[int]"
 
 @dataclass(frozen=True)
 class Cut:
-    """A shape, a number of sections or the points to cut at, and an axis."""
+    """A shape, the number of sections or the points to cut at, and an axis."""
 
     shape: tuple[int, ...]
     at: Cuts
     axis: int = 0
 
     def sizes(self, pieces: Sequence[Any]) -> list[int]:
-        """What our split is asked for: the sizes of the peer's own pieces along the axis."""
+        """The sizes for our split: those of the peer's own pieces along the axis."""
         return [piece.shape[self.axis] for piece in pieces]
 
     @property
     def is_partition(self) -> bool:
-        """Whether the pieces are the whole array: no point lies before an earlier one."""
+        """Whether the pieces make up the whole array: no point is before an earlier one."""
         if isinstance(self.at, int):
             return True
         whole = self.shape[self.axis]
@@ -30,7 +30,7 @@ class Cut:
 
     @property
     def is_inside(self) -> bool:
-        """Whether it is a partition whose points all count from the start and lie in the axis."""
+        """Whether it is a partition whose points all count from the start and are in the axis."""
         points = [] if isinstance(self.at, int) else self.at
         return self.is_partition and all(0 <= at <= self.shape[self.axis] for at in points)
 

@@ -1,4 +1,4 @@
-"""The array API: array_api_strict refuses whatever the standard does not have."""
+"""Splits of array_api_strict arrays, which refuse everything that is not in the array API."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""JAX's splits, and the same by `dml.split`, compiled and not."""
+"""JAX's own splits and the same splits by `dml.split`, compiled and not."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from tests.peers.cuts import CUPY, JAX, NUMPY, Cut
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
 
-# JAX refuses other points than these.
+# JAX refuses all other points.
 CUTS = [cut for cut in (*JAX, *NUMPY, *CUPY) if cut.is_inside]
 
 
@@ -40,5 +40,5 @@ def test_sizes_are_static() -> None:
     for sizes in (lambda at: at, lambda at: (2, at)):
         with pytest.raises(dml.InvalidArgumentError, match="must be an integer"):
             jax.jit(lambda at, sizes=sizes: dml.split(array, sizes(at)))(2)
-    # An array of sizes is known.
+    # The values of this array of sizes are known.
     assert len(dml.split(array, jnp.array([2, 10]))) == 2

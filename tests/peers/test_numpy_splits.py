@@ -1,4 +1,4 @@
-"""NumPy's and CuPy's own splits, and the same by `dml.split`: each piece has the same bytes."""
+"""NumPy's and CuPy's own splits and `dml.split` give pieces with the same bytes."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def ramp(cut: Cut, dtype: str = "int64") -> np.ndarray:
 
 
 def layouts(library: str, values: np.ndarray) -> list[Any]:
-    """The same values, packed and with any other strides, without a kernel of CuPy's own."""
+    """The same values, packed and with other strides, made without CuPy's own kernels."""
     of_library = pytest.importorskip(library).asarray
     return [
         of_library(values),

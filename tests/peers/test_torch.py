@@ -1,6 +1,6 @@
 """PyTorch's own samples of its split operators: `dml.split` gives the same bytes and gradients.
 
-The samples are those of the installed torch (`OpInfo`). Each is translated to sizes: those of the
+The samples are those of the installed torch (`OpInfo`). Each is translated to the sizes of the
 pieces that torch makes. ``pytest --slow -rP tests/peers/test_torch.py`` prints how many there are.
 """
 
@@ -22,7 +22,7 @@ OPERATORS = (
 QUICK = ("float32", "complex64", "bool", "float8_e5m2")
 FEW = ("float32", "complex64")
 FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-# Quantized pieces would lose their scale: refused.
+# Refused, because quantized pieces would lose their scale.
 ALL = sorted(
     {str(kind).removeprefix("torch.") for kind in vars(torch).values() if type(kind) is torch.dtype}
     - {"qint8", "qint32", "quint8", "quint4x2", "quint2x4"}
@@ -33,17 +33,17 @@ Sample = tuple[Any, Split, int]
 
 @pytest.fixture(scope="module")
 def infos() -> dict[str, Any]:
-    # Imported here: it takes seconds.
+    # Imported here, because it takes seconds.
     from torch.testing._internal.common_methods_invocations import op_db
 
     named = {":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
     found = {name for name in named if "split" in name or "chunk" in name.partition(":")[0]}
-    assert found == {*OPERATORS, "_chunk_cat"}  # the last joins its pieces
+    assert found == {*OPERATORS, "_chunk_cat"}  # The last joins its pieces.
     return named
 
 
 def samples(operator: Any, kind: str) -> Iterator[Sample]:
-    """Tensors, also with gaps in memory, with the pieces that torch makes of each and the axis."""
+    """Tensors with and without gaps in memory, the pieces that torch makes of each, the axis."""
     dtype = getattr(torch, kind)
     known = dtype if dtype in operator.supported_dtypes("cpu") else torch.uint8
     for sample in operator.sample_inputs("cpu", known):
@@ -66,7 +66,7 @@ def bytes_as(dtype: Any, shape: Any) -> Any:
 
 
 def raw(x: Any) -> Any:
-    """The bytes of a tensor of any type, also of those that torch can hardly do anything with."""
+    """The bytes of a tensor of any type, even of those that torch hardly supports."""
     width = x.element_size()
     shape, strides = (*x.shape, width), (*(step * width for step in x.stride()), 1)
     offset = x.storage_offset() * width
@@ -79,7 +79,7 @@ def compared(operator: Any, kind: str) -> int:
     for array, peer, axis in samples(operator, kind):
         try:
             wanted = peer(array)
-        except NotImplementedError:  # torch does not copy this type itself
+        except NotImplementedError:  # Torch itself does not copy this type.
             continue
         found = dml.split(array, [piece.shape[axis] for piece in wanted], axis)
         for one, other in zip(found, wanted, strict=True):

@@ -1,8 +1,8 @@
-"""Keep what compilers and disassemblers made, by what it was made from.
+"""A cache for the output of compilers and disassemblers, keyed by their input.
 
-A folder of builds serves several processes at once and outlives them: the tests keep theirs in
-pytest's cache (the fixture `builds`). The name of a file or folder in it is a hash of all that it
-depends on, so nothing in it is ever out of date.
+Several processes can share a folder of builds, which outlives them: the tests keep theirs in
+pytest's cache (the fixture `builds`). The name of a file or folder in it is a hash of everything
+that it depends on, so nothing in it is ever out of date.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ MOST_BYTES = 1 << 30
 
 
 def key(*parts: str | bytes) -> str:
-    """A name for what is made from `parts`."""
+    """The name for a build that is made from `parts`."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -26,9 +26,9 @@ def key(*parts: str | bytes) -> str:
 
 
 def made(path: Path, make: Callable[[Path], object]) -> Path:
-    """The file or folder `path`; if it is missing, `make(partial)` makes it and it is renamed.
+    """The file or folder `path`; if it is missing, `make(partial)` makes it, then it is renamed.
 
-    It appears whole. Processes that make the same at once do not disturb each other.
+    It appears complete. Processes that make the same build at once do not disturb each other.
     """
     if _is_there(path):
         return path
@@ -37,7 +37,7 @@ def made(path: Path, make: Callable[[Path], object]) -> Path:
         make(partial)
         partial.rename(path)
     except OSError:
-        # Another process was first: a folder does not replace a folder.
+        # Another process was first, and a folder does not replace a folder.
         if not path.is_dir():
             raise
     finally:
@@ -52,12 +52,12 @@ def _is_there(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # It can only be read.
+        return True  # The cache is read-only.
     return True
 
 
 def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
-    """Remove what was not used for longest, until no more than `most_bytes` are left."""
+    """Remove the least recently used builds until no more than `most_bytes` are left."""
     total = 0
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True):
         total += sum(part.stat().st_size for part in (entry, *entry.rglob("*")))

@@ -1,4 +1,4 @@
-"""The command line in a child process, the verdicts that it prints, and models for it."""
+"""The command line in a child process, the verdicts that it prints, and models to give it."""
 
 import argparse
 import json
@@ -31,14 +31,14 @@ def ours() -> dict[str, str]:
 def started(
     *arguments: str, folder: Path | None = None, program: str | None = None, **more: object
 ) -> "subprocess.Popen[bytes]":
-    """Start a command with pipes; signals end it even if the tests were started to ignore them.
+    """Start a command with pipes; signals end it even if the tests' own process ignores them.
 
-    A `program` is run in place of the module, with the same arguments.
+    If `program` is given, it runs instead of the module, with the same arguments.
     """
     more.setdefault("env", ours())
     line = [sys.executable, *(["-c", program] if program else ["-m", "dmlsplit"]), *arguments]
     pipe = subprocess.PIPE
-    # A handler of Python's is not inherited, but being ignored is.
+    # A child does not inherit Python's handlers, but it does inherit ignored signals.
     inherited = {number: signal.signal(number, signal.default_int_handler) for number in STOPS}
     try:
         return subprocess.Popen(line, cwd=folder, **{"stdout": pipe, "stderr": pipe, **more})
@@ -48,7 +48,7 @@ def started(
 
 
 def ran(*line: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-    """Run a program to its end, with our package for Python."""
+    """Run a program to its end; Python in it imports our package."""
     options["env"] = ours() | options.pop("env", {})
     pipe = subprocess.PIPE
     return subprocess.run(
@@ -62,7 +62,7 @@ def shell(line: str) -> "subprocess.CompletedProcess[str]":
 
 
 def refused(capsys: pytest.CaptureFixture[str], line: str, lines: int | None = 1) -> str:
-    """What a command says that fails, in so many lines."""
+    """The error message of a command that fails, which has `lines` lines."""
     capsys.readouterr()
     assert main(shlex.split(line)) == 2
     said = capsys.readouterr().err
@@ -72,7 +72,7 @@ def refused(capsys: pytest.CaptureFixture[str], line: str, lines: int | None = 1
 
 
 def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parsers that run something."""
+    """The parsers of commands without subcommands."""
     inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
     if not inner:
         yield parser
@@ -107,7 +107,7 @@ def length_delimited(number: int, size: int) -> bytes:
 
 
 def sparse_model(path: Path, weights: int, copies: int = 1) -> None:
-    """Write a model with a split and `weights` bytes of initializers, as a hole in the file."""
+    """Write a model with a split and `weights` bytes of initializers, as holes in the file."""
     graph = single(TensorProto.FLOAT, (6, 4), (2, 4), 0).graph
     nodes = graph.SerializeToString() + b"".join(
         length_delimited(1, len(node)) + node

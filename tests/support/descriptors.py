@@ -15,7 +15,7 @@ POISON = 0xA5
 
 @st.composite
 def nested_strides(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a permuted tensor with padding, without overlap."""
+    """Strides of a permuted tensor with padding and without overlap."""
     order = draw(st.permutations(range(len(sizes))))
     strides = [0] * len(sizes)
     step = 1
@@ -28,7 +28,7 @@ def nested_strides(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 @st.composite
 def input_strides(draw: st.DrawFn, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """No strides, nested ones, or any at all (an input may overlap itself)."""
+    """No strides, nested strides, or arbitrary ones (an input may overlap itself)."""
     kind = draw(st.sampled_from(["packed", "nested", "any"]))
     if kind == "packed":
         return None
@@ -96,7 +96,7 @@ class Memory:
 
 
 def expected_buffers(desc: dml.SplitOperatorDesc, memory: Memory) -> list[np.ndarray]:
-    """What every byte of the output buffers must be afterwards."""
+    """The expected bytes of the output buffers afterwards."""
     width = desc.input_tensor.element_bytes
     source = element_offsets(desc.input_tensor)
     starts = itertools.accumulate(desc.split_sizes, initial=0)

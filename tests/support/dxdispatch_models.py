@@ -11,7 +11,7 @@ def tensor(sizes: list[Any], kind: str = F32, **more: Any) -> dict[str, Any]:
 
 
 def split_desc(kind: str = F32, **more: Any) -> dict[str, Any]:
-    """[6] into [2], [1], [3]."""
+    """A descriptor that splits [6] into [2], [1] and [3]."""
     return {
         "Axis": 0,
         "InputTensor": tensor([6], kind),
@@ -73,7 +73,7 @@ def printed_values(ran: Run, resource: dict[str, Any], verbose: bool = False) ->
     return line.removeprefix("Resource 'X': ")
 
 
-# DxDispatch's own example of a Split: [6] into three times [2].
+# DxDispatch's own example of a Split: [6] into three pieces of [2].
 EXAMPLE = """{
     "$schema": "./_schema.json",
     "resources": {

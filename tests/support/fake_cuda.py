@@ -1,7 +1,7 @@
-"""A CUDA driver that records what it is asked, for any machine.
+"""A CUDA driver that records its calls and works on any machine.
 
-`FakeDriver` stands in for `dmlsplit.backends.cuda.driver.Driver`. Its device memory is host memory,
-and a launch moves nothing: what comes out is compared on the simulated card, and on a GPU.
+`FakeDriver` replaces `dmlsplit.backends.cuda.driver.Driver`. Its device memory is host memory, and
+a launch moves nothing: results are compared on the simulated card, and on a GPU.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class FakeLauncher:
 
 
 class FakeArray:
-    """An array in fake device memory; CuPy's attributes as far as they are used."""
+    """An array in fake device memory, with those attributes of CuPy's arrays that are used."""
 
     def __init__(self, host: np.ndarray, device: int, **interface: Any) -> None:
         self.host, self._device = host, device
@@ -119,7 +119,7 @@ class FakeDriver:
     loaded: dict[int, Callable[[str, str], FakeKernel]] = field(default_factory=dict)
 
     def array(self, value: np.ndarray, device: int = 0, **interface: Any) -> FakeArray:
-        """Put a copy, with its strides kept, into device memory at an aligned address."""
+        """Put a copy with the same strides into device memory at an aligned address."""
         low, high = np.lib.array_utils.byte_bounds(value)
         store = self._allocate(high - low)
         start = value.__array_interface__["data"][0] - low

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class FakeNvml:
-    """NVML with two GPUs, the second of which answers few questions, as under MIG."""
+    """NVML with two GPUs, the second of which reports few properties, as under MIG."""
 
     NVML_ERROR_LIBRARY_NOT_FOUND = 12
     NVML_ERROR_DRIVER_NOT_LOADED = 9

@@ -1,7 +1,7 @@
-"""Children that compare models, without the start of Python and the runtimes for each.
+"""Children that compare models without starting Python and importing the runtimes each time.
 
-They are forked from a process that has imported them. The library starts every child anew, and so
-do the golden transcripts.
+They are forked from a process that has imported the runtimes. The library itself starts every child
+from the beginning, also for the golden transcripts.
 """
 
 import multiprocessing

@@ -39,7 +39,7 @@ def bound(source: Any, outs: list[Any], axis: int = 1, device: str = "cuda") -> 
 
 
 class Interface:
-    """An array of a library with nothing but ``__cuda_array_interface__``."""
+    """An array of a library that has only ``__cuda_array_interface__``."""
 
     def __init__(self, array: Any, stream: int | None = None) -> None:
         self._array = array
@@ -64,7 +64,7 @@ def same(source: Any, outs: list[Any]) -> bool:
 
 @contextmanager
 def public_launch() -> Iterator[None]:
-    """Use a CuPy whose undocumented launchKernel takes other arguments."""
+    """Use a CuPy whose undocumented launchKernel has another signature."""
     from cupy_backends.cuda.api import driver as api
 
     with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +75,7 @@ def public_launch() -> Iterator[None]:
 
 @contextmanager
 def another_driver() -> Iterator[None]:
-    """Use a driver that has loaded nothing, whose modules go when all they launched is done."""
+    """Use a new driver without modules, and unload its modules when their launches are done."""
     import cupy
 
     with pytest.MonkeyPatch.context() as patch:
@@ -91,7 +91,7 @@ def another_driver() -> Iterator[None]:
 
 
 def forget_programs() -> None:
-    """Empty the caches that hold programs of a driver."""
+    """Clear the caches that hold programs of a driver."""
     find.compiled.cache_clear()
     device._compile.cache_clear()
     eager._plan.cache_clear()

@@ -1,4 +1,4 @@
-"""JAX's own split, called as ours, and random arrays."""
+"""JAX's own split, called like ours, and random arrays."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def own(array: Any, sizes: Any, axis: int = 0) -> list[Any]:
 
 
 def random(shape: tuple[int, ...], kind: str = "float32") -> Any:
-    """An array of JAX of random bytes: every NaN there is."""
+    """A JAX array of random bytes, so that every NaN can occur."""
     import jax
 
     dtype = jax.numpy.dtype(kind)

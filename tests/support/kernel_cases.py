@@ -1,4 +1,4 @@
-"""Splits to run through the kernels: what goes in, and what NumPy says must come out."""
+"""Splits to run through the kernels: their inputs, and the outputs that NumPy expects."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ POISON = 0xEE
 each_toolchain = pytest.mark.parametrize(
     "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
 )
-# A case costs a compilation, too dear to repeat while looking for a smaller one.
+# Each case costs a compilation, so it is too expensive to search for a smaller failing one.
 COMPILING = settings(
     settings.get_profile("default"), phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
@@ -30,7 +30,7 @@ COMPILING = settings(
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the elements of one tensor lie; strides in bytes, may be 0 or negative."""
+    """The places of the elements of one tensor; strides are in bytes and may be 0 or negative."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -57,9 +57,9 @@ class Layout:
 
 @dataclass(frozen=True)
 class Case:
-    """One split: strides in elements, None where packed.
+    """One split. Strides are in elements, and None if packed.
 
-    `misaligned` are addresses modulo 4096: the input's, and either one for all outputs or one each.
+    `misaligned` has addresses modulo 4096: the input's, and one for all outputs or one for each.
     """
 
     shape: tuple[int, ...]
@@ -123,7 +123,7 @@ class Case:
         return np.random.default_rng(5).integers(0, 256, self.source.size, np.uint8)
 
     def expected(self, data: np.ndarray) -> list[np.ndarray]:
-        """Every output's buffer: NumPy's elements, and poison where none lies."""
+        """Every output's buffer: NumPy's elements, with poison between them."""
         whole = self.source.view(data)
         parts = np.split(whole, np.cumsum(self.sizes)[:-1], axis=self.axis)
         buffers = []
@@ -159,7 +159,7 @@ class Case:
         return [self.source_buffer(data), *poisoned]
 
     def source_buffer(self, data: np.ndarray) -> harness.Buffer:
-        """The input, all of which comes back."""
+        """The input, which is brought back completely."""
         whole = (0, data.size)
         return harness.Buffer(
             data.size, self.source.origin, self.misaligned[0], ((0, data),), (whole,)
@@ -168,7 +168,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ran:
-    """What one case left in memory."""
+    """The memory after one case."""
 
     data: np.ndarray
     source: np.ndarray
@@ -227,11 +227,11 @@ def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
 
 
 def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain) -> None:
-    """Assert the same of cases that are compiled together."""
+    """Assert the same for several cases, which are compiled together."""
     for case, ran in zip(cases, run(cases, builds, toolchain), strict=True):
         check(case, ran)
 
 
 def small_parameters(case: Case) -> Case:
-    """The case on a driver that takes 4096 bytes of parameters."""
+    """The case on a driver that accepts 4096 bytes of parameters."""
     return replace(case, limits=replace(H200.limits, parameter_bytes=4096))

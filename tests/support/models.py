@@ -1,4 +1,4 @@
-"""Small ONNX models for the validator: one split each, or one of each verdict."""
+"""Small ONNX models for the validator: with one split each, or with one split per verdict."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ def constant(name: str, values: Sequence[int]) -> NodeProto:
 
 
 def split_nodes(name: str, source: str, sizes: Sequence[int], axis: int) -> list[NodeProto]:
-    """A Split-13 or later, named, with its sizes as a constant."""
+    """A named Split of opset 13 or later, with its sizes as a constant."""
     outputs = [f"{name}_{index}" for index in range(len(sizes))]
     return [
         constant(f"{name}_sizes", sizes),
@@ -49,15 +49,15 @@ def single(
 
 
 def attribute_split(opset: int, axis: int, shape: Sequence[int]) -> onnx.ModelProto:
-    """One split called ``cut`` of an old opset, into 2 and 4: its sizes are an attribute."""
+    """One split called ``cut`` of an old opset, into 2 and 4; its sizes are an attribute."""
     node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=axis, split=[2, 4])
     float_ = TensorProto.FLOAT
     return model([node], {"x": (float_, shape)}, {"a": float_}, opset=opset)
 
 
 def session(content: onnx.ModelProto) -> Any:
-    """A model in ONNX Runtime, on the CPU and without its messages."""
-    # Imported here: it takes a while, and most models are not run.
+    """A session of ONNX Runtime on the CPU, without its messages."""
+    # Imported here, because it takes a while and most models are not run.
     import onnxruntime
 
     options = onnxruntime.SessionOptions()

@@ -1,11 +1,11 @@
-"""Files with a few bytes that are not what they were."""
+"""Files in which a few bytes have been changed."""
 
 from hypothesis import strategies as st
 
 
 @st.composite
 def mutated(draw: st.DrawFn, valid: bytes, tokens: list[bytes]) -> bytes:
-    """The content after one to four places were replaced, by noise or by one of the tokens."""
+    """The content with one to four places replaced by noise or by one of the tokens."""
     content = valid
     new = st.binary(max_size=6) | st.sampled_from(tokens)
     for _ in range(draw(st.integers(1, 4))):

@@ -1,8 +1,8 @@
-"""Compile CUDA source for any architecture without a GPU, and read what came out.
+"""Compile CUDA source for any architecture without a GPU, and read the result.
 
 NVRTC, cuobjdump and nvdisasm come as wheels and need no driver: nvidia-cuda-nvrtc,
-nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (all three in the extra ``test``). Cubins, and
-what the tools say of them, are kept in a folder of `builds`.
+nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (all three in the extra ``test``). Cubins, and the
+output of the tools for them, are kept in a folder of `builds`.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ class CompileError(Exception):
 
 @dataclass(frozen=True)
 class Resources:
-    """What one thread, or for `shared_bytes` one block, takes."""
+    """The resources of one thread, or for `shared_bytes` of one block."""
 
     registers: int
     stack_bytes: int
@@ -36,7 +36,7 @@ class Resources:
 
 
 def missing() -> str | None:
-    """Which of the tools is not installed, or None."""
+    """The tool that is not installed, or None."""
     for file, wheel in (
         ("lib/libnvrtc.so.*", "nvidia-cuda-nvrtc"),
         ("bin/cuobjdump", "nvidia-cuda-cuobjdump"),
@@ -85,19 +85,19 @@ def _compiled(source: str, options: tuple[str, ...]) -> bytes:
 
 @cache
 def resources(cubin: bytes, folder: Path) -> Resources:
-    """What the kernel of a cubin takes."""
+    """The resources of the kernel of a cubin."""
     (usage,) = _USAGE.findall(_said("cuobjdump", "--dump-resource-usage", cubin, folder))
     return Resources(*map(int, usage))
 
 
 def disassembly(cubin: bytes, folder: Path) -> str:
-    """What nvdisasm prints of a cubin, with labels."""
+    """The listing that nvdisasm prints of a cubin, with labels."""
     return _said("nvdisasm", "--print-code", cubin, folder)
 
 
 @cache
 def _find(pattern: str) -> Path | None:
-    """Look for a file in the folders of NVIDIA's wheels: nvidia/cu13, nvidia/cuda_nvrtc, ..."""
+    """A file in the folders of NVIDIA's wheels: nvidia/cu13, nvidia/cuda_nvrtc, ..."""
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec else None
     found = [file for folder in folders or [] for file in Path(folder).glob(f"*/{pattern}")]
@@ -117,7 +117,7 @@ def _library() -> ctypes.CDLL:
 
 @cache
 def _fingerprint(tool: Path) -> str:
-    """Tell one release of a tool from another without starting it."""
+    """A text that differs between releases of a tool, made without starting it."""
     return f"{tool.name} {tool.stat().st_size}"
 
 
@@ -135,7 +135,7 @@ def _read(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_vo
 
 
 def _said(tool: str, option: str, cubin: bytes, folder: Path) -> str:
-    """What a tool prints about a cubin."""
+    """The output of a tool for a cubin."""
     path = _find(f"bin/{tool}")
     assert path, missing()
     name = builds.key(_fingerprint(path), option, cubin) + ".txt"

@@ -1,7 +1,7 @@
 """ONNX's own backend tests: their models, inputs and expected outputs, by name.
 
-ONNX computes the cases of single nodes when it is asked for them, which takes seconds. They depend
-on nothing but the installed packages, so they are kept with what is compiled (`builds`).
+ONNX computes the cases of single nodes on request, which takes seconds. They depend only on the
+installed packages, so they are cached with the compiled files (`builds`).
 """
 
 import pickle
@@ -22,7 +22,7 @@ ON_DISK = ("simple", "pytorch-converted", "pytorch-operator")
 
 
 def node_cases(builds: Path) -> list[TestCase]:
-    """The cases of single nodes, whose models are in no file of ONNX's."""
+    """The cases of single nodes, for which ONNX ships no model files."""
 
     def make(path: Path) -> None:
         with warnings.catch_warnings():
@@ -48,7 +48,7 @@ def model_of(case: TestCase) -> tuple[onnx.ModelProto, list[tuple[list[Any], lis
     model = onnx.load(folder / "model.onnx")
     sets = []
     for data in sorted(folder.glob("test_data_set_*")):
-        # An input that an initializer feeds has no file.
+        # An input that has an initializer has no file.
         inputs = [_load(data / f"input_{i}.pb", v) for i, v in enumerate(model.graph.input)]
         outputs = [_load(data / f"output_{i}.pb", v) for i, v in enumerate(model.graph.output)]
         sets.append((inputs, outputs))

@@ -1,4 +1,4 @@
-"""OpenVINO IR files, written layer by layer, and hostile ones."""
+"""OpenVINO IR files, written layer by layer, and hostile files."""
 
 from collections.abc import Callable
 
@@ -94,7 +94,7 @@ def weights(axis: int = 0, lengths: tuple[int, ...] = (2, 4)) -> bytes:
 Scan = Callable[..., list[SplitSite]]
 
 
-# Files that are no IR, or mean harm.
+# Files that are not IR, and hostile files.
 
 BOMB = '<?xml version="1.0"?><!DOCTYPE net [<!ENTITY a "aaaaaaaaaa">]><net version="11">&a;</net>'
 

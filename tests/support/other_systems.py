@@ -1,7 +1,7 @@
-"""Takes away what Python lacks on Windows or macOS; imported first, in a process of its own.
+"""Removes what Python lacks on Windows or macOS. Import it first, in a process of its own.
 
-What is missing there is from CPython's documentation, "Availability", and from its sources. This
-is no Windows and no macOS: paths, encodings and the like are Linux's.
+The list comes from CPython's documentation, "Availability", and from its sources. This is only a
+simulation of Windows and macOS: paths, encodings and the like are those of Linux.
 """
 
 import ctypes
@@ -35,7 +35,7 @@ def _locking(handle: int, mode: int, count: int) -> None:
 
 
 def _of_closed_files(act: Callable[..., None]) -> Callable[..., None]:
-    """Let a call rename or remove no file that this process has open."""
+    """The call, but it refuses to rename or remove a file that this process has open."""
 
     def acting(path: Any, *rest: Any, **options: Any) -> None:
         is_open = str(Path(path).absolute()) in map(
@@ -49,8 +49,8 @@ def _of_closed_files(act: Callable[..., None]) -> Callable[..., None]:
 
 
 def pretend(system: str) -> None:
-    """Be a system of that name, as `sys.platform` has it."""
-    # What is imported already may use what Linux has.
+    """Pretend to be the system with that `sys.platform`."""
+    # Modules that are already imported may use Linux's functions.
     import argparse  # noqa: F401
     import concurrent.futures.thread
     import inspect  # noqa: F401
@@ -77,7 +77,7 @@ def pretend(system: str) -> None:
         msvcrt = types.ModuleType("msvcrt")
         vars(msvcrt).update(LK_NBLCK=2, LK_UNLCK=0, locking=_locking)
         sys.modules["msvcrt"] = msvcrt
-        # Python asks Windows itself.
+        # On Windows, Python calls the system for this.
         shutil.disk_usage = lambda folder: shutil._ntuple_diskusage(2**40, 0, 2**40)  # type: ignore
         for name in ("rename", "replace", "unlink", "remove"):
             setattr(os, name, _of_closed_files(getattr(os, name)))
@@ -97,7 +97,7 @@ if __name__ == "__main__":
     pretend(sys.argv[1])
     from dmlsplit.cli import main
 
-    # Each exit status on a line of its own, after what the command itself says there.
+    # Each exit status is on a line of its own, after the command's own output.
     for line in sys.argv[2:]:
         status = main(line.split())
         sys.stderr.write(f"status {status}\n")

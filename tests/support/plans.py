@@ -1,4 +1,4 @@
-"""Plans that are checked: whatever kernels they choose, they fit the device and cover a split."""
+"""Checked plans: whatever kernels they choose, they fit the device and cover a split."""
 
 from itertools import chain
 from typing import Any
@@ -8,7 +8,7 @@ from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import SplitGeometry
 
-# Bytes of shared memory: of a block without opting in to more, on any GPU; of an SM of an H200.
+# Bytes of shared memory: of a block on any GPU without opting in to more, and of an SM of an H200.
 SHARED_PER_BLOCK, SHARED_PER_SM = 48 << 10, 228 << 10
 
 
@@ -33,9 +33,9 @@ def check_fits(launch: KernelLaunch, limits: DeviceLimits) -> None:
     assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= limits.parameter_bytes
     assert launch.shared_bytes <= SHARED_PER_BLOCK
     assert launch.block <= limits.threads_per_sm
-    # The registers of a thread are cut to `resident` blocks: more than fit must not be asked for.
+    # A thread's registers are limited so that `resident` blocks fit, so these must be able to fit.
     assert launch.resident <= limits.blocks_per_sm
-    if limits == H200.limits:  # which the numbers of blocks are tuned for
+    if limits == H200.limits:  # The numbers of blocks are tuned for it.
         assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
         assert launch.resident * launch.block <= limits.threads_per_sm
 
@@ -43,14 +43,14 @@ def check_fits(launch: KernelLaunch, limits: DeviceLimits) -> None:
 def kernels(
     geometry: SplitGeometry, input_alignment: int = 16, output_alignment: int = 16
 ) -> list[str]:
-    """The names of the kernels that are planned, launch by launch."""
+    """The names of the planned kernels, launch by launch."""
     return [launch.kernel for launch in planned(geometry, input_alignment, output_alignment)]
 
 
 def sources(
     geometry: SplitGeometry, input_alignment: int = 16, output_alignment: int = 16
 ) -> list[str]:
-    """The sources of the launches that are planned."""
+    """The sources of the planned launches."""
     launches = planned(geometry, input_alignment, output_alignment)
     return [launch.source for launch in launches]
 

@@ -1,4 +1,4 @@
-"""Random ONNX graphs around splits: chains of operators, whose shapes are known as built."""
+"""Random ONNX graphs around splits: chains of operators whose shapes are known while building."""
 
 from collections.abc import Callable
 from math import prod
@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 
 
 class Chain:
-    """A chain of nodes that ends in a split; every name begins with its own prefix."""
+    """A chain of nodes that ends in a split; all its names begin with its prefix."""
 
     def __init__(self, random: Random, prefix: str) -> None:
         self.random = random
@@ -76,7 +76,7 @@ def _reshape(chain: Chain) -> None:
 
 
 def _computed_reshape(chain: Chain) -> None:
-    """As exporters write x.view(x.shape[0], -1)."""
+    """The nodes that exporters write for x.view(x.shape[0], -1)."""
     whole = chain.make("Shape", chain.value)
     size = chain.make("Gather", whole, chain.constant(0), axis=0)
     wanted = chain.make("Concat", size, chain.constant(-1), axis=0)
@@ -201,12 +201,12 @@ _STEPS: list[Callable[[Chain], None]] = [
     _transpose, _reshape, _computed_reshape, _unsqueeze, _squeeze, _concat, _slice, _gather, _pad,
     _tile, _expand, _reduce, _matmul, _convolution, _pool, _resize, _top, _zeros, _one_hot, _same,
 ]  # fmt: skip
-# Those that bake no size in.
+# The steps that do not contain fixed sizes.
 _OF_ANY_SIZE = [_transpose, _unsqueeze, _concat, _same]
 
 
 def static_chains(first: int, count: int) -> tuple[onnx.ModelProto, dict[str, Shape]]:
-    """A model of `count` chains of 1 to 12 steps, and the shape that each split has, by name."""
+    """A model of `count` chains of 1 to 12 steps, and the shape of each split's input, by name."""
     chains = []
     for seed in range(first, first + count):
         random = Random(seed)
@@ -222,7 +222,7 @@ def static_chains(first: int, count: int) -> tuple[onnx.ModelProto, dict[str, Sh
 
 
 def dynamic_chain(seed: int, sizes: dict[str, int] | None = None) -> onnx.ModelProto:
-    """A model of one chain whose input has dynamic sizes, or those that are given for them."""
+    """A model of one chain whose input has dynamic sizes, or the given ones instead."""
     random = Random(seed)
     chain = Chain(random, "c_")
     names = [f"d{axis}" if random.random() < 0.5 else "" for axis in range(len(chain.shape))]

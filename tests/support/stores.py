@@ -1,4 +1,4 @@
-"""Zarr stores to split, and what is to be found afterwards."""
+"""Zarr stores to split, and checks of the results."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ class StopError(Exception):
 
 @contextmanager
 def publishing_stops_at(name: str) -> Iterator[None]:
-    """Expect a run in which this piece and those after it do not get their names."""
+    """Expect a run that stops before this piece and those after it get their names."""
     take_name = workspace._take_name
 
     def stop(draft: Path, target: Path, old: Path) -> None:

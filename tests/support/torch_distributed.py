@@ -1,6 +1,6 @@
-"""Splits of DTensors, for test_torch_distributed.py: a process of its own, with or without peers.
+"""Splits of DTensors in a process of its own, with or without peers, for test_torch_distributed.py.
 
-``gloo``: alone, so that values can be compared. ``fake``: rank 3 of 4, whose messages nobody reads.
+``gloo`` has one rank, so that values can be compared. ``fake`` is rank 3 of 4, without peers.
 """
 
 import re
@@ -47,7 +47,7 @@ def split(x: Any) -> list[Any]:
 
 
 def assert_as_torch(x: Any, function: Any = split) -> None:
-    """The same pieces as `torch.split`, packed, with the strides that they say."""
+    """Assert that pieces equal those of `torch.split`, are packed, and have their real strides."""
     wanted = torch.split(x, SIZES, 1)
     for found, piece in zip(function(x), wanted, strict=True):
         assert described(found) == described(piece)
