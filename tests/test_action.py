@@ -1,4 +1,4 @@
-"""action.yml, its steps carried out as a runner would, and the pre-commit hooks."""
+"""action.yml, with its steps run like on a runner, and the pre-commit hooks."""
 
 import json
 import re
@@ -30,12 +30,12 @@ REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
 ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
 DYNAMIC = single(TensorProto.FLOAT, ("batch", 1, 6, 2), (2, 4), 0)
 
-bash = pytest.mark.skipif(sys.platform == "win32", reason="a `bash` there may be that of WSL")
+bash = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is left of a step that has been carried out."""
+    """The results of a step."""
 
     status: int
     log: str  # standard output
@@ -47,7 +47,7 @@ class Step:
 def carry_out(step: str, workspace: Path, given: dict[str, str], **known: str) -> Step:
     """Run a step of the action as GitHub's runner does.
 
-    `given` has inputs; `known` the outputs of earlier steps, as ``install_command``.
+    `given` has inputs, `known` the outputs of earlier steps, such as ``install_command``.
     """
     inputs = {name: each["default"] for name, each in ACTION["inputs"].items()} | given
     temporary = workspace.parent / "runner's temp"
@@ -104,14 +104,14 @@ def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: P
     assert done.outputs["status"] == "1"
     assert all(line.startswith("    ") for line in done.summary.splitlines()[2:])
     assert "\n      fix: " in done.summary
-    # What people read is in the log between marks that turn workflow commands off.
+    # The text for people is in the log between marks that turn workflow commands off.
     stop, text, _ = re.split(r"::stop-commands::(dmlsplit-\d+)\n", done.log)
     assert stop == ""
     assert f"::{text}::\n" in done.log
 
 
 @bash
-def test_paths_are_lines_and_what_they_hold_is_never_code(workspace: Path) -> None:
+def test_paths_are_lines_and_their_content_is_never_code(workspace: Path) -> None:
     names = ["$(touch pwned).onnx", "`touch pwned`.onnx", "-v.onnx", "a;touch pwned.onnx", "'.onnx"]
     (workspace / "deep er" / "still").mkdir(parents=True)
     for name in [*names, "deep er/still/b.onnx", "left out.onnx"]:
@@ -125,7 +125,7 @@ def test_paths_are_lines_and_what_they_hold_is_never_code(workspace: Path) -> No
 
 
 @bash
-def test_sizes_and_what_else_fails_are_passed_on(workspace: Path) -> None:
+def test_sizes_and_fail_on_are_passed_on(workspace: Path) -> None:
     onnx.save(DYNAMIC, workspace / "m.onnx")
     assert judge(workspace, fail_on="unknown defect", annotations="false").status == 1
     sized = judge(workspace, fail_on="unknown", dim="\nbatch=6\n", annotations="false")
@@ -147,8 +147,10 @@ def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Pat
 
 @bash
 @pytest.mark.parametrize(("infer", "extra"), [("false", ""), ("true", "[onnx]")])
-def test_the_action_installs_itself_apart(workspace: Path, infer: str, extra: str) -> None:
-    """The Python is one that writes down its arguments: nothing is fetched."""
+def test_the_action_installs_itself_in_its_own_environment(
+    workspace: Path, infer: str, extra: str
+) -> None:
+    """A fake Python records its arguments, so nothing is downloaded."""
     python = workspace.parent / "python"
     python.write_text(
         f'#!/bin/sh\necho "$@" >> "{workspace.parent}/calls"\n'
@@ -184,7 +186,7 @@ OTHERS = ("pom.xml", "package.json", "my_openvino.xml/x.json", "html.json", "mod
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
-def test_a_hook_takes_the_files_of_its_tool_only(hook: dict[str, Any]) -> None:
+def test_a_hook_matches_only_the_files_of_its_tool(hook: dict[str, Any]) -> None:
     # pre-commit searches a path relative to the repository for `files`.
     assert all(re.search(hook["files"], path) for path in FILES[hook["id"]])
     assert not [path for path in OTHERS if re.search(hook["files"], path)]
@@ -200,7 +202,7 @@ def test_there_is_a_hook_for_every_kind_of_file() -> None:
 def test_a_hook_judges_its_files(
     hook: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The entry, the arguments and the files, joined as pre-commit does."""
+    """The command is the entry, the arguments and the files, joined as pre-commit does."""
     good, bad = samples(hook["id"], tmp_path)
     command, *line = [*shlex.split(hook["entry"]), *hook.get("args", ())]
     assert command == "dmlsplit"
@@ -210,7 +212,7 @@ def test_a_hook_judges_its_files(
 
 
 def samples(hook: str, folder: Path) -> tuple[Path, Path]:
-    """An accepted file of the kind that a hook takes, and one whose lengths do not add up."""
+    """An accepted file of the kind that a hook checks, and one whose lengths do not add up."""
     good, bad = (folder / f"{name}{Path(FILES[hook][0]).suffix}" for name in ("good", "bad"))
     for path, last in ((good, 4), (bad, 5)):
         if path.suffix == ".onnx":
@@ -231,7 +233,7 @@ PAGE = (ROOT / "docs" / "ci.md").read_text("utf-8")
 EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
 
 
-def test_the_page_gives_inputs_and_hooks_that_exist_and_lists_them_all() -> None:
+def test_the_page_lists_exactly_the_inputs_and_hooks_that_exist() -> None:
     steps = [
         step
         for example in EXAMPLES

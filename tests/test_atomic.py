@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear complete or not at all."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ import pytest
 from dmlsplit.atomic import atomic_write, check_space, write_text
 
 
-def test_the_file_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out.onnx"
     path.write_text("old")
     with atomic_write(path) as (temporary,):
@@ -73,7 +73,7 @@ def test_several_files_appear_together(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == paths
 
 
-def test_all_paths_are_looked_at_before_the_block_begins(tmp_path: Path) -> None:
+def test_all_paths_are_checked_before_the_block_begins(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with (
         pytest.raises(OSError, match="is not a regular file") as error,
@@ -113,13 +113,13 @@ def test_no_temporary_file_is_left_when_another_cannot_be_made(
 
 
 def status(program: str, folder: Path, *options: str) -> int:
-    """Run a program in a folder; its exit status."""
+    """The exit status of a program that runs in a folder."""
     line = [sys.executable, *options, "-c", program]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.run(line, cwd=folder, env=environment, check=False).returncode
 
 
-def test_what_a_killed_writer_left_is_written_over(tmp_path: Path) -> None:
+def test_the_draft_of_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "out.npy"
     program = """
 import os, signal
@@ -156,7 +156,7 @@ def test_a_draft_of_the_next_writer_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "out"
     writer = atomic_write(path)
     (draft,) = writer.__enter__()
-    draft.replace(path)  # as at the end: the name of the draft is free, and taken by the next
+    draft.replace(path)  # As at the end: the draft's name is free, and the next writer takes it.
     with atomic_write(path) as (following,):
         assert following == draft
         writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
@@ -178,7 +178,7 @@ def test_errors_name_the_file_and_not_its_draft(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_what_does_not_fit_is_refused_with_the_figures(
+def test_a_file_that_does_not_fit_is_refused_with_the_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = SimpleNamespace(f_bavail=3, f_bfree=3, f_frsize=4096, f_blocks=100)

@@ -31,7 +31,7 @@ def address(array: np.ndarray) -> int:
 
 
 def broken(table: BindingTable, source: Any, given_outputs: Any) -> list[str]:
-    """Bind, and return each violation as rule, place, found and allowed."""
+    """Bind, and return the rule, place, found and allowed value of each violation."""
     with pytest.raises(dml.InvalidArgumentError) as error:
         table.bind(source, given_outputs)
     report = error.value.report
@@ -57,7 +57,7 @@ def test_arrays_are_bound_as_whole_buffers() -> None:
     assert [entry.span[1] - entry.span[0] for entry in bound] == [16, 8, 24]
 
 
-def test_an_input_whose_outputs_are_still_to_be_made_is_held_to_the_same_rules() -> None:
+def test_the_same_rules_hold_for_an_input_whose_outputs_are_made_later() -> None:
     source = ramp(1, 1, 6, 2)
     assert TABLE.bind_input(source).owner is source
     wrong = ramp(2, 6)
@@ -172,7 +172,7 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
 def test_an_input_that_breaks_a_rule(name: str) -> None:
     source, wanted = INPUTS[name]
     assert broken(TABLE, source, outputs()) == wanted
-    # For new outputs the same; but what is not an array needs no report.
+    # The rules are the same for new outputs, but an object that is not an array needs no report.
     with pytest.raises(dml.InvalidArgumentError) as error:
         TABLE.bind_input(source)
     if NOT_AN_ARRAY in wanted[0]:
@@ -197,7 +197,7 @@ def test_the_number_of_outputs_is_exact(count: int) -> None:
 def test_an_output_is_writable() -> None:
     wanted = "BIND-READ-ONLY OutputTensors[0]: read-only | writable"
     assert broken(TABLE, A, [FROZEN, *outputs()[1:]]) == [wanted]
-    # An input may be read-only, and an output in a writable buffer.
+    # An input may be read-only, and an output may be a writable buffer.
     frozen = A.copy()
     frozen.flags.writeable = False
     TABLE.bind(frozen, [BufferBinding(np.zeros(16, np.uint8)), *outputs()[1:]])
@@ -217,7 +217,7 @@ def test_arrays_are_on_the_device() -> None:
     ]
 
 
-def test_a_guaranteed_alignment_is_demanded_of_the_offset() -> None:
+def test_the_offset_must_have_the_guaranteed_alignment() -> None:
     x = dml.TensorDesc("FLOAT32", (4,), guaranteed_base_offset_alignment=64)
     table = BindingTable(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
     output = [np.zeros(4, np.float32)]
@@ -235,7 +235,7 @@ def test_bytes_have_no_byte_order() -> None:
     assert found == ["ARRAY-DATA-TYPE InputTensor.DataType: |i1 | |u1 (UINT8)"]
 
 
-def test_a_broadcast_input_reaches_as_far_as_its_strides() -> None:
+def test_the_size_of_a_broadcast_input_follows_from_its_strides() -> None:
     x = dml.TensorDesc("UINT16", (3, 4), strides=(0, 2))
     desc = dml.SplitOperatorDesc(x, [dml.TensorDesc("UINT16", (3, 4))], 1)
     store = np.zeros(8, np.uint16)
@@ -245,7 +245,7 @@ def test_a_broadcast_input_reaches_as_far_as_its_strides() -> None:
     assert entry.span == (address(store), address(store) + 14)
 
 
-# Overlaps: ranges of one store, in units of 16 bytes, for an input of three and two outputs.
+# Overlaps: ranges of one buffer, in units of 16 bytes, for an input of three units and two outputs.
 PAIR = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("UINT8", (48,)), axis=0, sizes=(16, 32))
 PAIR_TABLE = BindingTable(PAIR, "cpu")
 
@@ -301,7 +301,7 @@ def test_each_output_that_begins_in_another_is_found(sizes: Any, offsets: Any) -
     ]
 
 
-def test_arrays_of_other_layouts_overlap_by_what_they_reach() -> None:
+def test_arrays_of_other_layouts_overlap_if_their_ranges_do() -> None:
     store = np.zeros((1, 1, 6, 2), np.float32)
     found = broken(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
     assert found == [
@@ -324,7 +324,7 @@ def test_everything_is_reported_at_once() -> None:
     ]
 
 
-def test_an_output_that_is_read_only_is_checked_on() -> None:
+def test_a_read_only_output_is_checked_further() -> None:
     buffer = BufferBinding(np.frombuffer(bytes(64), np.uint8), offset=4)
     assert broken(TABLE, A, [FROZEN.reshape(4), buffer, outputs()[2]]) == [
         "BIND-READ-ONLY OutputTensors[0]: read-only | writable",

@@ -39,7 +39,7 @@ def test_anything_with_an_index_is_an_integer(value: Any) -> None:
         (None, r"None \(NoneType\)"),
     ],
 )
-def test_what_is_not_an_integer_is_named_with_its_type(value: Any, shown: str) -> None:
+def test_a_value_that_is_not_an_integer_is_named_with_its_type(value: Any, shown: str) -> None:
     with pytest.raises(TypeError, match=f"^n is {shown}; it must be an integer$"):
         integer("n", value)
     with pytest.raises(TypeError, match=rf"^n\[1\] is {shown}; it must be an integer$"):
@@ -51,14 +51,14 @@ def test_what_is_not_an_integer_is_named_with_its_type(value: Any, shown: str) -
 
 
 @pytest.mark.parametrize("values", [3, "12", b"12", None, {1, 2}, frozenset([1]), {1: 2}])
-def test_what_is_not_a_sequence_is_refused(values: Any) -> None:
-    """A set is refused: it does not keep the order in which it was written."""
+def test_a_value_that_is_not_a_sequence_is_refused(values: Any) -> None:
+    """A set is refused because it does not keep the order in which it was written."""
     said = f"n is {values!r}; it must be a sequence of integers"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         integers("n", values)
 
 
-def test_other_entries_come_in_a_sequence_too() -> None:
+def test_sequences_of_other_types_are_checked_too() -> None:
     assert sequence("n", iter("ab"), "letters") == ("a", "b")
     assert sequence("n", ["a", None], "letters") == ("a", None)
     with pytest.raises(ArgumentTypeError, match=r"^n is 'ab'; it must be a sequence of letters$"):
@@ -77,7 +77,7 @@ def test_a_path_has_a_name(path: Any) -> None:
 
 
 @pytest.mark.parametrize("path", [None, 3, b"a", [], object])
-def test_what_is_not_a_path_is_named(path: Any) -> None:
+def test_a_value_that_is_not_a_path_is_named(path: Any) -> None:
     said = re.escape(f"path is {path!r}; it must be a string or a PathLike of one")
     with pytest.raises(ArgumentTypeError, match=f"^{said}$"):
         file_name(path)
@@ -106,7 +106,7 @@ def test_an_axis_counts_from_either_end(rank: int, data: st.DataObject) -> None:
         (0.0, 2, "axis is 0.0 (float); it must be an integer"),
     ],
 )
-def test_an_axis_that_is_not_there_is_refused(
+def test_an_axis_that_does_not_exist_is_refused(
     axis: Any, rank: int, said: str, operator: str
 ) -> None:
     with pytest.raises(InvalidArgumentError) as error:
@@ -118,7 +118,7 @@ def test_an_axis_that_is_not_there_is_refused(
     ("cut", "axis", "found"),
     [
         (3, 1, (1, (2, 2, 2))),
-        (np.array(3), -1, (1, (2, 2, 2))),  # iterable for Python, but a count
+        (np.array(3), -1, (1, (2, 2, 2))),  # Python sees an iterable, but it is a count.
         (1, 0, (0, (2,))),
         ((2, 4), 1, (1, (2, 4))),
         (np.array([6, 0]), -1, (1, (6, 0))),
@@ -129,7 +129,7 @@ def test_a_count_or_sizes_make_pieces(cut: Any, axis: int, found: object) -> Non
     assert {type(size) for size in piece_sizes((2, 6), cut, axis)[1]} == {int}
 
 
-def test_an_empty_axis_may_be_cut_into_nothing() -> None:
+def test_an_empty_axis_may_be_cut_into_no_pieces() -> None:
     assert piece_sizes((0,), (), 0) == (0, ())
     assert piece_sizes((0,), 3, 0) == (0, (0, 0, 0))
 
@@ -150,7 +150,7 @@ CUTS = ". Fix: if these are positions of cuts, give"
         ((7, -1), rf"^sizes are \[7, -1\], 6 in sum; {SIZES}"),
         ((), rf"^sizes are \[\], 0 in sum; {SIZES}"),
         ([1] * 17, rf"^sizes are \[1(, 1){{15}}, \.\.\.\] \(17 values\), 17 in sum; {SIZES}"),
-        # Positions of cuts, as NumPy takes them.
+        # Positions of cuts, which NumPy would accept.
         ((3, 4), rf"^sizes are \[3, 4\], 7 in sum; {SIZES[:-1]}{CUTS} \[3, 1, 2\]$"),
         ((5,), rf"^sizes are \[5\], 5 in sum; {SIZES[:-1]}{CUTS} \[5, 1\]$"),
         *((cut, rf"in sum; {SIZES}") for cut in ((0, 2), (2, 2), (2, 7), (-1, 2))),

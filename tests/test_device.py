@@ -31,7 +31,7 @@ def test_outputs_are_laid_out_as_described() -> None:
 
 @given(split_descriptors())
 @settings(settings.get_profile("many"))
-def test_every_byte_is_right_and_no_other_is_touched(desc: dml.SplitOperatorDesc) -> None:
+def test_every_byte_is_right_and_no_other_byte_changes(desc: dml.SplitOperatorDesc) -> None:
     memory = Memory.of(desc)
     wanted = expected_buffers(desc, memory)
     before = memory.source.copy()
@@ -42,7 +42,9 @@ def test_every_byte_is_right_and_no_other_is_touched(desc: dml.SplitOperatorDesc
 
 
 @given(split_descriptors())
-def test_new_packed_outputs_give_back_the_input(desc: dml.SplitOperatorDesc) -> None:
+def test_new_packed_outputs_together_have_the_bytes_of_the_input(
+    desc: dml.SplitOperatorDesc,
+) -> None:
     sizes, axis = desc.input_tensor.sizes, desc.axis
     kind = desc.input_tensor.data_type.name
     packed = dml.TensorDesc(kind, sizes)
@@ -66,7 +68,7 @@ def test_a_bound_operator_can_be_dispatched_again() -> None:
 
 @pytest.mark.parametrize("stream", ["junk", -5, 0, 7, ramp(1), object()])
 @pytest.mark.parametrize("count", [12, 1 << 21])
-def test_the_cpu_takes_no_stream(stream: object, count: int) -> None:
+def test_the_cpu_accepts_no_stream(stream: object, count: int) -> None:
     x = dml.TensorDesc("FLOAT32", (2, count // 2))
     op = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, count // 2 - 2)))
     array = np.ones(x.sizes, np.float32)
@@ -83,7 +85,7 @@ def test_the_cpu_takes_no_stream(stream: object, count: int) -> None:
     assert not any(out.any() for out in outs)
 
 
-def test_an_operator_is_copied_and_pickled_as_its_descriptor() -> None:
+def test_an_operator_can_be_copied_and_pickled() -> None:
     op = CPU.compile(DESC)
     for again in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
         assert again is op
@@ -132,7 +134,7 @@ def test_thousands_of_outputs() -> None:
     np.testing.assert_array_equal(np.concatenate(CPU.compile(desc)(array), 1), array)
 
 
-# Refusals: the bad binding, the rules it breaks.
+# Refusals: each bad binding, with the rules that it breaks.
 def outputs_of() -> list[np.ndarray]:
     return [np.full(tensor.sizes, -1, np.float32) for tensor in DESC.output_tensors]
 
@@ -140,7 +142,7 @@ def outputs_of() -> list[np.ndarray]:
 A = ramp(1, 1, 6, 2)
 SHARED = np.full((1, 1, 6, 2), -1, np.float32)
 INPUT = ramp(1, 1, 6, 2)
-# What each breaks is in test_binding.py: here, that nothing is written.
+# test_binding.py tests the rules; the tests here show that nothing is written.
 REFUSED = {
     "objects": (A.astype(object), outputs_of(), {"DML-BIND-KIND"}),
     "output twice": (
@@ -178,7 +180,7 @@ def test_a_bad_descriptor_is_refused_with_its_report() -> None:
     assert error.value.report.violations[0].found == "7 in sum"
 
 
-def test_a_device_refuses_what_its_level_refuses() -> None:
+def test_a_device_refuses_descriptors_that_its_level_refuses() -> None:
     old = dml.Device("cpu", feature_level="1_0")
     x = dml.TensorDesc("FLOAT64", (1, 1, 2, 2))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(1, 1))

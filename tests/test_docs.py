@@ -1,4 +1,4 @@
-"""What the documents say is what the code does: examples run, links lead somewhere."""
+"""The documentation agrees with the code: examples run, and links lead somewhere."""
 
 import doctest
 import json
@@ -25,24 +25,24 @@ from dmlsplit.lint.rules import RULES
 from tests.support.models import single
 
 ROOT = Path(__file__).parent.parent
-# Made of the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py hold
-# them to what they say.
+# Generated from the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py
+# test their content.
 RULE_PAGES = ROOT / "docs" / "rules"
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text("utf-8")
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
     if path.parent != RULE_PAGES
 }
-# The model of the start page, which the first steps build.
+# The model on the start page, which the first steps build.
 PLANES = """
 <ir_version: 10, opset_import: ["" : 18]>
 net (uint8[1,480,640,3] x)
     => (uint8[1,480,640,1] r, uint8[1,480,640,1] g, uint8[1,480,640,1] b) {
   [rgb] r, g, b = Split <axis = 3, num_outputs = 3> (x)
 }"""
-# Pages whose examples need more than the tests do.
+# Pages whose examples need more software than the tests.
 NEEDS = {"docs/jax.md": "jax", "docs/pytorch.md": "torch"}
-# Set-up commands, which .ci/run carries out on a clean checkout.
+# Set-up commands, which .ci/run runs on a clean checkout.
 _SETUP = "python3 -m venv "
 
 
@@ -50,7 +50,7 @@ def blocks(name: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGES[name], re.DOTALL)
 
 
-# Warnings of what pages are about.
+# Warnings that belong to the subjects of pages.
 MARKS = {
     "docs/pytorch.md": pytest.mark.filterwarnings(
         "ignore:Warning only once for all operators:UserWarning"
@@ -66,15 +66,15 @@ def test_python_examples_work(name: str, here: Path) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason=f"{NEEDS[name]} is not installed")
     page = doctest.DocTestParser().get_doctest(PAGES[name], {}, name, name, 0)
-    # Not cleared: torch.compile removes later what it has put there.
+    # The folder is not cleared, because torch.compile removes its files later.
     results = doctest.DocTestRunner().run(page, clear_globs=False)
     assert results.attempted > 0
     assert results.failed == 0
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_every_example_is_one_that_is_tested(name: str) -> None:
-    """No page has an example in a language of its own; sh and text are for other machines."""
+def test_every_example_is_tested(name: str) -> None:
+    """No page has examples in untested languages; sh and text are for other machines."""
     fences = set(re.findall(r"^```(\w*)", PAGES[name], re.MULTILINE))
     assert fences <= {"", "python", "console", "sh", "text", "yaml", "json", "toml"}
     assert all(">>> " in block for block in blocks(name, "python"))
@@ -88,7 +88,7 @@ def test_every_example_is_one_that_is_tested(name: str) -> None:
         assert all(isinstance(read(block), (dict, list)) for block in blocks(name, language))
 
 
-def test_the_first_steps_need_nothing_but_each_other(
+def test_the_first_steps_need_only_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -125,7 +125,7 @@ CONSOLE = [
 def test_console_examples_print_what_they_show(
     name: str, block: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All commands of a block are run; what the last one prints is compared, if it is shown."""
+    """All commands of a block are run; the output of the last one is compared, if it is shown."""
     lines = re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE)
     shown = block.rpartition("\n$ ")[2].partition("\n")[2]
     for line in lines:
@@ -145,7 +145,7 @@ EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 
 
 @pytest.mark.parametrize(("name", "line"), SHELL)
-def test_commands_that_need_more_than_this_machine_are_understood(name: str, line: str) -> None:
+def test_commands_that_need_more_than_this_machine_can_be_parsed(name: str, line: str) -> None:
     words = shlex.split(line, comments=True)
     if "dmlsplit" in words[:3] and "install" not in words:  # after uvx or pipx run
         build_parser().parse_args(words[words.index("dmlsplit") + 1 :])
@@ -161,13 +161,13 @@ FOREIGN = {"--slow", "--adversary", "--only", "--dml_feature_level", "--group", 
 
 
 @pytest.mark.parametrize("name", [name for name in PAGES if name.startswith(("docs/", "README"))])
-def test_an_option_that_is_named_is_in_a_help(name: str) -> None:
+def test_every_option_in_the_documentation_is_in_a_help(name: str) -> None:
     helps = "".join(parser.format_help() for parser in parsers(build_parser()))
     known = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", helps))
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGES[name])) <= known | FOREIGN
 
 
-def test_the_programs_of_the_kit_have_the_options_that_are_shown() -> None:
+def test_the_programs_of_the_kit_have_the_documented_options() -> None:
     shown = [block for block in blocks("docs/conformance.md", "text") if "python " in block]
     assert len(shown) == 2
     for block in shown:
@@ -191,7 +191,7 @@ def test_the_level_table_is_the_real_one() -> None:
 
 @cache
 def headings(text: str) -> frozenset[str]:
-    """The anchors that GitHub makes of a page's headings."""
+    """The anchors that GitHub makes from a page's headings."""
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return frozenset(re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles)
 
@@ -296,7 +296,7 @@ def names_of_tests() -> frozenset[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_files_and_tests_that_are_named_exist(name: str) -> None:
-    # Not the texts of links: those are other projects' files.
+    # Texts of links are skipped, because they name other projects' files.
     files = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml|toml)))`(?!\])", PAGES[name])
     for word in files:
         found = [*ROOT.glob(f"dmlsplit/**/{word}"), *ROOT.glob(f"*/{word}"), *ROOT.glob(word)]

@@ -1,4 +1,4 @@
-"""Splits that others have published, bit for bit. Inputs count from 1, row-major."""
+"""Published splits of other projects, bit for bit. Inputs count from 1, in row-major order."""
 
 from dataclasses import dataclass
 
@@ -114,7 +114,7 @@ def test_a_published_shape(shape: tuple[int, ...], cut: int | tuple[int, ...], a
         assert found.tobytes() == wanted.tobytes()
 
 
-# What the same tests say must throw.
+# Calls that must throw according to the same tests.
 @pytest.mark.parametrize(
     ("shape", "cut", "axis"),
     [
@@ -136,7 +136,7 @@ def test_a_published_refusal(shape: tuple[int, ...], cut: int | tuple[int, ...],
 
 
 def test_gated_linear_unit() -> None:
-    """ONNX Runtime issue 32146: swapped or aliased halves give about -0.2785 here."""
+    """ONNX Runtime issue 32146: swapped or aliased halves would give about -0.2785 here."""
     array = np.concatenate([np.zeros(4096), np.linspace(-4, 4, 4096)]).astype("f4")[None]
     value, gate = dml.split(array, 2, axis=-1)
     assert not (value * (1 / (1 + np.exp(-gate)))).any()

@@ -1,4 +1,4 @@
-"""`dml.split`: any array, any strides, any cut."""
+"""`dml.split` of any array, with any strides and any cut."""
 
 import time
 from itertools import combinations
@@ -59,7 +59,7 @@ def test_out_may_have_any_strides(cut: tuple[np.ndarray, int, list[int]]) -> Non
     assert not any(store[..., [0, 2]].tobytes())
 
 
-def test_sizes_that_can_be_read_only_once_go_with_out() -> None:
+def test_sizes_from_an_iterator_work_with_out() -> None:
     out = [np.zeros(2), np.zeros(4)]
     dml.split(np.arange(6.0), (size for size in (2, 4)), out=out)
     assert [piece.tolist() for piece in out] == [[0, 1], [2, 3, 4, 5]]
@@ -82,7 +82,7 @@ def test_the_axis_may_be_called_dim(dim: Any) -> None:
             np.testing.assert_array_equal(one, two)
 
 
-def test_dim_is_for_every_library() -> None:
+def test_dim_works_for_every_library() -> None:
     array = np.arange(24.0, dtype="f4").reshape(4, 6)
     wanted = [piece.tolist() for piece in dml.split(array, 2, 1)]
     da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -95,7 +95,7 @@ def test_dim_is_for_every_library() -> None:
 
 
 @pytest.mark.parametrize(("axis", "dim"), [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0)])
-def test_axis_and_dim_are_one_of_the_two(axis: Any, dim: int) -> None:
+def test_only_one_of_axis_and_dim_may_be_given(axis: Any, dim: int) -> None:
     said = rf"^axis is {axis} and dim is {dim}, two words for one thing; one must be left out$"
     with pytest.raises(dml.InvalidArgumentError, match=said):
         dml.split(np.zeros((2, 2)), 2, axis, dim=dim)  # type: ignore[call-overload]
@@ -115,7 +115,7 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
     [
         (([1, 2], 2), "array is a list; it must be an array"),
         ((A.astype(object), 2), "Python objects cannot be split"),
-        # More are in test_checks.py.
+        # test_checks.py has more.
         ((A, 3), r"count is 3; it must be at least 1 and divide axis 0, of size 2"),
         ((A, (3, 4), 1), r"sizes are \[3, 4\], 7 in sum"),
         ((A, 2, 2), "axis is 2; it must be -2 to 1"),
@@ -157,7 +157,7 @@ def test_an_output_with_other_fields_is_refused(wanted: Any, given_type: Any) ->
 
 
 def test_an_output_of_another_extension_type_is_refused() -> None:
-    """NumPy's string of both is ``<V1``."""
+    """NumPy's type string for both is ``<V1``."""
     types = pytest.importorskip("ml_dtypes", reason="NumPy's float8")
     source, out = np.zeros(2, types.float8_e4m3), np.zeros(2, types.float8_e4m3fn)
     with pytest.raises(dml.InvalidArgumentError, match="type is float8_e4m3fn; it must be"):
@@ -165,7 +165,7 @@ def test_an_output_of_another_extension_type_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=6))
-def test_the_pairs_of_a_sweep_have_each_span_that_meets_another(starts: Any) -> None:
+def test_a_sweep_reports_each_span_that_overlaps_another(starts: Any) -> None:
     spans = [(start, start + size) for start, size in starts]
     found = list(overlaps(spans))
     meet = {
@@ -200,7 +200,7 @@ def test_no_hidden_copy_of_the_input() -> None:
     dml.split(array, 2, 2, out=out)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 100_000  # the input has 16 MB
+    assert peak < 100_000  # The input has 16 MB.
 
 
 @given(st.data())

@@ -1,4 +1,4 @@
-"""`dml.split` by plans that earlier calls left: the same as without them, whatever came before."""
+"""`dml.split` with cached plans does the same as without them, whatever was called before."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +17,7 @@ BYTES = np.random.default_rng(0).integers(0, 256, 1 << 12, np.uint8)
 
 
 class Sub(np.ndarray):
-    """A subclass, whose pieces are of its class."""
+    """A subclass whose pieces have its class."""
 
 
 def array(kind: Any, shape: tuple[int, ...], start: int = 0) -> np.ndarray:
@@ -28,7 +28,7 @@ def array(kind: Any, shape: tuple[int, ...], start: int = 0) -> np.ndarray:
 PADDED = np.dtype({"names": ["a", "b"], "formats": ["u1", "f4"], "offsets": [0, 4], "itemsize": 8})
 READ_ONLY = array("f4", (4, 6)).copy()
 READ_ONLY.flags.writeable = False
-# Alike in pairs: what tells one of a pair from the other must not be forgotten.
+# Pairs of similar arrays: the cache key must include the difference between them.
 ARRAYS = [
     array("f4", (4, 6)),
     array(">f4", (4, 6)),
@@ -67,13 +67,13 @@ Call = tuple[int, int, int, bool]
 
 
 def outcome(call: Call) -> Any:
-    """What a call returns or raises, in full."""
+    """Everything that a call returns or raises."""
     which, sizes, axis, into = call
     source = ARRAYS[which]
     try:
         pieces = dml.split(source, SIZES[sizes](), AXES[axis])
         if into:
-            # Each second byte, so that these are not packed as new arrays are.
+            # Every second byte, so that these outputs are not packed like new arrays.
             stores = [np.full((*piece.shape, 2), 7, piece.dtype.str) for piece in pieces]
             pieces = dml.split(
                 source, SIZES[sizes](), AXES[axis], out=[store[..., 0] for store in stores]
@@ -106,7 +106,7 @@ CALLS = st.tuples(
 
 
 @given(st.lists(CALLS, min_size=2, max_size=12))
-def test_calls_are_as_if_each_were_the_first(calls: list[Call]) -> None:
+def test_every_call_does_the_same_as_a_first_call(calls: list[Call]) -> None:
     wanted = [without_plans(call) for call in calls]
     forget_programs()
     assert [outcome(call) for call in calls] == wanted
@@ -114,7 +114,7 @@ def test_calls_are_as_if_each_were_the_first(calls: list[Call]) -> None:
 
 
 def test_every_array_after_every_other() -> None:
-    """Once more, so that it does not depend on chance: the same call of one after another."""
+    """All pairs are tried, so that nothing depends on chance: the same call for both arrays."""
     calls = [(which, 6, 1, False) for which in range(len(ARRAYS))]
     wanted = [without_plans(call) for call in calls]
     forget_programs()
@@ -123,8 +123,8 @@ def test_every_array_after_every_other() -> None:
         assert [outcome(call) for call in reversed(calls)] == wanted[::-1]
 
 
-def test_a_plan_is_made_once_for_each_way_to_say_a_split() -> None:
-    """A count or sizes, along an axis from the front or the end: the program is the same."""
+def test_a_plan_is_made_once_for_each_form_of_a_call() -> None:
+    """A count or sizes, along an axis from the front or the end, share one program."""
     forget_programs()
     for sizes in (lambda: 3, lambda: (2, 2, 2), lambda: [2, 2, 2], lambda: iter([2, 2, 2])):
         for axis in (1, -1, np.int64(1)):
@@ -139,7 +139,7 @@ def test_a_plan_is_made_once_for_each_way_to_say_a_split() -> None:
     ("sizes", "axis"),
     [(True, 0), (1.0, 0), ((4.0, 2.0), 0), ((4, True, 1), 0), (1, False), (1, 0.0), ("1", 0)],
 )
-def test_no_plan_is_found_by_what_only_equals_an_integer(sizes: Any, axis: Any) -> None:
+def test_values_that_only_equal_an_integer_find_no_plan(sizes: Any, axis: Any) -> None:
     for known in (1, (4, 2), (4, 1, 1)):
         dml.split(array("f4", (6, 2)), known, 0)
     with pytest.raises(dml.InvalidArgumentError):
@@ -154,8 +154,8 @@ def test_padding_between_fields_is_copied() -> None:
 
 
 @pytest.mark.parametrize("columns", [8, 4096, 1 << 17])
-def test_small_and_large_splits_are_alike(columns: int) -> None:
-    """Slices are copied up to a size, and by the engine beyond it."""
+def test_small_and_large_splits_give_the_same_result(columns: int) -> None:
+    """Up to a size slices are copied; larger splits use the engine."""
     source = np.random.default_rng(0).random((3, columns))
     plan = eager._plan("cpu", source.shape, source.strides, 8, 1, (columns // 2,) * 2)
     assert (plan.cut is None) == (source.nbytes > 1 << 20)
@@ -165,7 +165,7 @@ def test_small_and_large_splits_are_alike(columns: int) -> None:
 
 
 def test_plans_of_many_pieces_do_not_fill_the_memory() -> None:
-    """Batches of many sequences, of other lengths each time."""
+    """The calls split batches of many sequences, with new lengths each time."""
     import tracemalloc
 
     random = np.random.default_rng(0)

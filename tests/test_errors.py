@@ -1,4 +1,4 @@
-"""Errors: their HRESULTs, and the file that they are about."""
+"""Errors: their HRESULTs, and the file that they concern."""
 
 import pickle
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_within_begins_the_message_with_the_place_and_keeps_the_report() -> None
         raise dml.UnsupportedError("no GPU")
 
 
-def test_errors_reach_another_process_whole() -> None:
+def test_errors_reach_another_process_complete() -> None:
     report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
     for error in (
         dml.InvalidArgumentError("axis is 7", report),
@@ -71,7 +71,7 @@ def test_errors_reach_another_process_whole() -> None:
         dml.OutOfMemoryError("3 bytes"),
     ):
         error.path = "m.onnx"
-        type(error).__new__(type(error))  # as dask makes those of its workers
+        type(error).__new__(type(error))  # Dask makes errors of its workers like this.
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
 

@@ -71,7 +71,7 @@ def test_other_layouts_have_no_packed_form() -> None:
     for strides in [(1, 4), (0, 1), (-6, 1), (7, -1)]:
         assert split_geometry((4, 6), 1, (2, 4), 1, strides, [None, None]).row_split is None
     assert split_geometry((4, 6), 1, (2, 4), 1, (6, 1), [(3, 1), None]).row_split is None
-    # Two loops over rows, and outputs that could be rows all the same.
+    # Two loops over rows, although the outputs could be rows.
     assert split_geometry((2, 3, 4), 2, (1, 3), 1, (20, 5, 1), [None, None]).row_split is None
     # Loops that differ between outputs.
     padded = split_geometry((3, 2, 4), 0, (1, 2), 1, (8, 4, 1), [None, (9, 4, 1)])
@@ -84,7 +84,7 @@ def test_loops_follow_the_order_of_the_output() -> None:
 
 
 def carry_out(geometry: SplitGeometry, memory: Memory) -> list[np.ndarray]:
-    """Do what the geometry says, byte run by byte run."""
+    """Carry out the geometry, one byte run at a time."""
     results = [target.copy() for target in memory.targets]
     for piece, result in zip(geometry.pieces, results, strict=True):
         for index in itertools.product(*(range(loop.size) for loop in piece.loops)):
@@ -111,7 +111,7 @@ def test_the_geometry_moves_the_bytes_of_the_descriptor(desc: dml.SplitOperatorD
 
 
 @given(split_descriptors())
-def test_loops_are_merged_as_far_as_they_go(desc: dml.SplitOperatorDesc) -> None:
+def test_loops_are_merged_as_far_as_possible(desc: dml.SplitOperatorDesc) -> None:
     for piece in descriptor_geometry(desc).pieces:
         loops = piece.loops
         assert all(loop.size > 1 for loop in loops)
@@ -127,10 +127,10 @@ def test_loops_are_merged_as_far_as_they_go(desc: dml.SplitOperatorDesc) -> None
     st.integers(0, 4),
     st.sampled_from([1, 2, 3, 8]),
 )
-def test_packed_splits_are_those_of_any_strides(
+def test_packed_splits_agree_with_the_general_calculation(
     shape: list[int], sizes: list[int], axis: int, width: int
 ) -> None:
-    """They are worked out in a shorter way."""
+    """Packed splits are calculated by a fast path."""
     axis %= len(shape)
     shape[axis] = sum(sizes)
     strides = packed_byte_strides(shape, width)

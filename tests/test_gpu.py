@@ -1,8 +1,8 @@
-"""The CUDA engine on a card: bit by bit against NumPy, with guard bytes around every output.
+"""The CUDA engine on a card, compared with NumPy bit by bit, with guard bytes around every output.
 
-``pytest -m gpu``; the tests named sanitize are also for
+Run ``pytest -m gpu``. The tests named sanitize are also for
 ``compute-sanitizer --tool memcheck python -m pytest -m gpu -k sanitize``. Memory is filled by
-copies from the host, so that the simulated card, which has no kernels but ours, runs them too.
+copies from the host, so that the tests run on the simulated card too, which has only our kernels.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ class Guarded:
 
 
 def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, shift: int = 0) -> None:
-    """Split on the card into guarded outputs, all `shift` bytes past an aligned address."""
+    """Split on the card into guarded outputs, each `shift` bytes after an aligned address."""
     import cupy
 
     flat = np.ascontiguousarray(array).reshape(-1).view("u1")
@@ -99,7 +99,7 @@ def test_sanitize_4097_outputs() -> None:
 
 
 def test_sanitize_outputs_of_many_sizes() -> None:
-    """Long tables of constants, in every kernel that has them."""
+    """The split needs long tables of constants, in every kernel that has them."""
     import cupy
 
     check(noise((64, 6000)), (1, 3) * 1500, 1)
@@ -135,7 +135,7 @@ def test_any_layout_leaves_every_other_byte_alone(desc: dml.SplitOperatorDesc) -
 
     memory = Memory.of(desc)
     wanted = expected_buffers(desc, memory)
-    # The whole buffers travel, so that the bindings' offsets stay what they are.
+    # Whole buffers are copied, so that the bindings' offsets stay the same.
     source = dml.BufferBinding(cupy.asarray(memory.source), memory.input_binding.offset)
     targets = [cupy.asarray(target) for target in memory.targets]
     bindings = [
@@ -216,7 +216,7 @@ def test_more_than_2_to_the_31_elements() -> None:
     for sizes in ((1500, 551), (3, 2048)):
         found = dml.split(source, sizes, 1)
         for piece, wanted in zip(found, cupy.split(source, cuts(sizes), 1), strict=True):
-            # Row blocks bound the memory that the comparison takes.
+            # Comparing blocks of rows limits the memory that is needed.
             for first in range(0, rows, rows // 8):
                 part = slice(first, first + rows // 8)
                 assert bool((piece[part] == wanted[part]).all())
@@ -227,7 +227,7 @@ def test_more_than_2_to_the_31_elements() -> None:
 
 
 def enough(most: int) -> int:
-    """What keeps a card busy for a while, and is less where the memory is small."""
+    """An amount of work that keeps a card busy for a while, or less if its memory is small."""
     import cupy
 
     free, _ = cupy.cuda.runtime.memGetInfo()
@@ -241,7 +241,7 @@ def test_a_graph_replays_the_split() -> None:
     split = bound(source, outs)
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
-        split.dispatch()  # Loads the module; a capture must not.
+        split.dispatch()  # Loads the module, which is not allowed in a capture.
         stream.begin_capture()
         split.dispatch()
         graph = stream.end_capture()
@@ -254,7 +254,7 @@ def test_a_graph_replays_the_split() -> None:
     assert same(source, outs)
 
 
-def test_a_side_stream_orders_the_split_behind_its_work() -> None:
+def test_a_side_stream_orders_the_split_after_its_work() -> None:
     import cupy
 
     source, outs = problem(enough(100_000))
@@ -265,7 +265,7 @@ def test_a_side_stream_orders_the_split_behind_its_work() -> None:
         cupy.cuda.Device().synchronize()
         with stream:
             for _ in range(20):
-                # Keeps the stream busy: a split too early reads zeros.
+                # Keeps the stream busy, so that a split that starts too early reads zeros.
                 source.data.memset_async(0, source.nbytes)
             source.data.copy_from_device_async(fresh.data, source.nbytes)
             if how == "current":
@@ -353,7 +353,7 @@ def test_torchs_current_stream_is_used() -> None:
 
 
 def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
-    """Memory that another stream still reads must not be written."""
+    """Memory that another stream still reads must not be overwritten."""
     import cupy
 
     count = enough(1 << 14) << 10
@@ -411,14 +411,14 @@ def test_jax_arrays_come_back_as_jax_arrays(kind: str) -> None:
 # Refusals.
 
 
-def test_too_large_an_output_says_what_is_needed_and_free() -> None:
+def test_an_error_for_too_large_an_output_has_the_needed_and_free_bytes() -> None:
     import cupy
 
-    # One byte, repeated by stride 0: the input is small and its pieces are not.
+    # One byte repeated by stride 0, so the input is small and its pieces are not.
     source = cupy.broadcast_to(cupy.zeros(1, "u1"), (1 << 43,))
     with pytest.raises(dml.OutOfMemoryError, match=r"4398046511104 bytes.*of \d+ bytes are free"):
         dml.split(source, 2)
 
 
-def test_without_a_name_the_card_is_taken() -> None:
+def test_without_a_name_the_card_is_used() -> None:
     assert dml.Device().name == "cuda:0"

@@ -1,4 +1,4 @@
-"""Interrupts that wait until nothing is half done."""
+"""Interrupts that wait until no work is half done."""
 
 import signal
 import threading
@@ -11,27 +11,27 @@ from dmlsplit.interrupts import check, held, interrupt
 
 @pytest.fixture(autouse=True)
 def ctrl_c() -> Iterator[None]:
-    """Python's own handler, whatever the tests were started with."""
+    """Use Python's own handler, whichever handler the tests were started with."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_comes_at_once_where_none_is_held() -> None:
+def test_an_interrupt_comes_at_once_if_interrupts_are_not_held() -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         interrupt(signal.SIGTERM)
     assert caught.value.args == (signal.SIGTERM,)
 
 
 def interrupted(work: Callable[[list[str]], None]) -> tuple[object, list[str]]:
-    """What an interrupt of some work says, and how far the work came."""
+    """The interrupt of some work, and how far the work came."""
     reached: list[str] = []
     with pytest.raises(KeyboardInterrupt) as caught:
         held()(work)(reached)
     return caught.value.args, reached
 
 
-def test_one_that_is_held_comes_with_the_next_check() -> None:
+def test_a_held_interrupt_comes_with_the_next_check() -> None:
     def work(reached: list[str]) -> None:
         check()
         signal.raise_signal(signal.SIGINT)
@@ -42,7 +42,7 @@ def test_one_that_is_held_comes_with_the_next_check() -> None:
     assert interrupted(work) == ((signal.SIGINT,), ["before"])
 
 
-def test_or_at_the_end_of_the_outermost_block() -> None:
+def test_a_held_interrupt_comes_at_the_end_of_the_outermost_block() -> None:
     def work(reached: list[str]) -> None:
         with held():
             interrupt(signal.SIGHUP)
@@ -52,7 +52,7 @@ def test_or_at_the_end_of_the_outermost_block() -> None:
     check()
 
 
-def test_it_is_not_lost_when_the_block_fails() -> None:
+def test_a_held_interrupt_is_not_lost_when_the_block_fails() -> None:
     def fail(reached: list[str]) -> None:
         interrupt(signal.SIGINT)
         raise ValueError
@@ -60,7 +60,7 @@ def test_it_is_not_lost_when_the_block_fails() -> None:
     interrupted(fail)
 
 
-def test_a_second_one_does_not_wait() -> None:
+def test_a_second_interrupt_does_not_wait() -> None:
     def work(reached: list[str]) -> None:
         signal.raise_signal(signal.SIGINT)
         reached.append("first")
@@ -80,7 +80,7 @@ def test_handlers_are_put_back_and_those_of_others_are_left_alone() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_a_thread_may_hold_them() -> None:
+def test_a_thread_may_hold_interrupts() -> None:
     found = []
 
     def work() -> None:

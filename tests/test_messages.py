@@ -14,7 +14,7 @@ from dmlsplit.messages import counted, printable, shown, wrapped
         ("", ""),
     ],
 )
-def test_what_a_terminal_would_act_on_is_escaped(text: str, safe: str) -> None:
+def test_characters_that_control_a_terminal_are_escaped(text: str, safe: str) -> None:
     assert printable(text) == safe
 
 

@@ -1,4 +1,4 @@
-"""Files in a model's place that are something else: what they are, and what to do."""
+"""Files of another kind in the place of a model: the error names the kind and the fix."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ MISTAKEN = {
 
 @pytest.mark.parametrize("ending", SCANNERS)
 @pytest.mark.parametrize("what", MISTAKEN)
-def test_what_it_is_is_said(tmp_path: Path, ending: str, what: str) -> None:
+def test_an_error_names_the_kind_of_file(tmp_path: Path, ending: str, what: str) -> None:
     content, message = MISTAKEN[what]
     path = tmp_path / f"model.{ending}"
     path.write_bytes(content)
@@ -34,13 +34,13 @@ def test_what_it_is_is_said(tmp_path: Path, ending: str, what: str) -> None:
 @pytest.mark.parametrize(
     "text", ["ir_version: 8\ngraph {\n", '{"irVersion": 8}', "<net/>", "import torch\n", "é" * 300]
 )
-def test_text_is_no_onnx_model(tmp_path: Path, text: str) -> None:
+def test_text_is_not_an_onnx_model(tmp_path: Path, text: str) -> None:
     (tmp_path / "m.onnx").write_text(text, encoding="utf-8")
     with pytest.raises(dml.InvalidArgumentError, match="is text, not an ONNX model"):
         onnx.scan(tmp_path / "m.onnx")
 
 
-def test_other_damage_is_said_as_it_is(tmp_path: Path) -> None:
+def test_other_damage_is_reported_as_damage(tmp_path: Path) -> None:
     for content in (b"\xff" * 100, bytes(100), b"\x08\x0a\x3a\xff\x01\x02"):
         (tmp_path / "m.onnx").write_bytes(content)
         with pytest.raises(dml.InvalidArgumentError, match="cannot be read as an ONNX model"):

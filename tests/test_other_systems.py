@@ -1,6 +1,6 @@
-"""What Windows and macOS lack is not needed: the commands run without it.
+"""The commands do not need functions and modules that Windows and macOS lack.
 
-They run in a child that `other_systems` has taken those things away from.
+They run in a child process from which `other_systems` has removed these.
 """
 
 import json
@@ -40,7 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="takes away what Linux has")
+@pytest.mark.skipif(sys.platform != "linux", reason="removes functions of Linux")
 @pytest.mark.parametrize("system", ["win32", "darwin"])
 @pytest.mark.parametrize(
     "lines",

@@ -1,4 +1,4 @@
-"""What is published: sdist -> wheel -> an installation elsewhere, and what commands import."""
+"""The published package: sdist -> wheel -> an installation elsewhere, and imports of commands."""
 
 import email
 import re
@@ -27,7 +27,7 @@ HOME = PROJECT["urls"]["Repository"]
 
 
 def build(kind: str, source: Path, folder: Path) -> Path:
-    # The build backend itself: no isolation, so that nothing is fetched for it.
+    # Calls the build backend without isolation, so that nothing is downloaded.
     code = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
     done = ran(sys.executable, "-c", code, str(folder), cwd=source, check=True)
     return folder / done.stdout.split()[-1]
@@ -45,7 +45,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(sdist: Path) -> Path:
-    """The wheel, built from the sdist as an index would serve it."""
+    """The wheel, built from the sdist, as a package index would serve it."""
     return build("wheel", sdist, sdist.parent)
 
 
@@ -70,21 +70,21 @@ def test_the_wheel_carries_table_kernels_and_type_marker(wheel: Path) -> None:
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"dmlsplit"}
 
 
-def test_the_wheel_says_what_the_project_says(wheel: Path) -> None:
+def test_the_metadata_of_the_wheel_agrees_with_the_project(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as files:
         (name,) = (n for n in files.namelist() if n.endswith(".dist-info/METADATA"))
         metadata = email.message_from_bytes(files.read(name))
     assert metadata["Version"] == dml.__version__
     assert metadata["License-Expression"] == "MIT"
     assert metadata.get_all("Classifier") == PROJECT["classifiers"]
-    # `test` is for README's command, which any pip must understand.
+    # `test` is for README's command, which must work with any version of pip.
     extras = "cuda12 cuda13 onnx openvino jax torch dask fast completion test"
     assert sorted(metadata.get_all("Provides-Extra")) == sorted(extras.split())
     assert not {"docs", "bench", "mutants", "frameworks"} & set(PROJECT["optional-dependencies"])
 
 
-def test_what_is_experimental_has_an_upper_bound() -> None:
-    """`.ci/run` and CONTRIBUTING.md name the versions that are tried: those of the group."""
+def test_libraries_with_experimental_interfaces_have_an_upper_bound() -> None:
+    """`.ci/run` and CONTRIBUTING.md use the versions of the dependency group."""
     extras, groups = PROJECT["optional-dependencies"], PYPROJECT["dependency-groups"]
     assert extras["jax"] == ["jax>=0.10,<0.11"]
     for name in ("jax", "torch"):
@@ -202,7 +202,7 @@ _FLAGS = "--data-type FLOAT32 --sizes 6 --axis 0 --split 2,4"
     ],
 )
 def test_a_command_imports_what_it_needs(command: str, needed: str, tmp_path: Path) -> None:
-    """Of what is installed: `validate` is fetched for every run of a CI."""
+    """Installed packages are checked, because CI jobs fetch `validate` in every run."""
     onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), tmp_path / "m.onnx")
     (tmp_path / "m.json").write_bytes((ROOT / "tests/data/dispatch.json").read_bytes())
     code = (

@@ -20,7 +20,7 @@ from tests.support.command import ran
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = sorted((ROOT / "dmlsplit").rglob("*.py"))
-# Modules that import what need not be installed.
+# Modules that import optional libraries.
 NEEDS = {
     "dmlsplit.frameworks.torch": "torch",
     "dmlsplit.frameworks.jax": "jax",
@@ -44,7 +44,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def processor_seconds(*line: str) -> float:
-    """What a command takes of the processor, which other programs do not lengthen."""
+    """The processor time of a command, which other programs do not lengthen."""
     resource = pytest.importorskip("resource", reason="Windows does not count it for children")
 
     def used() -> float:
@@ -57,7 +57,7 @@ def processor_seconds(*line: str) -> float:
 
 
 def test_levels_starts_in_little_more_than_numpy_takes() -> None:
-    """A ratio of whole commands by turns, the least of each: not a timing of this machine."""
+    """The ratio of the minima of two commands, run in turns, does not depend on this machine."""
     levels = numpy = float("inf")
     for attempt in range(20):
         levels = min(levels, processor_seconds("-m", "dmlsplit", "levels"))
@@ -67,7 +67,7 @@ def test_levels_starts_in_little_more_than_numpy_takes() -> None:
     assert levels < 2.5 * numpy
 
 
-# The names that other programs may use; more may come, none may go.
+# The names that other programs may use. Names may be added but not removed.
 PUBLIC = {
     "dmlsplit": """
         BoundOperator BufferBinding CompiledOperator Device DeviceRemovedError DmlError FeatureLevel
@@ -87,7 +87,7 @@ PUBLIC = {
 
 
 @pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_name_is_still_there(module: str) -> None:
+def test_every_public_name_still_exists(module: str) -> None:
     found = importlib.import_module(module)
     names = set(PUBLIC[module].split())
     assert names <= set(found.__all__)
@@ -95,8 +95,8 @@ def test_every_public_name_is_still_there(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_no_module_bears_the_name_of_something_beside_it(module: str) -> None:
-    """`import a.b as c` gives what is called b in a: it must be the module."""
+def test_no_module_has_the_name_of_something_beside_it(module: str) -> None:
+    """`import a.b as c` gives the attribute b of a, which must be the module."""
     package, _, name = module.rpartition(".")
     found = importlib.import_module(module)
     assert getattr(sys.modules[package], name) is found
@@ -112,7 +112,7 @@ def test_docstring_examples_work(module: str) -> None:
     assert results.failed == 0
 
 
-def test_cuda_is_no_package() -> None:
+def test_cuda_is_not_a_package() -> None:
     """An __init__.py there would hide NVIDIA's own `cuda` package, which CuPy needs."""
     assert not (ROOT / "cuda" / "__init__.py").exists()
 
@@ -123,23 +123,23 @@ def test_imports_go_one_way() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# A dask.array is split block by block with dml.split itself, which PyTorch's operators run as well.
-# Both libraries are optional.
+# dml.split itself splits the blocks of a dask.array, and PyTorch's operators call it too. Both
+# libraries are optional.
 LAZY = {"dmlsplit.storage.dask_arrays", "dmlsplit.frameworks.torch", "dmlsplit.frameworks.jax"}
 
 
 @pytest.mark.parametrize("package", ["dmlsplit", "benchmarks"])
 def test_no_file_imports_itself_through_others(package: str) -> None:
-    """Imports for annotations count as well."""
+    """Imports for annotations count too."""
     graph = grimp.build_graph(package, cache_dir=None)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
     if package == "dmlsplit":
         imports["dmlsplit.eager"] -= LAZY
-    # static_order raises a CycleError that names the files of a circle.
+    # static_order raises a CycleError that names the files of a cycle.
     assert len(list(TopologicalSorter(imports).static_order())) == len(imports)
 
 
-def test_only_one_module_touches_a_library_of_the_gpu() -> None:
+def test_only_one_module_imports_each_library_of_the_gpu() -> None:
     def touching(text: str, paths: list[Path]) -> set[str]:
         return {path.name for path in paths if text in path.read_text()}
 
@@ -147,7 +147,7 @@ def test_only_one_module_touches_a_library_of_the_gpu() -> None:
     assert touching("nvmlInit", [*LIBRARY, *ROOT.glob("benchmarks/**/*.py")]) == {"nvml.py"}
 
 
-# Methods that look for something in a text; without an argument, `split` only tidies white space.
+# Methods that search a text; without an argument, `split` only normalises white space.
 SEARCHES = set(
     "count endswith find findall finditer fullmatch index match partition removeprefix "
     "removesuffix rfind rindex rpartition search split startswith sub".split()
@@ -155,7 +155,7 @@ SEARCHES = set(
 
 
 def searched_errors(code: str) -> Iterator[int]:
-    """The lines that look for something in the text of an error that was caught."""
+    """The lines that search the text of a caught error."""
     tree = ast.parse(code)
     caught = {node.name for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)}
 
@@ -197,7 +197,7 @@ def test_a_search_in_an_error_is_found(code: str) -> None:
 
 
 def test_no_text_is_a_protocol() -> None:
-    """What code must know of an error is a field of it."""
+    """Code reads an error's fields, never its text."""
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in LIBRARY

@@ -1,4 +1,4 @@
-"""The site: what `sphinx -W` does not notice."""
+"""The site: mistakes that `sphinx -W` does not notice."""
 
 import importlib
 import os
@@ -26,7 +26,7 @@ TEXTS = {
 
 
 def extension(name: str) -> ModuleType:
-    """One of the project's extensions of Sphinx, which need no Sphinx until a build begins."""
+    """One of the project's Sphinx extensions, which do not need Sphinx until a build begins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(DOCS / "extensions")
         return importlib.import_module(name)

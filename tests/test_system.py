@@ -1,4 +1,4 @@
-"""What operating systems do differently, with the ways of both on the one that runs the tests."""
+"""Differences between operating systems; both variants run on the system that runs the tests."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ def test_a_file_is_locked_once(tmp_path: Path, handle: int) -> None:
     os.close(other)
 
 
-def test_threads_share_a_descriptor_where_a_place_takes_two_calls(
+def test_threads_share_a_descriptor_even_if_seek_and_read_are_two_calls(
     handle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("preadv", "pwrite", "posix_fallocate"):

@@ -1,4 +1,4 @@
-"""What a type checker says of users' code, and of the examples for PyTorch and JAX."""
+"""Type checkers on users' code, and on the examples for PyTorch and JAX."""
 
 import doctest
 import json
@@ -48,7 +48,7 @@ assert_type(dml.split(floats, 1, dim=0, out=[floats.copy()]), list[npt.NDArray[n
 on_disk: "np.memmap[Any, np.dtype[np.float32]]" = np.memmap("x", np.float32, "w+", shape=(4,))
 assert_type(dml.split(on_disk, 2), list["np.memmap[Any, np.dtype[np.float32]]"])
 """
-# A checker cannot know that a Parameter is made of a Tensor, unless it is told.
+# A checker does not know that a Parameter is a Tensor, unless it is told.
 OF_TENSORS = """
 from typing_extensions import assert_type
 import torch
@@ -64,7 +64,7 @@ CHECKED = {"sizes": SIZES_THAT_HAVE_AN_ORDER, "pieces": WHAT_PIECES_ARE, "tensor
 
 def said(code: str, folder: Path, cache: Path) -> str:
     (folder / "code.py").write_text(code, "utf-8")
-    # The types of PyTorch and JAX are read once.
+    # The cache keeps the types of PyTorch and JAX, which take long to read.
     line = [sys.executable, "-m", "mypy", *OPTIONS, f"--cache-dir={cache}", "code.py"]
     done = ran(*line, cwd=folder, env={"MYPYPATH": str(ROOT)})
     return done.stdout + done.stderr
@@ -110,7 +110,7 @@ def test_examples_are_type_checked(library: str, page: str, tmp_path: Path, buil
 
 
 def test_the_types_of_torch_are_known_to_the_checker(tmp_path: Path, builds: Path) -> None:
-    """So that it can say no."""
+    """Otherwise it would accept any code."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     wrong = "import torch, dmlsplit\nx: int = dmlsplit.split(torch.ones(6), 2)\n"
     assert 'expression has type "list[Tensor]"' in said(wrong, tmp_path, builds)

@@ -1,4 +1,4 @@
-"""The workflows in .github, held to the project; `zizmor` asks about permissions, pins, scripts."""
+"""The workflows in .github agree with the project; `zizmor` checks permissions, pins, scripts."""
 
 import re
 import shlex
@@ -15,10 +15,10 @@ import dmlsplit as dml
 from dmlsplit.cli import build_parser
 from tests.support.command import ran
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="a `bash` there may be that of WSL")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 ROOT = Path(__file__).parent.parent
 TEXTS = {path.name: path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")}
-# PyYAML reads the key `on` as true, as YAML 1.1 has it.
+# PyYAML reads the key `on` as true, as in YAML 1.1.
 WORKFLOWS: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -29,7 +29,7 @@ PYTHONS = [
 ]
 
 
-# Without those that run another workflow.
+# Jobs with steps: the others run another workflow.
 JOBS = [
     (name, job)
     for name, each in WORKFLOWS.items()
@@ -39,13 +39,13 @@ JOBS = [
 
 
 def script(workflow: str, job: str, name: str) -> str:
-    """What a step runs."""
+    """The script of a step."""
     steps = WORKFLOWS[workflow]["jobs"][job]["steps"]
     (found,) = (step["run"] for step in steps if step.get("name") == name)
     return str(found)
 
 
-def test_the_suite_runs_on_every_python_and_system_that_is_promised() -> None:
+def test_the_suite_runs_on_every_promised_python_and_system() -> None:
     matrix = WORKFLOWS["tests.yml"]["jobs"]["suite"]["strategy"]["matrix"]
     assert matrix["python"] == PYTHONS
     assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
@@ -62,7 +62,7 @@ def test_the_suite_runs_on_every_python_and_system_that_is_promised() -> None:
 
 
 def test_commands_name_options_and_extras_that_exist() -> None:
-    """Those of the workflows that have not run yet as well."""
+    """This includes workflows that have not run yet."""
     text = "\n".join(step.get("run", "") for _, job in JOBS for step in job["steps"])
     parsers = {"benchmarks": bench.parser(), "dmlsplit": build_parser()}
     found = re.findall(r"(?:-m |^|bin/)(benchmarks|dmlsplit)\"? ([^'>|\n]*)", text, re.MULTILINE)
@@ -75,7 +75,7 @@ def test_commands_name_options_and_extras_that_exist() -> None:
     assert {"docs", "frameworks"} <= groups <= PYPROJECT["dependency-groups"].keys()
 
 
-def test_a_gpu_runner_runs_nothing_that_a_stranger_proposes() -> None:
+def test_a_gpu_runner_runs_nothing_from_a_strangers_pull_request() -> None:
     assert list(WORKFLOWS["gpu.yml"][True]) == ["workflow_dispatch"]
     for name, job in JOBS:
         assert ("self-hosted" in job["runs-on"]) == (name == "gpu.yml")
@@ -88,10 +88,10 @@ def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
     before = {"tests": "tag", "build": "tests", "pypi": "build", "github": "pypi"}
     assert needed == {"tag": None, **before}
     assert release["jobs"]["tests"]["uses"] == "./.github/workflows/tests.yml"
-    # Both would wait for each other in one group, and in a call the workflow is the caller's.
+    # In one group they would wait for each other. In a call, `github.workflow` is the caller's.
     assert "workflow_call" in WORKFLOWS["tests.yml"][True]
     assert "github.workflow" not in WORKFLOWS["tests.yml"]["concurrency"]["group"]
-    # Trusted publishing: an identity, and no password.
+    # Trusted publishing uses an identity instead of a password.
     assert release["jobs"]["pypi"]["permissions"] == {"id-token": "write"}
     assert "secrets." not in TEXTS["release.yml"]
     writing = {name for name, job in JOBS if "write" in job.get("permissions", {}).values()}
@@ -165,14 +165,14 @@ def test_pull_requests_are_tried_with_pytorch_and_jax() -> None:
     assert ran(sys.executable, "-c", code, cwd=ROOT).stdout.startswith("torch==")
 
 
-def test_no_library_runs_but_the_one_that_is_named_by_its_hash() -> None:
+def test_only_the_library_with_the_given_hash_runs() -> None:
     probe = WORKFLOWS["conformance.yml"]["jobs"]["probe"]
     hashes = {each["version"]: each["sha256"] for each in probe["strategy"]["matrix"]["directml"]}
     for version in ("1.7.0", "1.8.0", "1.15.4"):
         assert re.fullmatch(r"[0-9a-f]{64}", hashes.pop(version))
     assert hashes == {"system": "", "1.4.3": "", "1.6.0": ""}
     find = script("conformance.yml", "probe", "Find the library")
-    # An empty hash equals none: such a package is never unpacked.
+    # An empty hash equals no file's hash, so such a package is never unpacked.
     fetched, compared, unpacked = map(find.index, ("Invoke-WebRequest", "throw", "Expand-Archive"))
     assert fetched < compared < unpacked
     assert "if ($found -ne $env:SHA256) { throw" in find
@@ -180,7 +180,7 @@ def test_no_library_runs_but_the_one_that_is_named_by_its_hash() -> None:
 
 
 def test_nothing_of_microsoft_is_uploaded() -> None:
-    """DirectML's licence does not allow sharing the library that the workflow asks."""
+    """DirectML's licence does not allow sharing the library that the workflow probes."""
     uploads = [
         step["with"]["path"]
         for job in WORKFLOWS["conformance.yml"]["jobs"].values()

@@ -1,4 +1,4 @@
-"""Every argument of every public callable meets wrong values: one clear error, which names it."""
+"""Every argument of every public callable gets wrong values; each gives one error that names it."""
 
 import inspect
 import pickle
@@ -63,13 +63,13 @@ SOURCES: dict[str, Any] = {"sizes": (6,), "axis": 0, "data_type": dml.TensorData
 
 @dataclass(frozen=True)
 class Case:
-    """A callable, the right value of each argument, wrong ones, and how errors call some."""
+    """A callable, the right value of each argument, wrong values, and other names in errors."""
 
     name: str
     call: Callable[..., Any]
     right: dict[str, Any]
     wrong: dict[str, list[Any]]
-    called: str = ""  # other words for the arguments
+    called: str = ""  # other names for the arguments
 
     def failures(self, argument: str) -> Iterator[str]:
         words = [argument, argument.replace("_", " "), *self.called.split("|")]
@@ -206,7 +206,7 @@ CASES = [
          {"mapping": [None, 3, "x", THING, [], {}, {"Type": 3}, {1: 2}]}, "it must be|lacks"),
 ]  # fmt: skip
 NAMED = {case.name: case for case in CASES}
-# What the library makes for its callers. Enumerations are Python's, DmlSplitBackend is onnx's.
+# Types that callers do not construct. Enumerations are Python's, DmlSplitBackend is onnx's.
 MADE = """
     dmlsplit.BoundOperator dmlsplit.CompiledOperator dmlsplit.FeatureLevel dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
@@ -226,7 +226,7 @@ def public() -> Iterator[str]:
             yield f"{place}.{name}"
             if inspect.isclass(value) and name != "DmlSplitBackend":
                 own = {one for one in vars(value) if not one.startswith("_") or one == "__call__"}
-                # `dispatch` of a bound operator is a field.
+                # `dispatch` of a bound operator is a field, not a method.
                 own |= {"dispatch"} if name == "BoundOperator" else set()
                 methods = (one for one in own if callable(getattr(value, one)) or one == "dispatch")
                 yield from (f"{place}.{name}.{one}" for one in methods)

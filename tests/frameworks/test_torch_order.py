@@ -37,7 +37,7 @@ def test_a_projection_is_regrouped(rows: int, sizes: tuple[int, ...], is_compile
 @pytest.mark.parametrize("sizes", [(8, 8, 16, 16), (128, 128, 256, 256)])
 @pytest.mark.parametrize("item_bytes", [2, 4])
 def test_it_is_one_launch(rows: int, sizes: tuple[int, ...], item_bytes: int) -> None:
-    """Where each piece of a head is a multiple of 16 bytes, and so are the blocks' addresses."""
+    """This needs pieces of a head, and addresses of blocks, that are multiples of 16 bytes."""
     heads, width = 4, sum(sizes)
     source = packed_byte_strides((rows, heads, width), item_bytes)
     views = [(source[0], size * item_bytes, item_bytes) for size in sizes]

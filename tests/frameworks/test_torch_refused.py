@@ -1,4 +1,4 @@
-"""The table of docs/pytorch.md that says what is refused: each row is refused, with this fix."""
+"""The table of refusals in docs/pytorch.md: each row is refused, with the fix that it gives."""
 
 import re
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def splits(*names: str) -> list[Callable[[], Any]]:
     return [lambda name=name: dml.split(BAD[name].array(), 2) for name in names]
 
 
-# The first words of a row, and what is refused.
+# The first words of a row, and calls that are refused.
 CALLS = {
     "of a subclass": splits("subclass"),
     "of a wrapper": splits("wrapper"),
@@ -36,7 +36,7 @@ CALLS = {
     "quint4x2": splits("quint4x2"),
     "in `torch.jit": [traced],
 }
-# test_torch_distributed.py has the errors of DTensors; there is no other device here.
+# test_torch_distributed.py has the errors of DTensors; other devices are not available here.
 ELSEWHERE = {"`DTensor`", "not on"}
 
 
@@ -47,7 +47,7 @@ def test_every_row_is_tried() -> None:
 
 
 @pytest.mark.parametrize("begin", CALLS)
-def test_what_is_refused_has_the_fix_of_the_page(begin: str) -> None:
+def test_a_refusal_has_the_fix_of_the_page(begin: str) -> None:
     (fix,) = (fix for row, fix in ROWS.items() if row.startswith(begin))
     for call in CALLS[begin]:
         with pytest.raises(dml.InvalidArgumentError, match=re.escape(fix.replace("`", ""))):
