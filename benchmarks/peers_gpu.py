@@ -234,7 +234,7 @@ def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
 def _flat_pairs(problem: GpuProblem) -> list[tuple[Any, Any]]:
     """For each set, new aligned memory and equally many bytes of the input, in whole vectors.
 
-    There are so many bytes that a copy reads and writes as much memory as the split must.
+    Copying these bytes reads and writes as much memory as the split must.
     """
     import cupy
 

@@ -1,4 +1,4 @@
-"""Files of another kind in the place of a model: the error names the kind and the fix."""
+"""Files that are not models: the error names the kind of file and the fix."""
 
 from pathlib import Path
 

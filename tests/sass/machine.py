@@ -63,7 +63,7 @@ class Machine:
             if ready.any():
                 taken += self._run_together(ready)
             elif not control.release_blocks(t):
-                raise SassError("threads wait for each other for ever")
+                raise SassError("threads wait for each other forever")
             if taken > MOST_STEPS:
                 raise SassError(f"not at an end after {MOST_STEPS} steps")
 

@@ -101,7 +101,7 @@ def test_an_interface_to_host_memory_is_refused() -> None:
 
 
 def written_late() -> tuple[Any, Any, np.ndarray, Any]:
-    """An array whose values will be copied from another array, on a stream of its own."""
+    """An array whose values a stream of its own will copy from another array."""
     array = noise((40, 8), "f4")
     fresh, source = cupy.asarray(array), cupy.zeros((40, 8), "f4")
     producer = cupy.cuda.Stream(non_blocking=True)
