@@ -72,7 +72,7 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
 
 
 def dmlsplit_numpy(problem: Problem) -> Prepared:
-    """The same with NumPy alone, as without the extra ``fast``."""
+    """The same split with NumPy alone, as without the extra ``fast``."""
     with environment_variable(narrow.VARIABLE, 0):
         return dmlsplit_bound(problem)
 

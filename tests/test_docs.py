@@ -229,7 +229,7 @@ def test_every_link_of_the_readme_works_outside_the_repository() -> None:
 
 
 def test_one_place_says_that_there_is_no_release_yet() -> None:
-    """The recipe in CONTRIBUTING.md removes it; the release workflow looks whether it is gone."""
+    """CONTRIBUTING.md says to remove it, and the release workflow checks that it is gone."""
     pattern = r"not on (?:an|the) (?:package )?index|not (?:yet )?on PyPI"
     text = {name: " ".join(PAGES[name].split()) for name in PAGES}
     found = [name for name in PAGES for _ in re.findall(pattern, text[name])]
@@ -248,7 +248,7 @@ def test_one_place_says_that_there_is_no_release_yet() -> None:
 
 # ---- GPUs --------------------------------------------------------------------------------------
 
-# Pages name a GPU for a time or a speed on it.
+# Pages name a GPU only with a time or a speed.
 NAMED_GPU = re.compile(rf"\b(?:H100|{'|'.join(re.escape(gpu.name) for gpu in GPUS)})\b")
 
 

@@ -155,7 +155,7 @@ COMPATIBILITY = dict(
         re.MULTILINE,
     )
 )
-# Names on the page of compatibility, and of the packages.
+# Names on the page about compatibility, and those of the packages.
 PACKAGES = {
     "NumPy": "numpy",
     "PyYAML": "pyyaml",
@@ -168,13 +168,13 @@ PACKAGES = {
 }
 
 
-def test_the_page_of_compatibility_is_what_pyproject_declares() -> None:
+def test_the_page_about_compatibility_agrees_with_pyproject() -> None:
     extras = PROJECT["optional-dependencies"]
     declared = [*PROJECT["dependencies"]]
     declared += (one for name, given in extras.items() if name != "test" for one in given)
     needed = {found.name: found.specifier for found in map(Requirement, declared)}
     named = {PACKAGES.get(name, name): text for name, text in COMPATIBILITY.items()}
-    assert set(named) - {"Python"} == set(needed) - {"distributed"}  # as Dask
+    assert set(named) - {"Python"} == set(needed) - {"distributed"}  # listed as Dask
     for name, specifier in needed.items():
         bounds = {one.operator: one.version for one in specifier}
         below = f", below {bounds['<']}" if "<" in bounds else ""

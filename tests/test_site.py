@@ -44,8 +44,8 @@ def test_predictions_in_the_text_are_those_of_the_table() -> None:
     assert f"write at most {written} times the minimum" in text
 
 
-def test_every_table_says_which_directml_has_a_level() -> None:
-    """Level 2_1 came with 1.2.0, which nobody could get: where 1.4.0 stands alone, it says so."""
+def test_every_table_names_the_directml_that_has_a_level() -> None:
+    """Level 2_1 came with 1.2.0, which nobody could get. A table with only 1.4.0 says so."""
     told = {row.level: row for row in capability_table().values()}
     (hidden,) = (row for row in told.values() if not row.public)
     first = requirement(hidden.level).directml
@@ -60,7 +60,7 @@ def test_every_table_says_which_directml_has_a_level() -> None:
 
 
 def test_the_table_of_launches_is_the_planners() -> None:
-    """As far as it goes: to the output, where the second launch begins."""
+    """The table is exact to the output at which a second launch begins."""
     planned = extension("launches")
     table = extension("tables").launches()
     for layout in planned.LAYOUTS:
@@ -75,7 +75,7 @@ def test_the_table_of_launches_is_the_planners() -> None:
 
 
 def test_no_page_promises_a_number_of_outputs_in_a_launch() -> None:
-    """That depends on the layout: the table says it."""
+    """The number depends on the layout, and only the table has it."""
     texts = {**TEXTS, **{path.name: path.read_text("utf-8") for path in ROOT.glob("*.md")}}
     claim = r"(?i)[\d,]{3,} (?:equal )?outputs in (?:one|a single) launch|one launch for up to"
     assert [page for page, text in texts.items() if re.search(claim, " ".join(text.split()))] == []

@@ -26,7 +26,7 @@ def _split(
     return SplitOperatorDesc.from_sizes(tensor, axis=1, sizes=sizes)
 
 
-# A split into a number of outputs, by what is said of its layout.
+# Functions from a number of outputs to a split, by the description of its layout.
 LAYOUTS: dict[str, Callable[[int], SplitOperatorDesc]] = {
     "wide, all of one width": partial(_packed, lambda _: 4096),
     "wide, of different widths": partial(_packed, lambda at: 4096 + 16 * (at % 3)),
@@ -43,14 +43,14 @@ LAYOUTS: dict[str, Callable[[int], SplitOperatorDesc]] = {
 
 @cache
 def launches(layout: str, count: int) -> int:
-    """How many launches a split of a layout takes on an H200."""
+    """The number of launches that a split with this layout takes on an H200."""
     geometry = descriptor_geometry(LAYOUTS[layout](count))
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT
     return len(plan(geometry, aligned, aligned, find_gpu("H200").limits))
 
 
 def most_in_one_launch(layout: str) -> int:
-    """The number of outputs up to which a split takes one launch; 0 if two outputs take more."""
+    """The most outputs that fit one launch; 0 if two outputs already take more launches."""
     if launches(layout, 2) > 1:
         return 0
     least, most = 2, _MOST

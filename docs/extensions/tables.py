@@ -65,7 +65,7 @@ def gpus() -> str:
 
 
 def launches() -> str:
-    """Return how many outputs ride in one launch, and the launches that more of them take."""
+    """How many outputs fit one launch, and how many launches more outputs take."""
     heading = ("outputs", "most in one launch", *(f"launches for {n:,}" for n in planned.SHOWN))
     rows = (
         (

@@ -1,4 +1,4 @@
-"""`completion`: its scripts, in the shells that they are for, typed at as by a user."""
+"""`completion`: each script runs in its shell, into which the test types like a user."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import pytest
 from tests.support.command import started
 
 READY = "ready> "
-# A shell; its settings, and where they lie; and the place for the script that our help names.
+# A shell, the path and text of its settings, and the path for the script that our help names.
 PRINT = "dmlsplit() { printf 'got:'; printf '<%s>' \"$@\"; echo .; }\n"
 SHELLS = {
     "bash": (
@@ -39,7 +39,7 @@ SHELLS = {
         "fish/completions/dmlsplit.fish",
     ),
 }
-# What is typed before the tabulator, and the words that the command then gets.
+# The text that is typed before Tab, and the words that the command then gets.
 TYPED = {
     "val": ["validate"],
     "validate --feat": ["validate", "--feature-level"],
@@ -61,7 +61,7 @@ TYPED = {
 
 
 class Terminal:
-    """A shell on a terminal of its own."""
+    """A shell on its own terminal."""
 
     def __init__(self, line: list[str], folder: Path) -> None:
         pty, fcntl, termios = map(pytest.importorskip, ("pty", "fcntl", "termios"))
@@ -85,7 +85,7 @@ class Terminal:
         os.write(self._ours, text.encode())
 
     def read_until(self, pattern: str) -> re.Match[str]:
-        """What matches in what is shown since the last match."""
+        """The match in the output since the last match."""
         until = time.monotonic() + 30
         while not (found := re.search(pattern, self._shown)):
             left = until - time.monotonic()
@@ -118,7 +118,7 @@ def test_a_shell_completes_commands_options_and_files(shell: str, here: Path) ->
             terminal.read_until(READY)
             terminal.type(f"dmlsplit {typed}\t")
             terminal.type("\n")
-            # zsh removes the slash of a folder when the line is entered.
+            # zsh removes the slash after a folder when the line is entered.
             words = terminal.read_until(r"got:(<.*>)\.")[1].replace("/>", ">")
             found[typed] = re.findall("<(.*?)>", words)
     finally:

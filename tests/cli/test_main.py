@@ -47,7 +47,7 @@ def test_the_examples_of_the_help_are_understood() -> None:
 
 
 @pytest.mark.parametrize("command", sorted(PARSERS.keys() - LEAVES.keys()))
-def test_a_missing_command_is_met_with_the_help(
+def test_a_missing_command_prints_the_help(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = command.split()[1:]
@@ -67,7 +67,7 @@ def test_a_missing_command_is_met_with_the_help(
         ("unknown", ")"),
     ],
 )
-def test_a_mistyped_command_is_met_with_the_nearest(
+def test_a_mistyped_command_is_answered_with_the_nearest(
     line: str, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exit_:

@@ -43,7 +43,7 @@ def test_time_is_bytes_divided_by_bandwidth() -> None:
         ((48_000, 80_000), "time: at least 6.4 ms at"),
     ],
 )
-def test_a_time_is_in_a_unit_that_makes_sense_and_says_that_it_is_computed(
+def test_a_time_has_a_sensible_unit_and_is_marked_as_computed(
     shape: tuple[int, int], said: str
 ) -> None:
     shown = explained("FLOAT32", shape, 1, (shape[1] - 1, 1))
@@ -54,7 +54,7 @@ def test_a_time_is_in_a_unit_that_makes_sense_and_says_that_it_is_computed(
     assert "no GPU has run dmlsplit yet" in record["seconds_note"]
 
 
-def test_every_output_says_its_elements() -> None:
+def test_every_output_has_its_number_of_elements() -> None:
     text = explanation_text(explained("FLOAT32", (5, 6), 1, (1, 5)))
     assert "output 0: 5 elements, bytes 0 to 3 of every row" in text
     text = explanation_text(explained("UINT8", (5, 6), 1, (1, 5)))

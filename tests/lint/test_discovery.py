@@ -116,16 +116,16 @@ def test_one_note_tells_of_left_out_files(clone: Path, capsys: pytest.CaptureFix
     )
 
 
-# What git ignores.
+# Files that git ignores.
 
 
 @pytest.fixture
 def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A work tree with models that git ignores, some of them tracked all the same."""
+    """A work tree with models that git's rules ignore, some of them tracked nevertheless."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
     monkeypatch.chdir(tmp_path)
-    # Not the settings of the machine.
+    # Ignore the settings of the machine.
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, os.devnull)
     for name in (
@@ -151,8 +151,8 @@ def git(*words: str) -> None:
 OWN = ["models/tracked.onnx", "module/old.onnx", "module/own.onnx", "own.onnx", "sub/own.onnx"]
 
 
-def test_what_git_ignores_is_left_out(work_tree: Path) -> None:
-    """A submodule has rules of its own, which are not asked for."""
+def test_files_that_git_ignores_are_left_out(work_tree: Path) -> None:
+    """A submodule has its own rules, which are not read."""
     assert names(".") == (OWN, 4)
     absolute, left_out = names(str(work_tree))
     assert (len(absolute), left_out) == (5, 4)
@@ -169,7 +169,9 @@ def test_what_git_ignores_is_left_out(work_tree: Path) -> None:
         ("build/*.onnx", ["build/a.onnx"]),
     ],
 )
-def test_what_is_ignored_but_named_is_taken(path: str, found: list[str], work_tree: Path) -> None:
+def test_an_ignored_path_that_is_named_is_judged(
+    path: str, found: list[str], work_tree: Path
+) -> None:
     assert names(path) == (found, 0)
 
 

@@ -182,7 +182,7 @@ def test_each_kind_of_unknown_has_its_fix(
     assert fix in verdict.fix
 
 
-# What only multiplies the elements is judged for every size, up to the most elements.
+# Sizes that only multiply the elements: the verdict holds for every size, up to the most elements.
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_each_kind_of_unknown_has_its_fix(
         (single(FLOAT, ("n", 6), (0, 6), 1), {}, ("n",), None),
     ],
 )
-def test_what_every_size_keeps_is_ok_for_every_size(
+def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     content: onnx.ModelProto,
     asked: dict[str, str],
     names: tuple[str, ...],
@@ -213,7 +213,7 @@ def test_what_every_size_keeps_is_ok_for_every_size(
     found = assessed(content, tmp_path, **asked)
     failing = FAILING | {Outcome.UNKNOWN}
     assert Assessment(found.target, found.verdicts, (), failing).accepted
-    # The range is exact.
+    # The range ends exactly there.
     first, *rest = dict.fromkeys(names)
     for size in (verdict.sizes.most, verdict.sizes.most + 1):
         if len(set(names)) == len(names):

@@ -1,4 +1,4 @@
-"""Narrow rows in one pass: the same bytes as NumPy's, compiled only where it pays."""
+"""Narrow rows in one pass: the bytes are NumPy's, and loops are compiled only when that pays."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ needs_llvmlite = pytest.mark.skipif(not find_spec("llvmlite"), reason="llvmlite 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compile at once, and nothing that another test has compiled."""
+    """Compile at once, without loops that other tests have compiled."""
     monkeypatch.setattr(narrow, "PATIENCE_BYTES", 0)
     monkeypatch.setattr(narrow, "LEAST_ITEMS", 0)
     monkeypatch.delenv(narrow.VARIABLE, raising=False)
@@ -43,7 +43,7 @@ def check(program: NumpyProgram, widths: tuple[int, ...], gap: int, phases: list
     """Copy between guard bytes, and compare everything with NumPy's slices."""
     assert program.narrow is not None
     rows, pitch = program.narrow.rows, sum(widths) + gap
-    # Nothing lies behind the last row's pieces: not even the gap of a row.
+    # The memory ends with the last row's pieces, without the gap of a row.
     source = np.random.default_rng(rows).integers(0, 256, rows * pitch - gap, np.uint8)
     stores = [np.full(rows * width + phase + MARGIN, GUARD, np.uint8)
               for width, phase in zip(widths, phases, strict=True)]  # fmt: skip
@@ -81,7 +81,9 @@ def forms(draw: st.DrawFn) -> tuple[tuple[int, ...], int]:
 )
 @example(((1,) * 16, 0), 1000, [0] * 16, 1)  # words of two elements
 @example(((1,) * 3, 0), 1000, [0] * 16, 2)
-@example(((1, 2), 13), 1000, [0] * 16, 1)  # a word would end in the gap, behind the memory
+@example(
+    ((1, 2), 13), 1000, [0] * 16, 1
+)  # a word would end in the gap, after the end of the memory
 @settings(max_examples=60, deadline=None)
 def test_one_pass_has_the_bytes_of_numpy(
     form: tuple[tuple[int, ...], int], rows: int, phases: list[int], count: int
@@ -128,14 +130,14 @@ def test_other_splits_are_numpys(widths: tuple[int, ...], rows: int) -> None:
 
 
 @needs_llvmlite
-def test_a_loop_is_compiled_when_it_has_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_is_compiled_when_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrow, "PATIENCE_BYTES", 1000)
     monkeypatch.setattr(narrow, "LEAST_ITEMS", 300)
     small, usual = (program_of(rows, (1, 2, 1)).narrow for rows in (99, 100))
     assert small is not None
     assert usual is not None
     assert [usual.ready() is None for _ in range(3)] == [True, True, False]
-    assert small.ready() is None  # NumPy's even then
+    assert small.ready() is None  # NumPy copies it even then.
 
 
 @needs_llvmlite
@@ -150,7 +152,7 @@ def test_a_small_operator_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_llvmlite
-def test_so_many_loops_are_kept_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_loops_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrow, "MOST_LOOPS", len(narrow._engines) + 1)
     assert narrow.Loop(3, (1, 2)).after(1) is not None
     assert narrow.Loop(3, (2, 1)).after(1) is None
@@ -219,7 +221,7 @@ def test_only_splits_that_pay_import_llvmlite(asked: str) -> None:
     assert done.stdout.strip() == str(not asked and find_spec("llvmlite") is not None)
 
 
-# Splits of memory that ends where the last row's pieces end: any byte behind is a fault.
+# Splits memory that ends with the last row's pieces: reading any later byte is a fault.
 AT_THE_END = """
 import ctypes, itertools, mmap, numpy as np
 from dmlsplit.backends.cpu import narrow
@@ -241,7 +243,7 @@ print("done")
 
 @needs_llvmlite
 @pytest.mark.skipif(sys.platform != "linux", reason="needs mprotect")
-def test_nothing_behind_the_last_row_is_read() -> None:
+def test_nothing_after_the_last_row_is_read() -> None:
     done = ran(sys.executable, "-c", AT_THE_END)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 

@@ -1,4 +1,4 @@
-"""One process infers the shapes of many models, and no model harms another."""
+"""One process infers the shapes of many models, and no model affects another."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="signals, forks and p
 
 
 def resized(size: int, *more: Any) -> Any:
-    """A model whose split has a shape that only the inference of onnx tells."""
+    """A model whose split has a shape that only onnx's inference knows."""
     up = onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up")
     cut = node("Split", "y", "a b", axis=1, num_outputs=2)
     return model([up, cut, *more], [value("x", [1, 4, size, 8])], initializers=(SCALES,))
@@ -32,7 +32,7 @@ def resized(size: int, *more: Any) -> Any:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The processes that a test starts; none may be left at its end."""
+    """The processes that a test starts; all must have ended at its end."""
     found: list[subprocess.Popen[bytes]] = []
     real = subprocess.Popen
 
@@ -50,7 +50,7 @@ Processes = list[subprocess.Popen[bytes]]
 
 @pytest.fixture
 def crash(tmp_path: Path) -> str:
-    """A model that ends the process of onnx: SIGABRT."""
+    """A model that crashes onnx's process with SIGABRT."""
     content = resized(8, node("Split", "x", "p q r", axis=1, num_outputs=2))
     onnx.save(content, tmp_path / "crash.onnx")
     return str(tmp_path / "crash.onnx")
@@ -63,7 +63,7 @@ def good(tmp_path: Path) -> str:
 
 
 @posix
-def test_many_models_take_one_process(tmp_path: Path, started: Processes) -> None:
+def test_many_models_need_one_process(tmp_path: Path, started: Processes) -> None:
     for size in range(1, 6):
         onnx.save(resized(size), tmp_path / f"{size}.onnx")
     files = [str(tmp_path / f"{size}.onnx") for size in range(1, 6)]
@@ -94,7 +94,7 @@ def test_time_is_limited_for_each_model(
         monkeypatch.setattr(child, "SECONDS", 0.5)
         with pytest.raises(UnsupportedError, match=r"^it took over 0\.5 s$"):
             kept.answer(endless, {})
-        # The fork has ended too: nobody reads the pipe.
+        # The fork has ended too, because nobody reads the pipe.
         with pytest.raises(OSError, match="No such device"):
             os.open(endless, os.O_WRONLY | os.O_NONBLOCK)
         monkeypatch.setattr(child, "SECONDS", 60)
@@ -115,7 +115,7 @@ def test_memory_is_limited_for_each_model(good: str, tmp_path: Path, started: Pr
     assert len(started) == 1
 
 
-def test_a_file_that_is_no_model_says_so(tmp_path: Path, good: str) -> None:
+def test_a_file_that_is_not_a_model_is_reported(tmp_path: Path, good: str) -> None:
     (tmp_path / "text.onnx").write_text("text")
     with child.kept() as kept:
         for name, why in ("text.onnx", "DecodeError: "), ("none.onnx", "FileNotFoundError: "):
@@ -127,7 +127,7 @@ def test_a_file_that_is_no_model_says_so(tmp_path: Path, good: str) -> None:
 @posix
 @pytest.mark.parametrize("signal", [2, 15])
 def test_an_interrupt_ends_the_process(signal: int, good: str, tmp_path: Path) -> None:
-    """Also while a fork is at work, which would otherwise go on."""
+    """This holds even while a fork is working, which would otherwise continue."""
     endless = tmp_path / "endless.onnx"
     os.mkfifo(endless)
     code = (
@@ -150,7 +150,7 @@ def test_an_interrupt_ends_the_process(signal: int, good: str, tmp_path: Path) -
 
 
 def opened(pipe: Path) -> int:
-    """The end for writing of a pipe, as soon as another process reads it."""
+    """The write end of a pipe, as soon as another process reads it."""
     until = time.monotonic() + 30
     while True:
         try:
