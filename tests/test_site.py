@@ -106,7 +106,7 @@ def test_every_public_name_and_front_end_is_in_the_reference() -> None:
     assert fronts <= set(re.findall(r"automodule:: dmlsplit\.frontends\.(\w+)\n", text))
 
 
-# What people search for, and the page that answers.
+# Search terms, and the page that answers each.
 ANSWERS = {
     "80070057": "errors",
     "E_INVALIDARG": "errors",

@@ -131,7 +131,7 @@ def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
     assert max(map(len, out.decode().splitlines())) == 80
 
 
-def test_only_what_is_not_ok_is_said_quietly(
+def test_quiet_prints_only_verdicts_that_are_not_ok(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save("m.onnx", every_verdict())

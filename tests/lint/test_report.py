@@ -110,7 +110,7 @@ def test_text_says_once_what_many_tensors_share() -> None:
 
 
 def many(count: int, *more: SplitSite) -> Assessment:
-    """Two files of as many accepted splits, some of which need a higher level."""
+    """Two files with the same number of accepted splits, some of which need a higher level."""
     sites = [
         SplitSite(file, "net", f"cut{at}", at, "Split-13", (described(kind),))
         for file, last in (("a.onnx", "FLOAT32"), ("b.onnx", "INT64"))
@@ -127,7 +127,7 @@ def described(kind: str, last: int = 4) -> dml.SplitOperatorDesc:
 BAD = SplitSite("a.onnx", "net", "bad", 99, "Split-13", (described("FLOAT32", last=5),))
 
 
-def test_many_accepted_splits_are_a_row_for_each_file() -> None:
+def test_many_accepted_splits_are_one_row_per_file() -> None:
     few = text_report(many(4))
     assert few.count("accepted from") == 8
     text = text_report(many(24, BAD))
@@ -144,7 +144,7 @@ def test_many_accepted_splits_are_a_row_for_each_file() -> None:
     assert all(f"b.onnx:net/cut{at}" in verbose for at in range(24))
 
 
-def test_a_quiet_report_says_what_is_not_ok_only() -> None:
+def test_a_quiet_report_has_only_verdicts_that_are_not_ok() -> None:
     assert text_report(many(2), detail="quiet") == ""
     text = text_report(many(2, BAD), detail="quiet")
     assert text.startswith("a.onnx:net/bad: Split-13: refused: 80070057")
@@ -156,11 +156,11 @@ def test_a_quiet_report_says_what_is_not_ok_only() -> None:
 
 
 @pytest.mark.parametrize("columns", [40, 79, 80, 81, 200])
-def test_text_is_as_wide_as_it_is_told(columns: int) -> None:
+def test_text_has_the_requested_width(columns: int) -> None:
     with wrapped_at(columns):
         lines = text_report(assessment()).splitlines()
     table = next(at for at, line in enumerate(lines) if line.startswith("---"))
-    # A word is not cut, and the table has columns of its own.
+    # Words are not cut, and the table has its own columns.
     assert all(len(line) <= columns for line in lines[: table - 1] if " " in line.strip())
     assert len(lines[table]) == max(80, columns)
     if columns == 200:

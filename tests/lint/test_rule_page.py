@@ -42,7 +42,7 @@ def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
     assert set(fences[::2]) <= {"python", "text"}
     assert set(fences[1::2]) == {""}
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    prose = re.sub(r"^`[^`\n]+`$", "", prose, count=1, flags=re.MULTILINE)  # what is reported
+    prose = re.sub(r"^`[^`\n]+`$", "", prose, count=1, flags=re.MULTILINE)  # the report
     assert re.findall(r"^# .*$", prose, re.MULTILINE) == [f"# {name}"]
     # Two hyphens would be shown as a dash, and a bare < would start HTML.
     assert not re.search(r"(?<!`)--[a-z]", prose)
