@@ -183,7 +183,7 @@ def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str
     if obstacle:
         yield f"there is {obstacle}"
     if verdict.undecided:
-        how = "fix the sizes" if site.format == "openvino" else f"give {options(site)}"
+        how = "fix the sizes" if site.format == "openvino" else f"give {options(site.missing)}"
         yield f"an equivalent may exist; to see it, {how}"
 
 

@@ -167,7 +167,7 @@ def cyclic() -> onnx.ModelProto:
     [
         (single(FLOAT, (2, "n"), (2, 4), 1), "dimension 1 is dynamic (n)", "--dim n=6"),
         (single(FLOAT, (2, "$(x)"), (2, 4), 1), "is dynamic ($(x))", "--dim NAME=N"),
-        (after("NonZero"), "not known after NonZero 'lost' of net", "--dim y.0=1 --dim y.1=6"),
+        (after("NonZero"), "not known after NonZero 'lost' of net", "TensorProto.FLOAT, [1, 6]"),
         (computed(), "split is dynamic", "make the split lengths a constant"),
         (cyclic(), "value 'y' is not made by an earlier node", "a graph with a cycle cannot run"),
         (sequence(FLOAT, (2, 2**18)), "262144 pieces", "larger chunk size"),

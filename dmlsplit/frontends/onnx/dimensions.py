@@ -17,10 +17,13 @@ class FixedSizes:
         The given names that a model has.
     given : mapping of str to int
         The sizes by name.
+    give_ranks : bool
+        Whether sizes decide unknown ranks, which shape inference may still find.
     """
 
     def __init__(self, given: Mapping[str, int]) -> None:
         self.used: set[str] = set()
+        self.give_ranks = True
         pairs = instance("given", given, Mapping).items()  # type: ignore[type-abstract]
         self.given = {name: integer(f"given[{name!r}]", size) for name, size in pairs}
         self._by_name = dict(given)
@@ -71,7 +74,7 @@ class FixedSizes:
         """
         if not self.given:
             return shape
-        if shape is None:
+        if shape is None and self.give_ranks:
             keys = takewhile(self.given.__contains__, (f"{name}.{axis}" for axis in count()))
             shape = ("?",) * sum(1 for _ in keys) or None
         return shape and tuple(self._size(f"{name}.{axis}", own) for axis, own in enumerate(shape))

@@ -121,10 +121,10 @@ def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int =
 
 def _missing(site: SplitSite, data: Value, node: Node) -> Iterator[tuple[str, int]]:
     """The sizes that would make a site known, as `FixedSizes` takes them."""
-    if not site.unknown or site.cause not in (Cause.DYNAMIC, Cause.UNTRACKED):
+    if not site.unknown or site.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
     axis = node.attributes.get("axis", Attribute()).i or 0
-    shape = data.shape or ("?",) * max(axis + 1, -axis)
+    shape = data.shape or ("?",) * max(axis + 1, -axis, 2)
     for index, size in enumerate(shape):
         if isinstance(size, str) and not (size == "?" and "()" in site.path):
             name = f"{node.input[0]}.{index}" if size == "?" else size

@@ -53,28 +53,36 @@ def scan(
     name = file_name(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
-    with about(name), recognised(name, binary=True):
-        with _mapped(name) as data:
-            sites = _walked(name, data, dimensions)
-        gaps = [at for at, s in enumerate(sites) if s.unknown and s.cause is Cause.UNTRACKED]
-        if infer_shapes and gaps and child.is_installed():
+    infers = infer_shapes and child.is_installed()
+    with about(name), recognised(name, binary=True), _mapped(name) as data:
+        sites = _walked(name, data, dimensions, is_last=not infers)
+        remark = ""
+        if infers and any(map(_has_gap, sites)):
             try:
                 inferred = child.with_inferred_shapes(name, dimensions.given)
                 return _walked(name, inferred, dimensions)
             except UnsupportedError as error:
                 remark = f"; onnx's shape inference failed: {error.message}"
-                for at in gaps:
-                    sites[at] = replace(sites[at], unknown=sites[at].unknown + remark)
-    return sites
+        if infers and dimensions.given:
+            sites = _walked(name, data, dimensions)
+    return [replace(s, unknown=s.unknown + remark) if _has_gap(s) else s for s in sites]
 
 
-def _walked(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
+def _has_gap(site: SplitSite) -> bool:
+    """Whether shape inference may make a site known."""
+    return bool(site.unknown) and site.cause in (Cause.UNTRACKED, Cause.TYPE)
+
+
+def _walked(
+    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, is_last: bool = True
+) -> list[SplitSite]:
     # A second walk, of calls and constants, may cost as much as a small model again.
     reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
+        dimensions.give_ranks = is_last
         return Walk(name, reader, model, dimensions).sites()
     except WireError as error:
         raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None

@@ -1,0 +1,298 @@
+"""What reports advise is carried out as printed, and changes the verdict."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dmlsplit.cli import main
+from dmlsplit.frontends.onnx import child
+from tests.support.models import model, sequence, single, split_nodes
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+OPTION = re.compile(r'--dim (?:"[^"]*"|[^\s;,]+)')
+COMMAND = re.compile(r'python -c "[^"]*"')
+
+
+def validated(capsys: pytest.CaptureFixture[str], *line: str) -> list[dict[str, Any]]:
+    """The splits of the JSON report."""
+    assert main(["validate", *line, "--format", "json"]) in (0, 1)
+    splits: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["splits"]
+    return splits
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def after(operator: str, shape: Any = (2, 6), **attributes: Any) -> onnx.ModelProto:
+    """A split into 2 and 4 along axis 1 of the value y, which an operator makes."""
+    node = helper.make_node(operator, ["x"], ["y"], name="lost", **attributes)
+    return model([node, *split_nodes("cut", "y", (2, 4), 1)], {"x": (FLOAT, shape)}, {"cut_0": 1})
+
+
+def custom() -> onnx.ModelProto:
+    content = after("Mystery", domain="own")
+    content.opset_import.append(helper.make_opsetid("own", 1))
+    return content
+
+
+def counted(shape: Any, outputs: int) -> onnx.ModelProto:
+    names = [f"p{index}" for index in range(outputs)]
+    node = helper.make_node("Split", ["x"], names, name="cut", axis=-1, num_outputs=outputs)
+    return model([node], {"x": (FLOAT, shape)}, dict.fromkeys(names, FLOAT))
+
+
+def in_scan() -> onnx.ModelProto:
+    """A split of a value without a shape in the body of a Loop."""
+    kind, shape = FLOAT, None
+    body = helper.make_graph(
+        split_nodes("cut", "state", (2, 4), 1),
+        "body",
+        [
+            helper.make_tensor_value_info("i", INT64, []),
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", kind, shape),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", kind, shape),
+            helper.make_tensor_value_info("cut_0", kind, shape),
+        ],
+    )
+    loop = helper.make_node("Loop", ["", "on0", "x"], ["last", "all"], name="loop", body=body)
+    inputs = {"on0": (TensorProto.BOOL, ()), "x": (FLOAT, (1, 6))}
+    return model([loop], inputs, {"all": FLOAT})
+
+
+def function(calls: bool) -> onnx.ModelProto:
+    """A split in a function: not called with its attribute, or called on a dynamic axis."""
+    cut = helper.make_node("Split", ["a"], ["b", "c"], name="cut", axis=0, num_outputs=2)
+    attributes = []
+    if not calls:
+        axis = next(each for each in cut.attribute if each.name == "axis")
+        axis.ClearField("i")
+        axis.ref_attr_name = "where"
+        attributes = ["where"]
+    opsets = [helper.make_opsetid("", 18)]
+    local = helper.make_function("local", "Cut", ["a"], ["b", "c"], [cut], opsets, attributes)
+    nodes = [helper.make_node("Cut", ["y"], ["p", "q"], name="call", domain="local")]
+    if not calls:
+        nodes = split_nodes("other", "y", (2, 4), 1)
+    nonzero = helper.make_node("NonZero", ["x"], ["z"])
+    change = helper.make_node("Transpose", ["z"], ["y"])
+    inputs = {"x": (FLOAT, (2, 6))}
+    outputs = {"p": INT64} if calls else {"other_0": FLOAT}
+    extra = [helper.make_opsetid("local", 1)]
+    first = [nonzero, change] if calls else [helper.make_node("Relu", ["x"], ["y"])]
+    return model([*first, *nodes], inputs, outputs, functions=[local], extra_opsets=extra)
+
+
+UNKNOWN = {
+    "a dynamic axis": single(FLOAT, (2, "n"), (2, 4), 1),
+    "a name with a space": single(FLOAT, (2, "n; of h"), (2, 4), 1),
+    "two dynamic sizes": single(FLOAT, ("batch", "n"), (2, 4), 1),
+    "a dynamic axis without a name": single(FLOAT, (2, None), (2, 4), 1),
+    "a negative axis": counted((2, "n"), 3),
+    "a dynamic rank": single(FLOAT, None, (2, 4), 1),
+    "a value in the middle": after("NonZero"),
+    "an unknown operator": custom(),
+    "a body": in_scan(),
+    "an attribute of a caller": function(calls=False),
+    "a value in a function": function(calls=True),
+    "a sequence": sequence(FLOAT, ("n", "m")),
+}
+
+
+@pytest.mark.parametrize("content", UNKNOWN.values(), ids=UNKNOWN)
+def test_advice_for_an_unknown_split_decides_it(
+    content: onnx.ModelProto, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(content, "model.onnx")
+    (before,) = (s for s in validated(capsys, "model.onnx") if s["verdict"] == "unknown")
+    given = OPTION.findall(before["fix"])
+    assert bool(given) != bool(COMMAND.findall(before["fix"]))
+    name = "model.onnx"
+    for command in COMMAND.findall(before["fix"]):
+        (_, *line), name = shlex.split(command), re.findall(r"'(\w+\.onnx)'", command)[-1]
+        subprocess.run([sys.executable, *line], check=True)
+    after = validated(capsys, name, *shlex.split(" ".join(given)))
+    # Inlined, a function that is called has a split with an option of its own.
+    while any(split["verdict"] == "unknown" for split in after):
+        (said,) = (s["fix"] for s in after if s["verdict"] == "unknown")
+        assert not given
+        given = OPTION.findall(said)
+        after = validated(capsys, name, *shlex.split(" ".join(given)))
+
+
+def test_advice_for_external_lengths_decides_them(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = single(FLOAT, (2, 6), (2, 4), 1)
+    sizes = content.graph.node[0].attribute[0].t
+    content.graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(sizes), "s"))
+    content.graph.node[1].input[1] = "s"
+    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(content, "model.onnx", **options)
+    (before,) = validated(capsys, "model.onnx")
+    (command,) = COMMAND.findall(before["fix"])
+    assert before["verdict"] == "unknown"
+    subprocess.run([sys.executable, *shlex.split(command)[1:]], check=True)
+    assert validated(capsys, "inside.onnx")[0]["verdict"] == "ok"
+
+
+def test_what_is_installed_is_not_advised(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    onnx.save(after("NonZero"), "model.onnx")
+    assert "install" not in validated(capsys, "model.onnx")[0]["fix"]
+    monkeypatch.setattr(child, "is_installed", lambda: False)
+    assert "pip install 'dmlsplit[onnx]'" in validated(capsys, "model.onnx")[0]["fix"]
+
+
+def test_advice_for_refused_splits_is_carried_out(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(single(INT64, ("batch", 6), (2, 4), 1), "model.onnx")
+    line = ["model.onnx", "--windows", "19041"]
+    (before,) = validated(capsys, *line)
+    assert before["verdict"] == "refused for every size"
+    line += shlex.split(" ".join(OPTION.findall(before["fix"])))
+    (found,) = validated(capsys, *line)
+    assert (found["verdict"], found["missing"]) == ("refused, an equivalent exists", {})
+    assert "--write-fixed fixed.onnx" in found["fix"]
+    assert main(["validate", *line, "--write-fixed", "fixed.onnx"]) == 0
+    assert main(["validate", "fixed.onnx", "--windows", "19041"]) == 0
+
+
+def test_a_refused_split_that_no_nodes_replace_says_so(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(single(TensorProto.DOUBLE, (6,), (2, 4), 0), "model.onnx")
+    (found,) = validated(capsys, "model.onnx", "--windows", "19041")
+    assert "no standard ONNX nodes replace it: Cast would round FLOAT64" in found["fix"]
+    assert "--write-fixed" not in found["fix"]
+
+
+def test_openvino_fixes_its_own_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ov = pytest.importorskip("openvino")
+    x = ov.opset8.parameter([-1, -1], np.float32)
+    cut = ov.opset8.variadic_split(x, 1, [2, 4])
+    ov.save_model(ov.Model(cut.outputs(), [x]), "model.xml")
+    (before,) = validated(capsys, "model.xml")
+    assert before["verdict"] == "unknown"
+    assert "Model.reshape, then openvino.save_model" in before["fix"]
+    assert "--dim" not in before["fix"]
+    fixed = ov.Core().read_model("model.xml")
+    fixed.reshape([-1, 6])
+    ov.save_model(fixed, "fixed.xml")
+    (found,) = validated(capsys, "fixed.xml")
+    assert found["verdict"] == "ok for every size"
+    assert found["sizes"] == {"names": ["dimension 0"], "most": (2**32 - 1) // 6}
+
+
+# Models as they are exported, which were unknown whatever was given.
+
+
+def voice_activity() -> onnx.ModelProto:
+    """As silero-vad: gates of an LSTM cell, of a dynamic batch."""
+    weights = numpy_helper.from_array(np.ones((128, 512), np.float32), "w")
+    nodes = [
+        helper.make_node("Constant", [], ["w"], value=weights),
+        helper.make_node("MatMul", ["x", "w"], ["gates"]),
+        *split_nodes("cut", "gates", (128,) * 4, 1),
+    ]
+    return model(nodes, {"x": (FLOAT, ("batch", 128))}, {"cut_0": FLOAT})
+
+
+def super_resolution() -> onnx.ModelProto:
+    """A Reshape by a computed shape before the split, as PyTorch exports pixel shuffles."""
+    text = """
+        shape = Shape (x)
+        rows = Gather <axis = 0> (shape, two)
+        real = Cast <to = 1> (rows)
+        half = Div (real, scale)
+        low = Floor (half)
+        whole = Cast <to = 7> (low)
+        one = Unsqueeze (whole, zero)
+        wanted = Concat <axis = 0> (batch, one, rest)
+        y = Reshape (x, wanted)
+        a, b = Split <axis = 1, num_outputs = 2> (y)
+    """
+    constants = """
+        two = Constant <value = int64 {2}> ()
+        scale = Constant <value = float {2.0}> ()
+        zero = Constant <value = int64[1] {0}> ()
+        batch = Constant <value = int64[1] {1}> ()
+        rest = Constant <value = int64[2] {2, -1}> ()
+    """
+    content = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 18]> net (float[1, 4, h, w] x) => (float a)'
+        f" {{ {constants} {text} }}"
+    )
+    for node in content.graph.node:
+        for names in (node.input, node.output):
+            for at, name in enumerate(names):
+                names[at] = "/head/Reshape" if name == "y" else name
+    return content
+
+
+def quantized_lstm() -> onnx.ModelProto:
+    """A quantized LSTM cell in a Loop, whose state has no declared shape."""
+    weights = numpy_helper.from_array(np.ones((32, 64), np.int8), "w")
+    state = helper.make_tensor_value_info("state", FLOAT, None)
+    on = helper.make_tensor_value_info("on", TensorProto.BOOL, [])
+    cell = [
+        helper.make_node("Constant", [], ["w"], value=weights),
+        helper.make_node("DynamicQuantizeLinear", ["state"], ["q", "scale", "zero"]),
+        helper.make_node("MatMulInteger", ["q", "w", "zero"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["real"], to=FLOAT),
+        helper.make_node("Mul", ["real", "scale"], ["gates"], name="gates"),
+        helper.make_node("Split", ["gates"], ["i", "f"], name="cut", axis=-1, num_outputs=2),
+        helper.make_node("Sigmoid", ["i"], ["next"]),
+    ]
+    body = helper.make_graph(
+        cell,
+        "cell",
+        [helper.make_tensor_value_info("step", INT64, []), on, state],
+        [on, helper.make_tensor_value_info("next", FLOAT, None)],
+    )
+    loop = helper.make_node("Loop", ["steps", "", "x"], ["last"], name="loop", body=body)
+    return model([loop], {"steps": (INT64, ()), "x": (FLOAT, ("batch", 32))}, {"last": FLOAT})
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "verdict"),
+    [
+        (voice_activity(), "", "ok for every size"),
+        (super_resolution(), "--dim /head/Reshape.1=2", "ok for every size"),
+        (quantized_lstm(), "--dim gates.0=1 --dim gates.1=2", "ok"),
+    ],
+    ids=["silero-vad", "super-resolution", "qlstm"],
+)
+def test_models_as_exported_are_decided_by_the_printed_options(
+    content: onnx.ModelProto,
+    options: str,
+    verdict: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    onnx.save(content, "model.onnx")
+    for via in ("directml", "ort"):
+        (before,) = validated(capsys, "model.onnx", "--via", via)
+        assert " ".join(OPTION.findall(before["fix"])) == options
+        line = ["model.onnx", "--via", via, *options.split()]
+        (found,) = validated(capsys, *line)
+        assert found["verdict"] == verdict
+        assert main(["validate", *line, "--fail-on", "unknown"]) == 0
+        capsys.readouterr()
