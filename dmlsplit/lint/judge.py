@@ -85,7 +85,7 @@ def _at_every_size(
     (desc,) = smallest
     most = UINT_MAX // desc.input_tensor.element_count
     sizes = SizeRange(tuple(name for name, _ in site.missing), most)
-    minimum, fix = _minimum(smallest, target), "; ".join(_cures(site))
+    minimum, fix = _minimum(smallest, target), "; ".join(_cures(remarks))
     return Verdict(site, smallest, Outcome.ALWAYS, tuple(remarks), (), minimum, fix, sizes=sizes)
 
 
@@ -158,15 +158,15 @@ def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
     return requirement(max(known)) if descriptors and len(known) == len(levels) else None
 
 
-def _cures(site: SplitSite) -> Iterator[str]:
-    if site.meets:
-        yield RULES["SPLIT-DEFECT-MEET"].hint
+def _cures(diagnostics: Iterable[Violation]) -> Iterator[str]:
+    found = (each.rule.hint for each in diagnostics if each.severity == "defect")
+    yield from dict.fromkeys(found)
 
 
 def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str]:
     """Possible fixes, the most direct first."""
     site, minimum = verdict.site, verdict.minimum
-    yield from _cures(site)
+    yield from _cures(verdict.diagnostics)
     if verdict.outcome is Outcome.UNKNOWN:
         yield from remedies(site)
     if verdict.outcome not in FAILING:

@@ -22,6 +22,8 @@ LEAST_DIMENSIONS, MOST_DIMENSIONS = 4, 8
 # onnxruntime issue 14523: before, a Split-18 with num_outputs ran on the CPU. In the library of
 # onnxruntime-directml, VersionedKernel<DmlOperatorSplit, 18> is new in 1.16.0 (1.15.1 lacks it).
 FIRST_WITH_NUM_OUTPUTS = (1, 16)
+# microsoft/DirectML, Releases.md, 1.9.1: "Fix bug with unconnected split nodes".
+FIRST_WITH_UNCONNECTED = (1, 9, 1)
 OPERATORS = ("Split-2", "Split-11", "Split-13", "Split-18")
 ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
     f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
@@ -61,6 +63,15 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
         yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
     if any(site.pieces) and not site.problem:
         yield from empty_pieces(site)
+    if site.unused and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
+        yield unconnected(site)
+
+
+def unconnected(site: SplitSite) -> Violation:
+    """The defect that an unused output meets."""
+    rule = RULES["SPLIT-DEFECT-UNCONNECTED"]
+    text = f"output {site.unused[0]} is used by nothing; DirectML before 1.9.1 has a bug with that"
+    return Violation(rule, text=f"{text} in fused graphs", severity=rule.severity)
 
 
 def empty_pieces(site: SplitSite) -> Iterator[Violation]:

@@ -119,6 +119,21 @@ RULES = rules.RULES | by_id(
                 " known to use one in place of the other (onnxruntime issues 32146, 24311, 21007)",
             ),
         ),
+        "SPLIT-DEFECT-UNCONNECTED": _remark(
+            "Every output of a split is used by a node or is an output of the model. Before 1.9.1,"
+            " DirectML has a bug with unconnected split nodes in the graphs that ONNX Runtime"
+            " fuses; its release notes do not say what it does.",
+            basis="documented",
+            source="https://github.com/microsoft/DirectML/blob/master/Releases.md#directml-191",
+            hint="ship DirectML 1.9.1 or later, or make every piece an output of the model",
+            severity="defect",
+            example=_models(
+                _model(_CUT, returned="float[2] a", arguments="--via ort --directml 1.8.0"),
+                _model(_CUT, returned="float[2] a", arguments="--via ort --directml 1.9.1"),
+                "output 1 is used by nothing; DirectML before 1.9.1 has a bug with that in fused"
+                " graphs",
+            ),
+        ),
         "SPLIT-IMPLIED": _remark(
             "Nodes of other operators become DirectML Splits in ONNX Runtime.",
             basis="policy",

@@ -30,6 +30,7 @@ class Target:
     via: Via = "directml"
     ort_version: tuple[int, ...] | None = None  # None for the newest ONNX Runtime
     note: str = ""  # for the user
+    directml: tuple[int, ...] | None = None  # if a version or a Windows build was asked for
 
     def __str__(self) -> str:
         level = f"feature level {self.level}"
@@ -101,18 +102,20 @@ def resolve_target(
     if directml is not None:
         level, asked = level_for_directml(directml), f"DirectML {directml.strip()}"
         # The third part of a version does not change the level.
-        version = directml_version(directml)[:2]
+        dll = directml_version(directml)
+        version = dll[:2]
         newest = max(directml_version(row.directml)[:2] for row in rows)
     elif windows is not None:
         version = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
         level, asked = level_for_windows(*version), f"Windows build {version[0]}"
+        dll = directml_version(capability_table()[level].directml)
         newest = max((row.windows.build,) for row in rows if row.windows)
     else:
         level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
         return Target(level, f"feature level {level}", via, runtime, note)
     if version > newest:
         note = "; ".join(filter(None, (_newer(asked, newest), note)))
-    return Target(level, asked, via, runtime, note)
+    return Target(level, asked, via, runtime, note, dll)
 
 
 def _newer(asked: str, newest: tuple[int, ...]) -> str:

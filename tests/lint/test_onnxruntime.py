@@ -1,14 +1,23 @@
 """ONNX Runtime's DirectML provider: the descriptors that it makes, and the rules that it adds."""
 
+from pathlib import Path
+
+import onnx
+import pytest
 from hypothesis import given
+from onnx import TensorProto, helper
 
 import dmlsplit as dml
 from dmlsplit.directml import rules
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
+from dmlsplit.lint.discovery import scan_file
+from dmlsplit.lint.judge import assess
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import Outcome
 from tests.support.descriptors import split_descriptors
+from tests.support.models import model
 
 
 @given(desc=split_descriptors())
@@ -40,3 +49,42 @@ def test_rules_are_complete() -> None:
         assert name == rule.id
         assert rule.hint
         assert not rule.sentence.endswith("..")
+
+
+# A Split with an output that nothing uses, in the fused graphs of an old DirectML.
+
+
+def two_uses(*used: str) -> onnx.ModelProto:
+    """A split into a and b, and a branch that uses some of them."""
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    body = helper.make_graph([helper.make_node("Concat", used, ["y"], axis=0)], "body", [], outputs)
+    nodes = [
+        helper.make_node("Split", ["x"], ["a", "b"], name="cut", num_outputs=2),
+        helper.make_node("If", ["flag"], ["z"], then_branch=body, else_branch=body),
+    ]
+    inputs = {"x": (TensorProto.FLOAT, (6,)), "flag": (TensorProto.BOOL, ())}
+    return model(nodes, inputs, {"z": TensorProto.FLOAT})
+
+
+@pytest.mark.parametrize(
+    ("used", "asked", "found"),
+    [
+        ("a", {"directml": "1.9.0", "via": "ort"}, "output 1 is used by nothing"),
+        ("b", {"windows": "22621", "via": "ort"}, "output 0 is used by nothing"),
+        ("ab", {"directml": "1.9.0", "via": "ort"}, ""),
+        ("a", {"directml": "1.9.1", "via": "ort"}, ""),
+        ("a", {"windows": "26100", "via": "ort"}, ""),
+        ("a", {"feature_level": "5_0", "via": "ort"}, ""),  # of newer versions, too
+        ("a", {"directml": "1.9.0"}, ""),
+    ],
+)
+def test_an_unused_output_meets_a_defect(
+    used: str, asked: dict[str, str], found: str, tmp_path: Path
+) -> None:
+    onnx.save(two_uses(*used), tmp_path / "m.onnx")
+    (verdict,) = assess(scan_file(str(tmp_path / "m.onnx")), resolve_target(**asked)).verdicts
+    defects = [each for each in verdict.diagnostics if each.severity == "defect"]
+    assert [each.rule.id for each in defects] == ["SPLIT-DEFECT-UNCONNECTED"] * bool(found)
+    assert all(each.message.startswith(found) for each in defects)
+    assert ("ship DirectML 1.9.1 or later" in verdict.fix) == bool(found)
+    assert verdict.outcome is Outcome.OK
