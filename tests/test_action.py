@@ -1,6 +1,7 @@
 """action.yml, with its steps run like on a runner, and the pre-commit hooks."""
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -234,15 +235,8 @@ EXAMPLES = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", 
 
 
 def test_the_page_lists_exactly_the_inputs_and_hooks_that_exist() -> None:
-    steps = [
-        step
-        for example in EXAMPLES
-        for job in example.get("jobs", {}).values()
-        for step in job["steps"]
-        if step["uses"].startswith("dmlsplit/dmlsplit@")
-    ]
-    assert len(steps) == 2
-    assert all(set(step["with"]) <= set(ACTION["inputs"]) for step in steps)
+    assert len(STEPS_OF_THE_PAGE) == 2
+    assert all(set(step["with"]) <= set(ACTION["inputs"]) for step in STEPS_OF_THE_PAGE)
     (hooks,) = [repo["hooks"] for example in EXAMPLES for repo in example.get("repos", ())]
     for hook in hooks:
         build_parser().parse_args(["validate", *hook.get("args", ()), "m.onnx"])
@@ -252,3 +246,148 @@ def test_the_page_lists_exactly_the_inputs_and_hooks_that_exist() -> None:
         section = PAGE.partition(f"| {title} |")[2].partition("\n\n")[0]
         rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
         assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(known)
+
+
+def test_action_and_hooks_judge_alike_by_default() -> None:
+    """As the command line does: one model has one verdict."""
+    options = build_parser().parse_args(["validate", "m.onnx"])
+    assert ACTION["inputs"]["via"]["default"] == options.via
+    targets = ("windows", "directml", "feature-level", "ort-version", "dim", "fail-on", "allow")
+    assert {ACTION["inputs"][name]["default"] for name in targets} == {""}
+    for hook in HOOKS:
+        assert "args" not in hook
+        assert hook["require_serial"] is True
+
+
+def fill(folder: Path) -> None:
+    """The files that the examples of the page name, all of them accepted, in a repository."""
+    for place in ("models", "exported/deep"):
+        (folder / place).mkdir(parents=True)
+        for number in range(6):
+            onnx.save(ACCEPTED, folder / place / f"{number}.onnx")
+    onnx.save(single(TensorProto.FLOAT, ("batch", 1, 6, 2), (2, 4), 2), folder / "models/dyn.onnx")
+
+
+STEPS_OF_THE_PAGE = [
+    step
+    for example in EXAMPLES
+    for job in example.get("jobs", {}).values()
+    for step in job["steps"]
+    if step["uses"].startswith("dmlsplit/dmlsplit@")
+]
+
+
+@bash
+@pytest.mark.parametrize("step", STEPS_OF_THE_PAGE, ids=["pull request", "code scanning"])
+def test_a_workflow_of_the_page_passes(step: dict[str, Any], workspace: Path) -> None:
+    fill(workspace)
+    done = judge(workspace, **step["with"])
+    assert done.status == 0, done.log + done.errors
+    assert Path(done.outputs["sarif"]).exists()
+    onnx.save(single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 5), 2), workspace / "models/bad.onnx")
+    assert judge(workspace, **step["with"]).status == 1
+
+
+SHELL_LINES = [
+    line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("line", SHELL_LINES)
+def test_a_command_of_the_page_passes(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(line)
+    line_ = words[words.index("dmlsplit") + 1 :]
+    assert main(line_) == 0
+    for more in re.findall(r"`(--format \w+ -o [\w.]+)`", PAGE):
+        assert main([*line_, *more.split()]) == 0
+
+
+def test_a_pointer_of_git_lfs_is_met_with_what_the_page_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.onnx").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    assert main(["validate", "model.onnx"]) == 2
+    assert f"```text\n{capsys.readouterr().err}```" in PAGE
+
+
+# pre-commit itself, with the hooks of this tree and the configuration of the page. Only how a hook
+# is installed is another: it is here already, and nothing is fetched.
+
+
+@pytest.fixture
+def repository(workspace: Path) -> Path:
+    """A repository that uses the hooks as the page shows."""
+    pytest.importorskip("pre_commit", reason="runs pre-commit")
+    ours = workspace.parent / "hooks"
+    ours.mkdir()
+    (ours / ".pre-commit-hooks.yaml").write_bytes((ROOT / ".pre-commit-hooks.yaml").read_bytes())
+    (config,) = [example for example in EXAMPLES if "repos" in example]
+    (repo,) = config["repos"]
+    for hook in repo["hooks"]:
+        hook["language"] = "system"
+    repo |= {"repo": str(ours)}
+    (workspace / ".pre-commit-config.yaml").write_text(yaml.safe_dump(config))
+    fill(workspace)
+    (workspace / "models" / "ir.xml").write_text(variadic())
+    (workspace / "models" / "ir.bin").write_bytes(weights(lengths=(2, 4)))
+    for folder in (ours, workspace):
+        git(folder, "init", "-q")
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", "first")
+    git(ours, "tag", repo["rev"])
+    command = workspace.parent / "dmlsplit"
+    command.write_text(command.read_text().replace("exec", 'echo "$@" >> "$CALLS"\nexec'))
+    return workspace
+
+
+def git(folder: Path, *words: str) -> None:
+    author = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    done = ran("git", *author, *words, cwd=folder, env=NO_SETTINGS)
+    assert done.returncode == 0, done.stderr
+
+
+NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+
+
+def pre_commit(repository: Path, *words: str) -> tuple[int, str, list[str]]:
+    """The status and output of `pre-commit run`, and the command lines that it has run."""
+    calls = repository.parent / "calls"
+    calls.write_text("")
+    path = f"{repository.parent}{os.pathsep}{os.environ['PATH']}"
+    own = {"PATH": path, "CALLS": str(calls), "PRE_COMMIT_HOME": str(repository.parent / "cache")}
+    line = [sys.executable, "-m", "pre_commit", "run", *words]
+    done = ran(*line, cwd=repository, env=NO_SETTINGS | own)
+    return done.returncode, done.stdout + done.stderr, calls.read_text().splitlines()
+
+
+@bash
+def test_the_hooks_of_the_page_pass_on_all_files_in_one_process_each(repository: Path) -> None:
+    status, said, calls = pre_commit(repository, "--all-files")
+    assert status == 0, said
+    assert [line.count(".onnx") for line in calls] == [13, 0]
+    assert calls[1].count(".xml") == 1
+    # What is committed alone.
+    onnx.save(DYNAMIC, repository / "models" / "new.onnx")
+    git(repository, "add", ".")
+    status, said, calls = pre_commit(repository)
+    assert status == 0, said
+    assert [line.count(".onnx") for line in calls] == [1]
+
+
+@bash
+def test_a_hook_fails_on_a_refused_model_and_takes_sizes_that_one_of_many_has(
+    repository: Path,
+) -> None:
+    config = repository / ".pre-commit-config.yaml"
+    config.write_text(config.read_text().replace("- --via=ort", "- --via=ort\n    - --dim=batch=1"))
+    assert pre_commit(repository, "--all-files")[0] == 0
+    onnx.save(single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 5), 2), repository / "models/bad.onnx")
+    git(repository, "add", ".")
+    status, said, _ = pre_commit(repository, "--all-files")
+    assert status == 1
+    assert "80070057" in said

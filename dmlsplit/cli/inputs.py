@@ -191,6 +191,8 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     if scan.left_out:
         left_out = counted(scan.left_out, "model file")
         tell(f"note: {left_out} left out ({LEFT_OUT}); --hidden takes them all")
+    for name in scan.unused:
+        tell(f"note: --dim {name}: none of these models has a dynamic dimension of that name")
     return scan
 
 

@@ -76,6 +76,14 @@ def test_dim_gives_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None
         status = main(["validate", "m.onnx", "--dim", dim])
         assert status == (0 if dim == "batch=3" else 2)
     assert "no .onnx model here has a dynamic dimension" in capsys.readouterr().err
+    # Where there are several models, it may be for others.
+    save("static.onnx", single(TensorProto.INT64, (3, 6), (2, 4), 1))
+    for paths, status in (["m.onnx", "static.onnx"], 0), (["."], 0), (["static.onnx"], 2):
+        capsys.readouterr()
+        assert main(["validate", *paths, "--dim", "batch=3", "--dim", "cut=3"]) == status
+        said = capsys.readouterr().err
+        note = "note: --dim cut: none of these models has a dynamic dimension of that name"
+        assert (said == f"dmlsplit: {note}\n") == (status == 0), said
     status, verdicts = judged(capsys, "m.onnx", "--feature-level", "1_0")
     assert (status, list(verdicts.values())) == (1, ["refused for every size"])
     status, _ = judged(capsys, "m.onnx", "--feature-level", "1_0", "--allow", "equivalent")

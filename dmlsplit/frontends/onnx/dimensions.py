@@ -53,14 +53,18 @@ class FixedSizes:
                 "both must be equal"
             )
 
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The given names that no model so far has."""
+        return tuple(name for name in self.given if name not in self.used)
+
     def check_all_used(self) -> None:
         """Refuse a name that no model so far has."""
-        for name, size in self.given.items():
-            if name not in self.used:
-                raise InvalidArgumentError(
-                    f"dimension {name} is given the size {size}; no .onnx model here has a dynamic "
-                    "dimension of that name. Fix: give its name, or VALUE.AXIS"
-                )
+        for name in self.unused:
+            raise InvalidArgumentError(
+                f"dimension {name} is given the size {self.given[name]}; no .onnx model here has a "
+                "dynamic dimension of that name. Fix: give its name, or VALUE.AXIS"
+            )
 
     def declared(self, entry: ValueInfo) -> Shape | None:
         """The declared shape of a value, with the sizes that are given by name."""
