@@ -48,8 +48,6 @@ def options(missing: Iterable[tuple[str, int]]) -> str:
 
 def remedies(site: SplitSite) -> Iterator[str]:
     """What makes an unknown site known, the most direct first."""
-    from dmlsplit.frontends.onnx import child  # late, because a descriptor needs no front end
-
     if site.format == "openvino":
         yield (_REMEDIES | _OPENVINO)[site.cause]
         return
