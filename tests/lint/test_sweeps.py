@@ -22,7 +22,7 @@ def split_shapes(content: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
     """The shape of the input of each split, from a run of the model in ONNX Runtime."""
     probed = onnx.ModelProto()
     probed.CopyFrom(content)
-    names = {n.name: n.input[0] for n in content.graph.node if n.op_type == "Split"}
+    names = {n.name: n.input[0] for n in content.graph.node if n.name.endswith("cut")}
     del probed.graph.output[:]
     for name in sorted(set(names.values())):
         probed.graph.output.append(onnx.ValueInfoProto(name=name))
@@ -44,7 +44,7 @@ def test_static_shapes_are_right_and_rarely_unknown(tmp_path: Path, models: int)
         path = tmp_path / "m.onnx"
         path.write_bytes(content.SerializeToString())
         for infers in (False, True):
-            sites = [site for site in scan(path, infer_shapes=infers) if not site.implied]
+            sites = [s for s in scan(path, infer_shapes=infers) if s.node.endswith("cut")]
             assert len(sites) == CHAINS
             for site in sites:
                 assert not site.problem

@@ -193,6 +193,140 @@ def _one_hot(chain: Chain) -> None:
         chain.shape = (*chain.shape, 3)
 
 
+# As exporters write sizes that they compute from others.
+
+
+def _size(chain: Chain, axis: int) -> str:
+    """One size of the value, of shape [1]."""
+    return chain.make("Gather", chain.make("Shape", chain.value), chain.constant(axis), axis=0)
+
+
+def _halved(chain: Chain) -> None:
+    """x[: floor(n / 2.0)], in floats."""
+    axis = chain.axis()
+    if chain.shape[axis] > 1:
+        real = chain.make("Cast", _size(chain, axis), to=TensorProto.FLOAT)
+        half = chain.make("Floor", chain.make("Div", real, chain.constant(2, kind=np.float32)))
+        end = chain.make("Cast", half, to=TensorProto.INT64)
+        shape = chain.at(axis, chain.shape[axis] // 2)
+        chain.add("Slice", chain.constant(0), end, chain.constant(axis), shape=shape)
+
+
+def _integer_halved(chain: Chain) -> None:
+    """x[-((n + 1) // 2) :], with a negative dividend."""
+    axis = chain.axis()
+    up = chain.make("Add", _size(chain, axis), chain.constant(1))
+    start = chain.make("Div", chain.make("Neg", up), chain.constant(2))
+    size = (chain.shape[axis] + 1) // 2
+    ends = chain.constant(2**40)
+    chain.add("Slice", start, ends, chain.constant(axis), shape=chain.at(axis, size))
+
+
+def _flattened(chain: Chain) -> None:
+    total = chain.make("ReduceProd", chain.make("Shape", chain.value), keepdims=1)
+    wanted = chain.make("Concat", chain.constant(1), total, axis=0)
+    chain.add("Reshape", wanted, shape=(1, prod(chain.shape)))
+
+
+def _most(chain: Chain) -> None:
+    """The top min(n, 3), as detectors select."""
+    axis = chain.axis()
+    least = chain.make("Min", _size(chain, axis), chain.constant(3))
+    chain.add("TopK", least, axis=axis, shape=chain.at(axis, min(3, chain.shape[axis])))
+    chain.nodes[-1].output.append(chain.name())
+
+
+def _arranged(chain: Chain) -> None:
+    """A Gather of every second index."""
+    axis = chain.axis()
+    zero, end, step = chain.name(), chain.name(), chain.name()
+    for name, value in ((zero, 0), (step, 2)):
+        tensor = numpy_helper.from_array(np.array(value), name)
+        chain.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+    node = helper.make_node("Squeeze", [_size(chain, axis)], [end])
+    chain.nodes.append(node)
+    at = chain.make("Range", zero, end, step)
+    shape = chain.at(axis, (chain.shape[axis] + 1) // 2)
+    chain.add("Gather", at, axis=axis, shape=shape)
+
+
+def _masked(chain: Chain) -> None:
+    """A Gather of the indices where a constant mask is set."""
+    axis = chain.axis()
+    mask = [chain.random.randint(0, 1) for _ in range(chain.shape[axis] - 1)] + [1]
+    at = chain.make("NonZero", chain.constant(*mask))
+    chain.add("Gather", chain.make("Squeeze", at, chain.constant(0)), axis=axis,
+              shape=chain.at(axis, sum(mask)))  # fmt: skip
+
+
+def _expanded(chain: Chain) -> None:
+    """torch.expand: where a size is -1, the one of the shape."""
+    rank = len(chain.shape)
+    minus, ones = [-1] * rank, chain.constant(*[1] * rank)
+    asked = chain.constant(*minus)
+    same = chain.make("Equal", asked, chain.constant(*minus))
+    chain.add("Expand", chain.make("Where", same, ones, asked))
+
+
+def _upsampled(chain: Chain) -> None:
+    if len(chain.shape) == 4 and max(chain.shape) < 20:
+        front = chain.make("Slice", chain.make("Shape", chain.value), chain.constant(0),
+                           chain.constant(2))  # fmt: skip
+        back = [chain.make("Mul", _size(chain, axis), chain.constant(2)) for axis in (2, 3)]
+        wanted = chain.make("Concat", front, *back, axis=0)
+        height, width = (2 * size for size in chain.shape[2:])
+        chain.add("Resize", "", "", wanted, shape=(*chain.shape[:2], height, width))
+
+
+def _ceil_pool(chain: Chain) -> None:
+    """Of which onnx is not asked, because it is sometimes wrong."""
+    if len(chain.shape) == 4:
+        sizes = [-(-max(0, size - 2) // 2) + 1 for size in chain.shape[2:]]
+        shape = (*chain.shape[:2], *(min(n, -(-size // 2)) for n, size in
+                                     zip(sizes, chain.shape[2:], strict=True)))  # fmt: skip
+        if min(chain.shape[2:]) > 1:
+            chain.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, shape=shape)
+
+
+def _transposed_convolution(chain: Chain) -> None:
+    if len(chain.shape) == 4 and max(chain.shape) < 20:
+        weights = chain.make("ConstantOfShape", chain.constant(chain.shape[1], 3, 2, 2))
+        height, width = (2 * size for size in chain.shape[2:])
+        shape = (chain.shape[0], 3, height, width)
+        chain.add("ConvTranspose", weights, strides=[2, 2], kernel_shape=[2, 2], shape=shape)
+
+
+def _shuffled(chain: Chain) -> None:
+    if len(chain.shape) == 4 and chain.shape[1] % 4 == 0:
+        batch, channels, height, width = chain.shape
+        shape = (batch, channels // 4, 2 * height, 2 * width)
+        chain.add("DepthToSpace", blocksize=2, shape=shape)
+
+
+def _summed(chain: Chain) -> None:
+    if len(chain.shape) == 3:
+        a, _, c = chain.shape
+        chain.add("Einsum", chain.value, equation="abc,abd->acd", shape=(a, c, c))
+
+
+def _recurrent(chain: Chain) -> None:
+    if len(chain.shape) == 3:
+        length, batch, width = chain.shape
+        weights = chain.make("ConstantOfShape", chain.constant(1, 16, width))
+        again = chain.make("ConstantOfShape", chain.constant(1, 16, 4))
+        chain.add("LSTM", weights, again, hidden_size=4, shape=(length, 1, batch, 4))
+
+
+def _piece(chain: Chain) -> None:
+    axis = chain.axis()
+    if chain.shape[axis] > 1:
+        first = chain.make("Div", _size(chain, axis), chain.constant(2))
+        rest = chain.make("Sub", _size(chain, axis), first)
+        lengths = chain.make("Concat", first, rest, axis=0)
+        chain.add("Split", lengths, axis=axis, shape=chain.at(axis, chain.shape[axis] // 2))
+        chain.nodes[-1].output.append(chain.name())
+
+
 def _same(chain: Chain) -> None:
     chain.add(chain.random.choice("Relu Sigmoid Softmax Neg Identity Elu".split()))
 
@@ -200,6 +334,8 @@ def _same(chain: Chain) -> None:
 _STEPS: list[Callable[[Chain], None]] = [
     _transpose, _reshape, _computed_reshape, _unsqueeze, _squeeze, _concat, _slice, _gather, _pad,
     _tile, _expand, _reduce, _matmul, _convolution, _pool, _resize, _top, _zeros, _one_hot, _same,
+    _halved, _integer_halved, _flattened, _most, _arranged, _masked, _expanded, _upsampled,
+    _ceil_pool, _transposed_convolution, _shuffled, _summed, _recurrent, _piece,
 ]  # fmt: skip
 # The steps that do not contain fixed sizes.
 _OF_ANY_SIZE = [_transpose, _unsqueeze, _concat, _same]

@@ -22,12 +22,15 @@ _LARGEST_BYTES = 8 * MAXIMUM_VALUES
 _MOST_BYTES = 256 << 20  # of a model without its weights
 # A prefix that makes an operator unknown, so that inference skips the node and its dependents.
 _DOUBTED = "doubted "
+_MOST_ROUNDS = 8
+_SPLITS = ("Split", "SplitToSequence")
 
 
 def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
     """A model without its weights, and with the shapes of its values.
 
-    `sizes` are its dynamic dimensions, as in `FixedSizes`.
+    `sizes` are its dynamic dimensions, as in `FixedSizes`. While a split is unknown, onnx is asked
+    again, with the shapes that the walk knows and the constants that its evaluator computes.
     """
     import onnx
 
@@ -36,13 +39,91 @@ def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
     _drop_weights(model.graph)
     for node in _doubtful(model):
         node.op_type = _DOUBTED + node.op_type
-    found = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    for node in _nodes(found):
-        node.op_type = node.op_type.removeprefix(_DOUBTED)
+    folded: dict[int, NodeProto] = {}
+    for _ in range(_MOST_ROUNDS):
+        found = onnx.shape_inference.infer_shapes(model, data_prop=True)
+        for node in _nodes(found):
+            node.op_type = node.op_type.removeprefix(_DOUBTED)
+        taught = _has_gaps(found) and _teach_shapes(model, found, sizes)
+        if not (taught | (_has_gaps(found) and _fold(model, found, folded))):
+            break
+    _unfold(found, folded)
     content: bytes = found.SerializeToString()
     if len(content) > _MOST_BYTES:
         raise MemoryError(f"the shapes take {len(content)} bytes; at most {_MOST_BYTES} are read")
     return content
+
+
+def _static_shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
+    """The shapes without dynamic sizes, by the name of the value."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for _, graph in graphs(model.graph):
+        shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            tensor = value.type.tensor_type
+            if tensor.HasField("shape") and all(d.HasField("dim_value") for d in tensor.shape.dim):
+                shapes[value.name] = tuple(d.dim_value for d in tensor.shape.dim)
+    return shapes
+
+
+def _has_gaps(model: ModelProto) -> bool:
+    """Whether the shape or the lengths of a split are not known."""
+    known = _static_shapes(model)
+    constants = {tensor.name for _, graph in graphs(model.graph) for tensor in graph.initializer}
+    constants |= {name for n in _nodes(model) if n.op_type == "Constant" for name in n.output}
+    splits = (node for node in _nodes(model) if node.op_type in _SPLITS)
+    return any(n.input[0] not in known or not constants.issuperset(n.input[1:2]) for n in splits)
+
+
+def _teach_shapes(model: ModelProto, found: ModelProto, sizes: Mapping[str, int]) -> bool:
+    """Declare the shapes that the walk over `found` knows beyond it; whether there are any."""
+    from onnx import helper
+
+    from dmlsplit.frontends.onnx.dimensions import FixedSizes
+    from dmlsplit.frontends.onnx.scanner import walked
+
+    shapes = _static_shapes(found)
+    _, values = walked("", found.SerializeToString(), FixedSizes(sizes), False)
+    new = [
+        helper.make_tensor_value_info(name, value.data_type, value.shape)
+        for name, value in values.items()
+        if value.is_static and value.data_type and name not in shapes
+    ]
+    declared = {value.name: value for value in model.graph.value_info}
+    for value in new:
+        declared.get(value.name, model.graph.value_info.add()).CopyFrom(value)
+    return bool(new)
+
+
+def _fold(model: ModelProto, found: ModelProto, folded: dict[int, NodeProto]) -> bool:
+    """Turn nodes into constants, and keep them in `folded` by position; whether there are any."""
+    from onnx import helper, numpy_helper
+
+    from dmlsplit.frontends.onnx.folding import constants
+
+    before = len(folded)
+    values = constants(model.graph, _static_shapes(found), model.opset_import)
+    for at, node in enumerate(model.graph.node):
+        if node.op_type != "Constant" and node.output and node.output[0] in values:
+            tensor = numpy_helper.from_array(values[node.output[0]])
+            folded[at] = found.graph.node[at]
+            node.CopyFrom(helper.make_node("Constant", [], node.output, value=tensor))
+    return len(folded) > before
+
+
+def _unfold(model: ModelProto, folded: Mapping[int, NodeProto]) -> None:
+    """Put the nodes back. Splits of computed lengths take initializers, which a scan can read."""
+    tensors = {}
+    for at, node in folded.items():
+        tensors[node.output[0]] = model.graph.node[at].attribute[0].t
+        model.graph.node[at].CopyFrom(node)
+    lengths = [n for n in _nodes(model) if n.op_type in _SPLITS and n.input[1:2]]
+    for node in lengths:
+        tensor = tensors.get(node.input[1])
+        if tensor is not None:
+            node.input[1] += " folded"
+            model.graph.initializer.add().CopyFrom(tensor)
+            model.graph.initializer[-1].name = node.input[1]
 
 
 def fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:

@@ -7,7 +7,7 @@ never calls ONNX's own shape inference, checker or runtimes: small malformed mod
 import mmap
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -17,6 +17,7 @@ from dmlsplit.frontends.onnx import child
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Model
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
+from dmlsplit.frontends.onnx.values import Value
 from dmlsplit.frontends.onnx.walk import Walk
 from dmlsplit.frontends.site import Cause, SplitSite
 from dmlsplit.mistaken import recognised
@@ -55,27 +56,28 @@ def scan(
     instance("dimensions", dimensions, FixedSizes)
     infers = infer_shapes and child.is_installed()
     with about(name), recognised(name, binary=True), _mapped(name) as data:
-        sites = _walked(name, data, dimensions, is_last=not infers)
+        sites, _ = walked(name, data, dimensions, is_last=not infers)
         remark = ""
         if infers and any(map(_has_gap, sites)):
             try:
                 inferred = child.with_inferred_shapes(name, dimensions.given)
-                return _walked(name, inferred, dimensions)
+                return walked(name, inferred, dimensions)[0]
             except UnsupportedError as error:
                 remark = f"; onnx's shape inference failed: {error.message}"
         if infers and dimensions.given:
-            sites = _walked(name, data, dimensions)
+            sites, _ = walked(name, data, dimensions)
     return [replace(s, unknown=s.unknown + remark) if _has_gap(s) else s for s in sites]
 
 
 def _has_gap(site: SplitSite) -> bool:
     """Whether shape inference may make a site known."""
-    return bool(site.unknown) and site.cause in (Cause.UNTRACKED, Cause.TYPE)
+    return bool(site.unknown) and site.cause in (Cause.UNTRACKED, Cause.TYPE, Cause.LENGTHS)
 
 
-def _walked(
+def walked(
     name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, is_last: bool = True
-) -> list[SplitSite]:
+) -> tuple[list[SplitSite], Mapping[str, Value]]:
+    """The sites of a model, and what is known of the values of its main graph."""
     # A second walk, of calls and constants, may cost as much as a small model again.
     reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
     try:
@@ -83,7 +85,8 @@ def _walked(
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
         dimensions.give_ranks = is_last
-        return Walk(name, reader, model, dimensions).sites()
+        walk = Walk(name, reader, model, dimensions)
+        return walk.sites(), walk.values
     except WireError as error:
         raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
 

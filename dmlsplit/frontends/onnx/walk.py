@@ -119,6 +119,7 @@ class Walk:
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
         self._outputs_left = SCAN_OUTPUT_BUDGET
+        self.values: Mapping[str, Value] = {}  # of the main graph, once it has been walked
 
     def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
@@ -163,6 +164,8 @@ class Walk:
             labels=set(),
         )
         self._nodes(graph, inner)
+        if is_main:
+            self.values = inner.values
 
     def _input(self, entry: ValueInfo, is_main: bool) -> Value:
         shape = self._dimensions.applied(entry.name, self._dimensions.declared(entry))

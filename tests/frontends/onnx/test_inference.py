@@ -12,6 +12,7 @@ from onnx import numpy_helper  # noqa: E402
 
 from dmlsplit.errors import UnsupportedError  # noqa: E402
 from dmlsplit.frontends.onnx import FixedSizes, child  # noqa: E402
+from dmlsplit.frontends.onnx.folding import constants  # noqa: E402
 from dmlsplit.frontends.site import Cause  # noqa: E402
 from tests.support.onnx_graphs import Scanned, model, node, sizes, value  # noqa: E402
 
@@ -126,3 +127,79 @@ def test_computed_shapes_stay_unknown(scanned: Scanned) -> None:
     content = model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),))
     (found,) = scanned(content, infer_shapes=True)
     assert found.unknown == "its shape is not known after NonZero 'nz' of main"
+
+
+# Constants that onnx's evaluator computes.
+
+
+def ranged(limit: int) -> Any:
+    """A split of what a Range up to a computed end gathers."""
+    ends = {"zero": 0, "minus": -limit, "one": 1}
+    tensors = [numpy_helper.from_array(np.array(n), name) for name, n in ends.items()]
+    nodes = [
+        node("Abs", "minus", "end"),
+        node("Range", "zero end one", "at", name="r"),
+        node("Gather", "x at", "y", axis=1),
+        CUT,
+    ]
+    return model(nodes, [value("x", [2, 9])], initializers=tensors)
+
+
+def test_a_computed_constant_counts(scanned: Scanned) -> None:
+    (found,) = scanned(ranged(4), infer_shapes=True)
+    assert found.shape == (2, 4)
+
+
+@pytest.mark.parametrize("limit", [2**17, 2**40, 2**62])
+def test_a_large_constant_has_a_shape_but_is_not_computed(scanned: Scanned, limit: int) -> None:
+    (found,) = scanned(ranged(limit), infer_shapes=True)
+    assert (found.unknown, found.shape) == ("", (2, limit))
+    content = ranged(limit)
+    assert "at" not in constants(content.graph, {}, content.opset_import)
+
+
+def test_the_default_of_an_input_is_no_constant() -> None:
+    content = ranged(4)
+    graph, opsets = content.graph, content.opset_import
+    assert constants(graph, {}, opsets)["end"] == 4
+    graph.input.append(onnx.helper.make_tensor_value_info("minus", onnx.TensorProto.INT64, []))
+    assert not {"minus", "end"} & constants(graph, {}, opsets).keys()
+
+
+def test_computed_lengths_are_read(scanned: Scanned) -> None:
+    cut = node("Split", "x lengths", "p q", axis=1)
+    four = numpy_helper.from_array(np.array([2], np.int64), "two")
+    nodes = [
+        node("Sqrt", "squares", "roots"),
+        onnx.helper.make_node("Cast", ["roots"], ["lengths"], to=onnx.TensorProto.INT64),
+        cut,
+    ]
+    squares = numpy_helper.from_array(np.array([4, 16], np.float32), "squares")
+    content = model(nodes, [value("x", [3, 6])], initializers=(squares, four))
+    (found,) = scanned(content)
+    assert found.cause is Cause.LENGTHS
+    (found,) = scanned(content, infer_shapes=True)
+    assert (found.unknown, found.pieces, found.index) == ("", (2, 4), 2)
+
+
+def test_what_only_the_walk_knows_counts_there(scanned: Scanned) -> None:
+    # onnx is not asked about the pool, but about the Resize after it.
+    pool = node("MaxPool", "x", "p", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1)
+    nodes = [pool, onnx.helper.make_node("Resize", ["p", "", "scales"], ["y"], name="up"), CUT]
+    content = model(nodes, [value("x", [1, 4, 7, 8])], initializers=(SCALES,))
+    (found,) = scanned(content, infer_shapes=True)
+    assert found.shape == (1, 4, 8, 8)
+
+
+def test_a_size_in_the_middle_counts_there(scanned: Scanned) -> None:
+    lost = onnx.helper.make_node("NonZero", ["x"], ["z"], name="nz")
+    nodes = [
+        onnx.helper.make_node("Cast", ["z"], ["real"], to=onnx.TensorProto.FLOAT),
+        onnx.helper.make_node("OneHot", ["z", "depth", "values"], ["hot"]),
+        onnx.helper.make_node("Transpose", ["hot"], ["y"], perm=[0, 2, 1]),
+    ]
+    depth = numpy_helper.from_array(np.array(4), "depth")
+    values = numpy_helper.from_array(np.array([0, 1], np.float32), "values")
+    content = model([lost, *nodes, CUT], [value("x", [2, 3])], initializers=(depth, values))
+    (found,) = scanned(content, dimensions=FixedSizes({"z.1": 6}), infer_shapes=True)
+    assert found.shape == (2, 4, 6)
