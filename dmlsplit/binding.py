@@ -7,11 +7,11 @@ A `BufferBinding` is raw memory, checked by the rules of DML_BUFFER_BINDING.
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import add, le
+from operator import add
 from typing import Any
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.array_view import overlaps
+from dmlsplit.arrays.array_view import are_apart, overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
@@ -142,9 +142,7 @@ class BindingTable:
     def _are_apart(self, bound: Sequence[Any]) -> bool:
         """Fast path: whether memory that breaks no other rule does not overlap, even in padding."""
         starts = [entry.address for entry in bound]
-        ends = sorted(map(add, starts, self._sizes))
-        # By rising address, no tensor ends after the next one begins.
-        return all(map(le, ends, sorted(starts)[1:]))
+        return are_apart(starts, map(add, starts, self._sizes))
 
     def _refused(self, found: Sequence[Violation]) -> InvalidArgumentError:
         refused = report(f"binding of {self.desc}", None, found)

@@ -150,7 +150,9 @@ class CompiledOperator:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         with _on_stream(self.device.name, stream):
             source, entries = self._table.bind(array, outputs)
-            self._plan.split_into(source, entries, stream)
+            self._plan.split_into(
+                source, [e.owner for e in entries], [e.address for e in entries], stream
+            )
 
     def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> "BoundOperator":
         """Check the binding table once, for many dispatches.

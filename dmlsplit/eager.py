@@ -7,15 +7,17 @@ empty pieces, the eleven data types) bind descriptors, not this function.
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import prod
+from operator import add
 from typing import Any, SupportsIndex, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.array_view import columns, overlaps
+from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays.array_view import are_apart, columns, overlaps
 from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError, is_plain, small_copies
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import Integers, piece_sizes
@@ -96,6 +98,11 @@ def split(
     home = array.__class__.__module__  # not type(): torch.compile cannot say that of a Parameter
     if home not in _AT_ONCE and (own := _with_own_split(array, home)):
         return own(array, sizes_or_count, axis, out)
+    if out is None and home in HOMES and is_plain(array):
+        if not _is_plain(axis, sizes_or_count):
+            axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)  # type: ignore[union-attr]
+        if pieces := small_copies(array, axis, sizes_or_count):
+            return pieces
     try:
         source = view(array, "array")
     except TrackedError:
@@ -110,11 +117,15 @@ def split(
     if out is None:
         plan = made(source.device, source.shape, source.strides, source.item_bytes, *along)
         return plan.split(source, array)
-    shapes = piece_shapes(source.shape, *piece_sizes(source.shape, along[1], along[0]))
-    outputs = checked_outputs(out, source, shapes)
-    steps = tuple([output.strides for output in outputs])
+    shapes, sizes = _shapes(source.shape, source.item_bytes, *along)
+    owners, steps = out, None
+    addresses = _packed_apart(out, source, shapes, sizes)
+    if addresses is None:
+        outputs = checked_outputs(out, source, shapes)
+        owners, addresses = [one.owner for one in outputs], [one.address for one in outputs]
+        steps = tuple([output.strides for output in outputs])
     plan = made(source.device, source.shape, source.strides, source.item_bytes, *along, steps)
-    plan.split_into(source, outputs)
+    plan.split_into(source, owners, addresses)
     return list(out)
 
 
@@ -185,6 +196,31 @@ def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., Plan]:
     return _plan if count <= _FEW_PIECES else _plan_of_many
 
 
+@lru_cache(maxsize=64)
+def _shapes(
+    shape: tuple[int, ...], item_bytes: int, axis: int, sizes_or_count: int | tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
+    """The shapes of the pieces, and their bytes."""
+    shapes = piece_shapes(shape, *piece_sizes(shape, sizes_or_count, axis))
+    return shapes, [item_bytes * prod(shape) for shape in shapes]
+
+
+def _packed_apart(
+    out: Any, source: ArrayView, shapes: Sequence[tuple[int, ...]], sizes: list[int]
+) -> list[int] | None:
+    """Addresses of outputs that fit, are packed and share no memory, as most do.
+
+    None for others, which `checked_outputs` looks at one by one.
+    """
+    if type(out) not in (list, tuple) or len(out) != len(shapes):
+        return None
+    addresses = adapter_of(source.owner).packed_addresses(source.owner, out, shapes)
+    if addresses is None:
+        return None
+    start, end = source.span
+    return addresses if are_apart([start, *addresses], [end, *map(add, addresses, sizes)]) else None
+
+
 def check_list(out: Any, count: int) -> None:
     """Refuse what is not a list or a tuple of so many arrays."""
     is_list = isinstance(out, (list, tuple))
@@ -201,14 +237,14 @@ def checked_outputs(
     """Describe the arrays to write, which must fit the source and share no memory."""
     check_list(out, len(shapes))
     outputs = [view(output, f"out[{index}]") for index, output in enumerate(out)]
+    rest = source.type, source.device, False
     for index, (output, shape) in enumerate(zip(outputs, shapes, strict=True)):
         found = (output.shape, output.type, output.device, output.read_only)
-        allowed = (shape, source.type, source.device, False)
-        if found != allowed:
-            rows = zip(("shape", "type", "device", "read_only"), found, allowed, strict=True)
+        if found != (shape, *rest):
+            rows = zip(("shape", "type", "device", "read_only"), found, (shape, *rest), strict=True)
             what, is_, must = next(row for row in rows if row[1] != row[2])
             raise InvalidArgumentError(f"out[{index}]: {what} is {is_}; it must be {must}")
-        if not _is_apart(output.shape, output.strides):
+        if not _is_apart(shape, output.strides):
             raise InvalidArgumentError(
                 f"out[{index}]: strides are {output.strides}; its elements must not overlap"
             )
@@ -224,6 +260,8 @@ def _is_apart(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 def _refuse_overlap(views: list[ArrayView]) -> None:
     """Refuse outputs (all views but the first) that share memory with another array."""
     listed = [view.span for view in views]
+    if are_apart(*zip(*listed, strict=True)):
+        return
     meeting = _meeting(listed)
     if not meeting:
         return

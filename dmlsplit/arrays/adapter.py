@@ -36,6 +36,19 @@ class Adapter(Protocol):
         """Packed copies of the pieces of a small array; None if the engine has to make them."""
         return None
 
+    def packed_addresses(
+        self, like: Any, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+    ) -> list[int] | None:
+        """Addresses of packed arrays to write, of the type and on the device of `like`.
+
+        It asks each one little. None where that is not enough, and each needs a view.
+        """
+        return None
+
+    def copy_into(self, array: Any, cut: Cut, outputs: Sequence[Any]) -> bool:
+        """Copy the pieces of a small array into arrays of the same library and type, if it can."""
+        return False
+
     def current_stream(self, array: Any) -> Callable[[], int] | None:
         """A callable that gives the library's current stream; None for CuPy's, or on the CPU."""
         return None

@@ -1,7 +1,8 @@
 """The memory of one array, whatever its library: a value, and arithmetic on it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
+from operator import le
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -52,6 +53,11 @@ def _reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) ->
         return 0, 0
     reaches = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + item_bytes
+
+
+def are_apart(starts: Iterable[int], ends: Iterable[int]) -> bool:
+    """Whether, by rising address, no span ends after the next one begins."""
+    return all(map(le, sorted(ends), sorted(starts)[1:]))
 
 
 def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,9 @@
 """NumPy's arrays."""
 
+from collections.abc import Sequence
 from ctypes import addressof, c_char
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.errors import InvalidArgumentError
 
 _WHOLE_KINDS = "?biufcmMSU"
+_LAYOUT = attrgetter("shape", "dtype", "flags.c_contiguous", "flags.writeable")
 
 
 class _Numpy(Adapter):
@@ -45,6 +48,21 @@ class _Numpy(Adapter):
             return [array[one].copy() for one in cut.slices]
         except MemoryError:  # Fall through: the allocating path raises an error with the size.
             return None
+
+    def packed_addresses(
+        self, like: np.ndarray, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+    ) -> list[int] | None:
+        if set(map(type, arrays)) != {np.ndarray}:
+            return None
+        wanted = [(shape, like.dtype, True, True) for shape in shapes]
+        return list(map(_address, arrays)) if list(map(_LAYOUT, arrays)) == wanted else None
+
+    def copy_into(self, array: np.ndarray, cut: Cut, outputs: Sequence[Any]) -> bool:
+        if {type(array), *map(type, outputs)} != {np.ndarray} or not _is_whole(array.dtype):
+            return False
+        for output, one in zip(outputs, cut.slices, strict=True):
+            output[...] = array[one]
+        return True
 
     def packed(self, array: np.ndarray, name: str) -> Any:
         # Subclasses may override `view`.

@@ -42,12 +42,18 @@ class Plan:
         return give_back(made, model)
 
     def split_into(
-        self, source: ArrayView, outputs: Sequence[ArrayView], stream: Stream | None = None
+        self,
+        source: ArrayView,
+        owners: Sequence[Any],
+        addresses: Sequence[int],
+        stream: Stream | None = None,
     ) -> None:
         """Split an array into others, which have the plan's layout and are apart."""
-        addresses = [output.address for output in outputs]
-        self._copy(adapter_of(source.owner), source, addresses, stream)
-        owners = [output.owner for output in outputs]
+        library = adapter_of(source.owner)
+        cut = self.cut if adapters_of(owners) == {library} else None
+        if cut is not None and library.copy_into(source.owner, cut, owners):
+            return
+        self._copy(library, source, addresses, stream)
         for count in _write_counts(owners):
             count()
         if stream is not None:

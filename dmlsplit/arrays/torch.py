@@ -4,21 +4,25 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import cache, lru_cache, partial
+from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Context, Shape, allocate, not_shared, type_name
 from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
-from dmlsplit.arrays.packing import Cut, Packing
+from dmlsplit.arrays.packing import MOST_BYTES, MOST_RUNS, Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
+from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 
 _OUTSIDE = "dmlsplit.split without out, or call this outside"
 # The modules of the classes of tensors that are split: plain ones, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
+_SHAPE_AND_TYPE, _REQUIRES_GRAD = attrgetter("shape", "dtype"), attrgetter("requires_grad")
 DISTRIBUTED = "torch.distributed.tensor"  # that of DTensor
 
 
@@ -60,11 +64,39 @@ class _Torch(Adapter):
         width = packed.element_size()
         return packed.as_strided(shape, [step // width for step in strides])
 
-    def copies(self, tensor: Any, cut: Cut) -> list[Any] | None:
-        try:
-            return list(_torch().split_with_sizes_copy(tensor, cut.sizes, cut.axis))
-        except RuntimeError:  # Fall through: the allocating path raises an error with the size.
+    def packed_addresses(
+        self, like: Any, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
+    ) -> list[int] | None:
+        private = _private()
+        if (
+            not is_plain(like)
+            or private.is_forward()
+            or not set(map(type, arrays)) <= private.PLAIN
+        ):
             return None
+        kind = _torch().Tensor
+        wanted = [(shape, like.dtype) for shape in shapes]
+        try:
+            if (
+                list(map(_SHAPE_AND_TYPE, arrays)) != wanted
+                or set(map(kind.get_device, arrays)) != {-1}
+                or not all(map(kind.is_contiguous, arrays))
+                or any(map(kind.is_neg, arrays))
+                or any(map(kind.is_conj, arrays))
+                or (_torch().is_grad_enabled() and any(map(_REQUIRES_GRAD, arrays)))
+            ):
+                return None
+            addresses = list(map(kind.data_ptr, arrays))
+        except RuntimeError:  # a tensor without memory or strides
+            return None
+        return addresses if all(addresses) else None
+
+    def copy_into(self, tensor: Any, cut: Cut, outputs: Sequence[Any]) -> bool:
+        try:
+            _torch().split_with_sizes_copy(tensor, cut.sizes, cut.axis, out=outputs)
+        except RuntimeError:  # an output was made in inference mode
+            return False
+        return True
 
     def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
         # As torch's own functions do it: autograd then rejects saved values that were overwritten.
@@ -98,12 +130,50 @@ class _Torch(Adapter):
         return super().reinterpreted(tensor, kind, shape)
 
 
+def is_plain(tensor: Any) -> bool:
+    """Whether this is a tensor on the CPU, and no compiler has to see what is done with it."""
+    private = _private()
+    if type(tensor) not in private.PLAIN or private.dispatch_modes() or private.jit_trace():
+        return False
+    torch = private.torch
+    return bool(
+        tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not tensor.is_quantized
+        and not tensor.is_nested
+        and not private.is_zero(tensor)
+    )
+
+
+def small_copies(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | None:
+    """Copies of a small tensor's pieces by torch's own operator; None where the engine is faster.
+
+    That operator knows gradients and every transform. Taking the axis and the sizes, which are
+    Python's own integers, as they come, saves half of what is added to its time.
+    """
+    small = _small(tensor.shape, tensor.dtype, axis, sizes_or_count)
+    try:
+        return small and list(_torch().split_with_sizes_copy(tensor, *small))
+    except RuntimeError:  # Fall through: the allocating path raises an error with the size.
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _small(
+    shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
+) -> tuple[tuple[int, ...], int] | None:
+    """The sizes and the axis from the front, if few bytes are copied in few runs."""
+    axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
+    _type_string(dtype)  # Elements without whole bytes are refused.
+    is_small = prod(shape) * dtype.itemsize <= MOST_BYTES and prod(shape[:axis]) <= MOST_RUNS
+    return (sizes, axis) if is_small else None
+
+
 def _check_memory(tensor: Any, name: str) -> None:
     """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
     private = _private()
     torch = private.torch
-    kind = type(tensor)
-    if kind is not torch.Tensor and kind is not torch.nn.Parameter:
+    if type(tensor) not in private.PLAIN:
         raise _of_subclass(tensor, name)
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():

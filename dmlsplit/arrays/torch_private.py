@@ -21,6 +21,7 @@ try:
     dispatch_modes = torch._C._len_torch_dispatch_stack
     has_transforms = torch._C._are_functorch_transforms_active
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
+    is_zero = torch.Tensor._is_zerotensor  # it has no memory
     jit_trace = torch._C._get_tracing_state
     forward_ad = torch.autograd.forward_ad
     _ = forward_ad._current_level, torch.UntypedStorage._cdata
@@ -29,6 +30,9 @@ except (AttributeError, ImportError) as error:
         f"PyTorch {torch.__version__} lacks a private name that dmlsplit uses ({error}). "
         "Fix: pip install 'dmlsplit[torch]'"
     ) from None
+
+
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
 @cache

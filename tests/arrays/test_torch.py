@@ -322,3 +322,52 @@ def test_torch_is_told_of_the_stream_that_uses_a_tensor(made_up_torch: SimpleNam
     tensor = CudaTensor()
     adapter_of(tensor).used_on(tensor, 77)
     assert tensor.recorded == [(77, 1)]
+
+
+@pytest.mark.parametrize("count", [3, 64])
+def test_small_outputs_are_checked_like_large_ones(torch: Any, count: int) -> None:
+    source = torch.arange(4.0 * count).reshape(2, -1)
+    sizes, wanted = (2,) * count, torch.split(source, 2, 1)
+
+    def outputs() -> list[Any]:
+        return [torch.zeros(2, 2) for _ in range(count)]
+
+    written = outputs()
+    versions = [out._version for out in written]
+    assert dml.split(source, sizes, 1, out=written) == written
+    assert all(map(torch.equal, written, wanted))
+    assert [out._version for out in written] > versions
+    shared = torch.zeros(2, 2)
+    for wrong, message in (
+        (torch.zeros(2, 3), r"out\[1\]: shape is \(2, 3\)"),
+        (torch.zeros(2, 2, dtype=torch.int32), r"out\[1\]: type is <i4"),
+        (torch.zeros(2, 2, requires_grad=True), r"out\[1\] requires grad"),
+        (source[:, :2], r"must not overlap"),
+        (torch.zeros(2, 1).expand(2, 2), r"out\[1\]: strides are .*must not overlap"),
+        (shared, r"out\[2\] and out\[1\] share memory"),
+        (torch.zeros(2, 2, dtype=torch.complex64).imag, None),  # strided, and may be written
+        (torch.zeros(2, 2).numpy(), None),
+    ):
+        outs = [*outputs()[:1], wrong, shared, *outputs()[3:]]
+        if message is None:
+            dml.split(source, sizes, 1, out=outs)
+            assert all(map(torch.equal, map(torch.as_tensor, outs), wanted))
+            continue
+        with pytest.raises(dml.InvalidArgumentError, match=message):
+            dml.split(source, sizes, 1, out=outs)
+        assert not outs[0].any()
+        assert not shared.any()
+
+
+def test_small_pieces_are_differentiated_by_torch(torch: Any) -> None:
+    source = torch.rand(3, 8, requires_grad=True)
+    for sizes in (4, [2, 6], (8, 0)):
+        pieces = dml.split(source, sizes, 1)
+        assert all(piece.is_contiguous() and not piece._is_view() for piece in pieces)
+        assert len({piece.untyped_storage().data_ptr() for piece in pieces}) == len(pieces)
+        (gradient,) = torch.autograd.grad(pieces[0].square().sum(), source)
+        wanted = torch.zeros(3, 8)
+        wanted[:, : pieces[0].shape[1]] = 2 * pieces[0].detach()
+        assert torch.equal(gradient, wanted)
+    with pytest.raises(dml.InvalidArgumentError, match="they must be at least 0 and add up"):
+        dml.split(source, [3, 4], 1)
