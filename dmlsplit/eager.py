@@ -96,7 +96,7 @@ def split(
             f"axis is {axis!r} and dim is {dim!r}, two words for one thing; one must be left out"
         )
     home = array.__class__.__module__  # not type(): torch.compile cannot say that of a Parameter
-    if home not in _AT_ONCE and (own := _with_own_split(array, home)):
+    if home not in _AT_ONCE and (own := _with_own_split(array, home, sizes_or_count, axis, out)):
         return own(array, sizes_or_count, axis, out)
     if out is None and home in HOMES and is_plain(array):
         if not _is_plain(axis, sizes_or_count):
@@ -136,8 +136,10 @@ def _is_plain(axis: object, sizes_or_count: Any) -> bool:
     return is_sizes and type(axis) is int
 
 
-def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
-    """The split of arrays that have no memory yet: of dask, or traced by a framework."""
+def _with_own_split(
+    array: Any, home: str, sizes_or_count: Sizes, axis: SupportsIndex, out: object
+) -> Callable[..., list[Any]] | None:
+    """The split of arrays that have no memory yet (of dask, or traced), or that know a better."""
     if home in HOMES:
         return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
     if home == DISTRIBUTED:
@@ -151,7 +153,9 @@ def _with_own_split(array: Any, home: str) -> Callable[..., list[Any]] | None:
         # Imported here: JAX is optional.
         from dmlsplit.frameworks import jax
 
-        return jax.split if jax.is_for_jax(array) else None
+        is_known = out is None and _is_plain(axis, sizes_or_count)
+        along = (axis, sizes_or_count) if is_known else None
+        return jax.split if jax.is_for_jax(array, along) else None
     return None
 
 

@@ -6,9 +6,10 @@ its own buffers, on a GPU also with the stream to launch on. Nothing is copied b
 `jax.ffi` would have to be compiled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
 from functools import cache, lru_cache, partial
+from itertools import count
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -23,15 +24,20 @@ from dmlsplit.geometry import packed_byte_strides, piece_shapes
 # numpy.dtype.isbuiltin of NumPy's own types.
 _BUILT_IN = 1
 
+# Compiling takes 60 ms, and saves 80 us of each later call with three pieces, 3 ms with 64, which
+# DLPack takes to pass pieces back. Shapes that do not come again must not wait for it.
+OFTEN = 16
+
 Shape = tuple[int, ...]
 
 
-def is_for_jax(array: Any) -> bool:
-    """Whether only JAX can split an array of its own.
+def is_for_jax(array: Any, along: tuple[Any, Any] | None) -> bool:
+    """Whether JAX has to split an array of its own, or does it in less time.
 
     It is traced, and has no memory; or it has memory that DLPack cannot pass on: on several
     devices, or for NumPy, of a type such as bfloat16; or from which it would not pass pieces back:
-    on another than the first of several CPUs, or of 64 bits while JAX makes 32 of them.
+    on another than the first of several CPUs, or of 64 bits while JAX makes 32 of them. Or arrays
+    like this have often been split along this axis at these sizes, if they are known.
     """
     import jax
 
@@ -44,7 +50,17 @@ def is_for_jax(array: Any) -> bool:
     is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin == _BUILT_IN
     if others or (is_numpys and jax.dtypes.canonicalize_dtype(dtype) != dtype):
         return True
-    return device.platform == "cpu" and not (is_numpys and device.local_hardware_id == 0)
+    if device.platform != "cpu":
+        return False
+    if not is_numpys or device.local_hardware_id:
+        return True
+    return along is not None and next(_calls(array.shape, dtype, along)) > OFTEN
+
+
+@lru_cache(maxsize=1024)
+def _calls(shape: Shape, dtype: Any, along: tuple[Any, Any]) -> Iterator[int]:
+    """Counts the calls with equal arguments."""
+    return count(1)
 
 
 def split(

@@ -274,3 +274,21 @@ def test_a_transpose_of_our_own_would_cost_the_batches() -> None:
 def test_a_split_alone_cannot_be_transposed() -> None:
     with pytest.raises(ValueError, match="do not support transpose"):
         jax.linear_transpose(lambda array: dml.split(array, 1), X)([X])
+
+
+def test_a_split_that_comes_often_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dmlsplit.frameworks import jax as ours
+
+    calls: list[Any] = []
+    split = ours.split
+    monkeypatch.setattr(ours, "split", lambda *given: [calls.append(given[1]), split(*given)][1])
+    array, other = jnp.arange(14.0).reshape(2, 7), jnp.arange(14).reshape(2, 7)
+    for _ in range(ours.OFTEN + 2):
+        assert_equal(dml.split(array, (3, 4), 1), own(array, (3, 4), 1))
+    assert len(calls) == 2
+    assert_equal(dml.split(other, (3, 4), 1), own(other, (3, 4), 1))
+    assert_equal(dml.split(array, (4, 3), 1), own(array, (4, 3), 1))
+    assert_equal(dml.split(array, [3, 4], 1), own(array, (3, 4), 1))  # read once, never counted
+    with pytest.raises(dml.InvalidArgumentError, match="add up"):
+        dml.split(array, (3, 3), 1)
+    assert len(calls) == 2
