@@ -28,7 +28,7 @@ LEAST_ITEMS = 4096  # pieces of rows; below, a call costs as much as it saves
 PATIENCE_BYTES = 256 << 20
 WORTH_BYTES = 256 << 10
 # Each takes 1 MB, for as long as the process lives. Freed code takes llvmlite's lock at any moment,
-# and a child forked at that moment would wait for the lock for ever.
+# and a child forked at that moment would wait for the lock forever.
 MOST_LOOPS = 32
 
 Copy = Callable[..., None]  # of the addresses of the first rows, and how many rows
@@ -65,7 +65,7 @@ class Loop:
     @property
     def word(self) -> int:
         """Bytes that are read at once: an element, or as many as a row of few words needs."""
-        # Whole words only: behind the last row there may be no memory.
+        # Whole words only: after the last row there may be no memory.
         divisor = gcd(8, self.pitch, sum(self.widths))
         words = [word for word in (1, 2, 4, 8) if self.element <= word <= divisor]
         return next((word for word in words if self.pitch <= MOST_WORDS * word), self.element)
