@@ -1,16 +1,16 @@
 """The blocks in which to split a chunked array, and the chunks of the pieces.
 
-A block is a box of the input that is read, split and written in one go. It holds about
-`block_bytes`, or one chunk if that is larger, so the blocks in flight bound the memory. Blocks can
-run in any order, in parallel, and again after an interruption, because no two blocks write the same
-chunk of a piece:
+A block is a box of the input that is read, split and written in one go. Its size is about
+`block_bytes`, or one chunk if that is larger, so the number of blocks in flight bounds the memory.
+Blocks can run in any order, in parallel, and again after an interruption, because no two blocks
+write the same chunk of a piece:
 
 - Along the axis, a block ends only where a chunk of some piece ends.
-- Across the axis, a block is a power of two of input chunks, and a chunk of a piece is a power of
-  two of them that is no larger, so it is inside one block.
+- Along each other dimension, the number of input chunks in a block is a power of two. For a chunk
+  of a piece it is a power of two that is not larger, so the chunk is inside one block.
 
-With shards (files of several chunks), "chunk" means the shard: the unit of writing. If a piece
-begins inside an input chunk, two blocks read that chunk, but each element is split once.
+With shards (files of several chunks), "chunk" means the shard, because shards are written whole. If
+a piece begins inside an input chunk, two blocks read that chunk, but each element is split once.
 """
 
 from bisect import bisect_left, bisect_right
@@ -42,7 +42,7 @@ class Block:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Elements per dimension."""
+        """The elements per dimension."""
         return tuple(side.stop - side.start for side in self.region)
 
 
@@ -53,14 +53,14 @@ class BlockGrid:
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
-    chunk: tuple[int, ...]  # elements of a shard of the input, or without shards of a chunk
-    inner: tuple[int, ...]  # elements of a chunk inside a shard; ones without shards
+    chunk: tuple[int, ...]  # elements of an input shard; without shards, of an input chunk
+    inner: tuple[int, ...]  # elements of a chunk inside a shard; without shards, ones
     item_bytes: int
-    block_bytes: int  # target size of a block
+    block_bytes: int  # the target size of a block
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "BlockGrid":
-        """The grid of these JSON values."""
+        """The grid with these fields, read from JSON."""
         fields: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**fields)
 
@@ -82,18 +82,18 @@ class BlockGrid:
         return Block(region, tuple(parts))
 
     def nbytes(self, index: int) -> int:
-        """Bytes of a block."""
+        """The bytes of a block."""
         return prod(self[index].shape) * self.item_bytes
 
     def piece_shape(self, piece: int) -> tuple[int, ...]:
-        """Elements per dimension of a piece."""
+        """The elements of a piece per dimension."""
         return piece_shapes(self.shape, self.axis, (self.sizes[piece],))[0]
 
     def piece_chunk(self, piece: int) -> tuple[int, ...]:
         """The chunk, or shard, of a piece.
 
-        Along the axis it is no longer than the piece. If that makes it smaller than a chunk of the
-        input, it grows along the other dimensions, within a block.
+        Along the axis it is at most as long as the piece. If that makes it smaller than an input
+        chunk, it grows along the other dimensions, but not beyond a block.
         """
         along = self._along(piece)
         factor = max(1, min(self.chunk[self.axis], self.shape[self.axis]) // along)
@@ -103,33 +103,33 @@ class BlockGrid:
         return tuple(chunk)
 
     def _along(self, piece: int) -> int:
-        """Elements of a piece's chunks along the axis: whole inner chunks."""
+        """The elements of a piece's chunk along the axis, a multiple of the inner chunk's."""
         inner = self.inner[self.axis]
         return min(self.chunk[self.axis], max(1, -(-self.sizes[piece] // inner)) * inner)
 
     @cached_property
     def _starts(self) -> list[int]:
-        """The start of each piece along the axis, and the end of the last."""
+        """The start of each piece along the axis, and the end of the last piece."""
         return [0, *accumulate(self.sizes)]
 
     @cached_property
     def _cross_section_bytes(self) -> int:
-        """Bytes of an input chunk at one position along the axis."""
+        """The bytes of an input chunk at one position along the axis."""
         sides = list(map(min, self.chunk, self.shape))
         return max(1, prod(sides[: self.axis]) * prod(sides[self.axis + 1 :]) * self.item_bytes)
 
     @cached_property
     def _length(self) -> int:
-        """The longest block along the axis: whole input chunks."""
+        """The longest block along the axis, in elements: a multiple of the input chunk."""
         step = self.chunk[self.axis]
         return max(1, self.block_bytes // (self._cross_section_bytes * step)) * step
 
     @cached_property
     def _starts_along(self) -> list[int]:
-        """The starts of blocks along the axis, each between chunks of the pieces.
+        """The starts of blocks along the axis, each where a chunk of a piece starts.
 
-        A block has as many consecutive chunks of pieces as `_length` allows: at least one, because
-        none is longer than an input chunk.
+        A block has as many consecutive chunks of pieces as fit in `_length`. At least one fits,
+        because no chunk of a piece is longer than an input chunk.
         """
         starts, previous = [0], 0
         for piece, begin in enumerate(self._starts[:-1]):
@@ -142,10 +142,10 @@ class BlockGrid:
 
     @cached_property
     def _growth(self) -> tuple[int, ...]:
-        """Input chunks per block along each dimension but the axis: powers of two.
+        """The input chunks per block along each dimension except the axis: powers of two.
 
-        Above 1 only if the array is too short along the axis to fill `block_bytes`. Innermost
-        dimensions grow first, since neighbours there are read and written together.
+        They are above 1 only if the array is too short along the axis to fill `block_bytes`.
+        Innermost dimensions grow first, because neighbours there are read and written together.
         """
         length = min(self._length, max(1, self.shape[self.axis]))
         budget = max(1, self.block_bytes // (self._cross_section_bytes * length))
@@ -165,9 +165,10 @@ class BlockGrid:
 
 
 def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
-    """(piece, begin, end) of the non-empty pieces that a range along the axis overlaps.
+    """The pieces that a range along the axis overlaps, as (piece, begin, end); never empty ones.
 
-    `starts` ends with the end of the last piece; `begin` and `end` count from the piece's start.
+    The last entry of `starts` is the end of the last piece. `begin` and `end` count from the start
+    of the piece.
     """
     for piece in range(bisect_right(starts, low) - 1, bisect_left(starts, high)):
         begin, end = max(low, starts[piece]), min(high, starts[piece + 1])
@@ -176,7 +177,10 @@ def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, 
 
 
 def _powers_of_two(budget: int, limits: Sequence[int]) -> tuple[int, ...]:
-    """A power of two up to each limit, greedily from the first, with a product up to `budget`."""
+    """For each limit, a power of two that is not above it; their product is at most `budget`.
+
+    Earlier limits are used up first.
+    """
     powers = []
     for limit in limits:
         powers.append(1 << (min(budget, limit).bit_length() - 1))

@@ -1,7 +1,8 @@
-"""`dml.split` of a dask.array into dask arrays, lazily, with one dispatch per block.
+"""`dml.split` of a dask.array into dask arrays, lazily, with at most one dispatch per block.
 
-A block inside one piece is passed on unchanged; a block across a border is split into all its parts
-in one dispatch. Nothing is rechunked: a chunk of a piece is a chunk of the input, or a part of one.
+A block inside one piece is passed on unchanged. A block that overlaps several pieces is split into
+all its parts in one dispatch. Nothing is rechunked: a chunk of a piece is a chunk of the input, or
+a part of one.
 """
 
 import math
@@ -24,9 +25,8 @@ def split_dask(
 ) -> list[Any]:
     """Split a dask.array lazily, for `dmlsplit.split`.
 
-    Along the axis, the chunks of a piece end where a chunk of `array` or the piece ends; otherwise
-    they are those of `array`. Pieces that are computed together (``dask.compute(*pieces)``) read
-    and dispatch each block once.
+    Pieces keep the chunks of `array`, cut at the ends of the pieces along the axis. Pieces that are
+    computed together (``dask.compute(*pieces)``) read and dispatch each block once.
     """
     import dask.array as da
     from dask.base import tokenize
@@ -56,7 +56,7 @@ def split_dask(
         chunks = (*array.chunks[:at], tuple(along) or (0,), *array.chunks[at + 1 :])
         if not along:
             return empty_like(array, shape=tuple(map(sum, chunks)), chunks=chunks)
-        # A task is a block of the array, or a part of a dispatch's result.
+        # Each task is a block of the array, or a part of the result of a dispatch.
         used = {task[-1][0] if task[0] != array.name else array.name for task in layer.values()}
         below = graph if dispatch in used else array.dask
         layers = {**below.layers, name: layer}
@@ -69,7 +69,7 @@ def split_dask(
 def _tasks(
     array: Any, dispatch: str, names: Sequence[str], sizes: Sequence[int], axis: int
 ) -> tuple[dict[Any, Any], list[dict[Any, Any]], list[list[int]]]:
-    """A dispatch for each block that is cut; each piece's blocks and their sizes along the axis."""
+    """A dispatch per block that is cut, and each piece's blocks and their sizes along the axis."""
     dispatches: dict[Any, Any] = {}
     layers: list[dict[Any, Any]] = [{} for _ in names]
     along: list[list[int]] = [[] for _ in names]
@@ -83,7 +83,7 @@ def _tasks(
                 dispatches[(dispatch, *place)] = (cut, block)
             for number, (piece, _) in enumerate(parts):
                 key = (names[piece], *place[:axis], len(along[piece]), *place[axis + 1 :])
-                # Not operator.getitem, which dask would fuse with a later slice of the piece.
+                # Not operator.getitem, because dask would fuse it with a later slice of the piece.
                 part = (itemgetter(number), (dispatch, *place))
                 layers[piece][key] = part if len(parts) > 1 else block
         for piece, size in parts:

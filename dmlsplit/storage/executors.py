@@ -16,8 +16,8 @@ from dmlsplit.system import processors
 
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 ANSWER_SECONDS = 10.0
-PATIENCE_SECONDS = 0.5  # the longest that an interrupt waits for a block
-# Calls a function with each of many values, in any order, and yields the results.
+PATIENCE_SECONDS = 0.5  # the longest time that an interrupt waits for a block
+# A function that calls another with each of many values, in any order, and yields the results.
 Submit = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
@@ -44,7 +44,7 @@ def submitting(scheduler: str | None) -> Iterator[Submit]:
 
 
 def _silence(scheduler: str) -> str:
-    """Why no scheduler answers at an address, else ""; dask itself would hang, or wait longer."""
+    """Why no scheduler answers at an address, or ""; dask itself would hang or wait longer."""
     found = re.fullmatch(r"(?:(tcp|tls|ucx|wss?)://)?([^/\s]+):(\d{1,5})|inproc://\S+", scheduler)
     if not found:
         return "it must be an address such as tcp://host:8786"
@@ -54,14 +54,14 @@ def _silence(scheduler: str) -> str:
     why = ""
     try:
         with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as connection:
-            why = "something else is listening there"  # a scheduler speaks first
+            why = "something else is listening there"  # because a scheduler speaks first
             return "" if connection.recv(1) else why
     except (OSError, OverflowError) as error:
         return why or describe(error)
 
 
 def _check_cluster(client: Any) -> None:
-    """Refuse a cluster without dmlsplit, whose workers would die when they import a task."""
+    """Refuse a cluster without dmlsplit, because its workers would die when they load a task."""
     for machine, run in (("the scheduler", client.run_on_scheduler), ("a worker", client.run)):
         try:
             # exec, because a machine without dmlsplit cannot receive a function of dmlsplit.
@@ -75,9 +75,9 @@ def _check_cluster(client: Any) -> None:
 def _in_flight(
     executor: Executor, window: int, work: Callable[[Any], Any], values: Iterable[Any]
 ) -> Iterator[Any]:
-    """The results, each as soon as it is ready, with at most `window` values in work at a time.
+    """The results, each as soon as it is ready; at most `window` values are in work at a time.
 
-    Interrupts must be held: one inside a pool or a future would leave its locks taken.
+    Interrupts must be held, because one inside a pool or a future would leave its locks taken.
     """
     waiting = iter(values)
     pending = {executor.submit(work, value) for value in islice(waiting, window)}
@@ -88,7 +88,7 @@ def _in_flight(
             yield from map(_result, done)
             pending |= {executor.submit(work, value) for value in islice(waiting, len(done))}
     finally:
-        # Wait for running tasks: nothing may write once the workspace is released.
+        # Wait for running tasks, because nothing may write once the workspace is released.
         wait([future for future in pending if not future.cancel()])
         settle()
 
@@ -98,7 +98,7 @@ def _result(future: Future[Any]) -> Any:
         return future.result()
     except (DmlError, OSError):
         raise
-    except Exception as error:  # any error of the cluster, a codec or a worker
+    except Exception as error:  # from the cluster, a codec or a worker
         cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
         fix = f". {ON_A_CLUSTER}" if isinstance(cause, ImportError) else ""
         raise UnsupportedError(f"a block failed: {describe(cause)}{fix}") from error

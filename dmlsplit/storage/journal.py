@@ -2,9 +2,9 @@
 
 The first line of a journal, in JSON, describes the run. Eight bytes for each block follow: zeros
 until it is written, then the mark (a hash of sizes and times) of the files that it was read from. A
-block is done if its files still have that mark. Otherwise it is redone: it was never written, not
-or half recorded, or its files have changed. Changes through a memory map can go unnoticed, because
-they need not update a file's time.
+block is done if its files still have that mark. Otherwise it was not written, its record is missing
+or incomplete, or its files have changed, and it is redone. Changes through a memory map can go
+unnoticed, because they need not update a file's time.
 """
 
 import json
@@ -27,11 +27,11 @@ from dmlsplit.storage.blocks import BlockGrid
 from dmlsplit.system import write_at
 
 _MARK_BYTES = 8
-# Two changes within a tick of the file system's clock, up to 10 ms, leave the same time.
+# Two changes within one tick of the file system's clock, up to 10 ms, leave the same time.
 TICK_NS = 20_000_000
-# The files of which one makes a folder a zarr array, and the others that zarr reads beside them.
+# A folder with one of these files is a zarr array.
 ARRAY_FILES = ("zarr.json", ".zarray")
-METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")
+METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all that zarr reads
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,21 @@ class Journal:
     """The open journal of one run."""
 
     run: Run
-    marks: np.ndarray  # of the files from which each block was written; 0 if it was not
+    marks: np.ndarray  # for each block, the mark of the files it was read from; 0 if not written
     file: IO[bytes]
-    start: int  # position of the marks in the file
+    start: int  # the position of the marks in the file
 
     def record(self, block: int, mark: int) -> None:
-        """Record the mark of the files from which a block was written; 0 if it is not written."""
+        """Record the mark of the files that a block was read from; 0 if it is not written."""
         data = memoryview(mark.to_bytes(_MARK_BYTES, "little"))
         with naming(Path(self.file.name)):
-            # Half the bytes make a wrong mark, so the block is redone.
+            # If only some of the bytes are written, the mark is wrong and the block is redone.
             write_at(self.file.fileno(), data, self.start + block * _MARK_BYTES)
         self.marks[block] = mark
 
 
 def create_journal(path: Path, run: Run) -> None:
-    """Create a journal, which appears once its first line is complete."""
+    """Create a journal. It appears once its first line is complete."""
     write_text(path, json.dumps(asdict(run)) + "\n")
 
 
@@ -80,7 +80,8 @@ def read_run(path: Path) -> Run:
         return Run(**values)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InvalidArgumentError(
-            f"{path} is damaged, or of another version. Fix: remove {path.parent} and start again"
+            f"{path} is damaged, or another version of dmlsplit wrote it. "
+            f"Fix: remove {path.parent} and start again"
         ) from None
 
 
@@ -99,9 +100,10 @@ def open_journal(path: Path) -> Iterator[Journal]:
 
 
 def is_continued(path: Path, wanted: Run) -> bool:
-    """Whether a journal's run is the wanted one with the same input.
+    """Whether a journal's run is the wanted one, and its input is unchanged.
 
-    False if the input has changed since; InvalidArgumentError if it is another input or split.
+    False if the input has changed since. InvalidArgumentError if the run has another input or is
+    another split.
     """
     found = read_run(path)
     is_same = found.mark == wanted.mark
@@ -133,7 +135,7 @@ def input_mark(path: Path) -> int:
 def block_mark(path: Path, stored: Any, grid: BlockGrid, index: int) -> int:
     """The mark of the chunks, or shards, that a block is read from."""
     if not path.is_dir():
-        return _mark(())  # `input_mark` covers a single file
+        return _mark(())  # because `input_mark` covers a single file
     sides = zip(grid[index].region, grid.chunk, strict=True)
     places = product(*(range(s.start // n, -(-s.stop // n)) for s, n in sides))
     return _mark(path / stored.metadata.encode_chunk_key(place) for place in places)
@@ -144,7 +146,7 @@ def check_unchanged(path: Path, mark: int) -> None:
     if input_mark(path) != mark:
         raise InvalidArgumentError(
             f"{path} changed while it was split; no piece was written. "
-            "Fix: start the same run again when nothing writes to it"
+            "Fix: run the same command again when nothing writes to it"
         )
 
 
@@ -155,7 +157,7 @@ def _mark(files: Iterable[Path]) -> int:
 
 
 def _seen(file: Path) -> tuple[int, int] | None:
-    """Size and time of a file, or None; a file that was just written is read after a tick."""
+    """The size and time of a file, or None. For a file just written, wait for a clock tick."""
     try:
         found = file.stat()
         age = time.time_ns() - found.st_mtime_ns

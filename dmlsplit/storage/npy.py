@@ -20,8 +20,9 @@ from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
 from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.system import allow_open_files
 
-# On the CPU a block and its parts stay in the second-level cache: 1 MiB was a third faster than 32.
-# Blocks are larger for many pieces, so that each part is worth a call, and for a GPU.
+# On the CPU, a block and its parts should stay in the second-level cache: blocks of 1 MiB were a
+# third faster than blocks of 32. Every part costs a call, so blocks are larger for many pieces and
+# for a GPU.
 BLOCK_BYTES = 1 << 20
 PIECES_PER_BLOCK = 32
 MOST_BLOCKS = 32
@@ -31,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class SplitFiles:
-    """The result of a run: the paths and shapes of the pieces, in order."""
+    """The result of a run, with the paths and shapes of the pieces in order."""
 
     input: Path
     dtype: str
@@ -55,9 +56,9 @@ def split_file(
     """Split ``NAME.npy`` into ``NAME_0.npy``, ``NAME_1.npy``, ... in a folder.
 
     The pieces appear when all are complete; the folder is created if needed. `device` is ``"cpu"``
-    or ``"cuda:N"``; `progress` gets the bytes done and the total after each block.
-    InvalidArgumentError: not a .npy file, sizes that do not fit, a piece that exists (unless
-    `overwrite`) or is the input, or an input that changes meanwhile. OSError names the file.
+    or ``"cuda:N"``. After each block, `progress` is called with the bytes done and the total.
+    InvalidArgumentError: the file is not a .npy file, the sizes do not fit, a piece exists (unless
+    `overwrite`) or is the input, or the input changes during the run. An OSError names the file.
     """
     mark = input_mark(path)
     source = open_npy(path)
@@ -68,8 +69,8 @@ def split_file(
     run = Run(str(path.absolute()), "npy", grid, mark)
     workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
     with claimed(workspace, run, overwrite) as notes:
-        if not workspace.journal.is_file():  # else all pieces are complete, and wait for names
-            # Pieces have no name here: they must be closed before they are renamed, on Windows.
+        if not workspace.journal.is_file():  # with a journal, all pieces are already complete
+            # No variable holds the pieces: Windows can rename them only after they are closed.
             _write_pieces(source, _create_pieces(workspace, source, shapes), grid, device, progress)
             check_unchanged(path, mark)
             workspace.vouch(run)
@@ -77,7 +78,7 @@ def split_file(
 
 
 def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
-    """The blocks of an array in the order of its file: the last dimension is contiguous."""
+    """The blocks of an array in file order, where the last dimension is contiguous."""
     shape, width = source.stored_shape, source.dtype.itemsize
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     on_cpu = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
@@ -89,7 +90,7 @@ def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> Bl
 def _create_pieces(
     workspace: Workspace, source: NpyFile, shapes: Sequence[tuple[int, ...]]
 ) -> list[NpyFile]:
-    """Empty drafts of the pieces, if they fit on the disk and can all be open at once."""
+    """Empty drafts of the pieces, if they fit on the disk and can all be open at the same time."""
     ends = accumulate(prod(shape) * source.dtype.itemsize for shape in shapes)
     for target, wanted in zip(workspace.targets, ends, strict=True):
         check_space(workspace.folder, wanted, target)
@@ -137,7 +138,7 @@ def _split_block(
     shapes = piece_shapes(block.shape, axis, sizes)
     ends = accumulate(map(prod, shapes))
     parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
-    # The public split would check each block for overlaps; parts of one arena have none.
+    # The public split would check each block for overlaps, which parts of one arena cannot have.
     layout = "cpu", block.shape, values.strides, values.itemsize, axis, sizes
     plan = plan_for(sizes)(*layout, tuple(part.strides for part in parts))
     plan.program.copy(values.ctypes.data, [part.ctypes.data for part in parts])
@@ -148,7 +149,7 @@ def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) ->
     """Split a host array on a device into new host arrays."""
     if device == "cpu":
         return split(array, sizes, axis)
-    # As bytes, since CuPy lacks some of NumPy's data types.
+    # As bytes, because CuPy lacks some of NumPy's data types.
     flat = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.itemsize)
     parts = [to_host(part) for part in split(to_device(flat, device), sizes, axis)]
     return [part.reshape(-1).view(array.dtype).reshape(part.shape[:-1]) for part in parts]

@@ -1,7 +1,7 @@
 """Reads and writes boxes of .npy files, with system calls and never through a memory map.
 
-With a map, a disk error, a full disk or a file that shrinks is a signal that kills the process;
-with a call it is an error that names the file.
+Through a memory map, a disk error, a full disk or a file that shrinks kills the process with a
+signal. A system call returns an error instead, which can name the file.
 """
 
 import os
@@ -25,9 +25,9 @@ Region = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class NpyFile(NpyHeader):
-    """An open .npy file; errors name `path`, for a draft the file that it becomes.
+    """An open .npy file. Errors name `path`; for a draft, that is the file that it will become.
 
-    `read_into` and `write` use `stored_shape`, whose last dimension is contiguous in either order.
+    `read_into` and `write` use `stored_shape`, whose last dimension is contiguous in the file.
     """
 
     path: Path
@@ -38,12 +38,12 @@ class NpyFile(NpyHeader):
 
     @property
     def is_fortran(self) -> bool:
-        """Whether the first dimension is contiguous in the file, and not the last."""
+        """Whether the first dimension, and not the last, is contiguous in the file."""
         return self.fortran_order and len(self.shape) > 1
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """Elements per dimension, the contiguous one last."""
+        """The elements per dimension; the contiguous dimension is the last."""
         return self.shape[::-1] if self.is_fortran else self.shape
 
     def __getitem__(self, region: Region) -> np.ndarray:
@@ -76,7 +76,7 @@ class NpyFile(NpyHeader):
             os.fsync(self.handle)
 
     def _runs(self, values: np.ndarray, region: Region) -> Iterator[tuple[int, memoryview]]:
-        """Position in the file, and bytes, of each contiguous run of a box."""
+        """The position in the file and the bytes of each contiguous run of a box."""
         flat = values.reshape(-1).view(np.uint8).data
         width, at = self.dtype.itemsize, 0
         for first, count in runs(self.stored_shape, region):
@@ -89,7 +89,7 @@ def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
     sizes = [side.stop - side.start for side in region]
     if not prod(sizes):
         return
-    # A run covers the innermost dimensions that the box spans, and the next outer one.
+    # A run covers the innermost dimensions that the box spans entirely, and the next outer one.
     inner = len(shape) - 1
     while inner > 0 and sizes[inner] == shape[inner]:
         inner -= 1
@@ -100,7 +100,7 @@ def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
 
 
 def open_npy(path: Path) -> NpyFile:
-    """Open a .npy file; InvalidArgumentError if it is damaged or holds Python objects."""
+    """Open a .npy file. InvalidArgumentError if it is damaged or holds Python objects."""
     with about(path), naming(path):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise InvalidArgumentError("is not a regular file; it must be a .npy file")
@@ -117,12 +117,12 @@ def open_npy(path: Path) -> NpyFile:
 
 
 def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -> NpyFile:
-    """Create a .npy file with the data type and order of `like`, to be written box by box."""
+    """Create a .npy file with the data type and order of `like`, for boxes to be written to."""
     header = npy_header(shape, like.is_fortran, like.dtype)
     with naming(path):
         handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o666)
         piece = NpyFile(shape, like.is_fortran, like.dtype, len(header), path, handle)
-        # Reserved now, so that a full disk fails before any work is done.
+        # Reserve the bytes now, so that a full disk causes an error before any work is done.
         reserve(handle, piece.offset + piece.size_in_bytes)
         _write(handle, memoryview(header), 0)
     return piece

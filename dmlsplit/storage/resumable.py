@@ -1,4 +1,4 @@
-"""Splits stores larger than memory, block by block, in a workspace where the run can resume."""
+"""Splits stores larger than memory, block by block, in runs that can be resumed."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -19,10 +19,10 @@ from dmlsplit.storage.worker import marks, move_block
 from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.storage.zarr_arrays import absent_chunks, create_piece, grid_for, open_stored
 
-MARKS_AT_ONCE = 256  # blocks whose files one task checks
+MARKS_AT_ONCE = 256  # the blocks whose files one task checks
 
 
-@held()  # because zarr, too, waits for its own thread
+@held()  # because zarr also waits for a thread of its own
 def split_store(
     path: Path,
     sizes_or_count: int | Sequence[int],
@@ -40,9 +40,10 @@ def split_store(
     Arguments and errors are those of `split_file`. Pieces keep the format (2 or 3), codecs, fill
     value and attributes of a zarr array, and its chunks if they are large enough. `scheduler` is
     the address of a running Dask cluster, whose workers must all see `path` and `folder` under the
-    same names; None uses threads. Blocks have `block_bytes`, by default 8 MiB, or one larger chunk;
-    a thread holds about five times as much. InvalidArgumentError also: a damaged input, a data type
-    of no fixed size, an unfinished run of another split. UnsupportedError: zarr or dask is missing.
+    same names; None uses threads. A block has `block_bytes`, by default 8 MiB, or one chunk if that
+    is larger; each thread needs about five times that. InvalidArgumentError also: the input is
+    damaged, its elements have no fixed size, or another split is unfinished. UnsupportedError: zarr
+    or dask is missing.
     """
     mark = input_mark(path)
     stored = open_stored(path)
@@ -69,13 +70,14 @@ def split_store(
 def _run_blocks(
     workspace: Workspace, journal: Journal, device: str, submit: Submit, progress: Progress
 ) -> tuple[str, ...]:
-    """Run the blocks that are missing, or written from old files; return notes for the user."""
+    """Run the blocks that are missing or were read from old files; return notes for the user."""
     old = _changed(workspace, journal, submit)
     if old or not journal.marks.all():
         workspace.check_unpublished()
-    for partial_file in workspace.folder.rglob("*.partial"):  # of zarr, in a killed run
+    for partial_file in workspace.folder.rglob("*.partial"):  # from zarr, in a killed run
         partial_file.unlink()
-    for block in old:  # or if the old files came back, a half-rewritten block would count as done
+    # If the old files came back, a half-rewritten block would otherwise count as done.
+    for block in old:
         journal.record(block, 0)
     work = partial(move_block, str(workspace.folder), journal.run.name, device)
     missing = map(int, np.flatnonzero(journal.marks == 0))
@@ -84,9 +86,9 @@ def _run_blocks(
     if late:
         raise InvalidArgumentError(
             f"{workspace.input} changed while it was split: {late} of {len(journal.marks)} blocks "
-            "are old. Fix: start the same run again when nothing writes to it"
+            "are outdated. Fix: run the same command again when nothing writes to it"
         )
-    again = f"{counted(len(old), 'block')} of {workspace.input} had changed: done again"
+    again = f"{counted(len(old), 'block')} of {workspace.input} had changed and were split again"
     return (again,) if old else ()
 
 
@@ -102,7 +104,7 @@ def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Pro
 
 
 def _changed(workspace: Workspace, journal: Journal, submit: Submit) -> list[int]:
-    """The blocks whose recorded mark is not that of their files now."""
+    """The blocks whose recorded mark differs from the mark of their files now."""
     done = np.flatnonzero(journal.marks)
     starts = range(0, len(done), MARKS_AT_ONCE)
     batches = (done[start : start + MARKS_AT_ONCE].tolist() for start in starts)

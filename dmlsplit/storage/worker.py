@@ -1,4 +1,4 @@
-"""Reads, splits and writes one block, on any thread or machine; the run's journal says how."""
+"""Reads, splits and writes one block, on any thread or machine, as the run's journal says."""
 
 from functools import lru_cache
 from itertools import product
@@ -17,7 +17,7 @@ from dmlsplit.storage.zarr_arrays import describe, needed, open_stored
 
 @lru_cache(maxsize=4)
 def _input(workspace: str, run: str) -> tuple[Path, Any, BlockGrid]:
-    """Open the input once per process; `run` tells it from earlier runs in the workspace."""
+    """The input, opened once per process; `run` tells runs in the same workspace apart."""
     found = read_run(Path(workspace) / "journal")
     path = Path(found.input)
     return path, open_stored(path), found.grid
@@ -30,19 +30,19 @@ def _pieces(workspace: str, run: str, count: int) -> list[Any]:
     for draft in (Path(workspace) / str(piece) for piece in range(count)):
         with naming(draft):
             piece = zarr.open_array(str(draft), mode="r+")
-        # Zarr's own search for chunks of the fill value is slow, and confuses -0j with 0j.
+        # Zarr's own search for chunks of the fill value is slow, and takes -0j for 0j.
         found.append(piece.with_config({"write_empty_chunks": True}))
     return found
 
 
 def marks(workspace: str, run: str, blocks: list[int]) -> list[tuple[int, int]]:
-    """(block, current mark of its files) for each block."""
+    """For each block, its number and the current mark of its files."""
     path, stored, grid = _input(workspace, run)
     return [(index, block_mark(path, stored, grid, index)) for index in blocks]
 
 
 def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, int]:
-    """Read, split and write a block, repeatably: no other block writes its chunks."""
+    """Read, split and write a block. It can be repeated, as no other block writes its chunks."""
     path, stored, grid = _input(workspace, run)
     pieces = _pieces(workspace, run, len(grid.sizes))
     block, mark = grid[index], block_mark(path, stored, grid, index)
@@ -51,7 +51,7 @@ def move_block(workspace: str, run: str, device: str, index: int) -> tuple[int, 
         parts = split_on(device, parts.pop(), [part.size for part in block.parts], grid.axis)
     for part in block.parts:
         with naming(Path(workspace) / str(part.piece)):
-            # pop() drops the reference, so that a part is freed once it is written.
+            # `pop` drops the reference, so that a part is freed once it is written.
             _write(pieces[part.piece], part.region, parts.pop(0), grid.piece_chunk(part.piece))
     return index, mark
 
@@ -68,7 +68,7 @@ def _read(path: Path, stored: Any, block: Block) -> np.ndarray:
         where = ", ".join(f"{side.start}:{side.stop}" for side in block.region)
         raise InvalidArgumentError(
             f"{path}: the chunks of [{where}] cannot be read: {describe(error)}. "
-            "Fix: copy the store again, and start the same run again"
+            "Fix: copy the store again, then run the same command again"
         ) from None
 
 
@@ -85,7 +85,7 @@ def _write(piece: Any, region: tuple[slice, ...], data: np.ndarray, chunk: tuple
         values = data[tuple(slice(a, a + side) for a, side in zip(start, chunk, strict=True))]
         corner = [side.start + a for side, a in zip(region, start, strict=True)]
         if _fill_bits(values, piece).all():
-            # The input may have changed since the chunk was first written.
+            # An earlier run may have written the chunk, before the input changed.
             place = tuple(a // side for a, side in zip(corner, chunk, strict=True))
             (piece.store.root / piece.metadata.encode_chunk_key(place)).unlink(missing_ok=True)
         else:

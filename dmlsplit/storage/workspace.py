@@ -1,11 +1,12 @@
 """The hidden folder in which pieces grow, ``.NAME.unfinished``, and the publishing of pieces.
 
-It is beside the pieces, and holds:
+It is in the folder of the pieces, and holds:
 
-- ``lock``, which is locked while a run uses the folder;
+- ``lock``, which is locked while a run uses the workspace;
 - ``0``, ``1``, ...: the pieces until they have their names;
-- ``journal``, which vouches for the pieces: created after them, removed before them. Without one
-  they are useless, and the run removes them, or the next run if that one was killed.
+- ``journal``, which vouches for the pieces: it is created after them and removed before them.
+  Without a journal the pieces are useless. The run then removes them; if it was killed, the next
+  run does.
 
 A run is complete when all pieces have their names and the journal is removed.
 """
@@ -29,7 +30,7 @@ from dmlsplit.system import closing
 
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
-# A folder with other files is not a workspace, whatever its name.
+# A folder with any other file is not a workspace, whatever its name is.
 _OURS = re.compile(r"lock|journal|\.journal-dmlsplit|(old-)?\d+")
 
 
@@ -58,7 +59,7 @@ class Workspace:
     def published(self) -> set[int]:
         """The pieces that have their names."""
         inodes = read_run(self.journal).pieces if self.journal.is_file() else ()
-        # After an exchange the draft is the old target, until the workspace is removed.
+        # After an exchange, the draft is the old target until the workspace is removed.
         return {
             piece
             for piece, (target, inode) in enumerate(zip(self.targets, inodes, strict=False))
@@ -70,7 +71,7 @@ class Workspace:
         if self.published():
             raise InvalidArgumentError(
                 f"{self.input} changed after some pieces of the unfinished run in {self.folder} "
-                "were published. Fix: remove that folder, start again with --overwrite"
+                "were published. Fix: remove that folder, and start again with --overwrite"
             )
 
 
@@ -78,7 +79,7 @@ class Workspace:
 def claimed(workspace: Workspace, run: Run, overwrite: bool) -> Iterator[tuple[str, ...]]:
     """Hold a workspace; if the block succeeds, the pieces get their names.
 
-    Yields notes for the user. The block sees a journal only if its run can be continued.
+    Yields notes for the user. In the block, a journal exists only if its run can be continued.
     InvalidArgumentError: another run uses the workspace or is unfinished in it, or a target exists
     and may not be replaced.
     """
@@ -94,16 +95,17 @@ def claimed(workspace: Workspace, run: Run, overwrite: bool) -> Iterator[tuple[s
         if not workspace.journal.is_file():
             _clear(workspace.folder)
         _check_targets(workspace, overwrite)
-        yield (f"{workspace.input} was replaced or changed: split anew",) * is_old
+        yield (f"{workspace.input} was replaced or changed; the split starts over",) * is_old
         _publish(workspace)
     except KeyboardInterrupt as stop:
         resumes = workspace.journal.is_file()
-        stop.add_note("the same command goes on" if resumes else "the same command starts anew")
+        does = "resumes the run" if resumes else "starts over"
+        stop.add_note(f"the same command {does}")
         raise
     except OSError as error:
         if error.filename in drafts:
             error.filename = str(drafts[error.filename])
-            kept = f"what is done is in {workspace.folder}, and the same command goes on"
+            kept = f"the finished part is in {workspace.folder}; the same command resumes the run"
             error.strerror = f"{error.strerror}; {kept}"
         raise
     finally:
@@ -111,7 +113,7 @@ def claimed(workspace: Workspace, run: Run, overwrite: bool) -> Iterator[tuple[s
 
 
 def _publish(workspace: Workspace) -> None:
-    """Give the pieces their names; if interrupted, the same run finishes it later."""
+    """Give the pieces their names. If this is interrupted, the next run finishes it."""
     published = workspace.published()
     for piece, target in enumerate(workspace.targets):
         if piece in published:
@@ -136,7 +138,8 @@ def _lock(folder: Path) -> int:
         folder.mkdir(exist_ok=True)
         if not all(_OURS.fullmatch(entry.name) for entry in folder.iterdir()):
             raise InvalidArgumentError(
-                f"{folder} is not the workspace of a run; it is not used. Fix: move it away"
+                f"{folder} holds other files than a run's workspace; it is not used. "
+                "Fix: move it away"
             )
         try:
             with naming(folder / "lock"):
@@ -167,7 +170,10 @@ def _clear(folder: Path) -> None:
 
 
 def _release(folder: Path, handle: int) -> None:
-    """Unlock a workspace; without a journal, remove it: the lock last, as others look for it."""
+    """Unlock a workspace, and remove it if it has no journal.
+
+    The lock file is removed last, because other processes look for it.
+    """
     is_empty = False
     with suppress(OSError):  # the next run removes what is left
         if not (folder / "journal").exists():
@@ -180,9 +186,9 @@ def _release(folder: Path, handle: int) -> None:
 
 
 def _check_targets(workspace: Workspace, overwrite: bool) -> None:
-    """Refuse to replace the input, or anything without permission."""
+    """Refuse to replace the input, or any other file without `overwrite`."""
     source = workspace.input
-    inputs = [source, *array_files(source), source / "c"]  # the files may be links
+    inputs = [source, *array_files(source), source / "c"]  # each may be a link to elsewhere
     published = workspace.published()
     for piece, target in enumerate(workspace.targets):
         if piece in published:
@@ -198,12 +204,12 @@ def _check_targets(workspace: Workspace, overwrite: bool) -> None:
             )
         if not overwrite:
             raise InvalidArgumentError(
-                f"{target} exists; it is not replaced. Fix: --overwrite, or another folder"
+                f"{target} exists; it is not replaced. Fix: add --overwrite, or name another folder"
             )
 
 
 def _take_name(draft: Path, target: Path, old: Path) -> None:
-    """Rename a piece. It replaces an old one atomically; an old folder moves to the workspace."""
+    """Rename a piece. An old file is replaced atomically; an old folder moves to the workspace."""
     if not draft.is_dir() or not os.path.lexists(target):
         draft.replace(target)
     elif not _exchanged(draft, target):

@@ -12,13 +12,13 @@ from dmlsplit.storage.npy_file import NpyFile, open_npy
 
 # Small enough for a few blocks per thread, large enough that a block costs more than its task.
 BLOCK_BYTES = 8 << 20
-# In larger stores missing chunks are not counted, which means listing all files.
+# In larger stores, missing chunks are not counted, because that would list all files.
 COUNTED_CHUNKS = 1_000_000
-CHUNK_BYTES = 4 << 20  # of the zarr pieces of a .npy file
+CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
 
 
 def needed(module: str, purpose: str) -> Any:
-    """Import a module of the extra ``dask``; UnsupportedError if it is missing."""
+    """A module of the extra ``dask``; UnsupportedError if it is missing."""
     try:
         return import_module(module)
     except ImportError:
@@ -33,7 +33,7 @@ def is_store(path: Path) -> bool:
 
 
 def open_stored(path: Path) -> Any:
-    """Open a zarr array or a .npy file; InvalidArgumentError for groups and Python objects."""
+    """Open a zarr array or a .npy file. InvalidArgumentError for groups and Python objects."""
     with about(path):
         return _open_store(path) if is_store(path) else open_npy(path)
 
@@ -41,7 +41,7 @@ def open_stored(path: Path) -> Any:
 def _open_store(path: Path) -> Any:
     zarr = needed("zarr", "a zarr store")
     for file in (path / name for name in METADATA_FILES):
-        if file.exists() and not file.is_file():  # zarr would wait for a pipe
+        if file.exists() and not file.is_file():  # zarr would wait forever for a pipe
             raise InvalidArgumentError(f"its {file.name} is not a regular file")
     try:
         store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path)
@@ -53,7 +53,7 @@ def _open_store(path: Path) -> Any:
     except OSError as error:
         error.filename = error.filename or str(path)
         raise
-    except Exception as error:  # zarr's errors about metadata have no common root
+    except Exception as error:  # zarr's errors about metadata have no common base class
         raise InvalidArgumentError(
             f"has damaged zarr metadata: {describe(error)}. Fix: copy the store again"
         ) from None
@@ -98,7 +98,7 @@ def grid_for(
 
 
 def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
-    """A note if chunks are missing: the array is sparse, or an incomplete copy."""
+    """A note if chunks are missing, because the array is sparse or an incomplete copy."""
     if isinstance(stored, NpyFile) or stored.nchunks > COUNTED_CHUNKS:
         return ()
     absent = stored.nchunks - stored.nchunks_initialized
@@ -148,7 +148,10 @@ def _kept(stored: Any) -> dict[str, Any]:
 
 
 def settle() -> None:
-    """Wait for chunks that zarr leaves running after one failed, or asyncio complains at exit."""
+    """Wait for the chunks that zarr leaves running after one has failed.
+
+    Otherwise asyncio complains at exit.
+    """
     import asyncio  # late, because a run without zarr starts faster
 
     sync = needed("zarr.core.sync", "a zarr store")

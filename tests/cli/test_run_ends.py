@@ -76,8 +76,8 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
     finally:
         child.kill()
     assert child.returncode == status
-    goes_on = {"npy": "starts anew", "zarr": "goes on"}[form]
-    assert err.decode() == f"dmlsplit: interrupted: the same command {goes_on}\n"
+    then = {"npy": "starts over", "zarr": "resumes the run"}[form]
+    assert err.decode() == f"dmlsplit: interrupted: the same command {then}\n"
     left = {"npy": [], "zarr": [".a.unfinished"]}[form]
     assert [entry.name for entry in Path("out").iterdir()] == left
     assert main([*line, "-o", "out"]) == 0
@@ -116,9 +116,9 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     finally:
         child.kill()
     assert child.returncode == 130
-    goes_on = err == b"dmlsplit: interrupted: the same command goes on\n"
-    assert goes_on or err == b"dmlsplit: interrupted\n"
-    assert not goes_on or main(line) == 0
+    resumes = err == b"dmlsplit: interrupted: the same command resumes the run\n"
+    assert resumes or err == b"dmlsplit: interrupted\n"
+    assert not resumes or main(line) == 0
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 

@@ -39,7 +39,7 @@ def test_blocks_whose_chunks_changed_are_done_again(
     done = split_store(store, (1, 6), 2, tmp_path)
     assert sorted(moved) == sorted(set(range(15)) - finished | {again})
     assert_pieces(tmp_path, values, 2, (1, 6))
-    assert done.notes == (f"1 block of {store} had changed: done again",)
+    assert done.notes == (f"1 block of {store} had changed and were split again",)
 
 
 def test_an_old_chunk_that_comes_back_is_read_again(
@@ -83,7 +83,7 @@ def test_a_replaced_input_is_split_from_the_beginning(
     shutil.rmtree(store)
     make_store(store, VALUES + 1, **{"chunks": (4, 33, 7), **layout})
     done = split_store(store, (1, 6), 2, tmp_path)
-    assert done.notes == (f"{store} was replaced or changed: split anew",)
+    assert done.notes == (f"{store} was replaced or changed; the split starts over",)
     for piece in assert_pieces(tmp_path, VALUES + 1, 2, (1, 6)):
         assert (piece.dtype, piece.fill_value) == (done.dtype, layout.get("fill_value", 0))
     assert set(moved) >= finished
@@ -100,7 +100,7 @@ def test_after_a_corrupt_chunk_the_store_can_be_copied_again(
     assert main(line) == 2
     said = capsys.readouterr().err
     assert f"{store}: the chunks of [36:40, 0:33, 0:7] cannot be read" in said
-    assert "Fix: copy the store again, and start the same run again" in said
+    assert "Fix: copy the store again, then run the same command again" in said
     shutil.rmtree(store)
     shutil.copytree(tmp_path / "whole", store, copy_function=copy)  # type: ignore[arg-type]
     assert main(line) == 0
@@ -130,7 +130,7 @@ def test_a_npy_file_that_changed_before_its_pieces_got_names_is_split_again(tmp_
         split_file(tmp_path / "in.npy", (1, 6), 2, tmp_path / "out")
     np.save(tmp_path / "in.npy", VALUES + 1)
     done = split_file(tmp_path / "in.npy", (3, 4), 2, tmp_path / "out")
-    assert done.notes == (f"{tmp_path / 'in.npy'} was replaced or changed: split anew",)
+    assert done.notes == (f"{tmp_path / 'in.npy'} was replaced or changed; the split starts over",)
     for piece, right in zip(done.paths, np.split(VALUES + 1, [3], 2), strict=True):
         np.testing.assert_array_equal(np.load(piece), right)
     assert [entry.name for entry in (tmp_path / "out").glob(".*")] == []
@@ -144,9 +144,9 @@ def test_a_change_during_a_run_is_noticed(store: Path, tmp_path: Path) -> None:
             changed.set()
             zarr.open_array(str(store))[:4] = VALUES[:4] + 1
 
-    with pytest.raises(dml.InvalidArgumentError, match="1 of 15 blocks are old") as error:
+    with pytest.raises(dml.InvalidArgumentError, match="1 of 15 blocks are outdated") as error:
         split_store(store, (1, 6), 2, tmp_path, progress=change_late)
-    assert "Fix: start the same run again" in str(error.value)
+    assert "Fix: run the same command again" in str(error.value)
     assert not (tmp_path / "in_0.zarr").exists()
     split_store(store, (1, 6), 2, tmp_path)
     assert_pieces(tmp_path, np.concatenate([VALUES[:4] + 1, VALUES[4:]]), 2, (1, 6))

@@ -167,7 +167,7 @@ class Foreign(np.lib.mixins.NDArrayOperatorsMixin):
         (da.Array({}, "x", ((2,),), meta=Foreign()), (2,), "Foreign; they must be arrays"),
         (da.ones(6), ((2, 3),), r"sizes are \[2, 3\], 5 in sum"),
         (da.ones(6), (4,), "count is 4"),
-        (da.ones(6), (2, 1), "axis is 1; it must be -1 to 0"),
+        (da.ones(6), (2, 1), "axis is 1; it must be from -1 to 0"),
         (da.ones(()), (1,), "a scalar cannot be split"),
         (da.ones(6), (2, 0, [np.ones(3)] * 2), "out is given for a dask.array"),
     ],

@@ -78,5 +78,5 @@ def test_a_damaged_journal_is_named_and_left_unchanged(
     with pytest.raises(dml.InvalidArgumentError) as error:
         split_store(store, (1, 6), 2, tmp_path)
     fix = f"Fix: remove {begun.parent} and start again"
-    assert str(error.value) == f"{begun} is damaged, or of another version. {fix}"
+    assert str(error.value) == f"{begun} is damaged, or another version of dmlsplit wrote it. {fix}"
     assert begun.read_bytes() == content
