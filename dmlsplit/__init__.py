@@ -7,7 +7,7 @@
 True
 """
 
-TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all of this
+TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 if TYPE_CHECKING:
     from typing import Any
 
@@ -68,9 +68,9 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> "Any":
-    """Import a public name when it is first used, so that the command starts before NumPy does.
+    """Import a public name when it is first used, so that the command starts before NumPy loads.
 
-    An interrupt during the imports then finds a command that can end quietly.
+    By the time of the slow imports, the command can then end quietly at an interrupt.
     """
     from importlib import import_module
 

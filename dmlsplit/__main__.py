@@ -1,10 +1,11 @@
 """The command ``dmlsplit``, also as ``python -m dmlsplit``.
 
-An interrupt ends it with one line from here on: before anything else is imported, which takes most
-of the time of a short command. What Python does before that is out of reach.
+The signal handlers are installed before anything else is imported, because imports take most of the
+time of a short command. An interrupt then ends the command with one line. While Python itself
+starts, nothing can be done.
 """
 
-# The core of `signal`, which itself would import a dozen modules first.
+# The C core of `signal`, because `signal` itself imports a dozen modules.
 import _signal  # type: ignore[import-not-found]
 import atexit
 import os
@@ -20,8 +21,8 @@ def main() -> int:
         number = getattr(_signal, name, None)
         if number is not None and _signal.getsignal(number) in usual:
             _signal.signal(number, stop)
-            # Python gives up handlers of its own before it has ended, and a signal would then kill
-            # a command whose work is done. What is registered first is called last.
+            # At exit, Python removes its handlers early, and a signal would then kill a command
+            # whose work is done. The function registered first is called last.
             atexit.register(_signal.signal, number, _signal.SIG_IGN)
     from dmlsplit.cli import main as command
 
@@ -29,7 +30,7 @@ def main() -> int:
 
 
 def stop(number: int, frame: object = None) -> None:
-    """End the process at once, which is right where there is nothing to put in order."""
+    """End the process at once. Only for code that has nothing to clean up."""
     try:
         os.write(STDERR, b"dmlsplit: interrupted\n")
     finally:

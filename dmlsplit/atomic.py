@@ -1,8 +1,8 @@
 """Atomic writes: files that appear whole or not at all.
 
-A file is written as a hidden draft beside its final name, and renamed when it is complete. The
-draft is locked while its writer lives; what a killed writer left, the next one overwrites. No
-output replaces a file that the same command reads.
+A file is written as a hidden draft in the folder of its final name, and renamed when it is
+complete. The draft is locked while its writer lives; the next writer overwrites what a killed one
+left. No output replaces a file that the same command reads.
 """
 
 import os
@@ -18,10 +18,11 @@ from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
 @contextmanager
 def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Path]]:
-    """A draft beside each path, renamed to the path if the block succeeds.
+    """A draft for each path, renamed to the path if the block succeeds.
 
-    Refuses inputs (`refuse_inputs`), and with an OSError a path that is not a regular file, cannot
-    be written, or is being written by another process. Errors name the path, never the draft.
+    Inputs are refused (`refuse_inputs`). An OSError is raised for a path that is not a regular
+    file, cannot be written, or is being written by another process. Errors name the path, never the
+    draft.
     """
     for path in paths:
         refuse_inputs(path, inputs)
@@ -31,9 +32,9 @@ def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Pat
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Write a text file atomically; a device or pipe, such as /dev/stdout, is written directly.
+    """Write a text file atomically; write directly to a device or pipe, such as /dev/stdout.
 
-    Refuses inputs, and to replace binary files, such as models and their weights.
+    Inputs are refused, and so are binary files, such as models and their weights.
     """
     if _is_stream(path):
         refuse_inputs(path, inputs)
@@ -43,7 +44,7 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     with atomic_write(path, inputs=inputs) as (draft,), naming(path):
         if _is_binary(path):
             raise InvalidArgumentError(
-                f"{path} holds binary data; a text does not replace it. Fix: name another file"
+                f"{path} holds binary data; text must not replace it. Fix: name another file"
             )
         draft.write_text(text, encoding="utf-8")
 
@@ -57,9 +58,9 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
         with suppress(OSError):
             is_input |= final.samefile(real)
         if is_input or final in real.parents or real in final.parents:
-            what = "the input" if is_input else "a part of the input, or holds it:"
+            what = "is the input" if is_input else "contains, or is part of, the input"
             raise InvalidArgumentError(
-                f"{path} is {what} {source}; it is not replaced. Fix: name another file or folder"
+                f"{path} {what} {source}; it is not replaced. Fix: name another file or folder"
             )
 
 
@@ -70,7 +71,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _is_binary(path: Path) -> bool:
-    """Whether a path leads to a file that does not begin with text."""
+    """Whether a path leads to a file that does not start with text."""
     final = Path(os.path.realpath(path))
     if not final.is_file():
         return False
@@ -82,7 +83,7 @@ def _is_binary(path: Path) -> bool:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let every OSError of the block name this file; most system calls name none, or a draft."""
+    """Let every OSError of the block name this file; system calls name no file, or the draft."""
     try:
         yield
     except OSError as error:
@@ -93,8 +94,8 @@ def naming(path: Path) -> Iterator[None]:
 def lock(path: Path) -> int:
     """Create a file if there is none, lock it, and return its descriptor.
 
-    The lock ends when the descriptor is closed or the process dies. A BlockingIOError means that
-    another process holds it.
+    The lock ends when the descriptor is closed or the process dies. If another process holds it, a
+    BlockingIOError is raised.
     """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
@@ -112,7 +113,7 @@ def lock(path: Path) -> int:
 
 
 def is_open_as(handle: int, path: Path) -> bool:
-    """Whether a descriptor belongs to the file that now has this name."""
+    """Whether a descriptor is of the file that has this name now."""
     try:
         return os.path.samestat(os.fstat(handle), path.lstat())
     except FileNotFoundError:
@@ -122,7 +123,7 @@ def is_open_as(handle: int, path: Path) -> bool:
 def check_space(folder: Path, wanted: int, path: Path) -> None:
     """Refuse to write more bytes than are free; the error names `path`."""
     found = disk_usage(folder)
-    # Some network file systems do not say how large they are.
+    # Some network file systems do not report their size.
     if wanted > found.free and found.total:
         raise OSError(
             ENOSPC, f"does not fit: {wanted} bytes are needed, {found.free} are free", str(path)
@@ -130,7 +131,7 @@ def check_space(folder: Path, wanted: int, path: Path) -> None:
 
 
 def replaceable(path: Path) -> Path:
-    """The target of a path, so that a link stays a link: a regular file, or nothing yet."""
+    """The file to replace, a regular one or a new one. Links are followed, so they stay links."""
     final = Path(os.path.realpath(path))
     if final.is_symlink():
         raise OSError(ELOOP, os.strerror(ELOOP), str(path))
@@ -143,7 +144,7 @@ def replaceable(path: Path) -> Path:
 
 @contextmanager
 def _draft(path: Path, given: Path) -> Iterator[Path]:
-    """An empty hidden file beside `path`, with its ending, that becomes `path` or is removed."""
+    """An empty hidden file in the same folder, with the same ending; it becomes `path` or goes."""
     draft = path.with_name(f".{path.stem}-dmlsplit{path.suffix}")
     with naming(given):
         handle = lock(draft)
@@ -152,9 +153,9 @@ def _draft(path: Path, given: Path) -> Iterator[Path]:
             os.ftruncate(handle, 0)
         yield draft
         with naming(given):
-            os.fsync(handle)  # or a power failure could leave the name without the bytes
+            os.fsync(handle)  # otherwise a power failure could leave the name without the bytes
     except BaseException as error:
-        # By now the name may belong to another process's draft.
+        # By now the name may belong to the draft of another process.
         is_ours = is_open_as(handle, draft)
         with suppress(OSError), closing(handle):
             if is_ours:

@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 class DmlError(Exception):
-    """Root of every error that dmlsplit raises on purpose.
+    """The base class of all errors that dmlsplit raises on purpose.
 
     Attributes
     ----------
     hresult : int
-        The HRESULT of the same failure in DirectML, as an unsigned 32-bit value: Microsoft,
-        "Common HRESULT values" and "DXGI_ERROR".
+        The HRESULT of the same failure in DirectML, as an unsigned 32-bit value (Microsoft,
+        "Common HRESULT values" and "DXGI_ERROR").
     path : str
-        The file it is about, as the caller named it, or an empty string.
+        The file that the error is about, as the caller named it; empty if there is none.
     """
 
     hresult = 0x80004005  # E_FAIL
@@ -35,7 +35,7 @@ class DmlError(Exception):
 
 @contextmanager
 def about(path: str | PathLike[str]) -> Iterator[None]:
-    """Add the file to every error of the block; nothing else adds a path to an error."""
+    """Add the file to every error of the block. No other code adds a path to an error."""
     try:
         yield
     except DmlError as error:
@@ -58,7 +58,7 @@ class InvalidArgumentError(DmlError, ValueError):
     Attributes
     ----------
     report : ValidationReport or None
-        Every broken rule, when a descriptor or a binding was refused.
+        Every broken rule, if a descriptor or a binding was refused.
     """
 
     hresult = 0x80070057
@@ -69,11 +69,11 @@ class InvalidArgumentError(DmlError, ValueError):
 
 
 class ArgumentTypeError(InvalidArgumentError, TypeError):
-    """An argument has a wrong type (E_INVALIDARG)."""
+    """An argument has the wrong type (E_INVALIDARG)."""
 
 
 class NoEquivalentError(InvalidArgumentError):
-    """No equivalent of a descriptor is accepted; `reason` says why."""
+    """A descriptor has no equivalent that is accepted; `reason` says why."""
 
     def __init__(
         self, message: str, report: "ValidationReport | None" = None, reason: str = ""
@@ -88,8 +88,8 @@ class UnsupportedError(DmlError):
     hresult = 0x887A0004
 
 
-# MemoryError comes first: to unpickle an error of a worker, dask calls __new__ itself, which Python
-# refuses if another base determines the layout.
+# MemoryError comes first, because dask calls its __new__ to unpickle a worker's error. Python
+# refuses that call if another base class determines the layout.
 class OutOfMemoryError(MemoryError, DmlError):
     """A buffer could not be allocated (E_OUTOFMEMORY)."""
 
@@ -103,7 +103,7 @@ class DeviceRemovedError(DmlError):
 
 
 def one_line(error: Exception, with_path: bool = True) -> str:
-    """What is wrong, in one line that begins with the file, unless told otherwise."""
+    """What is wrong, in one line, which begins with the file if `with_path` is true."""
     path, text = "", str(error)
     if isinstance(error, DmlError):
         path, text = error.path, error.message

@@ -1,4 +1,4 @@
-"""Values of JSON and YAML documents that know their path, so that errors name the place."""
+"""Values of JSON and YAML documents, each with its path, so that errors name the place."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A value and its path, such as ``resources.A.initialValues``; empty for the document."""
+    """A value and its path, such as ``resources.A.initialValues``; empty for the whole document."""
 
     value: Any
     path: str = ""
 
     def error(self, allowed: str) -> InvalidArgumentError:
-        """The error of a value that is not allowed."""
+        """The error for a value that is not allowed."""
         shown = repr(self.value)
         kind = type(self.value)
         if self.value is None or kind is bool:
@@ -30,7 +30,7 @@ class Field:
         return self.wrong(f"is {shown[:60]}; it must be {allowed}")
 
     def wrong(self, what: str) -> InvalidArgumentError:
-        """An error about this value."""
+        """The error about this value."""
         return InvalidArgumentError(f"{self.path}: {what}" if self.path else what)
 
     def find(self, *names: str) -> Field | None:
@@ -44,7 +44,7 @@ class Field:
         return None
 
     def get(self, *names: str) -> Field:
-        """A member that must be there."""
+        """The first member with one of these names; there must be one."""
         found = self.find(*names)
         if found is None:
             raise self.wrong(f"lacks {names[0]!r}")
@@ -83,7 +83,7 @@ class Field:
         return self.value
 
     def integer(self, low: int | None = None, high: int | None = None) -> int:
-        """An integer within bounds, if there are any."""
+        """An integer, within the bounds if they are given."""
         value = self.value
         known = isinstance(value, int) and not isinstance(value, bool)
         if not known or (low is not None and value < low) or (high is not None and value > high):
@@ -92,14 +92,14 @@ class Field:
         return int(value)
 
     def one_of(self, names: Mapping[str, Any], prefix: str) -> Any:
-        """The value of an enum name, whose prefix may be left out."""
+        """The value of an enum name, with or without its prefix."""
         name = self.text().removeprefix(prefix)
         if name not in names:
             raise self.error(f"one of {', '.join(names)}, with or without {prefix}")
         return names[name]
 
     def read(self, convert: Callable[[Any], T], allowed: str) -> T:
-        """The converted value; a ValueError or TypeError of `convert` means it is not allowed."""
+        """The converted value, which is not allowed if `convert` raises ValueError or TypeError."""
         try:
             return convert(self.value)
         except (ValueError, TypeError):

@@ -1,7 +1,7 @@
 """A split as strided copies of bytes, which is all that backends see of it.
 
-Each output is copied in contiguous runs, by a loop nest over byte strides. Dimensions that
-continue each other in both input and output are merged, so that a packed split of any rank is
+Each output is copied in contiguous runs, by a loop nest over byte strides. Neighbouring dimensions
+are merged if they are contiguous in both input and output. A packed split of any rank is therefore
 one loop over rows: a `RowSplit`.
 """
 
@@ -13,11 +13,11 @@ from math import prod
 from operator import mul
 from typing import NamedTuple, TypeVar
 
-_Size = TypeVar("_Size")  # an integer; in a scanned model a dynamic size may have a name
+_Size = TypeVar("_Size")  # an integer, or the name of a dynamic size in a scanned model
 
 
 class Loop(NamedTuple):
-    """One loop of a nest: its iterations, and the bytes between them (any integer)."""
+    """One loop of a nest: its number of iterations, and the bytes between them (any integer)."""
 
     size: int
     input_stride: int
@@ -29,7 +29,7 @@ ONE_TURN = Loop(1, 0, 0)
 
 
 def turns(loops: Iterable[Loop]) -> int:
-    """How often the body of a loop nest runs."""
+    """The number of times that the body of a loop nest runs."""
     return prod(loop.size for loop in loops)
 
 
@@ -38,9 +38,9 @@ class StridedCopy:
     """The bytes of one output: a loop nest, outermost loop first, over runs of `run_bytes` bytes.
 
     At iteration `i` of each loop, a run begins at byte ``input_offset + sum(i * input_stride)``
-    of the input and ``sum(i * output_stride)`` of the output, from the tensors' first elements.
-    Output strides fall from loop to loop, and no neighbouring loops can be merged. An output
-    without elements has ``run_bytes == 0``.
+    of the input and ``sum(i * output_stride)`` of the output, counted from each tensor's first
+    element. Output strides fall from loop to loop, and no neighbouring loops can be merged. An
+    output without elements has ``run_bytes == 0``.
     """
 
     loops: tuple[Loop, ...]
@@ -49,7 +49,7 @@ class StridedCopy:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes copied."""
+        """The number of bytes copied."""
         return turns(self.loops) * self.run_bytes
 
 
@@ -57,8 +57,8 @@ class RowSplit(NamedTuple):
     """The packed form: rows of `pitch` bytes, cut at the same columns in every row.
 
     ``out[o][r * widths[o] + c] = in[r * pitch + offsets[o] + c]`` for ``0 <= r < rows`` and
-    ``0 <= c < widths[o]``. A width of 0 is an output without elements. `pitch` may exceed
-    the sum of the widths (a padded input).
+    ``0 <= c < widths[o]``. An output without elements has width 0. In a padded input, `pitch` is
+    larger than the sum of the widths.
     """
 
     rows: int
@@ -74,10 +74,11 @@ class RowSplit(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitGeometry:
-    """A split as byte copies, one per output, in output order: equal ones copy the same bytes.
+    """A split as byte copies, one per output, in output order. Equal geometries copy equal bytes.
 
-    `strided` are the pieces where an input or output is not in the packed form `row_split`. From
-    that they are made only when they are needed: there may be hundreds, for sizes of a single call.
+    If the split has the packed form, `row_split` describes it; otherwise `strided` has the pieces.
+    In the packed form, `pieces` are made on demand, because there may be hundreds, for sizes that
+    only one call uses.
     """
 
     row_split: RowSplit | None
@@ -85,7 +86,7 @@ class SplitGeometry:
 
     @cached_property
     def pieces(self) -> tuple[StridedCopy, ...]:
-        """One copy for each output."""
+        """The copy of each output."""
         if self.row_split is None:
             return self.strided
         rows, pitch, offsets, widths = self.row_split
@@ -98,7 +99,7 @@ class SplitGeometry:
 
     @property
     def output_count(self) -> int:
-        """Outputs, including those without elements."""
+        """The number of outputs, including those without elements."""
         return len(self.row_split.widths if self.row_split else self.strided)
 
     @property
@@ -110,7 +111,7 @@ class SplitGeometry:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes read, which is also the number of bytes written."""
+        """The number of bytes read, which is also the number of bytes written."""
         if self.row_split:
             return self.row_split.rows * sum(self.row_split.widths)
         return sum(piece.total_bytes for piece in self.strided)
@@ -146,7 +147,7 @@ def split_geometry(
 def piece_shapes(
     shape: Sequence[_Size], axis: int, sizes: Sequence[_Size]
 ) -> tuple[tuple[_Size, ...], ...]:
-    """The shapes of the pieces along an axis, counted from the front."""
+    """The shapes of the pieces along an axis, which counts from the front."""
     before, after = shape[:axis], shape[axis + 1 :]
     return tuple([(*before, size, *after) for size in sizes])
 
@@ -168,14 +169,14 @@ def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) ->
     offsets = tuple(_starts(widths))
     if not rows or not pitch:
         return SplitGeometry(None, tuple(StridedCopy((), offset, 0) for offset in offsets))
-    if max(widths) == pitch:  # one output has all elements, so that rows are contiguous in it too
+    if max(widths) == pitch:  # one output has all elements, so its rows are contiguous too
         whole = tuple([rows * width for width in widths])
         return SplitGeometry(RowSplit(1, rows * pitch, offsets, whole))
     return SplitGeometry(RowSplit(rows, pitch, offsets, widths))
 
 
 def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
-    """The packed form of pieces, or None where an input or output is strided in another way."""
+    """The packed form of pieces, or None if an input or output has other strides."""
     filled = [piece for piece in pieces if piece.run_bytes]
     nests = {tuple(loop[:2] for loop in piece.loops) for piece in filled}
     has_gaps = any(loop[2] != piece.run_bytes for piece in filled for loop in piece.loops)
@@ -185,7 +186,7 @@ def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
     widths = tuple(piece.run_bytes for piece in pieces)
     offsets = tuple(piece.input_offset for piece in pieces)
     rows, pitch = loops[0] if loops else (1, sum(widths))
-    # Kernels count rows upwards from the first byte of the input.
+    # Kernels expect rows that start at the input's first byte and do not overlap.
     ends = zip(offsets, _starts(widths), widths, strict=True)
     if pitch < sum(widths) or any(width and at != start for at, start, width in ends):
         return None
@@ -195,15 +196,16 @@ def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
 def _merged(
     loops: list[tuple[int, int, int]], input_offset: int, element_bytes: int
 ) -> StridedCopy:
-    """Merge as many loops as possible. Plain tuples: every call with new sizes waits for this."""
+    """Merge as many loops as possible. Plain tuples are faster, for every call with new sizes."""
     if 0 in [size for size, _, _ in loops]:
         return StridedCopy((), input_offset, 0)
     loops = [loop for loop in loops if loop[0] != 1]
-    # Any order of loops copies the same bytes; the output's merges most, and writes in sequence.
+    # Any order of loops copies the same bytes. The output's order merges most loops, and writes
+    # bytes in sequence.
     loops.sort(key=lambda loop: abs(loop[2]), reverse=True)
     merged: list[tuple[int, int, int]] = []
     for size, src, dst in loops:
-        # One step of the outer loop is the whole length of this one: the two are one loop.
+        # If one step of the outer loop spans this whole loop, the two are one loop.
         if merged and merged[-1][1:] == (size * src, size * dst):
             size *= merged.pop()[0]
         merged.append((size, src, dst))

@@ -1,8 +1,8 @@
 """Interrupts that wait until nothing is half done.
 
-Python may raise a KeyboardInterrupt between any two bytecodes, also inside `threading`. Just after
-a lock was acquired, this leaves it locked: a pool thread then waits for it forever, and the process
-cannot exit.
+Python may raise a KeyboardInterrupt between any two bytecodes, even inside `threading`. If one
+strikes just after a lock was acquired, the lock is never released. A pool thread then waits for it
+forever, and the process cannot exit.
 """
 
 import signal
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
-_waiting: list[int] = []  # numbers of signals
-_depth = 0  # of `held` blocks
+_waiting: list[int] = []  # the numbers of postponed signals
+_depth = 0  # the number of nested `held` blocks
 
 
 def interrupt(number: int) -> None:
@@ -23,7 +23,7 @@ def interrupt(number: int) -> None:
 
 
 def check() -> None:
-    """Raise a postponed interrupt. Called inside `held` where the block may be abandoned."""
+    """Raise a postponed interrupt. Call it inside `held` wherever the block may be abandoned."""
     if _waiting:
         number = _waiting[0]
         _waiting.clear()
@@ -34,7 +34,8 @@ def check() -> None:
 def held() -> Iterator[None]:
     """Postpone interrupts until `check` or the end of the block; a second Ctrl-C is not postponed.
 
-    Signals whose handlers call `interrupt` are postponed, and Ctrl-C under Python's own handler.
+    Interrupts are the signals whose handlers call `interrupt`, and Ctrl-C if Python's own handler
+    is installed.
     """
     global _depth
     _depth += 1
@@ -49,16 +50,17 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def kept_from_children() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C, which a terminal sends to all; the parent ends them.
+    """Let the processes that the block starts ignore Ctrl-C, and the parent end them.
 
-    An interrupt during the block takes effect at its end.
+    A terminal sends Ctrl-C to all of its processes. An interrupt during the block takes effect at
+    its end.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # its start unblocks the signal
+    resource_tracker.ensure_running()  # started now, because its start unblocks the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

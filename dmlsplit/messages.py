@@ -1,4 +1,4 @@
-"""Text for people: safe to print, and in lines that fit."""
+"""Text for people: safe to print, and in lines that fit the terminal."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 
-# Columns of a terminal at its usual size, and of text that is not for a terminal.
+# The columns of a terminal of the usual size, and of text that is not for a terminal.
 WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
-# Entries of a list that a message spells out.
+# The number of entries of a list that a message spells out.
 MOST_SHOWN = 16
 
 
@@ -30,7 +30,7 @@ def shown(values: Sequence[object]) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: ``1 split``, ``2 splits``, ``2 launches``."""
+    """A number and a noun: ``1 split``, ``2 splits``, ``2 launches``."""
     plural = "es" if noun.endswith("ch") else "s"
     return f"{number} {noun}{'' if number == 1 else plural}"
 
@@ -42,14 +42,14 @@ def more(count: int, most: int, noun: str = "") -> list[str]:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """The first names of a list, in a sentence: ``a, b and 2 more``."""
+    """The first names of a list, for a sentence: ``a, b and 2 more``."""
     left = len(names) - most
     return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
 
 
 @contextmanager
 def wrapped_at(columns: int) -> Iterator[None]:
-    """Let text of the block be wrapped at another width than `WIDTH`."""
+    """Wrap the text of the block at `columns` instead of `WIDTH`."""
     token = _width.set(columns)
     try:
         yield
@@ -58,7 +58,7 @@ def wrapped_at(columns: int) -> Iterator[None]:
 
 
 def width() -> int:
-    """The columns that text is wrapped at."""
+    """The columns at which text is wrapped."""
     return _width.get()
 
 
@@ -67,7 +67,7 @@ def wrapped(text: str, indent: str) -> str:
     return _wrapped(text, indent, width())
 
 
-@lru_cache(maxsize=1024)  # the splits of a model repeat most of their lines
+@lru_cache(maxsize=1024)  # because the splits of a model have most lines in common
 def _wrapped(text: str, indent: str, columns: int) -> str:
     lines = textwrap.wrap(
         text,

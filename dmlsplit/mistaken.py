@@ -1,4 +1,4 @@
-"""Recognises files that are not what their name promises, by how they begin."""
+"""Recognises files that are not what their names promise, by their first bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +21,7 @@ _PAGES = (b"<!doctype html", b"<html>", b"<html ", b"<head>", b"<body>")
 
 @contextmanager
 def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None]:
-    """If reading a file (of a `binary` format) fails in the block, say what it is, if known."""
+    """If the block fails to read a file (of a `binary` format), say what the file is, if known."""
     try:
         yield
     except InvalidArgumentError:
@@ -39,7 +39,7 @@ def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None
 
 
 def what_it_is(start: bytes) -> str:
-    """What a file that begins like this is, and the fix; empty if unknown."""
+    """What a file with these first bytes is, and the fix; empty if unknown."""
     if start.startswith(b"version https://git-lfs.github.com/spec/"):
         return (
             "is a Git LFS pointer. Fix: git lfs pull; in GitHub Actions, set "

@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def _home() -> Traversable | Path:
-    # In a checkout the files are beside the package. Installed, that is site-packages, which may
-    # hold NVIDIA's own ``cuda``; so look inside the package first.
+    # In a checkout, the files are next to the package. Next to an installed package there may be
+    # NVIDIA's own ``cuda``, so look inside the package first.
     package = files("dmlsplit")
     if package.joinpath("feature_levels.yaml").is_file():
         return package

@@ -1,4 +1,4 @@
-"""What operating systems do differently: locks, positioned reads, processors, open files."""
+"""Functions that differ by operating system: locks, positioned reads, processors, open files."""
 
 import os
 import sys
@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 
-# O_BINARY is only on Windows, where a file is text otherwise; O_NOFOLLOW is everywhere else.
+# Only Windows has O_BINARY, without which it opens files as text; all others have O_NOFOLLOW.
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
-# Where msvcrt locks: past the end of most files, as nobody else can read or write a locked byte.
-# A position is a 32-bit long in the C library.
+# The byte that msvcrt locks. Nobody else can read or write a locked byte, so it is past the end of
+# most files. The C library takes the position as a 32-bit long.
 _LOCKED_BYTE = (1 << 31) - 2
 
-# Held over a seek and the read or write that follows it.
+# Held during a seek and the read or write that follows it.
 _position = Lock()
 
 
 def lock_file(handle: int) -> bool:
-    """Lock a file until its descriptor is closed; False if someone else holds the lock."""
+    """Lock a file until its descriptor is closed; False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -38,8 +38,8 @@ def lock_file(handle: int) -> bool:
 def closing(handle: int) -> Iterator[None]:
     """Close a locked file that the block renames or removes: afterwards, so that the lock holds.
 
-    Windows cannot rename or remove open files, so there it is closed first. If another process
-    takes the lock meanwhile, the block fails with a PermissionError.
+    Windows cannot rename or remove open files, so there the file is closed first. If another
+    process takes the lock in between, the block fails with a PermissionError.
     """
     if sys.platform == "win32":
         os.close(handle)
@@ -52,7 +52,7 @@ def closing(handle: int) -> Iterator[None]:
 
 
 def read_at(handle: int, into: memoryview, place: int) -> int:
-    """Read bytes at an offset in a file, from any thread; return how many."""
+    """Read bytes at an offset in a file, from any thread; return their number."""
     if hasattr(os, "preadv"):
         return os.preadv(handle, [into], place)
     with _position:
@@ -63,7 +63,7 @@ def read_at(handle: int, into: memoryview, place: int) -> int:
 
 
 def write_at(handle: int, data: memoryview, place: int) -> int:
-    """Write bytes at an offset in a file, from any thread; return how many."""
+    """Write bytes at an offset in a file, from any thread; return their number."""
     if hasattr(os, "pwrite"):
         return os.pwrite(handle, data, place)
     with _position:
@@ -72,7 +72,7 @@ def write_at(handle: int, data: memoryview, place: int) -> int:
 
 
 def reserve(handle: int, size: int) -> None:
-    """Make a file this long, and reserve its bytes on disk if the system can."""
+    """Give a file this size, and reserve its bytes on disk if the system can."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(handle, 0, size)
     else:
@@ -87,7 +87,7 @@ def processors() -> set[int]:
 
 
 def allow_open_files(wanted: int) -> int | None:
-    """Let this process open `wanted` files; return the limit if that is lower, else None."""
+    """Let this process open `wanted` files; return the limit if it stays lower, else None."""
     if sys.platform == "win32":  # 8192 files, a fixed limit
         return None
     import resource

@@ -207,7 +207,7 @@ def test_a_report_never_replaces_a_file_that_is_not_text(
     shutil.copy("m.onnx", "other.onnx")
     before = tree()
     said = refused(capsys, "validate m.onnx -o other.onnx")
-    assert "other.onnx holds binary data; a text does not replace it. Fix: name another" in said
+    assert "other.onnx holds binary data; text must not replace it. Fix: name another" in said
     assert tree() == before
     Path("report").write_text("an old report, with ümlauts")
     assert main(["validate", "m.onnx", "-o", "report"]) == 0

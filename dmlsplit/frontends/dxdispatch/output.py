@@ -49,7 +49,9 @@ def check_targets(model: Model, file: Path, overwrite: bool) -> None:
             if target.exists() and not target.is_file():
                 raise InvalidArgumentError(f"{target} cannot be written: it is not a regular file")
             if target.exists() and not overwrite:
-                raise InvalidArgumentError(f"{target} exists; it is not replaced. Fix: --overwrite")
+                raise InvalidArgumentError(
+                    f"{target} exists; it is not replaced. Fix: add --overwrite"
+                )
             check_space(next(each for each in target.parents if each.is_dir()), wanted, target)
 
 

@@ -41,7 +41,9 @@ def test_files_are_replaced_only_when_asked(file: Path, capsys: pytest.CaptureFi
     target.write_text("precious")
     assert main(["run", str(file)]) == 2
     said = capsys.readouterr().err
-    assert said.endswith(f"commands[1]: {target} exists; it is not replaced. Fix: --overwrite\n")
+    assert said.endswith(
+        f"commands[1]: {target} exists; it is not replaced. Fix: add --overwrite\n"
+    )
     assert target.read_text() == "precious"
     assert main(["run", str(file), "--overwrite"]) == 0
     assert np.load(target).tolist() == [4, 5, 6]
