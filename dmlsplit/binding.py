@@ -1,7 +1,7 @@
 """The binding table: checks the memory that is bound to each tensor of an operator.
 
 An array is bound as a whole buffer: its shape, data type, strides and overlap are checked.
-A `BufferBinding` is raw memory, checked by the rules of DML_BUFFER_BINDING.
+A `BufferBinding` is raw memory: the rules of DML_BUFFER_BINDING apply.
 """
 
 import sys
@@ -15,7 +15,7 @@ from dmlsplit.arrays.array_view import are_apart, overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
-from dmlsplit.directml.rules import Broken, violations_of
+from dmlsplit.directml.rules import RULES, Broken, violations_of
 from dmlsplit.directml.rules.violation import Violation, report
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
@@ -50,7 +50,7 @@ class BufferBinding:
 
 
 class _Expected:
-    """What an array must be to be bound as a tensor."""
+    """The requirements for an array that is bound as a tensor."""
 
     def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
         self.name, self.tensor, self.device, self.is_output = name, tensor, device, is_output
@@ -61,10 +61,10 @@ class _Expected:
         self.layout = tensor.sizes, strides, kind, width, device, False
 
     def bound(self, given: Any, found: list[Violation], is_alone: bool = False) -> ArrayView | None:
-        """The memory that is bound; broken rules are added to `found`.
+        """The memory of `given`; broken rules are added to `found`.
 
-        If `given` is not an array, that is a broken rule and the result is None; if it `is_alone`,
-        the error is raised.
+        If `given` is not an array, a broken rule is added and the result is None. With `is_alone`,
+        the error is raised instead.
         """
         is_buffer = isinstance(given, BufferBinding)
         try:
@@ -72,8 +72,9 @@ class _Expected:
         except InvalidArgumentError as error:
             if is_alone:
                 raise
-            unseen = ("DML-BIND-KIND", "", str(error), f"an array on {self.device}")
-            found += violations_of(self.name, [unseen])
+            rule, said = RULES["DML-BIND-KIND"], error.message
+            allowed = f"an array on {self.device}"
+            found.append(Violation(rule, self.name, found=said, allowed=allowed, text=said))
             return None
         # Fast path: one comparison accepts an exact match. Anything else is checked rule by rule.
         if array[_LAYOUT] == self.layout and not is_buffer:
@@ -97,7 +98,7 @@ class _Expected:
 
 
 class BindingTable:
-    """What an operator on a device, ``cpu`` or ``cuda:N``, expects of its bindings."""
+    """The requirements for all bindings of an operator on a device, ``cpu`` or ``cuda:N``."""
 
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
         self.desc, self.device = desc, device
@@ -107,7 +108,7 @@ class BindingTable:
         self._sizes = [tensor.total_tensor_size_in_bytes for _, tensor in tensors]
 
     def bind_input(self, given: Any) -> ArrayView:
-        """Check an input whose outputs are allocated to match."""
+        """Check the input alone; its outputs will be allocated to match."""
         found: list[Violation] = []
         entry = self._input.bound(given, found, is_alone=True)
         if entry is None or found:
@@ -115,9 +116,9 @@ class BindingTable:
         return entry
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[ArrayView, list[ArrayView]]:
-        """Check the bindings and return the memory of the input and of the outputs.
+        """Check all bindings and return the memory of the input and of the outputs.
 
-        An InvalidArgumentError carries a report of every broken rule.
+        An InvalidArgumentError has a report of every broken rule.
         """
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
@@ -140,7 +141,7 @@ class BindingTable:
         return entry, bound  # type: ignore[return-value]
 
     def _are_apart(self, bound: Sequence[Any]) -> bool:
-        """Fast path: whether memory that breaks no other rule does not overlap, even in padding."""
+        """Fast path: True if no two tensors overlap, padding included. No other rule is broken."""
         starts = [entry.address for entry in bound]
         return are_apart(starts, map(add, starts, self._sizes))
 
@@ -187,13 +188,12 @@ def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
 def _overlaps(
     source: ArrayView | None, outputs: Sequence[ArrayView | None]
 ) -> Iterator[tuple[int, Broken]]:
-    """The outputs, by index, whose memory overlaps another output or the input."""
+    """The index of each output that overlaps another output or the input, with the broken rule."""
     spans = [entry.span if entry else (0, 0) for entry in outputs]
     for index, owner in overlaps(spans):
         other = f"OutputTensors[{owner}]"
-        found, allowed = f"overlapping {other}", f"apart from {other}"
-        yield index, ("DML-BIND-OUTPUT-OVERLAP", "", found, allowed)
+        yield index, ("DML-BIND-OUTPUT-OVERLAP", "", other, "memory of its own")
     start, end = source.span if source else (0, 0)
     for index, (low, high) in enumerate(spans):
         if low < end and start < high:
-            yield index, ("DML-BIND-IN-PLACE", "", "overlapping the input", "apart from the input")
+            yield index, ("DML-BIND-IN-PLACE", "", "the input", "memory of its own")

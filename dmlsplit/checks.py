@@ -1,4 +1,4 @@
-"""Checks of what comes from outside: types, integers, axes and sizes of pieces."""
+"""Checks of arguments: types, integers, axes and sizes of pieces."""
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Set, ValuesView
@@ -10,12 +10,12 @@ from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError
 from dmlsplit.messages import shown
 
 K = TypeVar("K")
-# The order of a set or a dictionary is not that of its writer.
+# Strings are not sequences of integers; sets and dictionaries lose the order that was meant.
 _WITHOUT_ORDER = (str, bytes, Set, Mapping)
 
 
 class Sequenced(Protocol):
-    """Integers in an order of their own: unlike sets and dictionaries, they can be sliced."""
+    """Integers in an order. They can be sliced, unlike sets and dictionaries."""
 
     def __iter__(self) -> Iterator[SupportsIndex]: ...
     def __getitem__(self, index: slice, /) -> Any: ...
@@ -25,14 +25,14 @@ Integers: TypeAlias = Sequenced | Iterator[SupportsIndex] | ValuesView[SupportsI
 
 
 def instance(name: str, value: object, kind: type[K]) -> K:
-    """Check that a value has a type, and return it; an ArgumentTypeError names the argument."""
+    """The value, if it has the type; otherwise an ArgumentTypeError names the argument."""
     if not isinstance(value, kind):
         raise ArgumentTypeError(f"{name} is a {type(value).__name__}; it must be a {kind.__name__}")
     return value
 
 
 def file_name(path: str | PathLike[str]) -> str:
-    """A path as text; an ArgumentTypeError shows what is not a path."""
+    """A path as text; an ArgumentTypeError shows a value that is not a path."""
     try:
         name: object = fspath(path)
     except TypeError:
@@ -43,7 +43,7 @@ def file_name(path: str | PathLike[str]) -> str:
 
 
 def integer(name: str, value: SupportsIndex) -> int:
-    """The value as an int; an ArgumentTypeError names the field of anything else."""
+    """The value as an int; if it is not an integer, an ArgumentTypeError names the argument."""
     if not isinstance(value, bool):
         try:
             return operator.index(value)
@@ -53,17 +53,17 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 
 def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
-    """The values as a tuple; an ArgumentTypeError names what is not a sequence."""
-    is_usual = type(values) is tuple or type(values) is list  # the faster answer
+    """The values as a tuple; an ArgumentTypeError names the argument if it is not a sequence."""
+    is_usual = type(values) is tuple or type(values) is list  # fast path
     if not is_usual and (isinstance(values, _WITHOUT_ORDER) or not isinstance(values, Iterable)):
         raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
     return tuple(values)
 
 
 def integers(name: str, values: Integers) -> tuple[int, ...]:
-    """The values as a tuple of ints; an ArgumentTypeError names any other entry."""
+    """The values as a tuple of ints; an ArgumentTypeError names an entry that is not an integer."""
     entries = sequence(name, values, "integers")
-    if set(map(type, entries)) == {int}:  # most often, and much sooner known
+    if set(map(type, entries)) == {int}:  # fast path for the usual case
         return entries  # type: ignore[return-value]
     return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))
 
@@ -71,7 +71,7 @@ def integers(name: str, values: Integers) -> tuple[int, ...]:
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
     """The value as an int; the error for anything else begins with `operator`.
 
-    It is not a TypeError, which the runtime of onnx would take for one of its own.
+    The error is not a TypeError, because the onnx runtime would take that for one of its own.
     """
     try:
         return integer(name, value)
@@ -80,16 +80,16 @@ def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> 
 
 
 def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> int:
-    """An axis, which may count from the end, counted from 0 at the outermost dimension.
+    """The axis counted from the front; a negative axis counts from the end.
 
-    The error for one that a tensor of `rank` dimensions does not have begins with `operator`.
+    If a tensor of `rank` dimensions has no such axis, the error begins with `operator`.
     """
     at = integer_argument("axis", axis, operator)
     of = f"{operator}: " if operator else ""
     if rank == 0:
         raise InvalidArgumentError(f"{of}the input is a scalar (rank 0); a scalar cannot be split")
     if not -rank <= at < rank:
-        allowed = f"{-rank} to {rank - 1} at rank {rank}"
+        allowed = f"from {-rank} to {rank - 1} at rank {rank}"
         raise InvalidArgumentError(f"{of}axis is {at}; it must be {allowed}")
     return at % rank
 
@@ -97,7 +97,7 @@ def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> in
 def piece_sizes(
     shape: tuple[int, ...], sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex
 ) -> tuple[int, tuple[int, ...]]:
-    """The axis, counted from the front, and the size of each piece; they must add up."""
+    """The axis, counted from the front, and the size of each piece; the sizes must add up."""
     at = axis_from_front(axis, len(shape))
     whole = shape[at]
     if is_count(sizes_or_count):
@@ -118,7 +118,7 @@ def piece_sizes(
 
 
 def _if_cuts(sizes: tuple[int, ...], whole: int) -> str:
-    """A fix for sizes that may be positions to cut at, as NumPy and JAX take them."""
+    """A fix for sizes that may be meant as the positions of cuts, which NumPy and JAX expect."""
     ends = (0, *sizes, whole)
     meant = tuple(end - start for start, end in pairwise(ends))
     if not sizes or min(meant) < 1:
@@ -127,6 +127,6 @@ def _if_cuts(sizes: tuple[int, ...], whole: int) -> str:
 
 
 def is_count(sizes_or_count: object) -> bool:
-    """Whether this is one number: a 0-d array is one, although Python calls it iterable."""
+    """Whether this is a single number. A 0-d array is one, although Python calls it iterable."""
     is_iterable = isinstance(sizes_or_count, Iterable)
     return not is_iterable or getattr(sizes_or_count, "ndim", None) == 0

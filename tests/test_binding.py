@@ -268,15 +268,10 @@ def test_memory_that_is_shared_is_reported(source: int, one: int, two: int) -> N
     if memory[1] & memory[2]:
         earlier, later = (0, 1) if (one, 16, 0) < (two, 32, 1) else (1, 0)
         other = f"OutputTensors[{earlier}]"
-        wanted.add(
-            f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: overlapping {other} | apart from {other}"
-        )
+        wanted.add(f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: {other} | memory of its own")
     for index in (0, 1):
         if memory[0] & memory[index + 1]:
-            wanted.add(
-                f"BIND-IN-PLACE OutputTensors[{index}]: overlapping the input | "
-                "apart from the input"
-            )
+            wanted.add(f"BIND-IN-PLACE OutputTensors[{index}]: the input | memory of its own")
     if wanted:
         assert set(broken(PAIR_TABLE, *ranges(source, one, two))) == wanted
     else:
@@ -295,8 +290,7 @@ def test_each_output_that_begins_in_another_is_found(sizes: Any, offsets: Any) -
     bindings = [BufferBinding(store, offset) for offset in offsets]
     found = broken(BindingTable(desc, "cpu"), np.zeros(sum(sizes), np.uint8), bindings)
     assert found == [
-        f"BIND-OUTPUT-OVERLAP OutputTensors[{index}]: overlapping OutputTensors[0] | "
-        "apart from OutputTensors[0]"
+        f"BIND-OUTPUT-OVERLAP OutputTensors[{index}]: OutputTensors[0] | memory of its own"
         for index in (1, 2)
     ]
 
@@ -306,7 +300,7 @@ def test_arrays_of_other_layouts_overlap_if_their_ranges_do() -> None:
     found = broken(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
     assert found == [
         "ARRAY-STRIDES OutputTensors[0].Strides: [48, 48, -8, 4] bytes | [16, 16, 8, 4] bytes",
-        "BIND-IN-PLACE OutputTensors[0]: overlapping the input | apart from the input",
+        "BIND-IN-PLACE OutputTensors[0]: the input | memory of its own",
     ]
 
 

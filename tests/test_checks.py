@@ -99,7 +99,7 @@ def test_an_axis_counts_from_either_end(rank: int, data: st.DataObject) -> None:
     ("axis", "rank", "said"),
     [
         *(
-            (at, 2, f"axis is {at}; it must be -2 to 1 at rank 2")
+            (at, 2, f"axis is {at}; it must be from -2 to 1 at rank 2")
             for at in (-3, 2, 2**63, -(2**63))
         ),
         *((at, 0, "the input is a scalar (rank 0); a scalar cannot be split") for at in (0, -1, 5)),
@@ -164,5 +164,7 @@ def test_a_cut_that_does_not_fit_is_refused(cut: Any, message: str) -> None:
 
 
 def test_the_axis_is_checked_before_the_sizes() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"^axis is 2; it must be -2 to 1 at rank 2$"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"^axis is 2; it must be from -2 to 1 at rank 2$"
+    ):
         piece_sizes((2, 6), (9,), 2)

@@ -99,7 +99,7 @@ def test_only_one_of_axis_and_dim_may_be_given(axis: Any, dim: int) -> None:
     said = rf"^axis is {axis} and dim is {dim}, two words for one thing; one must be left out$"
     with pytest.raises(dml.InvalidArgumentError, match=said):
         dml.split(np.zeros((2, 2)), 2, axis, dim=dim)  # type: ignore[call-overload]
-    with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 2; it must be -2 to 1"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 2; it must be from -2 to 1"):
         dml.split(np.zeros((2, 2)), 2, dim=2)
 
 
@@ -118,7 +118,7 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         # test_checks.py has more.
         ((A, 3), r"count is 3; it must be at least 1 and divide axis 0, of size 2"),
         ((A, (3, 4), 1), r"sizes are \[3, 4\], 7 in sum"),
-        ((A, 2, 2), "axis is 2; it must be -2 to 1"),
+        ((A, 2, 2), "axis is 2; it must be from -2 to 1"),
         ((np.array(1), 1), "a scalar cannot be split"),
         ((A, (2, 4), 1, [ONE]), "out is a list of 1; it must be a list of 2 arrays"),
         ((A, (2, 4), 1, ONE), "out is a ndarray; it must be a list"),

@@ -1,7 +1,8 @@
 """Rewrites a descriptor for a feature level that does not accept it.
 
-A split only moves bytes, which can be described with other dimensions and elements of another size.
-Dimensions are divided into lanes, joined, dropped or padded with ones, and read back.
+A split only moves bytes, and other dimensions and element sizes can describe the same bytes.
+Dimensions are divided into lanes, joined, dropped or padded with ones; the result is read back as
+a descriptor.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from dmlsplit.messages import counted
 
 @dataclass(frozen=True, slots=True)
 class _Dimension:
-    """One dimension: its size and stride, in elements, in every tensor, the input's first."""
+    """One dimension: its size and stride, in elements, in each tensor; the input comes first."""
 
     steps: tuple[tuple[int, int], ...]
     is_axis: bool = False
@@ -28,9 +29,9 @@ class _Dimension:
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
     """A descriptor that a feature level accepts and that moves the same bytes.
 
-    The result runs on the buffers of `desc`: 64-bit elements become pairs of 32-bit ones, even runs
-    of 8-bit elements become 16-bit ones, 4-bit elements whole bytes, and dimensions are merged or
-    padded with ones. A valid descriptor is returned unchanged.
+    The result runs on the buffers of `desc`. 64-bit elements become pairs of 32-bit ones, even runs
+    of 8-bit elements become 16-bit ones, and 4-bit elements become whole bytes. Dimensions are
+    merged or padded with ones. A valid descriptor is returned unchanged.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     Raises
     ------
     InvalidArgumentError
-        If there is no such level, or `desc` breaks a rule of every level.
+        If there is no such level, or `desc` breaks a rule that holds at every level.
     NoEquivalentError
         If no equivalent exists; `reason` says why, and `report` lists what `desc` breaks.
 
@@ -64,7 +65,7 @@ def equivalent(
         return desc
     for violation in refused.violations:
         if "descriptor" not in violation.rule.cured_by:
-            message = f"{desc}: wrong at every feature level: {violation}"
+            message = f"{desc}: invalid at every feature level: {violation}"
             raise InvalidArgumentError(message, refused)
     row = capability_table()[level]
     reasons = []
@@ -73,15 +74,15 @@ def equivalent(
         if isinstance(found, SplitOperatorDesc):
             return found
         reasons.append(found)
-    # The first type tried is the closest to `desc`; the others fail for similar reasons.
-    why = reasons[0] if reasons else "no element of a supported size can carry its bits"
+    # One reason is enough: the first type is the closest to `desc`, and the others fail similarly.
+    why = reasons[0] if reasons else "no supported type can carry its bits"
     raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}: {why}", refused, why)
 
 
 def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
-    """The types to try: of its own size, then wider ones, then narrower ones."""
+    """The types to try: first one of its own size, then wider ones, then narrower ones."""
     supported = row.input_tensor.data_types & row.output_tensors.data_types
-    # The nearest size is the most likely to work, as the fewest elements are regrouped.
+    # The nearest size is the most likely to work, because it regroups the fewest elements.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
     kinds = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
     if own in supported:
@@ -92,7 +93,7 @@ def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
 def _rewritten(
     desc: SplitOperatorDesc, kind: TensorDataType, row: LevelSupport
 ) -> SplitOperatorDesc | str:
-    """The same bytes as elements of `kind`, valid at the level; or why there is no such split."""
+    """The same split in elements of `kind`, valid at the level; or why there is none."""
     supports = row.input_tensor, row.output_tensors
     least = max(support.minimum_dimensions for support in supports)
     most = min(support.maximum_dimensions for support in supports)
@@ -106,8 +107,8 @@ def _rewritten(
     dims = _fewer(retyped, most)
     if len(dims) > most:
         return (
-            f"as {kind.name} it has {len(dims)} dimensions that strides keep apart, and at most "
-            f"{most} are accepted"
+            f"as {kind.name} it needs {len(dims)} dimensions, because their strides cannot be "
+            f"merged; at most {most} are accepted"
         )
     one = _Dimension(((1, 0),) * len(tensors))
     dims = [one] * (least - len(dims)) + dims
@@ -119,20 +120,20 @@ def _rewritten(
 
 
 def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | None:
-    """The dimensions in elements of `bits` bits; None if runs are not whole such elements."""
+    """The dimensions in elements of `bits` bits; None if a run is not a multiple of that."""
     if bits == own:
         return dims
     if bits < own:
         return _divided(dims, own // bits)
-    # If no dimension is a run by itself, joining as many as possible may make one.
+    # If no single dimension is such a run, several of them joined may be one.
     return _gathered(dims, bits // own) or _gathered(_fewer(dims, 1), bits // own)
 
 
 def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
-    """Cut every element into lanes: the innermost dimension gets longer, or there is one more."""
+    """Cut every element into lanes: the innermost dimension gets longer, or one is added."""
     lane = _Dimension(((lanes, 1),) * len(dims[0].steps))
     scaled = [replace(x, steps=tuple((n, s * lanes) for n, s in x.steps)) for x in dims]
-    # Lanes extend the innermost dimension, which may be any in a permuted tensor.
+    # Lanes extend the innermost dimension, which may be at any position in a permuted tensor.
     for at in reversed(range(len(scaled))):
         if joined := _joined(scaled[at], lane):
             return [*scaled[:at], joined, *scaled[at + 1 :]]
@@ -140,9 +141,9 @@ def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
 
 
 def _gathered(dims: list[_Dimension], wide: int) -> list[_Dimension] | None:
-    """Take `wide` elements as one, if they are adjacent in every tensor."""
+    """Group `wide` elements into one, if they are adjacent in every tensor; otherwise None."""
     for at, run in enumerate(dims):
-        # A run of whole wide elements; all other dimensions step over whole ones.
+        # This dimension must be a run of whole groups, and all others must step over whole groups.
         adjacent = all(size % wide == 0 and stride == 1 for size, stride in run.steps)
         if adjacent and all(_steps_over(dim, wide) for dim in dims if dim is not run):
             scaled = [replace(x, steps=tuple((n, s // wide) for n, s in x.steps)) for x in dims]
@@ -158,18 +159,18 @@ def _steps_over(dim: _Dimension, wide: int) -> bool:
 
 def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
     wide = kind.bits // 8
-    if desc.input_tensor.data_type.bits < 8:
-        return f"its elements are not taken in runs of whole {kind.name}s"
+    if (bits := desc.input_tensor.data_type.bits) < 8:
+        return f"its {bits}-bit elements are not copied in runs of whole {kind.name}s"
 
     def is_odd(piece: StridedCopy) -> bool:
         steps = chain.from_iterable(loop[1:] for loop in piece.loops)
         return any(offset % wide for offset in (piece.run_bytes, piece.input_offset, *steps))
 
-    # The first odd one.
+    # `max` finds the first odd piece, because it returns the first maximum.
     index, piece = max(enumerate(descriptor_geometry(desc).pieces), key=lambda it: is_odd(it[1]))
     return (
-        f"OutputTensors[{index}] is copied in runs of {counted(piece.run_bytes, 'byte')} from byte "
-        f"{piece.input_offset} on, and {kind.name} needs runs, offsets and strides in "
+        f"OutputTensors[{index}] is copied in runs of {counted(piece.run_bytes, 'byte')} that "
+        f"start at byte {piece.input_offset}, but {kind.name} needs runs, offsets and strides in "
         f"multiples of {wide} bytes"
     )
 
@@ -186,7 +187,7 @@ def _fewer(dims: list[_Dimension], most: int) -> list[_Dimension]:
 
 
 def _with_two_joined(dims: list[_Dimension]) -> list[_Dimension] | None:
-    # Strides, not positions, nest dimensions, so every pair must be tried.
+    # Strides decide which dimension is inside which, not positions, so every pair must be tried.
     for inner, outer in permutations(reversed(range(len(dims))), 2):
         if joined := _joined(dims[outer], dims[inner]):
             replaced = [*dims[:inner], joined, *dims[inner + 1 :]]
@@ -196,11 +197,11 @@ def _with_two_joined(dims: list[_Dimension]) -> list[_Dimension] | None:
 
 def _joined(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
     """One dimension over both, or None if a tensor's strides or the axis forbid it."""
-    # An inner axis is cut at every step of the outer dimension, which is not one cut of the joined
-    # one. A single output cuts nothing: its axis may be any dimension.
+    # An inner axis is cut once per step of the outer dimension, and one cut of the joined dimension
+    # cannot replace those. With a single output nothing is cut, so the axis may be any dimension.
     if inner.is_axis and len(inner.steps) > 2:
         return None
-    # In every tensor, one step of the outer dimension is the whole length of the inner one.
+    # In every tensor, one step of the outer dimension must span the whole inner one.
     pairs = list(zip(outer.steps, inner.steps, strict=True))
     if not all(n == 1 or step == count * stride for (n, step), (count, stride) in pairs):
         return None
@@ -211,10 +212,10 @@ def _joined(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
 def _tensor(
     original: TensorDesc, kind: TensorDataType, dims: list[_Dimension], at: int
 ) -> TensorDesc:
-    """Describe the tensor at index `at` of the dimensions."""
+    """The tensor at index `at`, described by the dimensions."""
     sizes = tuple(dim.steps[at][0] for dim in dims)
     strides = tuple(dim.steps[at][1] for dim in dims)
-    # The stride of a dimension of size 1 is never used: any value counts as packed.
+    # The stride of a dimension of size 1 is never used, so any value counts as packed.
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)
     alignment = original.guaranteed_base_offset_alignment
@@ -224,6 +225,6 @@ def _tensor(
         strides=None if packed else strides,
         flags=original.flags,
         total_tensor_size_in_bytes=original.total_tensor_size_in_bytes,
-        # Every offset is a multiple of 16, so the promise may grow to a whole element.
+        # Every offset is a multiple of 16, so a promise can be raised to a whole element.
         guaranteed_base_offset_alignment=max(alignment, kind.bits // 8) if alignment else 0,
     )

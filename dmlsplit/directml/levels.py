@@ -61,7 +61,7 @@ Level: TypeAlias = FeatureLevel | str | int
 
 @dataclass(frozen=True, slots=True)
 class TensorSupport:
-    """What one tensor of the operator may be: dimension counts and data types."""
+    """The dimension counts and data types that one tensor of the operator may have."""
 
     minimum_dimensions: int
     maximum_dimensions: int
@@ -70,17 +70,17 @@ class TensorSupport:
 
 @dataclass(frozen=True, slots=True)
 class WindowsBuild:
-    """The first Windows build whose own DirectML.dll has a level."""
+    """The first Windows build whose own DirectML.dll supports a level."""
 
     build: int
     name: str
-    # `documented`, or `inferred` from the level that the build's SDK selects.
+    # `documented`, or `inferred` from the level that the build's SDK selects by default.
     basis: str = field(default="documented", compare=False)
     source: str = field(default="", compare=False)
 
     @property
     def is_documented(self) -> bool:
-        """Whether a document of Microsoft names the build."""
+        """Whether Microsoft's documentation names the build."""
         return self.basis == "documented"
 
 
@@ -89,25 +89,25 @@ class LevelSupport:
     """One row of the table."""
 
     level: FeatureLevel
-    directml: str  # first DirectML version with the level, such as "1.8.0"
-    public: bool  # whether that version was made widely available
-    windows: WindowsBuild | None  # None if no build with that version is documented
+    directml: str  # the first DirectML version with the level, such as "1.8.0"
+    public: bool  # whether that version was widely available
+    windows: WindowsBuild | None  # None if no documented build has that version
     input_tensor: TensorSupport
     output_tensors: TensorSupport
-    source: str  # where the row is documented
+    source: str  # the documentation of the row
 
 
 def directml_version(text: str) -> tuple[int, ...]:
-    """A DirectML version as three numbers that compare; 1.8 means 1.8.0."""
+    """A DirectML version as three numbers that can be compared; 1.8 means 1.8.0."""
     parts = str(text).strip().split(".")
     if not (1 <= len(parts) <= 4 and all(p.isascii() and p.isdecimal() for p in parts)):
         raise InvalidArgumentError(f"DirectML version is {text!r}; it must look like 1.8.0")
-    # A fourth part is a build number that carries no features.
+    # A fourth part is a build number; builds of a version have the same features.
     return tuple(map(int, [*parts, "0", "0"][:3]))
 
 
 class TableError(ValueError):
-    """feature_levels.yaml has a missing or wrong value."""
+    """A value of feature_levels.yaml is missing or wrong."""
 
 
 @cache
@@ -125,7 +125,7 @@ def level_for_directml(version: str) -> FeatureLevel:
 
 def level_for_windows(build: int) -> FeatureLevel:
     """The highest level documented for the DirectML.dll inside a Windows build."""
-    refusal = f"Windows build is {build}; the first with DirectML is 18362"
+    refusal = f"Windows build is {build}; the first build with DirectML is 18362"
     return _highest(lambda row: bool(row.windows and row.windows.build <= build), refusal)
 
 
@@ -137,10 +137,10 @@ def _highest(has_level: Callable[[LevelSupport], bool], refusal: str) -> Feature
 
 
 def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
-    """Read a capability table, ignoring unknown keys; a TableError has the path of a bad value."""
+    """Read a capability table; ignore unknown keys. A TableError names the path of a bad value."""
     import yaml  # here, so that `import dmlsplit` does not load it
 
-    # PyYAML's optional C loader makes `dmlsplit levels` 30 ms faster.
+    # With PyYAML's optional C loader, `dmlsplit levels` is 30 ms faster.
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         return _rows(Field(yaml.load(text, loader)))  # noqa: S506, both loaders are safe
@@ -162,7 +162,7 @@ def _rows(table: Field) -> Mapping[FeatureLevel, LevelSupport]:
 def _row(entry: Field, level: FeatureLevel, before: LevelSupport | None) -> LevelSupport:
     name = f"DML_FEATURE_LEVEL_{level}"
     if entry.get("name").value != name:
-        raise entry.get("name").error(f"{name}: levels are listed in rising order")
+        raise entry.get("name").error(f"{name}, as levels are listed in rising order")
     entry.get("directml").read(directml_version, "a version such as 1.8.0, in quotes")
     # A level without `split` accepts what the level before accepts.
     if before and "split" not in entry.value:

@@ -20,12 +20,14 @@ class SplitOperatorDesc:
     output_tensors
         The tensors to write, in order along the axis.
     axis
-        The dimension to split, from 0; never from the end, as DirectML's Axis is a UINT.
+        The dimension to split, counted from 0. It cannot count from the end, because DirectML's
+        Axis is a UINT.
 
     Raises
     ------
     InvalidArgumentError
-        If a tensor is not a `TensorDesc` or the axis not an integer; it is also a TypeError.
+        If a tensor is not a `TensorDesc` or the axis is not an integer. The error is also a
+        TypeError.
     """
 
     input_tensor: TensorDesc  # InputTensor
@@ -46,7 +48,7 @@ class SplitOperatorDesc:
     def from_sizes(
         cls, input_tensor: TensorDesc, *, axis: SupportsIndex, sizes: Integers
     ) -> "SplitOperatorDesc":
-        """Describe the split of a tensor into packed pieces of the given sizes along an axis.
+        """The descriptor of a split into packed pieces of the given sizes along an axis.
 
         Examples
         --------
@@ -73,7 +75,7 @@ class SplitOperatorDesc:
 
     @property
     def split_sizes(self) -> tuple[int, ...]:
-        """Size of each output along the axis; empty if the axis is out of range."""
+        """The size of each output along the axis; empty if the axis is out of range."""
         if not all(0 <= self.axis < len(t.sizes) for t in self.output_tensors):
             return ()
         return tuple(t.sizes[self.axis] for t in self.output_tensors)

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-# After this many steps, the search gives up and calls the layout overlapping.
+# After this many steps, the search gives up and assumes that the layout overlaps.
 SEARCH_STEPS = 20_000
 
 
 def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two indices may reach the same element.
+    """Whether two indices may have the same address.
 
     Two indices collide if a non-zero difference ``d`` with ``|d[i]| < sizes[i]`` has
     ``sum(d[i] * strides[i]) == 0``. The search visits dimensions by falling stride and keeps only
-    remainders that smaller strides can still cancel, so that nested layouts (packed, padded,
-    permuted) are decided at once. A search that grows too large answers True. Strides must not be
+    remainders that smaller strides can still cancel, so nested layouts (packed, padded, permuted)
+    are decided at once. If the search grows too large, the answer is True. Strides must not be
     negative.
     """
     if 0 in sizes:
@@ -21,7 +21,7 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     loops = sorted(((stride, size - 1) for size, stride in dims if size > 1), reverse=True)
     if any(stride == 0 for stride, _ in loops):
         return True
-    # The most that strides not yet visited can add to or subtract from a remainder.
+    # The most that the strides not yet visited can add to a remainder, or subtract from it.
     reach = sum(stride * most for stride, most in loops)
     # Sums of the differences so far, and whether any difference was not zero.
     states = {(0, False)}
@@ -30,7 +30,7 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         reach -= stride * most
         following = set()
         for remainder, moved in states:
-            # The differences that leave a remainder of at most `reach` on either side.
+            # Only these differences leave a remainder from `-reach` to `reach`.
             low = max(-most, -((reach + remainder) // stride))
             high = min(most, (reach - remainder) // stride)
             steps += high - low + 1

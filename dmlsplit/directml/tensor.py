@@ -1,7 +1,8 @@
 """Buffer tensors: DML_TENSOR_DATA_TYPE, DML_TENSOR_FLAGS and DML_BUFFER_TENSOR_DESC.
 
-Constructors refuse only what is not a descriptor at all, such as a size that is not an integer.
-`dmlsplit.directml.validation` has the rules, so that a bad descriptor can be built and reported.
+Constructors refuse only values that cannot be in a descriptor, such as a size that is not an
+integer. The rules are in `dmlsplit.directml.validation`, so that a bad descriptor can be built and
+reported.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 # DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT, DirectML.h.
 MINIMUM_BUFFER_TENSOR_ALIGNMENT = 16
-# DML_TENSOR_DIMENSION_COUNT_MAX1, DirectML.h; the limit of every operator at any level.
+# DML_TENSOR_DIMENSION_COUNT_MAX1, DirectML.h: the limit of every operator at every level.
 DIMENSION_COUNT_MAX = 8
 
 UINT_MAX = 2**32 - 1
@@ -38,7 +39,7 @@ class TensorDataType(IntEnum):
 
     _value_: int
     bits: int  # of one element; 0 for UNKNOWN
-    numpy_name: str  # without byte order; empty where NumPy has no such type
+    numpy_name: str  # without byte order; empty if NumPy has no such type
 
     UNKNOWN = 0, 0
     FLOAT32 = 1, 32, "f4"
@@ -111,10 +112,10 @@ FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
 def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
     """The member with a value or name, with or without the prefix of DirectML.h."""
     members = enum.__members__
-    if value is None:  # not the name of TensorFlags.NONE
+    if value is None:  # str(None) would name TensorFlags.NONE
         return None
     if isinstance(value, int) and not isinstance(value, bool):
-        # This map also has nameless members that a Flag once made of unknown bits.
+        # This map also has nameless members, which a Flag made earlier from unknown bits.
         member = enum._value2member_map_.get(value)
         return None if member is None else members.get(member._name_)
     return members.get(str(value).upper().removeprefix(prefix))
@@ -136,15 +137,15 @@ class TensorDesc:
     flags
         Anything that `TensorFlags.parse` reads.
     total_tensor_size_in_bytes
-        None means the smallest legal size, `minimum_size_in_bytes`.
+        None means the smallest valid size, `minimum_size_in_bytes`.
     guaranteed_base_offset_alignment
-        Bytes; 0 promises nothing.
+        In bytes; 0 promises nothing.
 
     Raises
     ------
     InvalidArgumentError
-        If the data type or the flags do not exist, or a number is not an integer (then also a
-        TypeError).
+        If the data type or the flags do not exist, or if a number is not an integer. In the last
+        case the error is also a TypeError.
     """
 
     data_type: TensorDataType  # DataType
@@ -181,12 +182,12 @@ class TensorDesc:
 
     @property
     def element_count(self) -> int:
-        """Product of the sizes."""
+        """The product of the sizes."""
         return prod(self.sizes)
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of one element; 0 for UNKNOWN and the 4-bit types."""
+        """The bytes of one element; 0 for UNKNOWN and the 4-bit types."""
         return self.data_type.bits // 8
 
     @property
@@ -196,31 +197,31 @@ class TensorDesc:
 
     @property
     def last_element_index(self) -> int:
-        """The index, in elements, of the last element reached; -1 if there is none.
+        """The largest element index that the tensor reaches; -1 if it has no element.
 
-        DMLCalcBufferTensorSize (Microsoft, "DirectML helper functions") computes this value in
-        a 32-bit UINT when strides are given; here it is exact.
+        If strides are given, DMLCalcBufferTensorSize (Microsoft, "DirectML helper functions")
+        computes this value in a 32-bit UINT. Here it is exact.
         """
         if min(self.sizes, default=1) <= 0:
             return -1
         if self.strides is None:
             return self.element_count - 1
-        # Not strict: a descriptor with too few or too many strides can be built.
+        # Not strict, because a descriptor can be built with too few or too many strides.
         steps = zip(self.sizes, self.strides, strict=False)
         return sum((size - 1) * stride for size, stride in steps)
 
     @property
     def minimum_size_in_bytes(self) -> int:
-        """The smallest legal TotalTensorSizeInBytes; 0 for UNKNOWN.
+        """The smallest valid TotalTensorSizeInBytes; 0 for UNKNOWN.
 
-        Like DMLCalcBufferTensorSize, the bytes up to the last element, rounded up to a multiple of
-        4, but exact where that wraps; see `wrapped_size_in_bytes`.
+        Like DMLCalcBufferTensorSize, this is the number of bytes up to the end of the last element,
+        rounded up to a multiple of 4. Unlike it, it never wraps; see `wrapped_size_in_bytes`.
         """
         return self._size_up_to(self.last_element_index)
 
     @property
     def wrapped_size_in_bytes(self) -> int:
-        """DMLCalcBufferTensorSize with its 32-bit index, which may wrap."""
+        """The result of DMLCalcBufferTensorSize, whose 32-bit index may wrap."""
         return self._size_up_to(self.last_element_index & UINT_MAX)
 
     def _size_up_to(self, last_index: int) -> int:

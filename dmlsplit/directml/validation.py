@@ -29,7 +29,7 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
     Parameters
     ----------
     desc
-        The descriptor; no broken rule raises an error.
+        The descriptor. A rule that it breaks is reported and raises no error.
     feature_level
         Anything that `FeatureLevel.parse` reads.
 
@@ -74,7 +74,7 @@ def _of_level(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]
     for at, (name, tensor) in enumerate(named_tensors(desc)):
         higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest, at > 0)}
         for each in violations_of(name, _unsupported(tensor, row, at > 0)):
-            # A higher level is not advised if even the highest refuses the same.
+            # A higher level does not help if even the highest one refuses the tensor.
             fix = each.rule.hint.removeprefix(RAISE) if each.rule.id in higher else ""
             yield replace(each, fix=fix)
 
@@ -84,7 +84,8 @@ def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
     if tensor.data_type is TensorDataType.UNKNOWN:
         yield "DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type"
     if not 1 <= rank <= DIMENSION_COUNT_MAX:
-        yield "DML-TENSOR-DIMENSION-COUNT", "DimensionCount", rank, f"1 to {DIMENSION_COUNT_MAX}"
+        allowed = f"from 1 to {DIMENSION_COUNT_MAX}"
+        yield "DML-TENSOR-DIMENSION-COUNT", "DimensionCount", rank, allowed
     for index, size in enumerate(tensor.sizes):
         if size == 0:
             yield "DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1"
@@ -104,11 +105,11 @@ def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
     fields += [("GuaranteedBaseOffsetAlignment", alignment, UINT_MAX)]
     for field, value, most in fields:
         if not 0 <= value <= most:
-            yield "DML-UINT-RANGE", field, value, f"0 to {most}"
+            yield "DML-UINT-RANGE", field, value, f"from 0 to {most}"
 
 
 def _has_extent(tensor: TensorDesc) -> bool:
-    """Whether sizes and strides are sound enough for arithmetic."""
+    """Whether sizes and strides are valid enough to compute with."""
     strides = tensor.strides
     has_all = strides is None or len(strides) == tensor.dimension_count
     are_sizes = all(0 < size <= UINT_MAX for size in tensor.sizes)
@@ -128,14 +129,14 @@ def _extent(tensor: TensorDesc) -> Iterator[Broken]:
         yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, f"at least {least}"
     if tensor.strides is not None and last > UINT_MAX:
         wrapped = f"DMLCalcBufferTensorSize wraps to {tensor.wrapped_size_in_bytes} bytes"
-        found = f"reaching element {last} ({wrapped})"
+        found = f"element {last} ({wrapped})"
         yield "DML-TENSOR-SIZE-WRAP", "Strides", found, f"at most element {UINT_MAX}"
 
 
 def _alignment(tensor: TensorDesc) -> Iterator[Broken]:
     alignment = tensor.guaranteed_base_offset_alignment
     least = max(1, tensor.element_bytes)
-    # Zero promises nothing, and a negative value is reported as out of range.
+    # Zero promises nothing; a negative value is reported by DML-UINT-RANGE.
     if alignment > 0 and (alignment < least or alignment & (alignment - 1)):
         allowed = f"0, or a power of two of at least {least}"
         yield "DML-TENSOR-ALIGNMENT", "GuaranteedBaseOffsetAlignment", alignment, allowed
@@ -146,7 +147,7 @@ def _output(tensor: TensorDesc) -> Iterator[Broken]:
     if tensor.flags & TensorFlags.OWNED_BY_DML:
         yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
     if strides is not None and _has_extent(tensor) and may_overlap_itself(sizes, strides):
-        allowed = f"strides that keep the elements of sizes {list(sizes)} apart"
+        allowed = f"a distinct address for each element of sizes {list(sizes)}"
         yield "DML-TENSOR-OUTPUT-OVERLAP", "Strides", list(strides), allowed
 
 
@@ -155,7 +156,7 @@ def _operator(desc: SplitOperatorDesc) -> Iterator[Broken]:
     if not desc.output_tensors:
         yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
     if not 0 <= desc.axis <= UINT_MAX:
-        yield "DML-UINT-RANGE", "Axis", desc.axis, f"0 to {UINT_MAX}"
+        yield "DML-UINT-RANGE", "Axis", desc.axis, f"from 0 to {UINT_MAX}"
     elif desc.axis >= rank:
         allowed = f"below the input's DimensionCount, {rank}"
         yield "DML-SPLIT-AXIS-RANGE", "Axis", desc.axis, allowed
@@ -170,7 +171,7 @@ def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Broken]
     if tensor.dimension_count != rank:
         allowed = f"{rank}, as in InputTensor"
         yield "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
-    elif 0 <= desc.axis < rank:  # else any dimension could be the axis
+    elif 0 <= desc.axis < rank:  # otherwise any dimension could be the axis
         rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
         for index, (found, size) in enumerate(rows):
             if index != desc.axis and found != size:
@@ -186,7 +187,7 @@ def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
     total, whole = sum(desc.split_sizes), shape[axis]
     if total != whole:
         allowed = f"{whole}, the input's Sizes[{axis}]"
-        yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", f"{total} in sum", allowed
+        yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 
 def _unsupported(tensor: TensorDesc, row: LevelSupport, is_output: bool) -> Iterator[Broken]:
@@ -194,9 +195,11 @@ def _unsupported(tensor: TensorDesc, row: LevelSupport, is_output: bool) -> Iter
     kind, rank, level = tensor.data_type, tensor.dimension_count, row.level
     if kind is not TensorDataType.UNKNOWN and kind not in support.data_types:
         types = ", ".join(each.name for each in sorted(support.data_types))
-        yield "DML-LEVEL-DATA-TYPE", "DataType", kind.name, f"one of {types} at {level}"
+        allowed = f"one of {types} at feature level {level}"
+        yield "DML-LEVEL-DATA-TYPE", "DataType", kind.name, allowed
     least, most = support.minimum_dimensions, support.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
     if 1 <= rank <= DIMENSION_COUNT_MAX and not least <= rank <= most:
-        allowed = f"{least} at {level}" if least == most else f"{least} to {most} at {level}"
+        counts = f"{least}" if least == most else f"from {least} to {most}"
+        allowed = f"{counts} at feature level {level}"
         yield "DML-LEVEL-DIMENSION-COUNT", "DimensionCount", rank, allowed

@@ -155,7 +155,7 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_CUT, arguments="--via ort --windows 22000"),
                 _model(_CUT, arguments="--via ort --windows 22621"),
-                "FeatureLevel is 4_0; must be at least 5_0",
+                "FeatureLevel is 4_0; it must be at least 5_0",
             ),
         ),
         "ORT-NUM-OUTPUTS": _remark(
@@ -168,7 +168,7 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_UNSIZED, returned=_HALVES, arguments=_ORT),
                 _model(_COUNTED, returned=_HALVES, arguments=_ORT),
-                "num_outputs is absent; must be given, as split is absent",
+                "num_outputs is absent; it must be given, as split is absent",
             ),
         ),
         "ORT-VERSION": _remark(
@@ -181,7 +181,7 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.15"),
                 _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.16"),
-                "version of ONNX Runtime is 1.15; must be at least 1.16",
+                "version of ONNX Runtime is 1.15; it must be at least 1.16",
             ),
         ),
         "ORT-OPERATOR": _kernels(
@@ -190,7 +190,7 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model("a, b = Split <axis = 0, split = [2, 4]> (x)", opset=1, arguments=_ORT),
                 _model(_CUT, opset=13, arguments=_ORT),
-                "OperatorType is Split-1; must be one of Split-2, Split-11, Split-13, Split-18",
+                "OperatorType is Split-1; it must be one of Split-2, Split-11, Split-13, Split-18",
             ),
         ),
         "ORT-SEQUENCE": _kernels(
@@ -210,7 +210,7 @@ RULES = rules.RULES | by_id(
                     returned="seq(float[3]) y",
                     arguments=_ORT,
                 ),
-                "OperatorType is SplitToSequence-11; must be one of Split-2, Split-11, Split-13,"
+                "OperatorType is SplitToSequence-11; it must be one of Split-2, Split-11, Split-13,"
                 " Split-18",
             ),
         ),
@@ -221,7 +221,7 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_CUT, "bfloat16[6] x", "bfloat16[2] a, bfloat16[4] b", arguments=_ORT),
                 _model(_CUT, "float16[6] x", "float16[2] a, float16[4] b", arguments=_ORT),
-                "InputTensor.DataType is BFLOAT16; must be one of BOOL, DOUBLE, FLOAT, FLOAT16,"
+                "InputTensor.DataType is BFLOAT16; it must be one of BOOL, DOUBLE, FLOAT, FLOAT16,"
                 " INT16, INT32, INT64, INT8, UINT16, UINT32, UINT64, UINT8",
             ),
         ),
@@ -234,7 +234,7 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_CUT, *_of_rank(9), arguments=_ORT),
                 _model(_CUT, *_of_rank(8), arguments=_ORT),
-                "InputTensor.DimensionCount is 9; must be at most 8",
+                "InputTensor.DimensionCount is 9; it must be at most 8",
             ),
         ),
         "ORT-EMPTY-PIECE": _provider(
@@ -252,7 +252,7 @@ RULES = rules.RULES | by_id(
                     arguments=_ORT,
                 ),
                 _model(_CUT, arguments=_ORT),
-                "OutputTensors[1].Sizes is 0; must be above 0",
+                "OutputTensors[1].Sizes is 0; it must be above 0",
             ),
         ),
     }

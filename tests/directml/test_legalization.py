@@ -158,8 +158,8 @@ def bytes_split(*sizes: int, shape: tuple[int, ...] = ()) -> SplitOperatorDesc:
 
 def copied(index: int, run: str, start: int) -> str:
     return (
-        f"OutputTensors[{index}] is copied in runs of {run} from byte {start} on, and UINT16 needs "
-        "runs, offsets and strides in multiples of 2 bytes"
+        f"OutputTensors[{index}] is copied in runs of {run} that start at byte {start}, but UINT16 "
+        "needs runs, offsets and strides in multiples of 2 bytes"
     )
 
 
@@ -178,18 +178,19 @@ def copied(index: int, run: str, start: int) -> str:
                 2,
             ),
             "1_0",
-            "as FLOAT32 it has 5 dimensions that strides keep apart, and at most 4 are accepted",
+            "as FLOAT32 it needs 5 dimensions, because their strides cannot be merged; at most 4 "
+            "are accepted",
         ),
         (
             SplitOperatorDesc.from_sizes(TensorDesc("INT64", (2**31, 1)), axis=0, sizes=(2**31,)),
             "1_0",
-            "as UINT32, DML-TENSOR-ELEMENT-COUNT InputTensor.Sizes: is 4294967296 elements; must "
-            "be at most 4294967295. Fix: split the tensor along an outer dimension first",
+            "as UINT32, DML-TENSOR-ELEMENT-COUNT InputTensor.Sizes has 4294967296 elements; it must"
+            " have at most 4294967295. Fix: split the tensor along an outer dimension first",
         ),
         (
             SplitOperatorDesc.from_sizes(TensorDesc("UINT4", (8,)), axis=0, sizes=(3, 5)),
             "6_4",
-            "its elements are not taken in runs of whole UINT8s",
+            "its 4-bit elements are not copied in runs of whole UINT8s",
         ),
     ],
 )
@@ -217,7 +218,7 @@ def test_a_split_that_every_level_refuses_names_the_rule(desc: SplitOperatorDesc
         dml.legalize(desc, "1_0")
     report = dml.validate(desc, "1_0")
     found = next(v for v in report.violations if "descriptor" not in v.rule.cured_by)
-    assert str(error.value) == f"{desc}: wrong at every feature level: {found}"
+    assert str(error.value) == f"{desc}: invalid at every feature level: {found}"
     assert not isinstance(error.value, NoEquivalentError)
     assert error.value.report == report
 

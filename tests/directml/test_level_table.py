@@ -58,7 +58,7 @@ def test_versions_before_the_first_are_refused() -> None:
         level_for_directml("0.9")
     with pytest.raises(dml.InvalidArgumentError, match="must look like"):
         level_for_directml("1.x")
-    message = "^Windows build is 17763; the first with DirectML is 18362$"
+    message = "^Windows build is 17763; the first build with DirectML is 18362$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         level_for_windows(17763)
 
@@ -87,7 +87,7 @@ RANGE = "; it must be [least, most], from 1 to 8"
             "DML_FEATURE_LEVEL_2_1",
             "2_1",
             "levels[2].name",
-            "is 21; it must be DML_FEATURE_LEVEL_2_1: levels are listed in rising order",
+            "is 21; it must be DML_FEATURE_LEVEL_2_1, as levels are listed in rising order",
         ),
         (
             'directml: "1.8.0"',

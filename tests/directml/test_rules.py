@@ -47,7 +47,7 @@ def test_a_report_says_what_where_and_how_to_fix_it() -> None:
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
     assert str(violation) == (
-        "DML-SPLIT-DATA-TYPE-MATCH OutputTensors[0].DataType: is INT32; must be FLOAT32, as in "
+        "DML-SPLIT-DATA-TYPE-MATCH OutputTensors[0].DataType is INT32; it must be FLOAT32, as in "
         "InputTensor. Fix: give the output the input's data type."
     )
 

@@ -136,14 +136,15 @@ def test_a_value_past_its_limit_is_reported_and_nothing_else(
 
 @pytest.mark.parametrize(
     ("level", "rank", "allowed"),
-    [("1_0", 3, "4 at 1_0"), ("2_1", 5, "4 at 2_1"), ("2_0", 1, "4 at 2_0")],
+    [("1_0", 3, 4), ("2_1", 5, 4), ("2_0", 1, 4)],
 )
 def test_a_dimension_count_that_a_level_does_not_accept(
-    level: str, rank: int, allowed: str
+    level: str, rank: int, allowed: int
 ) -> None:
     found = dml.validate(one_output(data_type="INT16", sizes=(2,) * rank), level).violations
+    wanted = str(rank), f"{allowed} at feature level {level}"
     assert [(v.rule.id, v.place, v.found, v.allowed) for v in found] == [
-        ("DML-LEVEL-DIMENSION-COUNT", f"{name}.DimensionCount", str(rank), allowed)
+        ("DML-LEVEL-DIMENSION-COUNT", f"{name}.DimensionCount", *wanted)
         for name in ("InputTensor", "OutputTensors[0]")
     ]
 
@@ -155,11 +156,11 @@ def test_a_level_may_accept_other_outputs_than_inputs() -> None:
     row = LevelSupport(dml.FeatureLevel.LEVEL_5_0, "1.8.0", True, None, inputs, outputs, "")
     found = [(v.place, v.allowed) for v in violations(one_output(sizes=(4,)), row)]
     assert found == [
-        ("InputTensor.DataType", "one of INT8 at 5_0"),
-        ("InputTensor.DimensionCount", "2 to 3 at 5_0"),
+        ("InputTensor.DataType", "one of INT8 at feature level 5_0"),
+        ("InputTensor.DimensionCount", "from 2 to 3 at feature level 5_0"),
     ]
     found = [(v.place, v.allowed) for v in violations(one_output(sizes=(1, 1, 4)), row)]
-    assert found[1:] == [("OutputTensors[0].DimensionCount", "1 to 2 at 5_0")]
+    assert found[1:] == [("OutputTensors[0].DimensionCount", "from 1 to 2 at feature level 5_0")]
 
 
 def test_every_rule_of_descriptors_has_a_sample_and_every_other_an_example() -> None:

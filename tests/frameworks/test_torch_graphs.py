@@ -146,7 +146,7 @@ def test_wrong_sizes_are_named_when_they_are_compiled(sizes: Any) -> None:
 
 def test_a_wrong_axis_is_named_when_it_is_compiled() -> None:
     compiled = torch.compile(lambda x: dml.split(x, 2, 5), fullgraph=True, backend="eager")
-    with pytest.raises(RuntimeError, match="axis is 5; it must be -1 to 0"):
+    with pytest.raises(RuntimeError, match="axis is 5; it must be from -1 to 0"):
         compiled(torch.rand(6))
 
 

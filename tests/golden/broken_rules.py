@@ -8,7 +8,7 @@ def said() -> str:
     """A line for each sample: its rule and name, then place, value and allowed values."""
     lines = [
         f"{rule.id} {each.name}".rstrip()
-        + f": {dml.validate(each.desc, each.level).violations[0].said}\n"
+        + f": {dml.validate(each.desc, each.level).violations[0].message}\n"
         for rule in RULES.values()
         for each in rule.broken
     ]

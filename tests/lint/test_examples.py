@@ -45,7 +45,7 @@ def run_program(text: str) -> Found:
 
 
 def messages(violations: Iterable[Violation]) -> list[tuple[str, str]]:
-    return [(v.rule.id, v.said) for v in violations]
+    return [(v.rule.id, v.message) for v in violations]
 
 
 @pytest.fixture

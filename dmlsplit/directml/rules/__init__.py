@@ -10,11 +10,11 @@ from dmlsplit.directml.rules.violation import Violation
 
 RULES = by_id(DESCRIPTORS | BINDINGS)
 
-# What a check finds in a tensor: rule id, field, found, allowed.
+# One finding of a check in a tensor: rule id, field, found, allowed.
 Broken: TypeAlias = tuple[str, str, object, object]
 
 
 def violations_of(tensor: str, broken: Iterable[Broken]) -> Iterator[Violation]:
-    """The violations that a check has found in a tensor, or with "" in the operator itself."""
+    """The violations that a check has found in a tensor, or in the operator itself if it is ""."""
     for rule_id, field, found, allowed in broken:
         yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed))

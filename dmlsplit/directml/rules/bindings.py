@@ -1,4 +1,4 @@
-"""The rules of bindings. Their examples bind a split of FLOAT32[6] into 2 and 4 elements."""
+"""The rules of bindings. Their examples bind a split of FLOAT32[6] into pieces of 2 and 4."""
 
 from functools import partial
 
@@ -46,17 +46,17 @@ BINDINGS = {
         "One buffer is bound for each tensor of the operator.",
         hint="bind exactly one buffer per tensor",
         beyond_dxdispatch="DxDispatch refuses it before DirectML sees it",
-        example=_bound("op.bind(a, outs[:1])", "Outputs.BindingCount: is 1; must be 2"),
+        example=_bound("op.bind(a, outs[:1])", "Outputs.BindingCount is 1; it must be 2"),
     ),
     "DML-BIND-KIND": Rule(
-        "A binding is an array on the operator's device, or a BufferBinding of one.",
+        "A binding is an array on the operator's device, or a BufferBinding of such an array.",
         basis="documented",
         source=API + "nf-directml-idmlbindingtable-bindinputs",
-        hint="pass an array that lives on the device of the operator",
+        hint="pass an array on the operator's device",
         beyond_c="a C binding is always a whole D3D12 buffer",
         example=_bound(
             'buffer = np.zeros(64, "u1")[::2]\nop.bind(dml.BufferBinding(buffer), outs)',
-            "InputTensor.Buffer: is a strided array; must be a contiguous array",
+            "InputTensor.Buffer is a strided array; it must be a contiguous array",
             kept='buffer = np.zeros(32, "u1")\nop.bind(dml.BufferBinding(buffer), outs)',
         ),
     ),
@@ -64,7 +64,7 @@ BINDINGS = {
         "Offset is a multiple of DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT (16).",
         hint="move the tensor to an offset that is a multiple of 16",
         example=_buffer(
-            "offset=8", "offset=16", "InputTensor.Offset: is 8; must be a multiple of 16"
+            "offset=8", "offset=16", "InputTensor.Offset is 8; it must be a multiple of 16"
         ),
     ),
     "DML-BIND-GUARANTEED-ALIGNMENT": _tensor(
@@ -73,18 +73,20 @@ BINDINGS = {
         example=_buffer(
             "offset=16",
             "offset=32",
-            "InputTensor.Offset: is 16; must be a multiple of 32",
+            "InputTensor.Offset is 16; it must be a multiple of 32",
             tensor=", guaranteed_base_offset_alignment=32",
         ),
     ),
     "DML-BIND-RANGE": _binding(
         "The bound range is inside the buffer.",
         hint="use a larger buffer, a lower offset or a smaller range",
+        wording="selects {found}; the range must be {allowed}",
         beyond_dxdispatch="DxDispatch always binds the rest of the buffer",
         example=_buffer(
             "offset=32, size_in_bytes=48",
             "offset=16, size_in_bytes=48",
-            "InputTensor.SizeInBytes: is bytes 32 to 80; must be inside the buffer's 64 bytes",
+            "InputTensor.SizeInBytes selects bytes 32 to 80; the range must be inside the buffer's"
+            " 64 bytes",
         ),
     ),
     "DML-BIND-SIZE": _tensor(
@@ -93,50 +95,51 @@ BINDINGS = {
         example=_buffer(
             "size_in_bytes=20",
             "size_in_bytes=24",
-            "InputTensor.SizeInBytes: is 20; must be at least 24",
+            "InputTensor.SizeInBytes is 20; it must be at least 24",
         ),
     ),
     "DML-BIND-READ-ONLY": Rule(
-        "An output can be written.",
+        "An output is writable.",
         basis="policy",
         source="dmlsplit; a D3D12 buffer needs unordered access",
         hint="pass a writable array",
-        beyond_dxdispatch="D3D12 buffers of DxDispatch can always be written",
+        beyond_dxdispatch="the D3D12 buffers of DxDispatch are always writable",
         example=_bound(
             "outs[0].flags.writeable = False\nop.bind(a, outs)",
-            "OutputTensors[0]: is read-only; must be writable",
+            "OutputTensors[0] is read-only; it must be writable",
         ),
     ),
     "DML-BIND-OUTPUT-OVERLAP": _outputs(
         "The writeable areas of two outputs do not overlap.",
         hint="give every output memory of its own",
+        wording="overlaps {found}; outputs must not overlap",
         example=_bound(
             'y = np.zeros(6, "f4")\nop.bind(a, [y[:2], y[:4]])',
-            "OutputTensors[1]: is overlapping OutputTensors[0]; must be apart from"
-            " OutputTensors[0]",
+            "OutputTensors[1] overlaps OutputTensors[0]; outputs must not overlap",
             kept='y = np.zeros(6, "f4")\nop.bind(a, [y[:2], y[2:]])',
         ),
     ),
     "DML-BIND-IN-PLACE": _outputs(
-        "No output overlaps the input: Split has no in-place execution.",
+        "No output overlaps the input, because Split cannot run in place.",
         hint="give the output memory of its own",
+        wording="overlaps {found}; Split cannot run in place",
         example=_bound(
             "op.bind(a, [a[:2], outs[1]])",
-            "OutputTensors[0]: is overlapping the input; must be apart from the input",
+            "OutputTensors[0] overlaps the input; Split cannot run in place",
         ),
     ),
     "DML-ARRAY-DATA-TYPE": _array(
         "A bound array has the tensor's data type, in native byte order.",
         hint="convert the array, or view the same bytes as the tensor's type",
         example=_bound(
-            'op.bind(a.view("i4"), outs)', "InputTensor.DataType: is <i4; must be <f4 (FLOAT32)"
+            'op.bind(a.view("i4"), outs)', "InputTensor.DataType is <i4; it must be <f4 (FLOAT32)"
         ),
     ),
     "DML-ARRAY-SHAPE": _array(
         "A bound array has the tensor's sizes.",
         hint="reshape the array, or bind it as a BufferBinding",
         example=_bound(
-            "op.bind(a.reshape(2, 3), outs)", "InputTensor.Sizes: is [2, 3]; must be [6]"
+            "op.bind(a.reshape(2, 3), outs)", "InputTensor.Sizes is [2, 3]; it must be [6]"
         ),
     ),
     "DML-ARRAY-STRIDES": _array(
@@ -144,7 +147,7 @@ BINDINGS = {
         hint="copy the array to the tensor's layout, or describe the array's strides",
         example=_bound(
             "op.bind(a[::-1], outs)",
-            "InputTensor.Strides: is [-4] bytes; must be [4] bytes",
+            "InputTensor.Strides is [-4] bytes; it must be [4] bytes",
             kept="op.bind(a[::-1].copy(), outs)",
         ),
     ),

@@ -1,6 +1,6 @@
 """The rules of descriptors: of their tensors, of the operator, and of feature levels.
 
-Samples change one thing in a split of FLOAT32[1,2,6,2] that breaks no rule at any level.
+Each sample changes one thing in a split of FLOAT32[1,2,6,2] that breaks no rule at any level.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ SIZES, AXIS = (1, 2, 6, 2), 2
 
 
 def tensor(total: int | None = None, alignment: int = 0, **fields: Any) -> TensorDesc:
-    """FLOAT32[1,2,6,2] with other fields."""
+    """FLOAT32[1,2,6,2] with some fields changed."""
     return TensorDesc(
         **{"data_type": "FLOAT32", "sizes": SIZES, **fields},
         total_tensor_size_in_bytes=total,
@@ -23,7 +23,7 @@ def tensor(total: int | None = None, alignment: int = 0, **fields: Any) -> Tenso
 
 
 def parts(*sizes: int, **fields: Any) -> SplitOperatorDesc:
-    """A tensor with some fields, in parts of some sizes."""
+    """The split of `tensor(**fields)` into parts of the given sizes."""
     return SplitOperatorDesc.from_sizes(tensor(**fields), axis=AXIS, sizes=sizes)
 
 
@@ -31,19 +31,19 @@ GOOD = parts(2, 1, 3)
 
 
 def with_input(**fields: Any) -> SplitOperatorDesc:
-    """GOOD with other fields in its input."""
+    """GOOD with some fields of its input changed."""
     return SplitOperatorDesc(tensor(**fields), GOOD.output_tensors, AXIS)
 
 
 def with_output(**fields: Any) -> SplitOperatorDesc:
-    """GOOD with other fields in its first output."""
+    """GOOD with some fields of its first output changed."""
     first, *rest = GOOD.output_tensors
     first = tensor(**{"sizes": first.sizes, **fields})
     return SplitOperatorDesc(GOOD.input_tensor, [first, *rest], AXIS)
 
 
 def copy_of(axis: int = AXIS, **fields: Any) -> SplitOperatorDesc:
-    """A split of a tensor with some fields into itself."""
+    """The split of `tensor(**fields)` into one output like itself."""
     return SplitOperatorDesc(tensor(**fields), [tensor(**fields)], axis)
 
 
@@ -61,12 +61,12 @@ _split = partial(_documented, source=API + "ns-directml-dml_split_operator_desc"
 RAISE = "raise the feature level, or "
 
 _HUGE = (1, 1, 4, 1 << 30)  # 2^32 elements
-# An empty tensor has a total of 4 bytes, so that it breaks no rule about totals.
+# An empty tensor claims 4 bytes, and so breaks no rule about TotalTensorSizeInBytes.
 _EMPTY = {"total": 4}
 
 DESCRIPTORS = {
     "DML-UINT-RANGE": _buffer(
-        "Descriptor fields are unsigned: 32 bits, TotalTensorSizeInBytes 64 bits.",
+        "Descriptor fields are unsigned: TotalTensorSizeInBytes has 64 bits, the others 32.",
         hint="use a value that fits; count an axis from the front",
         at_every_size=True,
         beyond_c="a C field cannot hold such a value",
@@ -96,7 +96,7 @@ DESCRIPTORS = {
         broken=(
             Sample(
                 "",
-                "an empty output beside one that takes all",
+                "an empty output next to one that takes everything",
                 SplitOperatorDesc(tensor(), [tensor(), tensor(sizes=(1, 2, 0, 2), **_EMPTY)], AXIS),
             ),
             Sample("copy", "an empty input", copy_of(sizes=(1, 2, 6, 0), **_EMPTY)),
@@ -106,6 +106,7 @@ DESCRIPTORS = {
         "A buffer tensor has at most 2^32-1 elements.",
         hint="split the tensor along an outer dimension first",
         cured_by=("descriptor",),
+        wording="has {found}; it must have {allowed}",
         at_every_size=True,
         broken=(Sample("", "2^32 elements", parts(2, 2, data_type="FLOAT16", sizes=_HUGE)),),
         kept=(
@@ -119,8 +120,9 @@ DESCRIPTORS = {
     "DML-TENSOR-STRIDE-COUNT": _buffer(
         "Strides, if given, has one entry for each dimension.",
         hint="give one stride per dimension, or none at all",
+        wording="has {found}; it must have {allowed}",
         beyond_c="C passes strides without their count",
-        broken=(Sample("", "three strides of four", with_input(strides=(12, 2, 1))),),
+        broken=(Sample("", "three strides instead of four", with_input(strides=(12, 2, 1))),),
     ),
     "DML-TENSOR-SIZE-SMALL": _buffer(
         "TotalTensorSizeInBytes is at least what DMLCalcBufferTensorSize returns.",
@@ -143,8 +145,9 @@ DESCRIPTORS = {
         ),
     ),
     "DML-TENSOR-SIZE-WRAP": _helpers(
-        "The last element index fits 32 bits; DMLCalcBufferTensorSize wraps around.",
+        "The last element's index fits in 32 bits, because DMLCalcBufferTensorSize wraps around.",
         hint="use smaller strides, or split the tensor along an outer dimension first",
+        wording="reaches {found}; it must reach {allowed}",
         cured_by=("descriptor",),
         broken=(
             Sample(
@@ -160,14 +163,14 @@ DESCRIPTORS = {
         ),
     ),
     "DML-TENSOR-ALIGNMENT": _buffer(
-        "GuaranteedBaseOffsetAlignment is 0, or a power of two not below the element size.",
+        "GuaranteedBaseOffsetAlignment is 0, or a power of two of at least the element size.",
         hint="use 0, or a power of two such as 16 or 32",
         broken=(
             Sample("input", "48, which is not a power of two", with_input(alignment=48)),
             Sample("output", "2, below the element size", with_output(alignment=2)),
         ),
         kept=(
-            Sample("alignment-element", "the least alignment", copy_of(alignment=4)),
+            Sample("alignment-element", "the smallest alignment", copy_of(alignment=4)),
             Sample("alignment-largest", "alignment 2^31", copy_of(alignment=1 << 31)),
         ),
     ),
@@ -182,6 +185,7 @@ DESCRIPTORS = {
     "DML-TENSOR-OUTPUT-OVERLAP": _silent(
         "No two elements of an output share an address.",
         hint="give outputs strides that keep elements apart",
+        wording="is {found}; it must provide {allowed}",
         broken=(
             Sample("zero", "an output with stride 0", with_output(strides=(0, 0, 2, 1))),
             Sample("nested", "rows of an output overlap", with_output(strides=(8, 4, 1, 1))),
@@ -210,7 +214,7 @@ DESCRIPTORS = {
     "DML-SPLIT-DATA-TYPE-MATCH": _split(
         "Every output has the data type of the input.",
         hint="give the output the input's data type",
-        broken=(Sample("", "an INT32 output of FLOAT32", with_output(data_type="INT32")),),
+        broken=(Sample("", "an INT32 output of a FLOAT32 input", with_output(data_type="INT32")),),
     ),
     "DML-SPLIT-DIMENSION-COUNT-MATCH": _split(
         "Every output has as many dimensions as the input.",
@@ -220,14 +224,15 @@ DESCRIPTORS = {
     "DML-SPLIT-SIZE-MATCH": _split(
         "Outputs have the input's sizes, except along Axis.",
         hint="give the output the input's size",
-        broken=(Sample("", "an output with another size", with_output(sizes=(1, 3, 2, 2))),),
+        broken=(Sample("", "an output with a different size", with_output(sizes=(1, 3, 2, 2))),),
     ),
     "DML-SPLIT-AXIS-SUM": _split(
         "The outputs' sizes along Axis add up to the input's.",
         hint="change the sizes along the axis so that they add up",
+        wording="adds up to {found}; it must add up to {allowed}",
         broken=(
-            Sample("less", "parts of 5 in sum, of 6", parts(2, 1, 2)),
-            Sample("more", "parts of 7 in sum, of 6", parts(2, 2, 3)),
+            Sample("less", "parts that add up to 5 instead of 6", parts(2, 1, 2)),
+            Sample("more", "parts that add up to 7 instead of 6", parts(2, 2, 3)),
         ),
     ),
     "DML-LEVEL-DATA-TYPE": _split(
@@ -260,7 +265,7 @@ DESCRIPTORS = {
         broken=(
             Sample(
                 "",
-                "two dimensions at a level that takes four",
+                "two dimensions at a level that requires four",
                 SplitOperatorDesc.from_sizes(tensor(sizes=(6, 2)), axis=0, sizes=(2, 1, 3)),
                 level="2_0",
             ),

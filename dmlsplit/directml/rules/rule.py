@@ -1,4 +1,4 @@
-"""A rule: what it says, how that is known, what breaks it, and what cures that."""
+"""A rule: what it says, how that is known, what breaks it, and what cures it."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -21,18 +21,18 @@ class Sample(NamedTuple):
     """A descriptor that breaks one rule and no other, or that keeps it at its limit."""
 
     name: str  # distinguishes the samples of a rule
-    about: str  # what matters, in a few words
+    about: str  # what is special about it, in a few words
     desc: Any  # a SplitOperatorDesc: errors carry rules, and descriptors raise errors
-    level: str = "6_4"  # at which the rule is broken or kept
+    level: str = "6_4"  # the feature level at which the rule is broken or kept
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """Two programs, or two models, that differ in whether they break a rule."""
 
-    # ``python``: a program; the one that breaks the rule prints a report, or raises an error with
-    # one. ``onnx``: a model in the text form of `onnx.parser.parse_model`, whose first line, a
-    # comment, is the command that validates it.
+    # ``python``: a program. The one that breaks the rule prints a report, or raises an error that
+    # has one. ``onnx``: a model in the text form of `onnx.parser.parse_model`. Its first line is a
+    # comment with the command that validates it.
     kind: Literal["python", "onnx"]
     broken: str
     kept: str
@@ -49,6 +49,8 @@ class Rule:
     basis: Basis
     source: str
     hint: str  # how to comply
+    # What a violation says after the place, with the names of its fields in braces.
+    wording: str = "is {found}; it must be {allowed}"
     # DirectML's error at run time, E_INVALIDARG by default; None if nothing fails.
     hresult: int | None = 0x80070057
     severity: Severity = "error"
@@ -57,7 +59,8 @@ class Rule:
     broken: tuple[Sample, ...] = ()
     kept: tuple[Sample, ...] = ()
     example: Example | None = None  # for a rule that no descriptor can show
-    # Why DirectML cannot be asked about it: because of C, or of DxDispatch, which runs the cases.
+    # Why DirectML itself cannot be tested with it: C, or DxDispatch, which runs the cases, rules
+    # it out.
     beyond_c: str = ""
     beyond_dxdispatch: str = ""
 

@@ -21,11 +21,11 @@ class Violation:
     field : str
         The DirectML field, such as ``Sizes[1]``.
     found, allowed : str
-        The value, and what it must be.
+        The value, and what is allowed instead.
     fix : str
-        How to comply here, if not by the rule's own hint.
+        How to comply here, if the rule's own hint does not fit.
     text : str
-        What is wrong, if the rule is not about a field.
+        The message, if the rule's wording does not fit.
     severity : str
         ``error``, ``defect``, ``warning`` or ``note``.
     """
@@ -52,15 +52,11 @@ class Violation:
     @property
     def message(self) -> str:
         """What is wrong, in one sentence without a full stop."""
-        return self.text or f"{self.place} is {self.found}; must be {self.allowed}"
+        wording = self.rule.wording.format(found=self.found, allowed=self.allowed)
+        return self.text or f"{self.place} {wording}"
 
     def __str__(self) -> str:
-        return f"{self.rule.id} {self.said}. Fix: {self.hint}."
-
-    @property
-    def said(self) -> str:
-        """What reports print after the id of the rule."""
-        return f"{self.place}: is {self.found}; must be {self.allowed}"
+        return f"{self.rule.id} {self.message}. Fix: {self.hint}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +68,7 @@ class ValidationReport:
     subject : str
         The descriptor in one line.
     level : str
-        The feature level it was checked for, such as ``3_0``; empty for none.
+        The feature level that it was checked for, such as ``3_0``; empty for none.
     violations : tuple of Violation
         Empty if no rule is broken.
     """
@@ -105,5 +101,5 @@ class ValidationReport:
 
 
 def report(subject: object, level: object, violations: Iterable[Violation]) -> ValidationReport:
-    """Make a report."""
+    """A report of the violations that were found."""
     return ValidationReport(str(subject), str(level or ""), tuple(violations))

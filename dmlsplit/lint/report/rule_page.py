@@ -166,7 +166,7 @@ def example_of(rule: Rule) -> Example:
         return rule.example
     broken, kept = rule.broken[0], (rule.kept or [Sample("", "", GOOD)])[0]
     first = validate(broken.desc, broken.level).violations[0]
-    return Example("python", _program(broken), _program(kept), first.said)
+    return Example("python", _program(broken), _program(kept), first.message)
 
 
 def _program(sample: Sample) -> str:

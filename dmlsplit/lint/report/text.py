@@ -71,10 +71,8 @@ def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
 
 
 def _said(diagnostic: Violation) -> str:
-    if not diagnostic.field:
-        return f"{diagnostic.rule.id} {diagnostic.severity}: {printable(diagnostic.message)}"
-    found = printable(diagnostic.found)
-    return f"{diagnostic.rule.id} {diagnostic.place}: is {found}, must be {diagnostic.allowed}"
+    severity = "" if diagnostic.field else f"{diagnostic.severity}: "
+    return f"{diagnostic.rule.id} {severity}{printable(diagnostic.message)}"
 
 
 def _of_the_target(assessment: Assessment) -> Iterator[str]:

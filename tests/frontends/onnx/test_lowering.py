@@ -155,7 +155,13 @@ def test_a_lowering_prints_everything() -> None:
             *("Split", 13, (7,), {"split": [1, 2]}),
             "split is [1, 2], 3 in sum; it must add up to the axis, of size 7",
         ),
-        ("Split", 18, (6,), {"axis": -2, "split": [6]}, "axis is -2; it must be -1 to 0 at rank 1"),
+        (
+            "Split",
+            18,
+            (6,),
+            {"axis": -2, "split": [6]},
+            "axis is -2; it must be from -1 to 0 at rank 1",
+        ),
         (
             *("SplitToSequence", 11, (2**20 + 1, 0), {}),
             "there are 1048577 pieces; at most 1048576 are made",
@@ -164,7 +170,13 @@ def test_a_lowering_prints_everything() -> None:
             *("Split", 13, (), {"split": [1]}),
             "the input is a scalar (rank 0); a scalar cannot be split",
         ),
-        ("Split", 13, (2, 2), {"split": [2], "axis": 2}, "axis is 2; it must be -2 to 1 at rank 2"),
+        (
+            "Split",
+            13,
+            (2, 2),
+            {"split": [2], "axis": 2},
+            "axis is 2; it must be from -2 to 1 at rank 2",
+        ),
     ],
 )
 def test_an_error_says_what_is_allowed(

@@ -133,7 +133,7 @@ def test_loops_are_searched_and_ids_start_again(scanned: Scan) -> None:
     [
         ({}, (3, 4), "add up to 7; they must add up to 6"),
         ({"axis": const(1, "2", 0, 16)}, (2, 4), "axis has shape [2]"),
-        ({"axis": const(1, "", 8, 8)}, (2, 4), "axis is 2; it must be -2 to 1 at rank 2"),
+        ({"axis": const(1, "", 8, 8)}, (2, 4), "axis is 2; it must be from -2 to 1 at rank 2"),
         ({"axis": const(1, "", 0, 4, "f32")}, (2, 4), "type 'f32'; it must be an integer type"),
         ({"lengths": const(2, "", 8, 8)}, (2, 4), "split_lengths has shape []"),
         ({"lengths": const(2, "2,1", 8, 16)}, (2, 4), "split_lengths has shape [2, 1]"),
