@@ -1,4 +1,4 @@
-"""``dmlsplit conformance``: cases for the real DirectML, observations of it, and differences."""
+"""``dmlsplit conformance``: cases for a real DirectML, observations of it, and differences."""
 
 import argparse
 from pathlib import Path
@@ -9,13 +9,14 @@ from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, show, tell
 from dmlsplit.errors import UnsupportedError
 
 _NOT_RUN = """\
-NOTHING OF THIS HAS RUN ON WINDOWS YET. The probe is tested on Linux, with a
+NONE OF THIS HAS RUN ON WINDOWS YET. The probe is tested on Linux, with a
 stand-in for DirectML that has its binary interface. See docs/conformance.md."""
 
 _DESCRIPTION = f"""\
-Compare dmlsplit's rules with a real DirectML.dll: write makes a folder of cases,
-probe asks a DirectML.dll about each of them, on Windows, and check says where
-its answers differ. DirectML's licence allows its use on Windows only.
+Compare dmlsplit's rules with a real DirectML.dll: write makes a folder of
+cases, probe asks a DirectML.dll about each of them, on Windows, and check
+shows where its answers differ from the rules. DirectML's licence allows its
+use on Windows only.
 
 {_NOT_RUN}
 """
@@ -41,33 +42,40 @@ def add_to(commands: Commands) -> None:
     )
     steps = add_commands(parser, "STEP")
 
-    about = "Write the cases, DxDispatch models of them, and the probe: the same bytes every\ntime."
+    about = (
+        "Write the cases, DxDispatch models of them, and the probe. The files are the\n"
+        "same every time."
+    )
     step = add_command(steps, _write, "write the kit", about, _WRITE, {ACCEPTED: "written"})
-    step.add_argument("folder", type=Path, metavar="DIR", help="does not exist yet, or is empty")
+    step.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
 
-    about = "Ask a DirectML.dll every case, each in a child process.\n\n" + _NOT_RUN
-    summary = "ask a DirectML.dll every case (Windows)"
-    step = add_command(steps, _probe, summary, about, _PROBE, {ACCEPTED: "every case was asked"})
+    about = "Ask a DirectML.dll about every case, in child processes.\n\n" + _NOT_RUN
+    summary = "ask a DirectML.dll about every case (Windows)"
+    statuses = {ACCEPTED: "every case has an answer"}
+    step = add_command(steps, _probe, summary, about, _PROBE, statuses)
     step.add_argument("--directml", type=Path, required=True, metavar="PATH", help="the library")
     step.add_argument(
         "--adapter", default="warp", metavar="warp|N", help="WARP (default), or a DXGI adapter"
     )
-    step.add_argument("--debug", action="store_true", help="with the debug layers and their texts")
+    step.add_argument(
+        "--debug", action="store_true", help="use the debug layers, and record their messages"
+    )
     step.add_argument(
         "--dxdispatch",
         type=Path,
         metavar="EXE",
-        help="also run the DxDispatch models, for bytes and bindings; the same library lies beside",
+        help="also run the DxDispatch models with it, which shows bytes and bindings; the same "
+        "library must be next to it",
     )
     step.add_argument(
-        "--timeout", type=float, default=60.0, metavar="SECONDS", help="of one case; default 60"
+        "--timeout", type=float, default=60.0, metavar="SECONDS", help="for one case; default 60"
     )
     step.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="a new file; - is stdout"
     )
 
-    about = "Hold an observation to the rules, at the level that the library was seen to\nhave."
-    summary = "say where an observation differs"
+    about = "Compare an observation with the rules, at the feature level of the library."
+    summary = "show where an observation differs from the rules"
     statuses = {ACCEPTED: "no difference", REFUSED: _STATUSES[REFUSED]}
     step = add_command(steps, _check, summary, about, _CHECK, statuses)
     step.add_argument("observed", type=Path, metavar="OBSERVED.json")

@@ -1,4 +1,4 @@
-"""A case: a descriptor, perhaps with bindings, and its expected outcome at each level."""
+"""A case: a descriptor, sometimes with bindings, and its expected outcome at each level."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -18,10 +18,10 @@ from dmlsplit.directml.validation import validate
 from dmlsplit.errors import DeviceRemovedError, InvalidArgumentError
 
 S_OK = 0
-_MOST_BYTES = 1 << 15  # of all tensors together; larger cases have no model to dispatch
+_MOST_BYTES = 1 << 15  # for all tensors together; larger cases have no model to dispatch
 Values = Literal["numbers", "bits"]
-# Floats whose bits arithmetic may change: a signalling NaN, a NaN with payload, the least denormal,
-# -0.0 and -infinity.
+# Floats whose bits arithmetic may change: a signalling NaN, a NaN with a payload, the smallest
+# denormal, -0.0 and -infinity.
 SPECIAL = {
     TensorDataType.FLOAT16: (0x7D01, 0xFE55, 0x0001, 0x8000, 0xFC00),
     TensorDataType.FLOAT32: (0x7F800001, 0xFFC12345, 0x00000001, 0x80000000, 0xFF800000),
@@ -31,7 +31,7 @@ SPECIAL = {
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The start of a tensor: the number of a buffer, and an offset in bytes."""
+    """The start of a tensor: the number of its buffer, and the offset in bytes."""
 
     buffer: int
     offset: int = 0
@@ -39,7 +39,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The sizes of a case's buffers in bytes, and the tensors in them."""
+    """The sizes of a case's buffers in bytes, and the places of the tensors in them."""
 
     buffers: tuple[int, ...]
     input_tensor: Placed
@@ -48,27 +48,27 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question to DirectML."""
+    """One split that DirectML is asked to accept."""
 
     id: str  # also a file name
     about: str
     desc: SplitOperatorDesc
-    values: Values = "numbers"  # of the input: ordinary numbers, or any bits
-    placement: Placement | None = None  # only of cases about bindings
+    values: Values = "numbers"  # the input's elements: ordinary numbers, or any bits
+    placement: Placement | None = None  # only for cases about bindings
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The observed or expected result of a case."""
 
-    verdict: str  # accepted or refused; crashed, hung or removed (the device) without an answer
-    stage: str = ""  # the call that refuses it: create, compile or bind; done if none does
+    verdict: str  # accepted or refused; without an answer crashed, hung, or removed (the device)
+    stage: str = ""  # the call that refuses it: create, compile or bind; "done" if none does
     hresult: int = S_OK
-    rules: tuple[str, ...] = ()  # broken ones, if the outcome is expected
+    rules: tuple[str, ...] = ()  # the broken rules, if this is an expected outcome
 
     @property
     def policy(self) -> bool:
-        """Whether all the rules that refuse it are choices of dmlsplit."""
+        """Whether dmlsplit itself chose all the rules that refuse the case."""
         return bool(self.rules) and all(RULES[name].basis == "policy" for name in self.rules)
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Outcome:
 
 
 def expected(case: Case, level: FeatureLevel) -> Outcome:
-    """The outcome of a case by the rules of a level."""
+    """The outcome of a case according to the rules of a level."""
     rules = validate(case.desc, level).rule_ids
     if rules:
         return Outcome("refused", "create", InvalidArgumentError.hresult, rules)
@@ -116,7 +116,7 @@ def is_small(desc: SplitOperatorDesc) -> bool:
 
 
 def input_bytes(case: Case) -> bytes:
-    """The input's buffer, TotalTensorSizeInBytes long; deterministic."""
+    """The contents of the input, TotalTensorSizeInBytes long and always the same."""
     tensor = case.desc.input_tensor
     total, kind, width = tensor.total_tensor_size_in_bytes, tensor.data_type, tensor.element_bytes
     if kind in SPECIAL and case.values == "numbers":
@@ -129,7 +129,10 @@ def input_bytes(case: Case) -> bytes:
 
 
 def output_hashes(case: Case) -> tuple[str, ...]:
-    """SHA-256 of each output's elements in row-major order; DirectML may write between them."""
+    """The SHA-256 of each output's elements, in row-major order.
+
+    The gaps between elements are left out, because DirectML may write there.
+    """
     desc = case.desc
     width, tensor = desc.input_tensor.element_bytes, desc.input_tensor
     elements = np.frombuffer(input_bytes(case), f"V{width}", tensor.last_element_index + 1)

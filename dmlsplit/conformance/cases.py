@@ -12,7 +12,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc
 
-# Rules that no case breaks, and the reason.
+# The rules that no case breaks, and the reasons.
 NOT_ASKED = {
     rule.id: why for rule in RULES.values() if (why := rule.beyond_c or rule.beyond_dxdispatch)
 }
@@ -27,10 +27,10 @@ def all_cases() -> tuple[Case, ...]:
 def _table() -> Iterator[Case]:
     """Every data type at every dimension count, including those that no level accepts."""
     for kind in TensorDataType:
-        # UNKNOWN has no size, which would break a second rule.
+        # UNKNOWN gets a size, because without one it would break a second rule.
         total = 64 if kind is TensorDataType.UNKNOWN else None
         for rank in range(DIMENSION_COUNT_MAX + 2):
-            # A dimension of 4 is split into 1 and 3; without dimensions, the split is a copy.
+            # The last dimension, 4, is split into 1 and 3. Without dimensions, the split is a copy.
             front = (*(1,) * (rank - 2), *(2,) * (rank > 1))
             shapes = [(*front, last) for last in (4, 1, 3)] if rank else [(), ()]
             x, *outputs = (TensorDesc(kind, s, total_tensor_size_in_bytes=total) for s in shapes)
@@ -39,8 +39,8 @@ def _table() -> Iterator[Case]:
 
 
 def _rules() -> Iterator[Case]:
-    """A case for each way to break a rule that C can break, and for each value at its limit."""
-    # `_table` asks about levels.
+    """A case for each way to break a rule that C can break, and for each value at a limit."""
+    # The cases of `_table` cover the rules about levels.
     names = [each for each in RULES if each not in NOT_ASKED and not each.startswith("DML-LEVEL-")]
     asked = [RULES[each] for each in names]
     for rule in asked:
@@ -53,16 +53,16 @@ def _rules() -> Iterator[Case]:
 
 
 def _bytes() -> Iterator[Case]:
-    """Accepted splits whose bytes are compared: types, ranks, axes, layouts, output counts."""
+    """Accepted splits whose bytes are compared: types, ranks, axes, layouts and output counts."""
     rows = capability_table().values()
     for kind in sorted({kind for row in rows for kind in row.input_tensor.data_types}):
         yield Case(f"bytes-type-{kind.name}", f"{kind.name} numbers", _split(kind=kind))
     for kind in SPECIAL:
-        about = f"{kind.name} of any bits: NaNs with payloads, denormals, both zeros"
+        about = f"{kind.name} with any bits: NaNs with payloads, denormals, both zeros"
         yield Case(f"bytes-bits-{kind.name}", about, _split(kind=kind), "bits")
     for rank in range(1, 9):
         for axis in range(rank):
-            least = 2 if rank < 6 else 1  # so that the bytes stay few
+            least = 2 if rank < 6 else 1  # to keep the tensors small
             shape = tuple(7 if at == axis else least + at % 2 for at in range(rank))
             about = f"axis {axis} of {rank} dimensions"
             yield Case(f"bytes-axis-{rank}-{axis}", about, _split(shape, axis))
@@ -92,52 +92,52 @@ def _layouts() -> Iterator[tuple[str, str, SplitOperatorDesc]]:
     x = TensorDesc("FLOAT32", (2, 3, 7, 5))
     for name, about, strides in (
         ("padded", "outputs with gaps between rows", (96, 32, 8, 1)),
-        ("permuted", "outputs in another order of dimensions", (1, 2, 6, 24)),
+        ("permuted", "outputs with their dimensions in another order", (1, 2, 6, 24)),
     ):
         outputs = [TensorDesc("FLOAT32", (2, 3, part, 5), strides=strides) for part in (2, 1, 4)]
         yield f"{name}-outputs", about, SplitOperatorDesc(x, outputs, 2)
 
 
 _IN = Placed(0)
-_ROOM = (128, 128, 128)  # bytes of three buffers, each large enough for any tensor
+_ROOM = (128, 128, 128)  # the bytes of three buffers, each large enough for any tensor
 _APART = (Placed(1), Placed(2))
 # Name, description, sizes of the buffers, places of the input and of the outputs.
 _BINDINGS: list[tuple[str, str, tuple[int, ...], Placed, tuple[Placed, Placed]]] = [
     ("offset-16", "an input at an offset of 16", (160, 128, 128), Placed(0, 16), _APART),
-    ("swapped", "outputs in buffers of another order", _ROOM, _IN, (Placed(2), Placed(1))),
+    ("swapped", "outputs in swapped buffers", _ROOM, _IN, (Placed(2), Placed(1))),
     ("one-buffer", "both outputs in one buffer", (128, 128), _IN, (Placed(1), Placed(1, 64))),
-    ("same-buffer", "an output behind the input", (256, 128), _IN, (Placed(1), Placed(0, 128))),
+    ("same-buffer", "an output after the input", (256, 128), _IN, (Placed(1), Placed(0, 128))),
     ("offset-4", "an input at an offset of 4", (160, 128, 128), Placed(0, 4), _APART),
     ("small-input", "an input buffer 32 bytes too small", (64, 128, 128), _IN, _APART),
     ("small-output", "an output buffer 16 bytes too small", (128, 128, 32), _IN, _APART),
-    ("overlap", "two outputs in one place", (128, 128), _IN, (Placed(1), Placed(1))),
+    ("overlap", "two outputs in the same place", (128, 128), _IN, (Placed(1), Placed(1))),
     ("overlap-half", "outputs that share 16 bytes", (128, 128), _IN, (Placed(1), Placed(1, 32))),
     ("in-place", "an output over the input", (128, 128), _IN, (Placed(0), Placed(1))),
 ]
 
 
 def _bindings() -> Iterator[Case]:
-    """Valid and invalid bindings of one split; DirectML answers only when it dispatches."""
+    """Valid and invalid bindings of one split. DirectML answers only when it dispatches."""
     shape, axis, sizes = (1, 1, 6, 4), 2, (3, 3)  # 96 bytes into two pieces of 48 bytes
     for name, about, buffers, source, outputs in _BINDINGS:
         placement = Placement(buffers, source, outputs)
         yield Case(f"bind-{name}", about, _split(shape, axis, sizes), placement=placement)
     placement = Placement((160, 128, 128), Placed(0, 16), _APART)
-    about = "an offset of 16 where the descriptor guarantees 32"
+    about = "an offset of 16, although the descriptor guarantees a multiple of 32"
     desc = _split(shape, axis, sizes, guaranteed_base_offset_alignment=32)
     yield Case("bind-guaranteed", about, desc, placement=placement)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about DirectML that no document answers."""
+    """A question about DirectML that its documentation does not answer."""
 
     text: str
-    patterns: tuple[str, ...]  # of case ids; empty if the device's levels answer it
+    patterns: tuple[str, ...]  # of ids of cases; empty if the device's levels answer it
 
     @property
     def cases(self) -> Iterator[str]:
-        """The ids of the cases that answer it."""
+        """The ids of the cases that answer the question."""
         for case in all_cases():
             if any(fnmatchcase(case.id, pattern) for pattern in self.patterns):
                 yield case.id
@@ -145,17 +145,18 @@ class Question:
 
 QUESTIONS = (
     Question(
-        "Does a DirectML of level 1_0 or 2_0 take other ranks than 4? The operator's page says no; "
-        "the release notes of 1.4.0 say that the limit was 5.",
+        "Does a DirectML of level 1_0 or 2_0 accept ranks other than 4? The operator's page says "
+        "no; the release notes of 1.4.0 say that the limit was 5.",
         ("table-FLOAT32-[1-8]", "table-UINT16-[1-8]"),
     ),
     Question(
-        "Are outputs that overlap themselves refused, taken, or named by the debug layer only?",
+        "Are outputs that overlap themselves refused, accepted, or reported by the debug layer "
+        "only?",
         ("rule-TENSOR-OUTPUT-OVERLAP-*",),
     ),
     Question(
-        "Are a total that is no multiple of 4, the alignment and OWNED_BY_DML on an output checked "
-        "at create, later, or never?",
+        "When are these checked, at create, later or never: a total that is not a multiple of 4, "
+        "the alignment, and OWNED_BY_DML on an output?",
         ("rule-TENSOR-SIZE-DWORD-*", "rule-TENSOR-ALIGNMENT-*", "rule-TENSOR-OWNED-OUTPUT"),
     ),
     Question(
@@ -171,17 +172,17 @@ QUESTIONS = (
         ("rule-*", "table-*-0", "table-*-9"),
     ),
     Question(
-        "Does binding the input's memory as an output always remove the device, or with the debug "
-        "layer only? Does the same buffer do, where the ranges are apart?",
+        "Does binding the input's memory as an output always remove the device, or only with the "
+        "debug layer? Is the same buffer accepted if the ranges do not overlap?",
         ("bind-in-place", "bind-same-buffer"),
     ),
     Question(
-        "Do overlapping outputs always remove the device, or with the debug layer only?",
+        "Do overlapping outputs always remove the device, or only with the debug layer?",
         ("bind-overlap", "bind-overlap-half"),
     ),
     Question(
-        "Does Split take FLOAT64 on WARP?",
+        "Does Split accept FLOAT64 on WARP?",
         ("table-FLOAT64-[1-8]", "bytes-type-FLOAT64", "bytes-bits-FLOAT64"),
     ),
-    Question("Is a device with a low minimumFeatureLevel still one of the DLL's own level?", ()),
+    Question("Does a device with a low minimumFeatureLevel still have the DLL's own level?", ()),
 )

@@ -9,16 +9,16 @@ from dmlsplit.conformance.observation import VERDICTS, Answer, Observation
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import UnsupportedError
 
-# Kinds of differences; those of APART do not count against the rules.
+# The kinds of differences. Those in APART do not count against the rules.
 KINDS = {
-    "verdict": "one accepts what the other refuses",
+    "verdict": "one accepts the split and the other refuses it",
     "stage": "both refuse, but at different calls",
     "hresult": "both refuse at the same call, with different HRESULTs",
-    "crash": "DirectML ended or hung, or removed the device, instead of answering",
-    "level": "a device for a least feature level is not what Microsoft's pages say",
+    "crash": "DirectML crashed, hung or removed the device instead of answering",
+    "level": "a device with a minimum feature level is not what Microsoft's pages say",
     "bytes": "outputs hold other bytes, or were not written",
-    "policy": "about rules only that are choices of dmlsplit: Microsoft's documents are silent",
-    "device": "refused, but this device says that it lacks the data type altogether",
+    "policy": "only about rules that dmlsplit chose, because Microsoft's documents are silent",
+    "device": "refused, but this device reports that it does not support the data type at all",
 }
 APART = ("policy", "device")
 
@@ -27,7 +27,7 @@ APART = ("policy", "device")
 class Difference:
     """One difference between the rules and an observation."""
 
-    kind: str  # of KINDS
+    kind: str  # a key of KINDS
     case: str
     expected: str
     observed: str
@@ -40,11 +40,11 @@ class Comparison:
 
     observation: Observation
     differences: tuple[Difference, ...]
-    not_asked: tuple[str, ...]  # today's cases that the probe was not asked
+    not_asked: tuple[str, ...]  # today's cases that the observation lacks
 
     @property
     def agrees(self) -> bool:
-        """Whether there are only differences that do not count."""
+        """Whether no difference counts against the rules."""
         return all(each.kind in APART for each in self.differences)
 
 
@@ -64,7 +64,7 @@ def compare(seen: Observation) -> Comparison:
 def _of_level(asked: int, said: str, level: FeatureLevel) -> Iterator[Difference]:
     wanted = f"0x{UnsupportedError.hresult:08X}"
     if asked <= level:
-        # Only a minimum: the device has the library's own level.
+        # The level is only a minimum, so the device has the library's own level.
         wanted = f"0x{S_OK:08X}, level 0x{level:X}"
     if said != wanted:
         yield Difference("level", f"minimum level 0x{asked:X}", wanted, said)
@@ -75,7 +75,7 @@ def _of_answer(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Diff
         return
     kind, said = _kind(answer, answer.outcome, now, seen), str(answer.outcome)
     if answer.after_others and kind != "crash":
-        kind, said = "crash", f"{said}; {answer.after_others} when asked after others"
+        kind, said = "crash", f"{said}; {answer.after_others} after other cases"
     if kind:
         yield Difference(kind, answer.case.id, str(now), said, now.rules)
 
@@ -94,7 +94,7 @@ def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Di
 
 
 def _kind(answer: Answer, outcome: Outcome, now: Outcome, seen: Observation) -> str:
-    """The first kind of difference from the expected outcome; empty if there is none."""
+    """The kind of the first difference from the expected outcome; empty if there is none."""
     if outcome.verdict not in VERDICTS:
         return "crash"
     kinds = ("verdict", "stage", "hresult")
@@ -113,5 +113,5 @@ def _of_bytes(case: Case, outputs: tuple[tuple[str, bool] | None, ...]) -> Itera
         elif seen[0] != wanted:
             yield Difference("bytes", name, f"SHA-256 {wanted}", f"SHA-256 {seen[0]}")
         elif not seen[1]:
-            behind = "behind TotalTensorSizeInBytes"
-            yield Difference("bytes", name, f"nothing written {behind}", f"bytes written {behind}")
+            past = "past TotalTensorSizeInBytes"
+            yield Difference("bytes", name, f"nothing written {past}", f"bytes written {past}")

@@ -1,7 +1,7 @@
 """The kit: a folder with the cases, DxDispatch models of them, and the probe.
 
-dxdispatch.exe and dmlsplit's front end run the models. Each case has its own model, because one
-refused operator ends the whole model. All buffers are bytes.
+Both dxdispatch.exe and dmlsplit's front end can run the models. Each case has its own model,
+because a refused operator ends the run of the whole model. All buffers are bytes.
 """
 
 import errno
@@ -29,15 +29,21 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import TensorDesc, TensorFlags
 
-# Operators with such tensors are created but not compiled: DirectML might allocate the tensors.
+# Operators with tensors of this size are created but not compiled, because DirectML might allocate
+# the tensors.
 _HUGE_BYTES = 1 << 30
-_GUARD = 64  # bytes of poison after each tensor, unless the case has a placement
+_GUARD = 64  # the bytes of poison after each tensor, unless the case has a placement
 
 
 def write_kit(folder: Path) -> int:
-    """Write the kit to a new or empty folder, or (OSError) nothing; return the number of files."""
+    """Write the kit to a new or empty folder; return the number of files.
+
+    After an OSError, nothing has been written.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(errno.EEXIST, "is not an empty folder; name a new one", str(folder))
+        raise FileExistsError(
+            errno.EEXIST, "is not an empty folder. Fix: name a new one", str(folder)
+        )
     if not folder.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder.parent))
     texts = kit()
@@ -53,7 +59,7 @@ def write_kit(folder: Path) -> int:
 
 
 def kit() -> dict[str, str]:
-    """The files of the kit by path; deterministic."""
+    """The texts of the kit's files by path; always the same."""
     models = {case.id: _model(case) for case in all_cases() if is_small(case.desc)}
     return {
         "cases.json": _cases_text(),
@@ -111,7 +117,7 @@ def _last_stage(case: Case) -> str:
 
 
 def _desc_json(desc: SplitOperatorDesc) -> dict[str, Any]:
-    """The contents of ``desc`` as `read_descriptor` reads them, with every field."""
+    """The contents of ``desc`` in the form of `read_descriptor`, with every field."""
     return {
         "InputTensor": _tensor(desc.input_tensor),
         "OutputCount": desc.output_count,
@@ -157,14 +163,14 @@ def _model(case: Case) -> dict[str, Any]:
 
 
 def _apart(desc: SplitOperatorDesc) -> Placement:
-    """Place each tensor in its own buffer."""
+    """A placement with each tensor in its own buffer."""
     tensors = (desc.input_tensor, *desc.output_tensors)
     sizes = tuple((t.total_tensor_size_in_bytes + _GUARD + 3) // 4 * 4 for t in tensors)
     return Placement(sizes, Placed(0), tuple(Placed(i) for i in range(1, len(tensors))))
 
 
 def _resource(case: Case, place: Placement, index: int) -> dict[str, Any]:
-    """Fill a buffer with poison, and if the input is placed there, with as much of it as fits."""
+    """A buffer of poison; if the input is placed in it, with as much of the input as fits."""
     size = place.buffers[index]
     values: Any = {"valueCount": size, "value": POISON}
     if place.input_tensor.buffer == index:

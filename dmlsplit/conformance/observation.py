@@ -1,4 +1,7 @@
-"""One DirectML.dll's answers, with every descriptor, for later rules. The file is untrusted."""
+"""Reads the answers of one DirectML.dll from a file, which is not trusted.
+
+It has every descriptor, so that later versions of the rules can be compared with the answers.
+"""
 
 from dataclasses import dataclass
 from os import PathLike
@@ -15,16 +18,16 @@ from dmlsplit.frontends.dxdispatch.descriptor import read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
 
 VERDICTS = ("accepted", "refused")
-_MOST_BUFFER_BYTES = 1 << 20  # a kit has none larger; judging bindings allocates them
+_MOST_BUFFER_BYTES = 1 << 20  # more than in any kit; a limit, because `expected` allocates buffers
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """The end of DxDispatch's run of a case's model, and its outputs."""
+    """The end of DxDispatch's run of a case's model, and the outputs of the run."""
 
     verdict: str
     exit: int
-    outputs: tuple[tuple[str, bool] | None, ...]  # SHA-256, is the guard intact; None: no file
+    outputs: tuple[tuple[str, bool] | None, ...]  # SHA-256, and whether the guard is intact
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class Answer:
     """The answer to one case."""
 
     case: Case
-    outcome: Outcome | None  # None if only DxDispatch was asked
-    after_others: str  # how the process ended if the case was not the first in it
+    outcome: Outcome | None  # None if only DxDispatch ran the case
+    after_others: str  # how an earlier process ended in which the case was not the first
     dispatched: Dispatched | None
 
 
@@ -44,13 +47,13 @@ class Observation:
     date: str
     version: str
     sha256: str
-    stand_in: bool  # a stand-in of the tests, not DirectML
+    stand_in: bool  # whether it is the tests' stand-in and not DirectML
     level: FeatureLevel
     adapter: str
     system: str
     debug: bool
     lacking: frozenset[TensorDataType]  # data types that the device lacks
-    levels: tuple[tuple[int, str], ...]  # each minimumFeatureLevel, and the answer
+    levels: tuple[tuple[int, str], ...]  # each minimumFeatureLevel, and the answer to it
     answers: tuple[Answer, ...]
 
 
@@ -86,7 +89,7 @@ def _choice(field: Field, *names: str) -> Any:
 
 
 def _level(field: Field) -> FeatureLevel:
-    """The library's highest level that is known here: a level contains all lower ones."""
+    """The highest level of the library that this dmlsplit knows; levels contain all lower ones."""
     value = field.integer(int(min(FeatureLevel)), UINT_MAX)
     return max(level for level in FeatureLevel if level <= value)
 
@@ -95,7 +98,7 @@ def _lacking(field: Field) -> frozenset[TensorDataType]:
     kinds: dict[str, TensorDataType] = dict(TensorDataType.__members__)
     for name, _ in field.members():
         if name not in kinds:
-            raise field.wrong(f"has {name[:40]!r}, which is no data type")
+            raise field.wrong(f"has {name[:40]!r}, which is not a data type")
     return frozenset(kinds[name] for name, value in field.members() if not value.truth())
 
 
@@ -163,7 +166,7 @@ def _dispatched(field: Field, case: Case) -> Dispatched:
     outputs = tuple(map(_output, field.get("outputs").items()))
     if outputs and not is_small(case.desc):
         raise field.get("outputs").wrong(
-            "must be empty: the case is larger than what a kit dispatches"
+            "must be empty, because the case is larger than any that a kit dispatches"
         )
     if outputs and len(outputs) != case.desc.output_count:
         raise field.get("outputs").wrong(f"must have {case.desc.output_count} entries, or none")

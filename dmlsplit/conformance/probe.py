@@ -1,13 +1,14 @@
-"""Ask a DirectML.dll which splits it takes, and write its answers to a file: an observation.
+"""Ask a DirectML.dll which splits it accepts, and write its answers to a file: an observation.
 
-It needs 64-bit Windows, Python 3.8 or newer, and the other files of the kit beside it. Operators
-are created and compiled; only DxDispatch, if it is given, dispatches them.
+This program needs 64-bit Windows, Python 3.8 or newer, and the other files of the kit next to it.
+It creates and compiles operators. Only DxDispatch, if it is given, dispatches them.
 
 THIS HAS NOT RUN ON WINDOWS YET: only on Linux, with stand-ins for DirectML and DxDispatch.
 """
 
-# A bad descriptor may crash or hang the library. So a child process, this program with --child,
-# asks it; when the child dies, the parent starts another for the remaining items.
+# A bad descriptor may crash or hang the library. The library is therefore called in a child
+# process, this program with --child. When a child dies, the parent starts another for the
+# remaining items.
 # ruff: noqa: B905, Python 3.8 has no zip(strict=True)
 
 from __future__ import annotations
@@ -45,30 +46,30 @@ MOST_TEXT = 1000
 
 
 class UnusableError(Exception):
-    """The text says why nothing can be observed."""
+    """Nothing can be observed; the text says why."""
 
 
 # ---- the binary interface ----------------------------------------------------------------------
 # From DirectML.h, d3d12.h and d3d12sdklayers.h of https://github.com/microsoft/DirectX-Headers, and
-# dxgi.h to dxgi1_4.h of the Windows SDK. Layouts are those of `struct`, with the alignment of C.
+# dxgi.h to dxgi1_4.h of the Windows SDK. Layouts are formats of `struct`, with the alignment of C.
 
 BUFFER_TENSOR = "3I2PQI0P"  # type, flags, count, sizes, strides, TotalTensorSizeInBytes, alignment
-TYPED = "IP"  # DML_TENSOR_DESC and DML_OPERATOR_DESC: type, address of the rest
+TYPED = "IP"  # DML_TENSOR_DESC and DML_OPERATOR_DESC: type, address of the description
 SPLIT = "PIPI0P"  # InputTensor, OutputCount, OutputTensors, Axis
 LEVELS_QUERY = "IP"  # count, address
 ADAPTER = "256s4I3N3I0P"  # name, vendor, device, SubSysId, Revision, memory, AdapterLuid, Flags
 MESSAGE = "3IPN"  # category, severity, ID, text, its length
-DATA_TYPES = (  # by value, from 0
+DATA_TYPES = (  # in the order of their values, from 0
     "UNKNOWN FLOAT32 FLOAT16 UINT32 UINT16 UINT8 INT32 INT16 INT8 FLOAT64 UINT64 INT64 UINT4 INT4"
 ).split()
 FLAGS = {"NONE": 0, "OWNED_BY_DML": 1}
 TENSOR_TYPE_BUFFER, OPERATOR_SPLIT = 1, 62
 D3D_FEATURE_LEVEL_11_0 = 0xB000
-FAILED = 0x80000000  # a bit of an HRESULT
-# DXGI_ERROR_DEVICE_REMOVED, _HUNG and _RESET: later answers of the device are meaningless.
+FAILED = 0x80000000  # the bit of an HRESULT that means failure
+# DXGI_ERROR_DEVICE_REMOVED, _HUNG and _RESET: after these, the device's answers are meaningless.
 REMOVED = (0x887A0005, 0x887A0006, 0x887A0007)
 
-# Indices of methods in their tables, after IUnknown's three.
+# The indices of methods in their tables, which start with the three of IUnknown.
 QUERY_INTERFACE, RELEASE = 0, 2
 FACTORY_ENUM_ADAPTERS1, FACTORY_ENUM_WARP_ADAPTER = 12, 27
 ADAPTER_CHECK_INTERFACE_SUPPORT, ADAPTER_GET_DESC1 = 9, 10
@@ -76,7 +77,7 @@ DEBUG_ENABLE_LAYER = 3
 QUEUE_CLEAR, QUEUE_GET_MESSAGE, QUEUE_COUNT = 4, 5, 8
 DML_CHECK_FEATURE_SUPPORT, DML_CREATE_OPERATOR, DML_COMPILE_OPERATOR = 7, 8, 9
 
-_stored: list[Any] = []  # never freed: a child lives for seconds
+_stored: list[Any] = []  # never freed, because a child lives only for seconds
 
 
 def stored(layout: str, *fields: Any) -> int:
@@ -91,7 +92,7 @@ def room(layout: str) -> int:
 
 
 def read(layout: str, address: int) -> tuple[Any, ...]:
-    """Read the fields of a C structure."""
+    """Read the fields of the C structure at an address."""
     return struct.unpack(layout, ctypes.string_at(address, struct.calcsize(layout)))
 
 
@@ -111,33 +112,33 @@ IDML_COMPILED_OPERATOR = _iid("6b15e56a-bf5c-4902-92d8-da3a650afea4")
 
 
 def call(function: Any, *arguments: int) -> int:
-    """Call a C function, given by its address, or by its name and library."""
-    # 64-bit Windows has one calling convention, with 64 bits for every argument.
+    """Call a C function, given by its address or by its name and library."""
+    # 64-bit Windows has a single calling convention, with 64 bits for every argument.
     return int(ctypes.CFUNCTYPE(ctypes.c_uint32)(function)(*map(ctypes.c_uint64, arguments)))
 
 
 def method(this: int, place: int) -> Callable[..., int]:
-    """Find a method of a COM object."""
+    """A method of a COM object, by its place in the table."""
     (table,) = read("P", this)
     (address,) = read("P", table + struct.calcsize("P") * place)
     return partial(call, address, this)
 
 
 def new(function: Callable[..., int], *arguments: int) -> tuple[int, int]:
-    """Call a function whose last parameter is the address for a new object: HRESULT, object."""
+    """Call a function that stores a new object at its last argument; return HRESULT and object."""
     place = room("P")
     return function(*arguments, place), read("P", place)[0]
 
 
 def made(name: str, hresult: int, this: int) -> int:
-    """The new object; UnusableError if there is none."""
+    """The new object; an UnusableError if the function `name` returned none."""
     if hresult & FAILED or not this:
         raise UnusableError(f"{name} returned 0x{hresult:08X}")
     return this
 
 
 def exported(library: ctypes.CDLL, name: str, *arguments: int) -> int:
-    """The new object of a library's exported function."""
+    """The new object that a library's exported function returns."""
     return made(name, *new(partial(call, (name, library)), *arguments))
 
 
@@ -169,9 +170,9 @@ def _tensor_desc(fields: Record) -> tuple[int, int]:
     return TENSOR_TYPE_BUFFER, buffer
 
 
-# ---- the child: one device, asked item by item -------------------------------------------------
+# ---- the child: asks one device, item by item --------------------------------------------------
 
-MARK = b"@dmlsplit "  # starts each line of a child; a library may print other lines
+MARK = b"@dmlsplit "  # starts each line of the child; the library may print lines, too
 MOST_MESSAGES = 16
 
 
@@ -180,7 +181,7 @@ class Direct3D:
 
     def __init__(self, directml: str, adapter: str, debug: bool, levels: list[int]) -> None:
         try:
-            self.directml = d3d12 = dxgi = ctypes.CDLL(directml)  # a stand-in is all three
+            self.directml = d3d12 = dxgi = ctypes.CDLL(directml)  # a stand-in replaces all three
             if ON_WINDOWS:
                 d3d12, dxgi = ctypes.CDLL("d3d12.dll"), ctypes.CDLL("dxgi.dll")
         except OSError as error:
@@ -198,7 +199,7 @@ class Direct3D:
         _, self.messages = new(method(self.device, QUERY_INTERFACE), ID3D12_INFO_QUEUE)
 
     def create(self, level: int) -> tuple[int, int]:
-        """Create a device of a minimum feature level, a parameter that the oldest DLLs lack."""
+        """Create a device with a minimum feature level, a parameter that the oldest DLLs lack."""
         name, least = "DMLCreateDevice1", [level]
         if not hasattr(self.directml, name):
             name, least = "DMLCreateDevice", []
@@ -206,7 +207,7 @@ class Direct3D:
         return new(create, self.device, self.debug, *least, IDML_DEVICE)
 
     def said(self) -> list[str]:
-        """Take the messages of the debug layer."""
+        """The messages of the debug layer since the last call."""
         if not self.debug or not self.messages:
             return []
         count = method(self.messages, QUEUE_COUNT)()
@@ -224,7 +225,7 @@ class Direct3D:
 
 
 def device_record(direct3d: Direct3D, device: int) -> Record:
-    """Describe the adapter, as DXGI does, and the device on it."""
+    """The record of the adapter, as DXGI describes it, and of the device on it."""
     desc, driver = room(ADAPTER), room("4H")
     method(direct3d.adapter, ADAPTER_GET_DESC1)(desc)
     method(direct3d.adapter, ADAPTER_CHECK_INTERFACE_SUPPORT)(IDXGI_DEVICE, driver)
@@ -243,7 +244,7 @@ def device_record(direct3d: Direct3D, device: int) -> Record:
 
 
 def highest_level(device: int, levels: list[int]) -> int:
-    """The highest feature level; DLLs that cannot answer have 1_0."""
+    """The device's highest feature level; 1_0 for DLLs that cannot answer."""
     asked = stored(f"{len(levels)}I", *levels)
     return _feature(device, 1, LEVELS_QUERY, len(levels), asked) or levels[0]
 
@@ -256,7 +257,7 @@ def _feature(device: int, feature: int, layout: str, *query: int) -> int:
 
 
 def ask_case(direct3d: Direct3D, device: int, case: Record) -> Record:
-    """Create the operator of a case, and compile it unless it is too large."""
+    """The answer to a case: create its operator, and compile it unless it is too large."""
     stage, compiled = "create", 0
     given = (operator_desc(case["desc"]), IDML_OPERATOR)
     hresult, operator = new(method(device, DML_CREATE_OPERATOR), *given)
@@ -273,7 +274,7 @@ def ask_case(direct3d: Direct3D, device: int, case: Record) -> Record:
 
 
 def ask_level(direct3d: Direct3D, level: int) -> Record:
-    """Ask for a device with a minimum feature level, and for its actual level."""
+    """The answer to a minimum feature level: create a device with it, and ask for its level."""
     hresult, device = direct3d.create(level)
     answer: Record = {"hresult": f"0x{hresult:08X}", "level": None}
     if not hresult & FAILED and device:
@@ -289,7 +290,7 @@ def emit(record: Record) -> None:
 
 
 def child() -> None:
-    """Answer the questions on standard input: describe the device, then answer each item."""
+    """Read the settings and items from standard input; describe the device, answer each item."""
     asked = json.loads(sys.stdin.read())
     if ON_WINDOWS:
         ctypes.CDLL("kernel32").SetErrorMode(3)  # no dialogs about crashes
@@ -304,10 +305,10 @@ def child() -> None:
     for item in asked["items"]:
         is_level = isinstance(item, int)
         emit(ask_level(direct3d, item) if is_level else ask_case(direct3d, device, item))
-    os._exit(0)  # skip the teardown of the DLLs, which is not under test
+    os._exit(0)  # skip the teardown of the DLLs, because it is not under test
 
 
-# ---- the parent: one child after the other, until each item has an answer ----------------------
+# ---- the parent: starts children until every item has an answer --------------------------------
 
 LAST = ("crashed", "hung", "removed")  # outcomes that end a child
 
@@ -315,8 +316,8 @@ LAST = ("crashed", "hung", "removed")  # outcomes that end a child
 def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, list[Record]]:
     """Ask about each item; return the record of the device, and the answers.
 
-    Only the first item of a process certainly causes its crash. Any other is asked again in a new
-    process, and `after_others` of its answer says how the first process ended.
+    If a process ends at its first item, that item is the cause. Any other item is asked again in a
+    new process, and `after_others` in its answer says how the earlier process ended.
     """
     device: Record = {}
     answers: list[Record] = []
@@ -325,7 +326,7 @@ def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, lis
         device, *found = _from_child(settings, items[len(answers) :], timeout)
         if "level" not in device:
             code = f" ({device['exit']})" if "exit" in device else ""
-            ended = f"no device: the library {device.get('outcome')}{code}"
+            ended = f"no device was created: the library {device.get('outcome')}{code}"
             raise UnusableError(device.get("unusable", ended))
         found[0].update(before)
         before = {}
@@ -336,7 +337,7 @@ def ask(settings: Record, items: list[Any], timeout: float) -> tuple[Record, lis
 
 
 def _from_child(settings: Record, items: list[Any], timeout: float) -> list[Record]:
-    """Start a child; return its record of the device and its answers, up to one of LAST."""
+    """Start a child; return its record of the device and its answers, up to an outcome of LAST."""
     found: list[Record] = []
     line = [sys.executable, "-B", str(Path(__file__).resolve()), "--child"]
     with tempfile.TemporaryFile() as asked:
@@ -356,7 +357,7 @@ def _from_child(settings: Record, items: list[Any], timeout: float) -> list[Reco
 
 
 def _next_answer(process: subprocess.Popen[bytes], timeout: float) -> Record:
-    """Read the next answer of a child, or how it ended."""
+    """The next answer of a child, or how it ended."""
     late = threading.Event()
 
     def give_up() -> None:
@@ -378,8 +379,8 @@ def _next_answer(process: subprocess.Popen[bytes], timeout: float) -> Record:
 
 # ---- DxDispatch, for bytes and bindings --------------------------------------------------------
 
-POISON = 0xA5  # what buffers hold before
-LEAST_LEVEL = "2.0"  # only a minimum; every DirectML that DxDispatch can use has it
+POISON = 0xA5  # every byte of a buffer before the dispatch
+LEAST_LEVEL = "2.0"  # a minimum that every DirectML has that DxDispatch can use
 
 
 def run_models(
@@ -391,11 +392,11 @@ def run_models(
         name, model = case["id"], kit / "dxdispatch" / f"{case['id']}.json"
         if not model.is_file():
             continue
-        # In a new folder, so that files of other runs are not mistaken for this one's.
+        # In a new folder, so that no file of another run is mistaken for an output of this one.
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(str(model), folder)
             ended = _run([*line, copy, "--output_path", folder], folder, timeout)
-            # Other cases are compared by verdict only.
+            # Only the verdicts of other cases are compared.
             tensors = case["desc"]["OutputTensors"] if "output_sha256" in case else []
             paths = (Path(folder, "outputs", f"{name}-{at}.bin") for at in range(len(tensors)))
             ended["outputs"] = list(map(_output, paths, tensors))
@@ -411,10 +412,10 @@ def _run(line: list[str], folder: str, timeout: float) -> Record:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return {"outcome": "hung"}
-    except OSError as error:  # without a file name on Windows
+    except OSError as error:  # on Windows it has no file name
         raise UnusableError(f"{line[0]}: {error.strerror}") from None
     code = done.returncode
-    # A signal, or an NTSTATUS such as 0xC0000005; DxDispatch's HRESULTs begin with an 8.
+    # A crash is a signal or an NTSTATUS such as 0xC0000005; DxDispatch's HRESULTs begin with an 8.
     crashed = code < 0 or code & 0xF0000000 == 0xC0000000
     outcome = "crashed" if crashed else "refused" if code else "accepted"
     # The path may contain a user's name.
@@ -423,7 +424,7 @@ def _run(line: list[str], folder: str, timeout: float) -> Record:
 
 
 def _output(path: Path, tensor: Record) -> Record | None:
-    """Hash the elements in order, without the gaps; None if there is no such file."""
+    """The hash of the elements in order, without the gaps; None if there is no such file."""
     if not path.is_file():
         return None
     data, sizes, digest = path.read_bytes(), tensor["Sizes"], hashlib.sha256()
@@ -452,14 +453,14 @@ def observe(
     if adapter != "warp" and not adapter.isdecimal():
         raise UnusableError(f"--adapter is {adapter!r}; it must be warp or a number such as 0")
     if not 0 < timeout <= 86400:
-        raise UnusableError(f"--timeout is {timeout}; it must be seconds above 0, at most 86400")
+        raise UnusableError(f"--timeout is {timeout}; it must be above 0 and at most 86400 seconds")
     _check_library(directml, data, dxdispatch)
     levels = list(kit["levels"].values())
     settings: Record = {"directml": str(directml.resolve()), "adapter": adapter, "debug": debug}
     settings["levels"] = levels
     asked = [case for case in kit["cases"] if case["last_stage"] != "bind"]
     device, answers = ask(settings, asked, timeout)
-    # The first release has no function with a minimum level.
+    # The first release has no function that takes a minimum level.
     minimums = levels if b"DMLCreateDevice1" in data else []
     _, devices = ask(settings, minimums, timeout)
     kept = ("id", "last_stage", "desc")
@@ -489,17 +490,17 @@ def observe(
 
 def _check_library(directml: Path, data: bytes, dxdispatch: Path | None) -> None:
     if struct.calcsize("P") != 8:
-        raise UnusableError("this is a 32-bit Python; use a 64-bit one")
+        raise UnusableError("this Python is a 32-bit one. Fix: use a 64-bit Python")
     if not ON_WINDOWS and STAND_IN not in data:
         raise UnusableError(f"{directml}: DirectML's licence allows its use on Windows only")
     beside = dxdispatch and dxdispatch.resolve().with_name(directml.name)
     if beside and (not beside.is_file() or beside.read_bytes() != data):
-        raise UnusableError(f"{beside} is not the library that is asked; copy that one there")
+        raise UnusableError(f"{beside} is not a copy of {directml}. Fix: copy that file there")
 
 
 def library_record(data: bytes) -> Record:
-    """Describe a library by its size, SHA-256 and file version."""
-    # The resource VS_VERSION_INFO: its name, then VS_FIXEDFILEINFO (signature, version).
+    """The record of a library: its size, SHA-256 and file version."""
+    # The resource VS_VERSION_INFO is its name, then VS_FIXEDFILEINFO (signature, version).
     name = re.escape("VS_VERSION_INFO\0".encode("utf-16-le"))
     found = re.search(name + rb".{0,4}?\xbd\x04\xef\xfe.{4}(.{8})", data, re.DOTALL)
     version = None
@@ -512,7 +513,7 @@ def library_record(data: bytes) -> Record:
 
 
 def json_lines(document: Record) -> str:
-    """JSON with the cases last, one per line."""
+    """A document as JSON with the cases last, one per line."""
     head = {name: value for name, value in document.items() if name != "cases"}
     body = ",\n".join(map(json.dumps, document["cases"]))
     return f'{json.dumps(head, indent=1)[:-2]},\n "cases": [\n{body}\n ]\n}}\n'
@@ -521,13 +522,13 @@ def json_lines(document: Record) -> str:
 def check_new(path: Path) -> None:
     """Refuse a file that exists, or whose folder is missing."""
     if path.exists():
-        raise UnusableError(f"{path} exists; name a new file")
+        raise UnusableError(f"{path} exists; it is not replaced. Fix: name a new file")
     if not path.absolute().parent.is_dir():
         raise UnusableError(f"{path.parent}: there is no such folder")
 
 
 def write_new(path: Path, observation: Record) -> None:
-    """Write an observation to a new file, which appears complete."""
+    """Write an observation to a new file. It appears once it is complete."""
     check_new(path)
     draft = path.with_name(f".{path.name}.part")
     try:
@@ -538,7 +539,7 @@ def write_new(path: Path, observation: Record) -> None:
 
 
 def counts(observation: Record) -> str:
-    """Count the cases of each outcome."""
+    """The number of cases with each outcome."""
     found = [case["outcome"] for case in observation["cases"] if "outcome" in case]
     return ", ".join(f"{found.count(name)} {name}" for name in sorted(set(found)))
 
@@ -550,11 +551,13 @@ def main() -> int:
     )
     parser.add_argument("--directml", type=Path, required=True, metavar="PATH")
     parser.add_argument("--adapter", default="warp", help="warp (default), or a number from 0")
-    parser.add_argument("--debug", action="store_true", help="with the debug layers")
-    parser.add_argument("--dxdispatch", type=Path, metavar="EXE", help="also run the models on it")
+    parser.add_argument("--debug", action="store_true", help="use the debug layers")
+    parser.add_argument(
+        "--dxdispatch", type=Path, metavar="EXE", help="also run the models with it"
+    )
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="per case")
     beside = Path(__file__).resolve().with_name("cases.json")
-    parser.add_argument("--cases", type=Path, default=beside, help="default: beside this file")
+    parser.add_argument("--cases", type=Path, default=beside, help="default: next to this file")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="OBSERVED.json")
     given = vars(parser.parse_args())
     output = given.pop("output")

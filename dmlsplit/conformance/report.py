@@ -10,7 +10,7 @@ from dmlsplit.conformance.check import APART, KINDS, Comparison, Difference
 from dmlsplit.conformance.observation import Observation
 from dmlsplit.messages import counted, listed, more, printable, wrapped
 
-# Limits of differences, and of cases of an answer, in a text; JSON has all of them.
+# The most differences, and the most cases per answer, that a text shows; JSON has all of them.
 MOST_SHOWN = 50
 _MOST_NAMED = 4
 
@@ -22,7 +22,7 @@ def text_report(comparison: Comparison) -> str:
         lines += ["", wrapped(title, "")]
         lines += [wrapped(f"{each.case}: {_said(each)}", "  ") for each in found[:MOST_SHOWN]]
         lines += [f"  {rest}" for rest in more(len(found), MOST_SHOWN)]
-    lines += ["", "what it says to the open questions:"]
+    lines += ["", "answers to the open questions:"]
     for number, (question, answer) in enumerate(_answers(comparison.observation), 1):
         lines += [wrapped(f"{number}. {question.text}", "  "), wrapped(answer, "     ")]
     return "\n".join(lines)
@@ -76,7 +76,7 @@ REPORTS: dict[str, Callable[[Comparison], str]] = {
 
 
 def _escaped(text: str) -> str:
-    """Untrusted text with everything escaped that markdown or a terminal would interpret."""
+    """Untrusted text, escaped so that neither markdown nor a terminal interprets any of it."""
     text = printable(text)
     for mark in "\\`|<>*_[]":
         text = text.replace(mark, f"\\{mark}")
@@ -101,7 +101,7 @@ def _head(comparison: Comparison) -> Iterator[str]:
         f"{counted(ran, 'model')} run by DxDispatch" if ran else "bytes and bindings: not observed"
     )
     if comparison.not_asked:
-        yield f"{counted(len(comparison.not_asked), 'case')} of today's kit not asked"
+        yield f"{counted(len(comparison.not_asked), 'case')} of today's kit not observed"
 
 
 def _outcomes(seen: Observation) -> Counter[str]:
@@ -129,11 +129,11 @@ def _answers(seen: Observation) -> Iterator[tuple[Question, str]]:
     for question in QUESTIONS:
         names = defaultdict(list)
         for case in question.cases:
-            names[outcomes.get(case, "not asked")].append(case)
+            names[outcomes.get(case, "not observed")].append(case)
         found = [f"{outcome}: {listed(cases, _MOST_NAMED)}" for outcome, cases in names.items()]
         yield question, "; ".join(found) if question.patterns else _level_answer(seen)
 
 
 def _level_answer(seen: Observation) -> str:
     got = sorted({said.rpartition(", ")[2] for _, said in seen.levels if ", " in said})
-    return f"such a device has {', '.join(got)}" if got else "not asked"
+    return f"such a device has {', '.join(got)}" if got else "not observed"

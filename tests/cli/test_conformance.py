@@ -57,7 +57,10 @@ def test_write_probe_check(
 
 @pytest.mark.parametrize(
     ("output", "said"),
-    [("note", "note exists; name a new file"), ("no/o.json", "no: there is no such folder")],
+    [
+        ("note", "note exists; it is not replaced. Fix: name a new file"),
+        ("no/o.json", "no: there is no such folder"),
+    ],
 )
 def test_an_output_that_cannot_be_written_is_refused_before_the_library_is_asked(
     here: Path, capsys: pytest.CaptureFixture[str], output: str, said: str

@@ -125,5 +125,5 @@ def test_ten_questions_name_the_cases_that_answer_them() -> None:
         for pattern in question.patterns:
             assert list(Question(question.text, (pattern,)).cases), pattern
     assert [question.text for question in QUESTIONS if not question.patterns] == [
-        "Is a device with a low minimumFeatureLevel still one of the DLL's own level?"
+        "Does a device with a low minimumFeatureLevel still have the DLL's own level?"
     ]

@@ -105,13 +105,13 @@ def test_a_difference_says_what_was_expected_and_why(observe: Observe) -> None:
 def test_a_crash_that_others_caused_counts_as_one(observe: Observe) -> None:
     comparison = found(observe("crash-later"))
     assert [each.kind for each in comparison.differences] == ["crash", "crash"]
-    assert all("when asked after others" in each.observed for each in comparison.differences)
+    assert all("after other cases" in each.observed for each in comparison.differences)
 
 
 def test_a_removed_device_counts_as_a_crash(observe: Observe) -> None:
     (found_,) = found(observe("remove-count")).differences
     assert (found_.kind, found_.case) == ("crash", "rule-SPLIT-AXIS-RANGE")
-    assert found_.observed == "refused at create with 0x80070057; removed when asked after others"
+    assert found_.observed == "refused at create with 0x80070057; removed after other cases"
 
 
 def test_a_newer_library_is_compared_with_the_newest_known_level(observe: Observe) -> None:
@@ -204,7 +204,10 @@ SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
         ({"cases": []}, "cases: is empty"),
         ({"level": 5}, "level: is 5; it must be an integer from 4096 to 4294967295"),
         ({"debug": 1}, "debug: is 1; it must be true or false"),
-        ({"data_types": {"BFLOAT16": True}}, "data_types: has 'BFLOAT16', which is no data type"),
+        (
+            {"data_types": {"BFLOAT16": True}},
+            "data_types: has 'BFLOAT16', which is not a data type",
+        ),
         ({"cases": [{"id": "x"}]}, r"cases\[0\]: lacks 'desc'"),
         (
             {"cases": [SPLIT | {"dispatched": {"outputs": [], "outcome": "fine"}}]},

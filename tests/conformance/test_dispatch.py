@@ -167,7 +167,7 @@ def test_an_observation_can_include_a_program(
         done = stand_in.probed(*line)
         assert (done.returncode, done.stderr) == (
             2,
-            f"error: {beside} is not the library that is asked; copy that one there\n",
+            f"error: {beside} is not a copy of {library}. Fix: copy that file there\n",
         )
     shutil.copy(library, beside)
     done = stand_in.probed(*line)

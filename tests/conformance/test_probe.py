@@ -158,7 +158,11 @@ def test_an_adapter_by_number(observe: Observe) -> None:
         ("no-debug-layer", ["--debug"], "D3D12GetDebugInterface returned 0x887A002D"),
         ("", ["--adapter", "7"], "EnumAdapters1(7) returned 0x887A0002"),
         ("", ["--adapter", "gpu"], "--adapter is 'gpu'; it must be warp or a number such as 0"),
-        ("", ["--timeout", "nan"], "--timeout is nan; it must be seconds above 0, at most 86400"),
+        (
+            "",
+            ["--timeout", "nan"],
+            "--timeout is nan; it must be above 0 and at most 86400 seconds",
+        ),
         ("", ["--timeout", "-1"], "--timeout is -1.0"),
         ("", ["--timeout", "inf"], "--timeout is inf"),
         ("", ["--cases", "missing.json"], "No such file"),
@@ -200,7 +204,10 @@ def test_an_old_observation_is_not_overwritten(observe: Observe, kit: Path, libr
     path = observe()
     before = path.read_bytes()
     done = stand_in.probed(kit, library, path)
-    assert (done.returncode, done.stderr) == (2, f"error: {path} exists; name a new file\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"error: {path} exists; it is not replaced. Fix: name a new file\n",
+    )
     assert path.read_bytes() == before
 
 

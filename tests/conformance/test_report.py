@@ -24,7 +24,7 @@ def test_text_says_what_was_observed_and_fits_80_columns(observe: Observe) -> No
     assert text.startswith(
         "A STAND-IN, not DirectML, 1.2.3.4 differs from the rules\nlevel 6_4, on "
     )
-    assert "verdict: 2 differences: one accepts what the other refuses" in text
+    assert "verdict: 2 differences: one accepts the split and the other refuses it" in text
     assert "policy: 2 differences (does not count)" in text
     assert "rule-SPLIT-AXIS-SUM-less: expected refused at create with 0x80070057" in text
     assert "bytes and bindings: not observed" in text
@@ -36,7 +36,7 @@ def test_every_question_has_an_answer(observe: Observe) -> None:
         assert question.text in text
     assert "refused at create with 0x80070057: table-FLOAT32-1, table-FLOAT32-2" in text
     assert "accepted: rule-TENSOR-OUTPUT-OVERLAP-zero, rule-TENSOR-OUTPUT-OVERLAP-nested" in text
-    assert "not asked: bind-overlap, bind-overlap-half" in text
+    assert "not observed: bind-overlap, bind-overlap-half" in text
     assert "such a device has level 0x2000" in text
 
 
