@@ -1,4 +1,4 @@
-"""The command line; nothing else prints. Commands import late, so that help starts fast."""
+"""The command line, the only part that prints. Commands import late, so that help is fast."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ _EXAMPLES = """\
 
 
 def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | None = None) -> int:
-    """Run a command; return its status. A signal in an import ends it with `at_once`."""
+    """Run a command and return its status. A signal during an import calls `at_once`."""
     open_standard_streams()
     try:
         with interruptible(at_once):

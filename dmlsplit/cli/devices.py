@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from dmlsplit.backends.cuda.nvml import CudaDevice
 
 _ROW = "{:<7}  {:<24}  {:>9}  {:>8}  {:>9}  {}"
-_STATUSES = {ACCEPTED: "listed, even if there is none", UNUSABLE: "wrong usage, or NVML failed"}
+_STATUSES = {
+    ACCEPTED: "the devices are listed, even if there are none",
+    UNUSABLE: "wrong usage, or NVML failed",
+}
 _EXAMPLES = "  dmlsplit devices\n  dmlsplit devices --format json"
 
 
@@ -39,7 +42,7 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_table(found))
         show("\n".join(assumptions(found)))
     else:
-        tell("no CUDA device: there is no NVIDIA driver here; splits run on the CPU")
+        tell("no CUDA device: this machine has no NVIDIA driver; splits run on the CPU")
     return ACCEPTED
 
 
@@ -62,7 +65,7 @@ def device_table(devices: Sequence[CudaDevice]) -> str:
 
 
 def assumptions(devices: Sequence[CudaDevice]) -> Iterator[str]:
-    """The assumptions of ``explain`` about each device that is not a known GPU."""
+    """What ``explain`` assumes about each device that is not a known GPU."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
     for device in devices:

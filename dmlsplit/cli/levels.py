@@ -10,17 +10,18 @@ from dmlsplit.directml.levels import LevelSupport, TensorSupport, capability_tab
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
-The capability table of Split. Each row adds to the one before. A Windows build
-is the first whose own DirectML.dll has the level, with a ? where that is only
-inferred from its SDK. A DirectML with a * was not made widely available; the
-next one in the table has the level too. f32 is FLOAT32, u16 is UINT16."""
+Show the capability table of Split. Each row adds to the row before. The Windows
+build is the first whose own DirectML.dll has the level; a ? means that this is
+only inferred from the build's SDK. A DirectML with a * was not made widely
+available; the next one in the table also has the level. f32 is FLOAT32, u16 is
+UINT16."""
 
 _EXAMPLES = "  dmlsplit levels\n  dmlsplit levels --format json"
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "what each feature level accepts, and which DirectML and Windows have it"
+    summary = "show what each feature level accepts, and which DirectML and Windows have it"
     statuses = {ACCEPTED: "printed"}
     parser = add_command(commands, levels, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("--format", choices=("text", "json"), default="text")

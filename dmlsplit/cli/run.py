@@ -17,8 +17,8 @@ _DESCRIPTION = """\
 Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, ...
 INPUT may be larger than memory. The pieces appear when all are complete. A run
 that writes zarr can be interrupted: the same command resumes where it stopped.
-A .json file is a DxDispatch model: its commands are run, print and writeFile
-included."""
+A .json file is a DxDispatch model, whose commands are run, including print and
+writeFile."""
 
 _EXAMPLES = """\
   dmlsplit run IN.npy --axis 1 --split 1,2 -o OUT
@@ -30,24 +30,31 @@ _EXAMPLES = """\
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "split a .npy file or a zarr array, or run a DxDispatch model"
-    statuses = {ACCEPTED: "the pieces are written, or the model has run"}
+    statuses = {ACCEPTED: "the pieces were written, or the model has run"}
     parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
-    parser.add_argument("--axis", type=int, help="negative counts from the end")
+    parser.add_argument(
+        "--axis", type=int, help="the axis to split; a negative axis counts from the end"
+    )
     cut = parser.add_mutually_exclusive_group()
-    cut.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
-    cut.add_argument("--count", type=int, metavar="N", help="number of equal pieces")
+    cut.add_argument("--split", type=integers, metavar="2,1,3", help="the size of each piece")
+    cut.add_argument("--count", type=int, metavar="N", help="the number of equal pieces")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    parser.add_argument("-o", "--output", metavar="DIR", help="default: here")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="the folder of the pieces; default: the current one"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
     parser.add_argument(
-        "--format", choices=("npy", "zarr"), help="of the pieces; default: that of INPUT"
+        "--format", choices=("npy", "zarr"), help="the format of the pieces; default: INPUT's"
     )
     parser.add_argument(
         "--scheduler", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://host:8786"
     )
     parser.add_argument(
-        "--block-bytes", type=int, metavar="N", help="of INPUT per task; zarr only, default 8388608"
+        "--block-bytes",
+        type=int,
+        metavar="N",
+        help="the bytes of INPUT per task, default 8388608; for zarr only",
     )
 
 
@@ -60,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "Fix: dask.array.from_zarr, dmlsplit.split and dask.array.to_zarr in a program"
             )
     arguments.input = Path(arguments.input)
-    # If one read of a block fails, zarr leaves the others unfinished; asyncio complains at exit.
+    # If one read of a block fails, zarr leaves the others unfinished. At exit, asyncio complains.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
@@ -90,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _split(
     arguments: argparse.Namespace, cut: tuple[int, ...] | int, device: str, progress: Progress
 ) -> "SplitFiles":
-    """Split into pieces of the requested format, by default the input's."""
+    """Split into pieces of the requested format, which is the input's by default."""
     from dmlsplit.storage.npy import split_file
     from dmlsplit.storage.resumable import split_store
     from dmlsplit.storage.zarr_arrays import is_store
@@ -102,18 +109,20 @@ def _split(
     if arguments.format == "zarr" or (stored and arguments.format is None):
         return split_store(path, cut, axis, folder, **common, **zarr_only)
     if stored:
-        raise InvalidArgumentError(f"{path} is split into zarr only. Fix: --format zarr")
-    _refuse(arguments, tuple(zarr_only), "for zarr pieces only. Fix: --format zarr")
+        raise InvalidArgumentError(
+            f"{path} is a zarr array; its pieces must be zarr arrays. Fix: use --format zarr"
+        )
+    _refuse(arguments, tuple(zarr_only), "for zarr pieces only. Fix: add --format zarr")
     return split_file(path, cut, axis, folder, **common)
 
 
 def _run_model(arguments: argparse.Namespace) -> int:
-    """Run a DxDispatch model, with the output of Windows' dxdispatch.exe."""
+    """Run a DxDispatch model, and print what dxdispatch.exe on Windows prints."""
     from dmlsplit.device import Device
     from dmlsplit.frontends.dxdispatch import run as run_model
 
     flags = ("axis", "split", "count", "output", "format", "scheduler", "block_bytes")
-    why = "not for a DxDispatch model, which itself says what to split and where to write"
+    why = "not allowed with a DxDispatch model, which says itself what to split and where to write"
     _refuse(arguments, flags, why)
     device = Device(arguments.device)
     run_model(arguments.input, device, output=show, overwrite=arguments.overwrite)

@@ -40,7 +40,7 @@ def status_of(assessment: "Assessment") -> int:
 
 
 def show(text: str) -> None:
-    """Print a result; if the reader closes the pipe early, the exit status is unchanged."""
+    """Print a result. If the reader closes the pipe early, the exit status is unchanged."""
     if not text:
         return
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -106,8 +106,8 @@ class Parser(argparse.ArgumentParser):
 def interruptible(at_once: Callable[[int], None] | None) -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block like Ctrl-C; a second signal kills the process.
 
-    The KeyboardInterrupt carries the signal's number. During an import `at_once` is called instead,
-    because there Python and C modules lose or replace exceptions.
+    The KeyboardInterrupt has the signal's number. During an import, `at_once` is called instead,
+    because Python and C modules lose or replace exceptions there.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -136,9 +136,10 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def open_standard_streams() -> None:
-    """Open streams that the shell closed, or the next file would get their number and output.
+    """Open the standard streams that the shell closed.
 
-    Standard output is opened read-only, so that printing a result is an error.
+    Otherwise the next file would get the number of such a stream, and its output. Standard output
+    is opened read-only, so that printing a result is an error.
     """
     for number in range(3):
         try:
@@ -147,12 +148,12 @@ def open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDONLY if number == 1 else os.O_RDWR)
     if sys.stdout is None:
         sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), write_through=True)
-    if sys.stderr is None:  # print would use standard output
+    if sys.stderr is None:  # otherwise print would use standard output
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), write_through=True)
 
 
 def wants_colour() -> bool:
-    """Whether to colour: on a terminal, unless the user opts out (no-color.org)."""
+    """Whether to colour output: only on a terminal, unless the user opts out (no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
 
