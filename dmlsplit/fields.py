@@ -30,8 +30,8 @@ class Field:
         return self.wrong(f"is {shown[:60]}; it must be {allowed}")
 
     def wrong(self, what: str) -> InvalidArgumentError:
-        """The error about this value."""
-        return InvalidArgumentError(f"{self.path}: {what}" if self.path else what)
+        """The error about this value: its path, then what it does or is."""
+        return InvalidArgumentError(f"{self.path} {what}" if self.path else what)
 
     def find(self, *names: str) -> Field | None:
         """The first member with one of these names, or None."""

@@ -1,4 +1,4 @@
-"""Runs a lowered split on an array whose elements travel as a type that DirectML has."""
+"""Runs a lowered split on an array whose elements are carried in a type that DirectML has."""
 
 import warnings
 from collections.abc import Callable, Hashable
@@ -22,12 +22,12 @@ def run_split(
     name: str,
     device: Device | str | None,
 ) -> list[Any]:
-    """The pieces of an array: new arrays of its owner's library and type.
+    """The pieces of an array, as new arrays of its owner's library and type.
 
-    ``lower(*arguments)`` is compiled and cached; each of its assumptions becomes a `UserWarning`.
-    `source` is a view of the array with any strides, called `name` in errors. It is None for
-    strings, which are split on the host because a GPU cannot move them. A `device` of None is the
-    array's own.
+    ``lower(*arguments)`` is compiled and cached, and each of its assumptions becomes a
+    `UserWarning`. `source` is a view of the array with any strides. Errors call it `name`. It is
+    None for strings, which are split on the host because a GPU cannot move them. If `device` is
+    None, the array's own device is used.
     """
     if not isinstance(device, Device):
         home = "cpu" if source is None else source.device
@@ -37,7 +37,7 @@ def run_split(
         warnings.warn(message, stacklevel=4)
     if source is None:
         cut = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)
-        pairs = zip(lowering.output_shapes, cut, strict=False)  # no shapes where no piece is
+        pairs = zip(lowering.output_shapes, cut, strict=False)  # np.split gives at least one piece
         return [piece.copy().reshape(shape) for shape, piece in pairs]
     library, shapes = adapter_of(source.owner), lowering.output_shapes
     outputs = iter(())
@@ -58,7 +58,7 @@ def run_split(
 def _compiled(
     device: Device, lower: Callable[..., Lowering], arguments: tuple[Hashable, ...]
 ) -> tuple[Lowering, CompiledOperator | None]:
-    """The operator is None if there is nothing to dispatch."""
+    """The lowering and its operator, which is None if there is nothing to dispatch."""
     lowering = lower(*arguments)
     if lowering.descriptor is None:
         return lowering, None

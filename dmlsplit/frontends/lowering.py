@@ -1,4 +1,4 @@
-"""The common form of every front end's split: a descriptor, and the steps around its dispatch."""
+"""The form of a split that front ends share: a descriptor, and the steps around its dispatch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from dmlsplit.frontends.site import SplitSite
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import shown
 
-# More outputs than this are a mistake in the model; each output costs memory.
+# A model with more outputs than this must be wrong, and each output costs memory.
 MOST_OUTPUTS = 2**20
 
 
@@ -23,13 +23,13 @@ class Lowering:
     operator : object
         The operator with its version, which prints as ``Split-13``, for example.
     data_type : IntEnum
-        Data type of the input and the outputs, in the front end's own enum.
+        The data type of the input and the outputs, in the front end's own enum.
     shape : tuple of int
-        Shape of the input.
+        The shape of the input.
     axis : int
         The axis, counted from the front.
     sizes : tuple of int
-        Size of each output along the axis, 0 for an empty one.
+        The size of each output along the axis, 0 for an empty one.
     carrier : TensorDataType or None
         The data type in DirectML; None for strings, which are split on the host.
     descriptor : SplitOperatorDesc or None
@@ -37,9 +37,9 @@ class Lowering:
     squeeze : bool
         Whether the outputs lose the axis.
     assumed : tuple of str
-        Choices that the operator's specification leaves open.
+        The choices made where the operator's specification leaves them open.
     warnings : tuple of str
-        Legal settings on which implementations differ.
+        Valid settings on which implementations differ.
     """
 
     operator: object
@@ -55,14 +55,14 @@ class Lowering:
 
     @property
     def output_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Shape of each output."""
+        """The shape of each output."""
         if self.squeeze:
             return ((*self.shape[: self.axis], *self.shape[self.axis + 1 :]),) * len(self.sizes)
         return piece_shapes(self.shape, self.axis, self.sizes)
 
     @property
     def empty(self) -> tuple[int, ...]:
-        """Indices of the outputs without elements, which are made without a dispatch."""
+        """The indices of the outputs without elements, which are made without a dispatch."""
         return tuple(i for i, shape in enumerate(self.output_shapes) if 0 in shape)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ def split_descriptor(
 
 
 def lowered_site(blank: SplitSite, lowering: Lowering, warnings: Sequence[str]) -> SplitSite:
-    """A site completed from its lowered split."""
+    """A site, completed with the lowered split."""
     return replace(
         blank,
         descriptors=() if lowering.descriptor is None else (lowering.descriptor,),

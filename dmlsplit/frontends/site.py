@@ -21,7 +21,7 @@ class Cause(StrEnum):
 
 
 class NotKnownError(Exception):
-    """The files do not determine a descriptor."""
+    """The files do not determine a descriptor; the text says why."""
 
     def __init__(self, reason: str, cause: Cause) -> None:
         super().__init__(reason)
@@ -37,21 +37,21 @@ class SplitSite:
     file : str
         The file as the caller named it.
     format : str
-        ``onnx`` or ``openvino`` for a model of that kind; else empty.
+        ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
     place : str
-        Path to the node through graphs, nested bodies and functions.
+        The path to the node through graphs, nested bodies and functions.
     node : str
         The node's name; may be empty.
     index : int
-        Position of the node within its graph.
+        The position of the node within its graph.
     operator : str
-        Operator with version, such as ``Split-13`` or ``VariadicSplit-1``.
+        The operator with its version, such as ``Split-13`` or ``VariadicSplit-1``.
     descriptors : tuple of SplitOperatorDesc
-        The node's one descriptor; none if it is unknown, invalid, or has only empty outputs.
+        The node's descriptor; empty if it is unknown or invalid, or if all outputs are empty.
     problem : str
         The rule of its own operator that the node breaks; empty if it breaks none.
     unknown : str
-        Why the descriptors are unknown, such as a dynamic size; else empty.
+        Why the descriptors are unknown, such as a dynamic size; empty if they are known.
     cause : Cause
         The kind of reason in `unknown`; meaningless if that is empty.
     smallest : SplitOperatorDesc or None
@@ -60,34 +60,34 @@ class SplitSite:
         data type, rank or number of elements refuses the node for every size.
     missing : tuple of (str, int)
         The sizes that would make it known, each with its smallest value: names of dimensions, or
-        ``VALUE.AXIS`` in ONNX. Empty if sizes alone would not.
+        ``VALUE.AXIS`` in ONNX. Empty if sizes alone would not make it known.
     scales : bool
-        Whether `smallest` is exact but for the sizes in `missing`, none of which is the axis: for
-        any sizes, the split has as many times the elements as their product.
+        Whether `smallest` is exact except for the sizes in `missing`, none of which is the axis.
+        For any sizes, the split then has their product times as many elements.
     warnings : tuple of str
-        Legal settings that are not portable or likely to be a mistake.
+        Valid settings that are not portable or are probably a mistake.
     element_type : str
         The element type as the file names it, such as ``BFLOAT16``; empty if unknown.
     shape : tuple of int or str
-        Shape of the input, with a string for a dynamic size; empty if unknown.
+        The shape of the input, with a string for a dynamic size; empty if unknown.
     axis : int
         The axis in `shape`, counted from the front; -1 if unknown.
     pieces : tuple of int
-        Sizes of all outputs along the axis, also of empty ones; empty if unknown.
+        The sizes of all outputs along the axis, including empty ones; empty if unknown.
     unused : tuple of int
-        Indices of outputs that no node and no graph output of the model takes.
+        The indices of the outputs that no node and no graph output of the model uses.
     value : str
-        Name of the value that is split, in ONNX.
+        The name of the value that is split, in ONNX.
     meets : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
     implied : str
         Why ONNX Runtime turns the node, which is not a split, into one; empty for a split.
     sized_by : str
         The source of the number of pieces in ONNX: ``split``, ``num_outputs``, or ``outputs`` if
-        the node has neither; else empty.
+        the node has neither; empty for other formats.
     path : tuple of int or str
-        Unique path to the node (`place` need not be): index, attribute and body number of each
-        enclosing node, then the node's index.
+        The unique path to the node (`place` need not be unique): index, attribute and body number
+        of each enclosing node, then the node's index.
     """
 
     file: str

@@ -200,22 +200,22 @@ SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "schema: is 2; it must be 1, which this dmlsplit reads"),
-        ({"cases": []}, "cases: is empty"),
-        ({"level": 5}, "level: is 5; it must be an integer from 4096 to 4294967295"),
-        ({"debug": 1}, "debug: is 1; it must be true or false"),
+        ({"schema": 2}, "schema is 2; it must be 1, which this dmlsplit reads"),
+        ({"cases": []}, "cases is empty"),
+        ({"level": 5}, "level is 5; it must be an integer from 4096 to 4294967295"),
+        ({"debug": 1}, "debug is 1; it must be true or false"),
         (
             {"data_types": {"BFLOAT16": True}},
-            "data_types: has 'BFLOAT16', which is not a data type",
+            "data_types has 'BFLOAT16', which is not a data type",
         ),
-        ({"cases": [{"id": "x"}]}, r"cases\[0\]: lacks 'desc'"),
+        ({"cases": [{"id": "x"}]}, r"cases\[0\] lacks 'desc'"),
         (
             {"cases": [SPLIT | {"dispatched": {"outputs": [], "outcome": "fine"}}]},
-            r"cases\[0\].dispatched.outcome: is 'fine'; it must be one of accepted, refused",
+            r"cases\[0\].dispatched.outcome is 'fine'; it must be one of accepted, refused",
         ),
         (
             {"minimum_levels": [{"asked": 1, "hresult": "ok", "level": None}]},
-            r"minimum_levels\[0\].hresult: is 'ok'; it must be an HRESULT such as 0x80070057",
+            r"minimum_levels\[0\].hresult is 'ok'; it must be an HRESULT such as 0x80070057",
         ),
     ],
 )

@@ -134,7 +134,7 @@ NOT_MODELS: list[tuple[str, str]] = [
     ("[1]", "is an array; it must be an object"),
     ("3", "is 3; it must be an object"),
     ("{}", "lacks 'resources'"),
-    ('{"resources": []}', "resources: is an array; it must be an object"),
+    ('{"resources": []}', "resources is an array; it must be an object"),
     ('{"resources": {}, "dispatchables": {}}', "lacks 'commands'"),
     ("{} trailing", "is not JSON"),
     ("/* open", "a comment does not end"),
@@ -145,5 +145,5 @@ NOT_MODELS: list[tuple[str, str]] = [
     ("," * 200_000, "is not JSON"),
     ('{"x' + '": 1, "x' * 100_000, "is not JSON"),
     ("{" + ",".join(f'"{i}": 1' for i in range(100_000)) + ', "7": 2}', "key '7' twice"),
-    ('{"\\ud800": 1, "resources": 2}', "resources: is 2"),
+    ('{"\\ud800": 1, "resources": 2}', "resources is 2"),
 ]

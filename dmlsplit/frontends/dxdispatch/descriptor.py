@@ -20,13 +20,13 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
     mapping
         ``{"type": "DML_OPERATOR_SPLIT", "desc": {...}}``, or the contents of ``desc`` alone:
         ``InputTensor``, ``OutputTensors``, ``Axis`` and optionally ``OutputCount``. Enum names
-        may omit their prefix; tensors may be wrapped in ``Type`` and ``Desc``.
+        may omit their prefix, and tensors may be wrapped in ``Type`` and ``Desc``.
 
     Raises
     ------
     InvalidArgumentError
-        If a field is missing or has the wrong kind of value, or OutputCount or DimensionCount
-        contradict the arrays beside them. DirectML's rules are left to `dmlsplit.validate`.
+        If a field is missing or has the wrong kind of value, or if OutputCount or DimensionCount
+        contradicts the array that it counts. DirectML's rules are left to `dmlsplit.validate`.
     """
     return read_split(Field(mapping, ""))
 
@@ -55,7 +55,7 @@ def _tensor(field: Field) -> TensorDesc:
     for entry in field.optional("Flags", default=[]).one_or_many():
         flags |= entry.one_of(_FLAGS, "DML_TENSOR_FLAG_")
     alignment = field.optional("GuaranteedBaseOffsetAlignment", default=0).integer(0, UINT_MAX)
-    # As in DxDispatch, no strides and a size of 0 mean a packed tensor.
+    # As in DxDispatch, an empty list of strides and a size of 0 mean a packed tensor.
     return TensorDesc(
         data_type,
         sizes,

@@ -1,6 +1,6 @@
 """DxDispatch models as values: resources, dispatchables and commands.
 
-Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser, which skips unknown fields too.
+Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser, which also skips unknown fields.
 """
 
 from collections.abc import Container, Mapping
@@ -27,11 +27,11 @@ from dmlsplit.frontends.dxdispatch.values import (
 )
 from dmlsplit.messages import shown
 
-# A D3D12 buffer has at most 4 GiB; all resources together must fit in an ordinary machine.
+# A D3D12 buffer has at most 4 GiB. All resources together must fit in an ordinary machine.
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
 MAX_NUMPY_DIMENSIONS = 64
-# Of all print commands together; as text it is several times as long.
+# For all print commands together, before the bytes become text, which is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
 _EXECUTION_FLAGS = dict.fromkeys(
@@ -42,7 +42,7 @@ _COMPILE_TYPES = {"DmlCompileOp": None, "DmlCompileGraph": None}
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A buffer, and the initial values from an offset in it."""
+    """A buffer, and its initial values, which start at an offset."""
 
     name: str
     data_type: TensorDataType
@@ -52,16 +52,16 @@ class Resource:
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of its elements; bytes if the model gives no type."""
+        """The type of its elements; bytes if the model gives no type."""
         return LITTLE_ENDIAN.get(self.data_type, np.dtype(np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A resource, bound from an element to the resource's end."""
+    """A resource, bound from one of its elements to its end."""
 
     resource: str
-    element_size_in_bytes: int = 0  # 0 means the resource's data type
+    element_size_in_bytes: int = 0  # 0 means the size of the resource's data type
     element_offset: int = 0
 
 
@@ -76,12 +76,12 @@ class Dispatchable:
     name: str
     type: str
     desc: SplitOperatorDesc | None  # None for other operators
-    bindings: Bindings = ()  # of an OWNED_BY_DML input, at initialization
+    bindings: Bindings = ()  # for an OWNED_BY_DML input, at initialization
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Run a dispatchable."""
+    """The command that runs a dispatchable."""
 
     place: str
     dispatchable: str
@@ -90,7 +90,7 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """Print a resource as a flat list."""
+    """The command that prints a resource as a flat list."""
 
     place: str
     resource: str
@@ -99,7 +99,7 @@ class Print:
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write a resource to a file; `dimensions` is the shape in a .npy file."""
+    """The command that writes a resource to a file; `dimensions` is the shape in a .npy file."""
 
     place: str
     resource: str
@@ -123,12 +123,12 @@ class Model:
 def load(path: str | PathLike[str]) -> Model:
     """Read a DxDispatch model.
 
-    Nothing is allocated; source files are checked, but not loaded.
+    No resource is allocated; source files are checked, but not loaded.
 
     Parameters
     ----------
     path
-        The .json file. Files that it names must be in its folder or below.
+        The .json file. The files that it names must be in its folder, or in a folder below.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _model(root: Field, folder: Path) -> Model:
     resources = {name: _resource(name, field, folder) for name, field in fields.members()}
     total = sum(resource.size_in_bytes for resource in resources.values())
     if total > MAX_MODEL_BYTES:
-        raise fields.wrong(f"take {total} bytes together; at most {MAX_MODEL_BYTES} are allowed")
+        raise fields.wrong(f"take {total} bytes in total; at most {MAX_MODEL_BYTES} are allowed")
     dispatchables = {}
     for name, field in root.get("dispatchables").members():
         dispatchables[name] = read_dispatchable(name, field)
@@ -159,13 +159,13 @@ def _model(root: Field, folder: Path) -> Model:
             to_print += resources[command.resource].values.size_in_bytes
         if to_print > MAX_PRINTED_BYTES:
             raise field.wrong(
-                f"more than {MAX_PRINTED_BYTES >> 20} MiB would be printed. Fix: use writeFile"
+                f"makes the model print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile"
             )
     return Model(tuple(resources.values()), tuple(dispatchables.values()), tuple(commands))
 
 
 def read_dispatchable(name: str, field: Field) -> Dispatchable:
-    """Read a dispatchable: a Split with its descriptor, other operators by type only."""
+    """Read a dispatchable: a Split with its descriptor, another operator with its type only."""
     kind = field.get("type", "Type").text()
     if kind not in SPLIT_NAMES:
         return Dispatchable(name, kind, None)
@@ -234,7 +234,7 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> WriteFile:
     name = field.get("targetPath")
     path = inside(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
-        raise name.error("a .npy or raw file; images are not written here")
+        raise name.error("a .npy or raw file, because images are not supported")
     dimensions = field.optional("dimensions", default=[]).items()
     shape = tuple(dimension.integer(0, UINT_MAX) for dimension in dimensions)
     is_npy = path.suffix.lower() == ".npy"
@@ -242,22 +242,23 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> WriteFile:
     most = resource.size_in_bytes // resource.dtype.itemsize
     if shape and prod(shape) > most:
         raise field.wrong(
-            f"dimensions {shown(shape)} have {prod(shape)} elements; the resource has {most}"
+            f"has dimensions {shown(shape)} of {prod(shape)} elements; the resource has {most}"
         )
     if len(shape) > MAX_NUMPY_DIMENSIONS:
         raise field.wrong(
-            f"dimensions are {len(shape)}; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
+            f"has {len(shape)} dimensions; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
         )
     return WriteFile(field.path, resource.name, path, shape, is_npy)
 
 
 def _resource_of(field: Field, resources: _Resources, is_typed: bool) -> Resource:
-    """The resource that a command names; with `is_typed` it must have a data type."""
+    """The resource that a command names; with `is_typed`, it must have a data type."""
     name = field.get("resource").text()
     _check_known(field, "resource", name, resources)
     if is_typed and resources[name].data_type not in LITTLE_ENDIAN:
         raise field.wrong(
-            f"resource {name[:80]!r} has no data type; it can only be written as raw bytes"
+            f"names the resource {name[:80]!r}, which has no data type and can only be written as "
+            "raw bytes"
         )
     return resources[name]
 
@@ -270,4 +271,4 @@ def _check_bound(field: Field, bindings: Bindings, resources: Container[str]) ->
 
 def _check_known(field: Field, what: str, name: str, known: Container[str]) -> None:
     if name not in known:
-        raise field.wrong(f"there is no {what} {name[:80]!r}")
+        raise field.wrong(f"names the {what} {name[:80]!r}, which does not exist")

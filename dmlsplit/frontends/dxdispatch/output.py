@@ -1,6 +1,6 @@
-"""Printed text and written files of a DxDispatch model.
+"""The printed text and the written files of a DxDispatch model.
 
-Unlike DxDispatch, which prints 8-bit integers as characters, this prints them as numbers.
+8-bit integers are printed as numbers. DxDispatch prints them as characters.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from dmlsplit.frontends.dxdispatch.values import SourceFile
 
 
 def printed(name: str, values: np.ndarray, verbose: bool) -> str:
-    """The text of a ``print`` command; `verbose` gives each element a line with its bits."""
-    # Six significant digits, as in C++ streams.
+    """The text of a ``print`` command; with `verbose`, one line per element, with its bits."""
+    # Floats have six significant digits, as in C++ streams.
     form = "{:g}" if values.dtype.kind == "f" else "{}"
     texts = [form.format(value) for value in values.tolist()]
     if not verbose:
@@ -34,7 +34,7 @@ def printed(name: str, values: np.ndarray, verbose: bool) -> str:
 
 
 def check_targets(model: Model, file: Path, overwrite: bool) -> None:
-    """Refuse to write over inputs, over existing files without `overwrite`, or on a full disk."""
+    """Refuse to write over inputs, over existing files unless `overwrite`, or on a full disk."""
     values = [resource.values for resource in model.resources]
     read = [file, *(each.path for each in values if isinstance(each, SourceFile))]
     sizes = {resource.name: resource.size_in_bytes for resource in model.resources}

@@ -1,4 +1,4 @@
-"""Runs a DxDispatch model: compiles Splits, allocates resources, executes commands."""
+"""Runs a DxDispatch model: compiles its Splits, allocates its resources, executes its commands."""
 
 import os
 import re
@@ -74,11 +74,11 @@ def run(
     path
         The .json file.
     device
-        A `dmlsplit.Device` or its name; None takes the GPU if there is one.
+        A `dmlsplit.Device` or its name; None means the GPU, or the CPU if there is none.
     output
-        Called with each printed line, such as `print`.
+        A function, such as `print`, that is called with each printed line.
     overwrite
-        Let writeFile commands replace files that existed before the run.
+        Whether writeFile commands may replace files that existed before the run.
 
     Returns
     -------
@@ -88,10 +88,10 @@ def run(
     Raises
     ------
     InvalidArgumentError
-        If the file is not such a model or dispatches another operator, a descriptor or binding
-        breaks a rule, or a file to write exists, is an input, or does not fit on the disk.
+        If the file is not such a model or dispatches another operator, if a descriptor or binding
+        breaks a rule, or if a file to write exists, is an input, or does not fit on the disk.
     OutOfMemoryError
-        If its resources do not fit in the free memory.
+        If the resources do not fit in the free memory.
     """
     if not (output is None or callable(output)):
         raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
@@ -133,21 +133,22 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
 
 
 def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
-    with within(f"dispatchables.{entry.name}"):
-        if entry.desc is None:
-            what = f"is a {entry.type[:80]!r}"
-            raise InvalidArgumentError(f"{what}; only DML_OPERATOR_SPLIT runs here")
+    place = f"dispatchables.{entry.name}"
+    if entry.desc is None:
+        what = f"{place} is a {entry.type[:80]!r}"
+        raise InvalidArgumentError(f"{what}; only DML_OPERATOR_SPLIT is supported")
+    with within(place):
         return device.compile(entry.desc)
 
 
 def _check_memory(model: Model) -> None:
-    # Linux grants more memory than it has, and kills the process that uses it. Windows does not,
-    # and has no sysconf.
+    # Linux grants more memory than it has, and kills a process that uses it. Windows, which has no
+    # sysconf, does not.
     if not hasattr(os, "sysconf"):
         return
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
-    limit = _text("/sys/fs/cgroup/memory.max").strip()  # of the container
+    limit = _text("/sys/fs/cgroup/memory.max").strip()  # the container's
     limits = [int(limit)] if limit.isdigit() else []
     free = min(machine, int(found[1]) << 10 if found else machine, *limits)
     wanted = sum(resource.size_in_bytes for resource in model.resources)
@@ -184,8 +185,8 @@ def _owned_input(
         return replace(source, buffer=buffer.copy())
     if entry.bindings:
         raise InvalidArgumentError(
-            f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here; "
-            "bind the others in the dispatch command"
+            f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here. "
+            "Fix: bind the other tensors in the dispatch command"
         )
     return None
 
@@ -206,16 +207,16 @@ def _dispatch(
 def _bound(
     place: str, bindings: Bindings, points: list[str], buffers: Mapping[str, _Buffer]
 ) -> dict[str, list[BufferBinding]]:
-    """The buffers bound to each of the points; other points are refused."""
+    """The buffers that are bound to each of the points; other points are refused."""
     given = dict(bindings)
     unknown = [point for point in given if point not in points]
     missing = [point for point in points if point not in given]
     if unknown or missing:
         what = f"binds {unknown[0][:80]!r}" if unknown else f"lacks {missing[0]!r}"
-        raise InvalidArgumentError(f"{place}: {what}; it must bind {' and '.join(points)}")
+        raise InvalidArgumentError(f"{place} {what}; it must bind {' and '.join(points)}")
     count = len(given.get("InputTensor", ("one",)))
     if count != 1:
-        raise InvalidArgumentError(f"{place}.InputTensor: binds {count} resources; it must bind 1")
+        raise InvalidArgumentError(f"{place}.InputTensor binds {count} resources; it must bind 1")
     with within(place):
         return {
             point: [_buffer_binding(binding, buffers[binding.resource]) for binding in bound]
@@ -230,13 +231,13 @@ def _buffer_binding(binding: Binding, buffer: _Buffer) -> BufferBinding:
     offset = binding.element_offset * width
     if offset > resource.size_in_bytes:
         raise InvalidArgumentError(
-            f"elementOffset {binding.element_offset} of {resource.name[:80]!r} is byte "
+            f"elementOffset {binding.element_offset} of {resource.name[:80]!r} is at byte "
             f"{offset}; the resource has {resource.size_in_bytes} bytes"
         )
     return BufferBinding(buffer.memory, offset, resource.size_in_bytes - offset)
 
 
 def _used(resource: Resource) -> int:
-    """The size without padding to a multiple of 4 bytes."""
+    """The size of a resource without the padding to a multiple of 4 bytes."""
     padding = resource.size_in_bytes - resource.values.size_in_bytes - resource.offset_in_bytes
     return resource.size_in_bytes - (padding if padding < 4 else 0)

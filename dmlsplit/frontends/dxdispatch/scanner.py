@@ -17,7 +17,7 @@ _OPERATOR = "DML_OPERATOR_SPLIT"
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
-    """Find the Splits of a DxDispatch model, or the one of a descriptor file.
+    """Find the Splits of a DxDispatch model, or the one Split of a descriptor file.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     Returns
     -------
     list of SplitSite
-        In the order of the file; other operators are skipped.
+        The Splits in the order of the file; other operators are skipped.
 
     Raises
     ------

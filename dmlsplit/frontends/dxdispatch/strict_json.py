@@ -1,6 +1,7 @@
 """A stricter reader of DxDispatch's JSON.
 
-Like DxDispatch's own it accepts comments and trailing commas; unlike it, it refuses duplicate keys.
+Like DxDispatch's own reader, it accepts comments and trailing commas. Unlike it, it refuses
+duplicate keys.
 """
 
 import json
@@ -14,18 +15,18 @@ from dmlsplit.directml.tensor import UINT64_MAX
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.fields import Field
 
-# Parsed JSON takes up to twenty times its size; larger data belongs in a source file.
+# Parsed JSON takes up to twenty times the size of the file; larger data belongs in a source file.
 MAX_JSON_BYTES = 16 << 20
 
-# Both match strings first, which may contain comments and commas. Unterminated strings and comments
-# run to the end of the text, which keeps this linear.
+# Both match strings first, because strings may contain comments and commas. Unterminated strings
+# and comments match up to the end of the text, which keeps the search linear.
 _STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
 _COMMENTS = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
 
 
 def read_json(path: Path) -> Field:
-    """Read a JSON file; NaN and numbers beyond 64 bits are refused too."""
+    """Read a JSON file; NaN and numbers beyond 64 bits are also refused."""
     try:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")

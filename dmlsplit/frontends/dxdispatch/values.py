@@ -1,6 +1,6 @@
 """Initial values of DxDispatch resources: arrays, constants, sequences, typed lists, files.
 
-Each form knows its size in bytes, and makes the bytes only when a model runs. Conversions follow
+Each form knows its size in bytes, but makes the bytes only when a model runs. Conversions follow
 DxDispatch's source (microsoft/DirectML, DxDispatch/src/model) bit for bit.
 """
 
@@ -24,14 +24,14 @@ _WORDS = {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """One value many times, or once the values that the file lists."""
+    """One value, many times; or all the values that the file lists, once."""
 
     item: bytes
     count: int
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes that `fill` writes."""
+        """The number of bytes that `fill` writes."""
         return len(self.item) * self.count
 
     def fill(self, target: np.ndarray) -> None:
@@ -41,7 +41,7 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class Ramp(Repeated):
-    """One value, then `delta` more at each step, computed in the data type itself."""
+    """One value, then `delta` more at each step; the sums are computed in the data type."""
 
     data_type: TensorDataType
     delta: bytes
@@ -62,12 +62,12 @@ class Ramp(Repeated):
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The bytes of a file after its header, if any."""
+    """The bytes of a file, without its header if it has one."""
 
     path: Path
     start: int
     size_in_bytes: int
-    swapped_bytes: int = 1  # size of big-endian elements
+    swapped_bytes: int = 1  # the size of big-endian elements; 1 if none
 
     def fill(self, target: np.ndarray) -> None:
         """Read the bytes into an array of that size."""
@@ -89,7 +89,7 @@ InitialValues = Repeated | SourceFile
 def read_values(
     field: Field, data_type: TensorDataType, folder: Path
 ) -> tuple[TensorDataType, InitialValues]:
-    """Read ``initialValues``, and the data type: the given one, or that of a .npy file."""
+    """Read ``initialValues``, and the data type, which is the given one or that of a .npy file."""
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
             typed = [(e.get("value"), data_type_of(e.get("type"))) for e in field.items()]
@@ -100,7 +100,7 @@ def read_values(
     forms = {form: field.find(form) for form in ("value", "valueStart", "sourcePath")}
     given = [form for form, member in forms.items() if member]
     if len(given) != 1:
-        raise field.wrong("must be an array or have one of 'value', 'valueStart', 'sourcePath'")
+        raise field.wrong("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")
     if given == ["sourcePath"]:
         return _read_file(field.get("sourcePath"), data_type, folder)
     if data_type not in LITTLE_ENDIAN:
@@ -124,11 +124,13 @@ def inside(field: Field, folder: Path) -> Path:
         real, home = path.resolve(), folder.resolve()
     except (OSError, RuntimeError, ValueError):
         raise field.error("a path that can be followed") from None
-    # Since Python 3.13, resolve() does not resolve circular links.
+    # Since Python 3.13, `resolve` leaves circular links unresolved.
     if any(each.is_symlink() for each in (real, *real.parents)):
         raise field.error("a path that can be followed")
     if home not in real.parents:
-        raise field.error("a path inside the folder of the model; links out are not followed")
+        raise field.error(
+            "a path inside the folder of the model, because links out of it are not followed"
+        )
     return path
 
 
@@ -149,7 +151,7 @@ def _read_file(
     except OSError as error:
         raise field.error(f"a file that can be read ({type(error).__name__})") from None
     if suffix in (".png", ".jpg"):
-        raise field.wrong("is an image; save its pixels as .npy")
+        raise field.wrong("is an image, which is not supported. Fix: save its pixels as .npy")
     if data_type is TensorDataType.UNKNOWN:
         raise field.wrong("needs an initialValuesDataType, because the file is raw bytes")
     return data_type, SourceFile(path, 0, size)
@@ -161,9 +163,9 @@ def _npy(field: Field, path: Path) -> tuple[TensorDataType, SourceFile]:
     dtype, wanted = header.dtype, header.size_in_bytes
     kind = _KINDS.get(dtype.newbyteorder("<"))
     if kind is None:
-        raise field.wrong(f"has elements of type {str(dtype)[:40]}, which DirectML does not have")
+        raise field.wrong(f"has elements of type {str(dtype)[:40]}, which DirectML lacks")
     if header.fortran_order and len(header.shape) > 1:
-        raise field.wrong("is in Fortran order; save it in C order")
+        raise field.wrong("is in Fortran order, which is not supported. Fix: save it in C order")
     found = path.stat().st_size - header.offset
     if wanted != found:
         raise field.wrong(f"has {found} bytes of data; its header says {wanted}")
@@ -178,7 +180,7 @@ def data_type_of(field: Field) -> TensorDataType:
 
 
 def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
-    """The bytes of numbers in a data type; every number must fit."""
+    """The bytes of the numbers in a data type; an InvalidArgumentError if one does not fit."""
     if not fields:
         return b""
     if data_type not in LITTLE_ENDIAN:
@@ -206,10 +208,10 @@ def _real(field: Field) -> float:
 
 
 def halved(values: np.ndarray) -> np.ndarray:
-    """Float32 values as float16, rounded toward zero like DxDispatch's half type."""
+    """Float32 values as float16, rounded toward zero as in DxDispatch's half type."""
     near = values.astype("<f2")
     bits = near.view("<u2")
-    # One unit down in magnitude; infinity becomes the largest finite value.
+    # Where the magnitude grew, go one unit down; infinity becomes the largest finite value.
     bits[(np.abs(near.astype(np.float32)) > np.abs(values)) & (np.abs(values) < 65536)] -= 1
     return near
 
@@ -221,7 +223,7 @@ def _add_up_halves(steps: np.ndarray) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             following = halved(value.astype(np.float32) + steps[at].astype(np.float32))
         if following.tobytes() == value.tobytes():
-            steps[at:] = value  # too large for another step to change it
+            steps[at:] = value  # further steps do not change the value either
             return
         steps[at] = following[0]
         value = following

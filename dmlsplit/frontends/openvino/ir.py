@@ -1,6 +1,6 @@
 """Reads the layers and edges of an OpenVINO IR (model.xml) that matter to splits.
 
-The file is not trusted: the reader counts its events, and keeps only what describes a split.
+The file is not trusted, so the reader counts its events. It keeps only what describes a split.
 Format: OpenVINO documentation, "Intermediate Representation format", versions 10 and 11.
 """
 
@@ -21,7 +21,7 @@ MAX_EDGES = 250_000
 MAX_DEPTH = 96
 MAX_RANK = 64
 _CHUNK_BYTES = 1 << 16
-# Consecutive chunks without an event: a tag has at most 4 MiB.
+# The most consecutive chunks without an event, which limits a tag to 4 MiB.
 _MAX_SILENT_CHUNKS = 64
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -73,7 +73,7 @@ class Layer:
 class Graph:
     """The layers of a model or body, by id, and the edges to its splits.
 
-    `edges` maps an input's (layer id, port id) to those of the output that feeds it.
+    `edges` maps the (layer id, port id) of an input to that of the output that feeds it.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Graph:
 
 
 def read_ir(path: Path) -> Graph:
-    """Read a model.xml: UTF-8 without a DOCTYPE, within the limits above."""
+    """Read a model.xml, which must be UTF-8 without a DOCTYPE and within the limits above."""
     reader = _Reader()
     # This encoding overrides the declared one, so that no other alphabet can hide a DOCTYPE.
     parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - no DOCTYPE
@@ -105,7 +105,7 @@ def read_ir(path: Path) -> Graph:
 
 
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
-    """A decimal number within bounds."""
+    """The value of a decimal number; an InvalidArgumentError if it is out of bounds."""
     digits = text.strip(" \t\r\n")
     if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
         return int(digits)
@@ -131,12 +131,12 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 class _Reader:
-    """The target of the XML parser: counts events, and makes layers of them."""
+    """The target of the XML parser, which counts events and makes layers of them."""
 
     def __init__(self) -> None:
         self.events = 0
         self._counts = {"layers": 0, "edges to splits": 0}
-        self._tags = [_ROOT]  # the open elements; an ignored one and its contents are _SKIPPED
+        self._tags = [_ROOT]  # the open elements; _SKIPPED for an ignored one and its contents
         self._graphs: list[Graph] = []
         self._layers: list[Layer] = []
         self._text = ""
@@ -161,7 +161,7 @@ class _Reader:
         matters = tag in _CHILDREN.get(parent, ())
         if parent == _ROOT and not matters:
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
-        if matters and tag in _KEPT_PARTS:  # mostly of layers that do not matter
+        if matters and tag in _KEPT_PARTS:  # most of them are parts of other layers
             matters = self._layers[-1].type in _KEPT_TYPES
         self._tags.append(tag if matters else _SKIPPED)
         if matters:

@@ -1,7 +1,7 @@
 """OpenVINO's VariadicSplit-1 and Split-1, lowered to a DirectML Split.
 
-Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1, also where
-the implementation is laxer (floating-point axes, lengths that exceed the data).
+Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1. They are also
+followed where the implementation is laxer (floating-point axes, lengths that exceed the data).
 """
 
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ def lower_variadic_split(
     Parameters
     ----------
     shape
-        Shape of the data.
+        The shape of the data.
     axis
-        The dimension to split; a negative one counts from the end.
+        The dimension to split; a negative axis counts from the end.
     split_lengths
-        Size of each output along the axis; -1, at most once, means the rest, which may be 0.
+        The size of each output along the axis. One may be -1, which means the rest; it may be 0.
     data_type
         The type that carries the elements; UNKNOWN for strings, which are split on the host.
     lanes
-        Number of `data_type` per element.
+        The number of `data_type` values per element.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
 
 
 def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:
-    """The lengths with -1 replaced, unless `whole` is None, a dynamic size."""
+    """The lengths, with -1 replaced unless the size `whole` is dynamic (None)."""
     low = next((i for i, length in enumerate(lengths) if length < -1), None)
     if low is not None:
         raise InvalidArgumentError(
@@ -116,7 +116,7 @@ def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tup
 
 
 def resolve_count(num_splits: int, axis: int, whole: int | None) -> tuple[int, ...]:
-    """Equal lengths; -1 if `whole` is None, a dynamic size."""
+    """The equal lengths; -1 if the size `whole` is dynamic (None)."""
     if num_splits < 1:
         raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
     if whole is None:

@@ -37,9 +37,10 @@ def variadic_split(
     data
         An array of any library and data type, contiguous or not.
     axis
-        An integer, or an integer array of shape ``()`` or ``(1,)``; negative counts from the end.
+        An integer, or an integer array of shape ``()`` or ``(1,)``; if negative, it counts from the
+        end.
     split_lengths
-        A list or 1-D array of integers of at least 0; one may be -1, which means the rest.
+        A list or 1-D array of integers that are at least 0; one may be -1, which means the rest.
     device
         A `dmlsplit.Device` or its name; None means the array's own device.
 
@@ -51,7 +52,7 @@ def variadic_split(
     Raises
     ------
     InvalidArgumentError
-        If an argument has the wrong type or shape, or the lengths do not sum to the axis.
+        If an argument has the wrong type or shape, or the lengths do not add up to the axis.
 
     Examples
     --------
@@ -78,7 +79,7 @@ def split(
     data, device
         As in `variadic_split`.
     axis
-        An integer, or an integer array of shape ``()``; negative counts from the end.
+        An integer, or an integer array of shape ``()``; if negative, it counts from the end.
     num_splits
         The number of pieces; it must divide the size of the axis.
 
@@ -112,13 +113,13 @@ def _integers(name: str, value: Any) -> np.ndarray:
     try:
         found = np.asarray(value)
     except (ValueError, TypeError, OverflowError):
-        raise InvalidArgumentError(f"{name} is {value!r}; it must be integers") from None
+        raise InvalidArgumentError(f"{name} is {value!r}; it must hold integers") from None
     if found.size == 0 and isinstance(value, (list, tuple)):
         return found.astype(np.int64)
     if found.dtype.kind not in "iu":
         what = f"of type {found.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
         raise InvalidArgumentError(
-            f"{name} is {what[:80]}; it must be of a 64-bit integer type or smaller"
+            f"{name} is {what[:80]}; it must have an integer type of at most 64 bits"
         )
     return found
 
@@ -135,7 +136,7 @@ def _run(
 
 
 def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
-    """The DirectML type that carries an array's elements, and its number per element."""
+    """The DirectML type that carries an array's elements, and how many of it an element takes."""
     kind, width = _NAMED.get(source.type[1:]), source.item_bytes
     if kind is not None:
         return kind, 1
@@ -145,5 +146,5 @@ def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
         return TensorDataType.UINT64, width // 8
     raise InvalidArgumentError(
         f"data has type {source.type} of {width} bytes; "
-        "it must be of 1, 2, 4 or a multiple of 8 bytes"
+        "it must have 1, 2, 4 or a multiple of 8 bytes"
     )

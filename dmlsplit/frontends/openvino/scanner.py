@@ -1,4 +1,4 @@
-"""Finds every split of an OpenVINO IR, also in the bodies of If, Loop and similar layers."""
+"""Finds every split of an OpenVINO IR, including the bodies of If, Loop and similar layers."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -26,7 +26,7 @@ from dmlsplit.mistaken import recognised
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 
-# By a port's precision, the type that its elements travel as; those without whole bytes are absent.
+# The type that carries a port's elements, by precision. Elements without whole bytes are absent.
 _CARRIERS = {
     **{
         kind.name.replace("FLOAT", "FP").replace("UINT", "U").replace("INT", "I"): kind
@@ -81,7 +81,7 @@ class _Node:
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
     """Find the splits of an IR file.
 
-    Of the weights, the .bin file of the same name beside it, only axes and lengths are read.
+    The weights are in the .bin file of the same name. Only axes and lengths are read from it.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     Returns
     -------
     list of SplitSite
-        In the order of the file.
+        The splits in the order of the file.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def _scaling(site: SplitSite, node: _Node) -> SplitSite:
 
 
 def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
-    """A site with the reason why it has no descriptor, and the smallest possible one."""
+    """A site with the reason why it has no descriptor, and with the smallest possible one."""
     kind = TensorDataType.FLOAT32
     shape: tuple[int, ...] = (1,) * 4
     with suppress(NotKnownError):
@@ -181,7 +181,7 @@ def _lowered(node: _Node) -> Lowering:
 
 
 def _data_type(node: _Node) -> TensorDataType:
-    # Version 10 writes the precision of outputs only; a split keeps the type.
+    # Version 10 writes the precision of outputs only, but a split keeps the type.
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
     if precision.upper() in ("", "UNSPECIFIED"):
@@ -199,7 +199,7 @@ def _shape(node: _Node) -> tuple[int, ...]:
     dims = node.layer.inputs[0].dims
     if dims:
         return tuple(dims)
-    # No <dim> means a scalar or a dynamic rank; only a Parameter or Const says which.
+    # Without a <dim> it is a scalar or has a dynamic rank; only a Parameter or Const says which.
     layer = node.feeding(0)
     declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
@@ -208,12 +208,12 @@ def _shape(node: _Node) -> tuple[int, ...]:
 
 
 def _lengths(node: _Node, axis: int) -> list[int]:
-    """The constant lengths, or else those that the outputs declare."""
+    """The lengths that a constant has, or otherwise those that the outputs declare."""
     try:
         layer, shape = node.constant(2, "split_lengths")
         if len(shape) != 1:
             raise InvalidArgumentError(f"split_lengths has shape {list(shape)}; it must be 1-D")
-        # Before reading the values: a tiny file may claim any number of them.
+        # Checked before the values are read, because a tiny file may claim any number of them.
         _check_outputs(node, shape[0])
         return node.values(layer, "split_lengths")
     except NotKnownError:
@@ -234,7 +234,7 @@ def _check_outputs(node: _Node, pieces: int) -> None:
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
     if lowering.empty:
         empty = shown(lowering.empty)
-        yield f"outputs {empty} are empty; DirectML takes no empty tensor, so drop them"
+        yield f"outputs {empty} are empty; DirectML accepts no empty tensor. Fix: drop them"
     if min(_shape(node)) < 0:
         return
     ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)

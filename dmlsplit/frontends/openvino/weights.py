@@ -1,4 +1,4 @@
-"""Reads integer constants of an IR from the .bin file beside the .xml."""
+"""Reads integer constants of an IR from the .bin file next to the .xml."""
 
 import errno
 import os
@@ -12,16 +12,16 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
 from dmlsplit.frontends.site import Cause, NotKnownError
 
-# NumPy types by the attribute element_type of an integer Const.
+# The NumPy type for the attribute element_type of an integer Const.
 _INTEGERS = {
     f"{name[0]}{8 * int(name[1])}": f"<{name}" for name in NUMPY_TYPES.values() if name[0] in "iu"
 }
-# One length per output, for more outputs than any model has.
+# Enough for one length per output, with more outputs than any model has.
 MAX_CONSTANT_BYTES = 8 << 20
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
-    """The shape of a Const, from its attribute, or else from its output."""
+    """The shape of a Const, from its attribute or otherwise from its output."""
     text = layer.data.get("shape")
     if text is None:
         dims = layer.outputs[0].dims if layer.outputs else []
@@ -33,10 +33,9 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 
 
 def integers(layer: Layer, xml: Path) -> list[int]:
-    """The values of an integer Const, flat.
+    """The values of an integer Const, as a flat list.
 
-    It is a NotKnownError if the .bin file links out of its folder, and an OSError if it is not a
-    file.
+    NotKnownError if the .bin file links out of its folder, OSError if it is not a file.
     """
     name = f"Const {layer.name[:80]!r}"
     precision = layer.outputs[0].precision if layer.outputs else ""
@@ -78,7 +77,7 @@ def _weights(xml: Path) -> Path:
     path = xml.with_suffix(".bin")
     if not path.is_file():
         there = os.path.lexists(path)
-        what = "is not a regular file" if there else "is missing; it belongs beside the .xml"
+        what = "is not a regular file" if there else "is missing; it belongs next to the .xml"
         raise OSError(errno.ENOENT, f"the weights file {path.name} {what}")
     if path.resolve().parent != path.parent.resolve():
         why = f"{path.name} links out of its folder and is not followed"

@@ -91,48 +91,48 @@ def error_of(mapping: dict[str, Any]) -> str:
 UINT = "it must be an integer from 0 to 4294967295"
 # A change, and the error: its place and message.
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({"OutputCount": "3"}, f"OutputCount: is '3'; {UINT}"),
-    ({"OutputCount": -1}, f"OutputCount: is -1; {UINT}"),
-    ({"OutputCount": 2**32}, f"OutputCount: is 4294967296; {UINT}"),
-    ({"OutputCount": 2}, "OutputCount: is 2; it must be 3, the number of OutputTensors"),
-    ({"type": "JOIN"}, "type: is 'JOIN'; it must be DML_OPERATOR_SPLIT"),
-    ({"Axis": 0.0}, "Axis: is 0.0; it must be an integer"),
-    ({"Axis": False}, "Axis: is false; it must be an integer"),
-    ({"Axis": None}, "Axis: is null; it must be an integer"),
-    ({"InputTensor": None}, "InputTensor: is null; it must be an object"),
-    ({"OutputTensors": {}}, "OutputTensors: is an object; it must be an array"),
+    ({"OutputCount": "3"}, f"OutputCount is '3'; {UINT}"),
+    ({"OutputCount": -1}, f"OutputCount is -1; {UINT}"),
+    ({"OutputCount": 2**32}, f"OutputCount is 4294967296; {UINT}"),
+    ({"OutputCount": 2}, "OutputCount is 2; it must be 3, the number of OutputTensors"),
+    ({"type": "JOIN"}, "type is 'JOIN'; it must be DML_OPERATOR_SPLIT"),
+    ({"Axis": 0.0}, "Axis is 0.0; it must be an integer"),
+    ({"Axis": False}, "Axis is false; it must be an integer"),
+    ({"Axis": None}, "Axis is null; it must be an integer"),
+    ({"InputTensor": None}, "InputTensor is null; it must be an object"),
+    ({"OutputTensors": {}}, "OutputTensors is an object; it must be an array"),
     *(
         ({"InputTensor": changed}, f"InputTensor{message}")
         for changed, message in [
-            ({}, ": lacks 'Sizes'"),
-            ({"Sizes": [6]}, ": lacks 'DataType'"),
-            ({"DataType": F32, "Sizes": 6}, ".Sizes: is 6; it must be an array"),
-            (tensor([6.0]), ".Sizes[0]: is 6.0; it must be an integer"),
-            ({"Desc": tensor(["6"])}, ".Desc.Sizes[0]: is '6'; it must be an integer"),
-            (tensor([6], Strides="1"), ".Strides: is '1'; it must be an array"),
-            (tensor([6], Strides=["1"]), ".Strides[0]: is '1'; it must be an integer"),
-            (tensor([6], DimensionCount=-1), f".DimensionCount: is -1; {UINT}"),
+            ({}, " lacks 'Sizes'"),
+            ({"Sizes": [6]}, " lacks 'DataType'"),
+            ({"DataType": F32, "Sizes": 6}, ".Sizes is 6; it must be an array"),
+            (tensor([6.0]), ".Sizes[0] is 6.0; it must be an integer"),
+            ({"Desc": tensor(["6"])}, ".Desc.Sizes[0] is '6'; it must be an integer"),
+            (tensor([6], Strides="1"), ".Strides is '1'; it must be an array"),
+            (tensor([6], Strides=["1"]), ".Strides[0] is '1'; it must be an integer"),
+            (tensor([6], DimensionCount=-1), f".DimensionCount is -1; {UINT}"),
             (
                 tensor([6], DimensionCount=2),
-                ".DimensionCount: is 2; it must be 1, the number of Sizes",
+                ".DimensionCount is 2; it must be 1, the number of Sizes",
             ),
             (
                 tensor([6], TotalTensorSizeInBytes=2**64),
-                ".TotalTensorSizeInBytes: is 18446744073709551616; "
+                ".TotalTensorSizeInBytes is 18446744073709551616; "
                 "it must be an integer from 0 to 18446744073709551615",
             ),
             (
                 tensor([6], GuaranteedBaseOffsetAlignment=2**32),
-                f".GuaranteedBaseOffsetAlignment: is 4294967296; {UINT}",
+                f".GuaranteedBaseOffsetAlignment is 4294967296; {UINT}",
             ),
             (
                 tensor([6], Flags=["OWNED"]),
-                ".Flags[0]: is 'OWNED'; it must be one of NONE, OWNED_BY_DML, "
+                ".Flags[0] is 'OWNED'; it must be one of NONE, OWNED_BY_DML, "
                 "with or without DML_TENSOR_FLAG_",
             ),
             (
                 tensor([6], Type="TEXTURE"),
-                ".Type: is 'TEXTURE'; it must be one of BUFFER, with or without DML_TENSOR_TYPE_",
+                ".Type is 'TEXTURE'; it must be one of BUFFER, with or without DML_TENSOR_TYPE_",
             ),
         ]
     ),
@@ -150,9 +150,9 @@ def test_an_error_names_the_missing_key_and_where_it_is_missing() -> None:
     for name in ("InputTensor", "OutputTensors", "Axis"):
         lacking = {key: value for key, value in split_desc().items() if key != name}
         assert error_of(lacking) == f"lacks {name!r}"
-        assert error_of({"type": "SPLIT", "desc": lacking}) == f"desc: lacks {name!r}"
+        assert error_of({"type": "SPLIT", "desc": lacking}) == f"desc lacks {name!r}"
     kind = error_of(split_desc(InputTensor=tensor([6], "float")))
-    assert kind.startswith("InputTensor.DataType: is 'float'; it must be one of UNKNOWN, FLOAT32")
+    assert kind.startswith("InputTensor.DataType is 'float'; it must be one of UNKNOWN, FLOAT32")
 
 
 TEXTS = st.text(max_size=8) | st.sampled_from(["SPLIT", F32])

@@ -26,7 +26,7 @@ def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
     assert cut.operator == "DML_OPERATOR_SPLIT"
     assert cut.descriptors == (read_descriptor(split_desc()),)
     assert (bad.node, bad.index, bad.descriptors) == ("bad", 2, ())
-    assert "OutputCount: is 2; it must be 3" in bad.problem
+    assert "OutputCount is 2; it must be 3" in bad.problem
     assert silent.warnings == ("OutputCount is missing; dxdispatch.exe requires it",)
 
 

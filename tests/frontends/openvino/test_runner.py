@@ -84,15 +84,15 @@ def test_any_rank(rank: int) -> None:
         # OpenVINO accepts this constant and reads past the end of its input.
         (0, [7, -1], "split_lengths [7, -1] add up to 7; they must not exceed 6"),
         # OpenVINO accepts floats too; its specification does not.
-        (0.0, [6], "axis is 0.0; it must be of a 64-bit integer type or smaller"),
+        (0.0, [6], "axis is 0.0; it must have an integer type of at most 64 bits"),
         (np.float32(0), [6], "axis is np.float32(0.0)"),
         (0, np.array([6], np.float32), "split_lengths is of type float32"),
         (True, [6], "axis is True"),
         (0, np.array([True]), "split_lengths is of type bool"),
         (0, ["6"], "split_lengths is ['6']"),
-        (0, [[1], [2, 3]], "it must be integers"),
+        (0, [[1], [2, 3]], "it must hold integers"),
         (None, [6], "axis is None"),
-        (0, [2**64, 6], "64-bit integer"),
+        (0, [2**64, 6], "integer type of at most 64 bits"),
         (2**63, [6], "axis is 9223372036854775808"),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_model_that_openvino_saved(tmp_path: Path) -> None:
     }
     assert found["toy:VariadicSplit-1"].node == "cut"
     assert found["toy:VariadicSplit-1"].warnings == (
-        "outputs [2] are empty; DirectML takes no empty tensor, so drop them",
+        "outputs [2] are empty; DirectML accepts no empty tensor. Fix: drop them",
     )
     assert not any(site.problem or site.unknown for site in found.values())
 
