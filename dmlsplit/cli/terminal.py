@@ -24,7 +24,7 @@ ACCEPTED = 0
 REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # plus the number of the signal, as in shells
-LEAST_WIDTH = 40  # of text, however narrow the terminal is
+LEAST_WIDTH = 40  # the least width of text, even on a narrower terminal
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
@@ -159,7 +159,7 @@ def wants_colour() -> bool:
 
 
 def columns() -> int:
-    """The columns to wrap results at: those of the terminal, or `WIDTH` if there is none."""
+    """The columns at which results are wrapped: the terminal's, or `WIDTH` if there is none."""
     if not sys.stdout.isatty():
         return WIDTH
     from shutil import get_terminal_size

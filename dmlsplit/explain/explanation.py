@@ -12,8 +12,8 @@ from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 from dmlsplit.messages import counted, more, printable, wrapped
 
-_SHOWN = 8  # outputs or launches in a text
-# Stands wherever the time of a GPU is named.
+_SHOWN = 8  # the most outputs or launches in a text
+# Printed wherever a time on a GPU is.
 UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
 
 
@@ -29,7 +29,7 @@ class Explanation:
 
     @property
     def seconds(self) -> float | None:
-        """Seconds for all bytes at peak bandwidth, a lower bound; None if that is unknown."""
+        """The seconds for all bytes at peak bandwidth, a lower bound; None if it is unknown."""
         bandwidth = self.gpu.bandwidth
         return None if bandwidth is None else 2 * self.geometry.total_bytes / bandwidth
 
@@ -115,7 +115,7 @@ def explanation_json(explanations: Iterable[Explanation]) -> str:
 
 
 def _record(explanation: Explanation) -> dict[str, Any]:
-    """One entry of the JSON document; the keys must not follow renamed fields."""
+    """One entry of the JSON document, whose keys stay if a field is renamed."""
     geometry, rows = explanation.geometry, explanation.geometry.row_split
     return {
         "place": explanation.place,

@@ -20,12 +20,12 @@ _MARGIN = 20
 _LINE = 14
 _GAP = 18
 _SIDE_BY_SIDE = 4
-_LETTER = 7  # mean width of a letter of a label
+_LETTER = 7  # the mean width of a letter in a label
 # Limits; the picture says what it leaves out.
 MOST_RUNS = 3000
 MOST_LINES = 12
 MOST_OUTPUTS = 12
-# Pixels: if a row of the input has at most so many elements, a line holds several rows.
+# A row with at most so many elements is a pixel, and a line may then hold several rows.
 _PIXEL_ELEMENTS, _LINE_ELEMENTS = 4, 64
 # Okabe and Ito's palette, readable with any colour vision; it repeats after eight outputs.
 _COLOURS = "#0072b2 #e69f00 #009e73 #cc79a7 #56b4e9 #d55e00 #f0e442 #999999".split()
@@ -51,7 +51,7 @@ class _Page:
 
     @property
     def drawn(self) -> int:
-        """Bytes that are drawn."""
+        """The number of bytes that are drawn."""
         return sum(size for _, _, size, _ in self.parts)
 
 
@@ -61,7 +61,7 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
     runs = list(_runs(geometry))
     rows = _rows_to_a_line(desc, geometry)
     line_bytes = rows * _row_bytes(geometry)
-    # A few outputs of packed rows fit side by side below the input, at its scale.
+    # At the scale of the input, a few outputs of packed rows fit side by side below it.
     gaps = min(desc.output_count, _SIDE_BY_SIDE) - 1
     scale = (PAGE_WIDTH - 2 * _MARGIN - gaps * _GAP) / line_bytes
     page = _page([(run.src, run) for run in runs], line_bytes)
@@ -122,7 +122,7 @@ def _label(name: str, tensor: TensorDesc, drawn: int) -> tuple[str, str]:
 
 
 def _rows_to_a_line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> int:
-    """How many rows of a packed input are drawn side by side: the pixels of an image's line."""
+    """The rows of a packed input in a line of the picture: the pixels of an image's line, or 1."""
     rows, tensor = geometry.row_split, desc.input_tensor
     if rows is None or rows.pitch > _PIXEL_ELEMENTS * tensor.element_bytes:
         return 1
@@ -153,7 +153,7 @@ def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
 
 
 def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
-    """The page of a tensor whose runs are given after their starts."""
+    """The page of a tensor, from its runs and the byte at which each starts."""
     first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
     end = max((start + run.size for start, run in runs), default=line_bytes)
     lines = min(MOST_LINES, -(-(end - first) // line_bytes))
@@ -183,7 +183,7 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 
 
 def _by_line(start: int, size: int, line_bytes: int, lines: int) -> Iterator[tuple[int, int, int]]:
-    """Line, column and size of each part of a run."""
+    """The line, column and size of each part of a run."""
     end = min(start + size, lines * line_bytes)
     while start < end:
         line, column = divmod(start, line_bytes)

@@ -132,7 +132,7 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
 
 
 def _scaling(site: SplitSite, node: _Node) -> SplitSite:
-    """A site lowered with 1 for each dynamic size; unknown if there are any."""
+    """A site that was lowered with 1 for each dynamic size; unknown if it has one."""
     dynamic = [f"dimension {at}" for at, size in enumerate(_shape(node)) if size < 0]
     if not dynamic:
         return site
@@ -176,7 +176,7 @@ def _lowered(node: _Node) -> Lowering:
             sizes = resolve_count(count, axis, whole)
     if whole is None:
         raise NotKnownError(f"dimension {axis} of the data is dynamic", Cause.DYNAMIC)
-    least = tuple(abs(size) for size in shape)  # 1 for -1, a dynamic one
+    least = tuple(abs(size) for size in shape)  # a dynamic size, -1, becomes 1
     return lower_sizes(node.operator, least, axis, sizes, data_type)
 
 
