@@ -22,6 +22,7 @@ a warp copies, 16 per thread:
 
 - *issue*: instructions; of them *ALU* (sums, logic, shifts, comparisons) and *IMAD*.
 - *L1*, *shared*: wavefronts of global and of shared memory.
+- *served*: bytes of the 32-byte sectors that the L1 cache serves to loads, for each byte copied.
 - *const*: wavefronts of the constant cache, for indexed loads.
 - *H100*, *H200*, *B200*: the predicted fraction of a plain copy's speed (benchmarks/prediction.py).
 
@@ -161,7 +162,8 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
             for launch in plans[of]
         )
         total = geometries[of].total_bytes
-        return Figures(workload.number, workload.name, total, launches, predicted(launches))
+        fractions = predicted(launches, workload.case.moved_bytes / total)
+        return Figures(workload.number, workload.name, total, launches, fractions)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
         yield from pool.map(figures, range(len(workloads)))
@@ -204,18 +206,25 @@ def launch_figures(
     )
 
 
-def predicted(launches: Sequence[LaunchFigures]) -> dict[str, float]:
-    """The fraction of a copy's speed that the formula predicts for each GPU."""
-    return {
-        gpu.name: gpu.copy_clocks / _mean(launches, partial(_clocks, gpu))
-        for gpu in prediction.GPUS
-    }
+def predicted(launches: Sequence[LaunchFigures], work: float) -> dict[str, float]:
+    """The fraction of a copy's speed that the formula predicts for each GPU.
+
+    `work` is that of the workload, as in `prediction.fraction`.
+    """
+    return {gpu.name: 1 / _mean(launches, partial(_time, gpu, work)) for gpu in prediction.GPUS}
 
 
-def _clocks(gpu: prediction.Gpu, launch: LaunchFigures) -> float:
+def _time(gpu: prediction.Gpu, work: float, launch: LaunchFigures) -> float:
     executed = launch.executed
-    wavefronts = executed.global_wavefronts + executed.shared_wavefronts
-    return prediction.clocks(gpu, executed.issue, executed.alu, executed.imad, wavefronts)
+    return 1 / prediction.fraction(
+        gpu,
+        issue=executed.issue,
+        sectors=executed.load_sectors,
+        alu=executed.alu,
+        imad=executed.imad,
+        wavefronts=executed.global_wavefronts + executed.shared_wavefronts,
+        work=work,
+    )
 
 
 def sampled(grid: int) -> list[int]:
@@ -237,7 +246,7 @@ def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
 HEADER = (
     f"{'#':>2} {'workload':<24}{'MB':>6} {'kernels':<16}{'read':>6}{'written':>8}{'lines':>6}"
     f"{'16 B':>7}{'instr':>6}{'banks':>6}{'outs':>5}{'regs':>5}{'KiB':>5}"
-    f"{'issue':>7}{'ALU':>6}{'IMAD':>6}{'L1':>6}{'shared':>7}{'const':>6}"
+    f"{'issue':>7}{'ALU':>6}{'IMAD':>6}{'L1':>6}{'shared':>7}{'const':>6}{'served':>7}"
 ) + "".join(f"{gpu.name:>6}" for gpu in prediction.GPUS)
 
 
@@ -254,7 +263,7 @@ def line(figures: Figures) -> str:
         f"{figures.largest.in_flight / 1024:>5.0f}"
         f"{executed('issue'):>7.1f}{executed('alu'):>6.1f}{executed('imad'):>6.1f}"
         f"{executed('global_wavefronts'):>6.1f}{executed('shared_wavefronts'):>7.1f}"
-        f"{executed('constant_wavefronts'):>6.1f}"
+        f"{executed('constant_wavefronts'):>6.1f}{executed('served'):>7.2f}"
     ) + "".join(f"{fraction:>6.2f}" for fraction in figures.predicted.values())
 
 

@@ -6,27 +6,35 @@ For 512 bytes, which one warp copies in vectors of 16, an SM has
 
 clocks at the speed of a plain copy, where `copy` counts bytes read and written. A kernel takes
 
-    T + 0.114 (issue - 16)
+    T + 0.114 (issue - 16 + sectors - 16)
 
-clocks, where `issue` is its instructions per warp and 512 bytes and 16 are those of the plain
-copy. It never takes less than its busiest unit: an SM issues 4 instructions per clock, its ALU and
-IMAD pipes take 2 each, and its L1 cache passes one wavefront. The predicted fraction is T over the
-kernel's clocks.
+of them, where `issue` is its instructions per warp and 512 bytes, `sectors` those of 32 bytes that
+the L1 cache serves to its loads, and 16 are the plain copy's of both; but never less than its
+busiest unit: an SM issues 4 instructions per clock, its ALU and IMAD pipes take 2 each, its L1
+cache serves 4 sectors, and its banks pass one wavefront. The predicted fraction is T over that.
+Where a kernel has to read more than it writes, as of every second element, it is compared with a
+copy of that much: T and what is the copy's grow by the same factor.
 
-0.114 clocks is the cost of each instruction more than the copy's while memory is the limit. It
-comes from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes,
-which reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). With only these two
-points, the fraction is off by up to 0.04, and by more for kernels with barriers or long loops. The
-formula does not cover launches too small to fill a GPU, or a last wave of few blocks. It assumes
-that a B200 executes the same instructions as an H100.
+0.114 clocks is what an instruction beyond the copy's costs while memory is the limit. It comes
+from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes, which
+reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). Two points: the fraction
+is off by up to 0.04, by more for kernels with barriers or long loops. That a sector costs as much,
+as an SM handles four per clock of both, is an assumption: it ranks kernels, such as five loads of a
+word at a stride of 16 bytes (80 sectors) behind two of 16 bytes (32).
+
+It cannot see the memory itself. Where blocks write to many places at once, rows of memory are
+opened for few bytes each, and address translations miss: splits into hundreds of outputs, or along
+long strides, may be slower than predicted by more than that. Nor does it see launches too small to
+fill a GPU, or a last wave of few blocks. A B200 is taken to execute what an H100 does.
 """
 
 from dataclasses import dataclass
 
 WARP_BYTES = 512
-COPY_INSTRUCTIONS = 16  # of the plain copy kernel, per warp and 512 bytes
-CLOCKS_PER_INSTRUCTION = 0.114
+COPY_INSTRUCTIONS = COPY_SECTORS = 16  # of the plain copy kernel, per warp and 512 bytes
+CLOCKS_PER_INSTRUCTION = CLOCKS_PER_SECTOR = 0.114
 ISSUES, ALU_LANES, IMAD_LANES = 4, 2, 2  # warps' instructions per SM and clock
+SECTORS = 4  # per SM and clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +71,23 @@ GPUS = (
 )
 
 
-def clocks(gpu: Gpu, issue: float, alu: float, imad: float, wavefronts: float) -> float:
-    """The predicted clocks of an SM for 512 bytes."""
-    extra = max(0.0, issue - COPY_INSTRUCTIONS)
-    busiest = max(issue / ISSUES, alu / ALU_LANES, imad / IMAD_LANES, wavefronts)
-    return max(gpu.copy_clocks + CLOCKS_PER_INSTRUCTION * extra, busiest)
+def fraction(
+    gpu: Gpu,
+    *,
+    issue: float,
+    sectors: float,
+    alu: float,
+    imad: float,
+    wavefronts: float,
+    work: float = 1,
+) -> float:
+    """The predicted fraction of the speed of a copy.
+
+    `work` is the bytes that must be read and written, over those of a copy of what is written.
+    """
+    instructions = max(0.0, issue - work * COPY_INSTRUCTIONS)
+    served = max(0.0, sectors - work * COPY_SECTORS)
+    copy = work * gpu.copy_clocks
+    taken = copy + CLOCKS_PER_INSTRUCTION * instructions + CLOCKS_PER_SECTOR * served
+    units = issue / ISSUES, sectors / SECTORS, alu / ALU_LANES, imad / IMAD_LANES, wavefronts
+    return copy / max(taken, *units)

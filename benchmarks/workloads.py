@@ -177,6 +177,20 @@ WORKLOADS = (
     Workload(34, "RGB, odd pitch", (32, 1080, 1920, 3), BYTE, 3, (1,) * 3, strides=_CROPPED),
     Workload(35, "QKV, odd phases", (8192, 10240), HALF, 1, (8192, 1024, 1024), misaligned=(2, 6)),
     Workload(36, "NCDHW channels", (128, 128, 8, 28, 28), HALF, 1, (48, 80)),
+    Workload(37, "8 x 301 bytes", (65536, 2408), BYTE, 1, (301,) * 8),
+    Workload(38, "16 x 101 bytes", (65536, 1616), BYTE, 1, (101,) * 16),
+    Workload(39, "RGB at odd addresses", (32, 2160, 3840, 3), BYTE, 3, (1,) * 3, misaligned=(1, 0)),
+    Workload(40, "points, outputs at 4", (1 << 24, 3), SINGLE, 1, (1,) * 3, misaligned=(0, 4)),
+    Workload(41, "complex64, input at 8", (1 << 26, 2), SINGLE, 1, (1, 1), misaligned=(8, 0)),
+    Workload(
+        42, "RGBA at odd addresses", (32, 2160, 3840, 4), BYTE, 3, (1,) * 4, misaligned=(1, 0)
+    ),
+    Workload(43, "5 x 1 byte", (1 << 24, 5), BYTE, 1, (1,) * 5),
+    Workload(44, "8 x 1-wide fp32", (1 << 24, 8), SINGLE, 1, (1,) * 8),
+    Workload(45, "7 x 3 bytes", (1 << 23, 21), BYTE, 1, (3,) * 7),
+    Workload(46, "RGB, odd outputs", (32, 2160, 3840, 3), BYTE, 3, (1,) * 3, misaligned=(0, 1)),
+    Workload(47, "YOLO head 85, at 6", (32, 25200, 85), HALF, 2, (2, 2, 1, 80), misaligned=(0, 6)),
+    Workload(48, "256 x 1 byte", (1 << 18, 256), BYTE, 1, (1,) * 256),
 )
 
 

@@ -25,6 +25,11 @@ __device__ inline unsigned phase(const Byte* pointer, unsigned alignment) {
     return static_cast<unsigned>(reinterpret_cast<size_t>(pointer) & (alignment - 1));
 }
 
+// Where the aligned vector that holds a byte begins.
+__device__ inline const Byte* vector_around(const Byte* pointer) {
+    return reinterpret_cast<const Byte*>(reinterpret_cast<size_t>(pointer) / kVector * kVector);
+}
+
 // The input is never written while a kernel runs, so it may go through the read-only path.
 template <class T> __device__ inline T load(const Byte* pointer) {
     return __ldg(reinterpret_cast<const T*>(pointer));
@@ -43,10 +48,14 @@ template <class T> __device__ inline void store_with(T* pointer, T value, Wide p
     *pointer = value;  // not __stwb, whose store is ordered among those of its multiprocessor
 }
 
-// The same pointer, worked out here. Otherwise the compiler adds the parts of a sum to each of its uses anew.
+// The same value, worked out here. Otherwise the compiler adds the parts of a sum to each of its uses anew.
 template <class T> __device__ inline T* settled(T* pointer) {
     asm("" : "+l"(pointer));
     return pointer;
+}
+__device__ inline unsigned settled(unsigned number) {
+    asm("" : "+r"(number));
+    return number;
 }
 
 // A number less a multiple of a size, of which 2^32 or 2^64 less the size is known: one instruction.
@@ -95,6 +104,18 @@ __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
     const unsigned bits = shift * 8;
     return make_uint4(__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
                       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
+}
+
+// Moves words down by a phase, a multiple of kUnit below 16: by 8 bytes, by 4, and by 0 to 3. The last ones
+// become anything: two, and as many as lie behind.
+template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&words)[kCount], unsigned phase) {
+#pragma unroll
+    for (int i = 0; i < kCount - 2; ++i) words[i] = kUnit <= 8 && phase & 8 ? words[i + 2] : words[i];
+#pragma unroll
+    for (int i = 0; i < kCount - 2; ++i) words[i] = kUnit <= 4 && phase & 4 ? words[i + 1] : words[i];
+#pragma unroll
+    for (int i = 0; i < kCount - 2; ++i)
+        if (kUnit < 4) words[i] = __funnelshift_r(words[i], words[i + 1], phase * 8);
 }
 
 // `count` bytes of one word, then the other's.

@@ -3,15 +3,17 @@
 // The input is rows of `pitch` bytes. An output takes the same columns of each row, and has them one row after
 // the other. Rows are taken in chunks, and a chunk's bytes of one output are cut into tiles. A block copies
 // one tile: everything about its output is the same for all threads. A tile is vectors of 16 bytes at
-// aligned addresses of the output. A warp copies kLoads * 32 consecutive ones, and its lane l takes
-// l, l + 32, ... of them. All loads are under way before the first store.
+// aligned addresses of the output. It is copied in rounds, in each of which a warp takes kLoads * 32
+// consecutive ones, and its lane l takes l, l + 32, ... of them. All loads of a round are under way before
+// its first store.
 //
 // The blocks of a chunk cover all outputs before the next chunk begins, so that sectors and pages of memory
 // that outputs share are still at hand. All sizes are arguments.
 //
-// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise a vector is read as
-// aligned words, which are shifted together in registers. Then two things are left, each for a few threads of
-// few blocks: vectors that the end of a row falls into, and the first and last bytes of an output.
+// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise a vector is read as the
+// two aligned vectors that hold it, which are shifted together in registers: at any alignment, the first-level
+// cache serves two bytes for each. Then two things are left, each for a few threads of few blocks: vectors
+// that the end of a row falls into, and the first and last bytes of an output.
 // kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a
 // vector reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
 
@@ -44,19 +46,24 @@ struct Part {
     __device__ unsigned whole_end() const { return max(bytes, kVector - 1u) - (kVector - 1); }
 };
 
-// The words that hold a vector which begins at any byte of the first. The fifth is read only if needed.
+// The two aligned vectors that hold one which begins at any byte. Each is read only if it has any of the
+// bytes from `begin` up to `end`.
 struct Window {
-    unsigned words[5];
-    unsigned shift;
+    uint4 low = {}, high = {};
+    unsigned shift = 0;
 
-    __device__ void read(const Byte* word, unsigned bytes) {
-        shift = bytes;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) words[i] = load<unsigned>(word + 4 * i);
-        words[4] = shift ? load<unsigned>(word + kVector) : 0u;
+    // `step`, a multiple of 16, is added where it is part of an instruction.
+    __device__ void read(const Byte* from, int step = 0, unsigned begin = 0, unsigned end = kVector) {
+        shift = settled(phase(from, kVector));
+        const Byte* const vector = vector_around(from) + step;
+        if (begin == 0 || shift + begin < kVector) low = load<uint4>(vector);
+        if (end == kVector ? shift != 0 : shift + end > kVector) high = load<uint4>(vector + kVector);
     }
-    __device__ void read(const Byte* from) { read(from - phase(from, 4), phase(from, 4)); }
-    __device__ uint4 vector() const { return funnel(words, shift); }
+    __device__ uint4 vector() const {
+        unsigned words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        shift_down<1>(words, shift);
+        return make_uint4(words[0], words[1], words[2], words[3]);
+    }
 };
 
 // Copies the vectors, among those from `first` up to `end`, that hold the end of a row and the start of the
@@ -65,44 +72,54 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
     for (unsigned row = part.row(first) + threadIdx.x; row < part.rows; row += blockDim.x) {
         const unsigned next = (row + 1) * part.width;
         if (kOneRow && next <= first) break;  // a few bytes, before the first vector
-        const int count = static_cast<int>((next - first) % kVector);
-        const unsigned at = next - count;
+        const unsigned count = (next - first) % kVector, at = next - count;
         if (at >= end) break;
         if (count == 0 || at < first) continue;
         Window one, other;
-        one.read(part.from(at, row));
-        other.read(part.from(at, row + 1));
+        one.read(part.from(at, row), 0, 0, count);
+        other.read(part.from(at, row + 1), 0, count);
         const uint4 a = one.vector(), b = other.vector();
-        store(part.dst + at, make_uint4(joined(a.x, b.x, count), joined(a.y, b.y, count - 4),
-                                        joined(a.z, b.z, count - 8), joined(a.w, b.w, count - 12)), part.policy);
+        const int bytes = static_cast<int>(count);
+        store(part.dst + at, make_uint4(joined(a.x, b.x, bytes), joined(a.y, b.y, bytes - 4),
+                                        joined(a.z, b.z, bytes - 8), joined(a.w, b.w, bytes - 12)), part.policy);
     }
 }
 
-// Copies the vectors from `first` up to `end` that are inside one row.
-__device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end) {
-    const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
-    const unsigned at = first + thread * kVector;
-    const Byte* from = settled(part.src + at);
-    Byte* to = settled(part.dst + at);
-    const unsigned shift = phase(from, 4);
+// Copies a thread's vectors of a round, the first at `at`. Of those before `end`, which all are in a kFull
+// round, the ones that are inside one row are stored.
+template <bool kFull>
+__device__ inline void copy_round(const Part& part, unsigned at, unsigned end, const Byte* from, Byte* to) {
     Window windows[kLoads];
     uint4 held[kLoads];
-    bool whole[kLoads];
+    bool is_stored[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         const int step = i * (kWarp * kVector);
         const unsigned row = part.row(at + step);
-        whole[i] = at + step < end;
-        if constexpr (!kAligned && !kOneRow) whole[i] = whole[i] && at + step - row * part.width <= part.width - kVector;
-        if (!whole[i]) continue;
-        const Byte* vector = from + static_cast<Wide>(row) * part.gap + step;
-        if constexpr (kAligned) held[i] = load<uint4>(vector);
-        else if constexpr (kOneRow) windows[i].read(vector - shift, shift);  // the same for all
-        else windows[i].read(vector);
+        const Byte* const vector = settled(from + static_cast<Wide>(row) * part.gap);  // but for the step
+        const bool is_read = kFull || at + step < end;
+        is_stored[i] = is_read && (kAligned || kOneRow || static_cast<int>(row * part.width) - static_cast<int>(at + step) >= kVector - static_cast<int>(part.width));
+        if (!is_read) continue;
+        if constexpr (kAligned) held[i] = load<uint4>(vector + step);
+        else windows[i].read(vector, step);
     }
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i)
-        if (whole[i]) store(to + i * (kWarp * kVector), kAligned ? held[i] : windows[i].vector(), part.policy);
+    for (int i = 0; i < kLoads; ++i) {
+        if constexpr (!kAligned) held[i] = windows[i].vector();
+        if (is_stored[i]) store(to + i * (kWarp * kVector), held[i], part.policy);
+    }
+}
+
+__device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end) {
+    const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
+    const unsigned round = blockDim.x * (kLoads * kVector);
+    const Byte* from = settled(part.src + (first + thread * kVector));
+    Byte* to = settled(part.dst + (first + thread * kVector));
+#pragma unroll 1
+    for (; first < end; first += round, from += round, to += round) {
+        if (first + round <= end) copy_round<true>(part, first + thread * kVector, end, from, to);
+        else copy_round<false>(part, first + thread * kVector, end, from, to);
+    }
 }
 
 __device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count, Wide policy) {
@@ -180,14 +197,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     Part part = part_of(launch, output, chunk);
 
     const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
-    const unsigned tile_bytes = blockDim.x * (kLoads * kVector);
+    const unsigned tile_bytes = launch.tile_bytes;
     const Place begin = static_cast<Place>(tile - output.first_tile) * tile_bytes;
     if constexpr (kOneRow) drop(part, begin, output.width);
     const unsigned first = lead + (kOneRow ? 0u : static_cast<unsigned>(begin));
     const unsigned end = min(part.end(), first + tile_bytes);
+    if constexpr (!kAligned) copy_ends(part, chunk == 0 && begin == 0, lead, first, tile_bytes);
     copy_vectors(part, first, kOneRow && !kAligned ? min(part.whole_end(), first + tile_bytes) : end);
-    if constexpr (!kAligned) {
-        join_rows(part, first, end);
-        copy_ends(part, chunk == 0 && begin == 0, lead, first, tile_bytes);
-    }
+    if constexpr (!kAligned) join_rows(part, first, end);
 }

@@ -11,7 +11,8 @@
 // input, are filled from one window.
 //
 // Items of 16 bytes lie at multiples of 16 in memory. Where rows begin or end inside one (kEdges), the
-// units there are copied one by one, by threads of their own: no thread waits for one that has an edge.
+// units there are copied one by one, by threads of their own: no thread waits for one that has an edge. Without
+// kLeads, all rows begin at multiples of 16, so that only their ends are left.
 //
 // Sizes, strides and offsets are parameters: no split is compiled for its sizes. Each entry of the
 // tables, kChannels outputs, has its own nest, unless all nests are equal (kNests is 1).
@@ -35,34 +36,30 @@ __device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned sh
 }
 __device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) { return __umul64hi(2 * number, magic) >> shift; }
 
-// A place in the input, and the same in the first output of an entry.
+// A place in the input, and the same in each output of an entry, as a number of bytes.
 struct Place {
     const Byte* src;
-    Byte* dst;
+    long long to;
 };
 
 // The beginning of a row. minus_sizes hold 2^32 or 2^64 less a size: one instruction takes a multiple away.
 __device__ inline Place row_at(const Parameters& launch, int entry, int nest, Index row) {
-    Place place = {launch.input + launch.offsets[entry], launch.outputs[entry * kChannels]};
+    Place place = {launch.input + launch.offsets[entry], 0};
 #pragma unroll
     for (int d = kDimensions - 2; d >= 0; --d) {
         const int at = nest * kDimensions + d;
         const Index rest = d == 0 ? 0u : quotient(row, launch.magics[at], launch.shifts[at]);
         const Signed digit = less_multiple(row, rest, launch.minus_sizes[at]);
         place.src += static_cast<long long>(digit) * launch.input_strides[at];
-        place.dst += static_cast<long long>(digit) * launch.output_strides[at];
+        place.to += static_cast<long long>(digit) * launch.output_strides[at];
         row = rest;
     }
     return place;
 }
 
 // Units of a row before its first item.
-__device__ inline int units_before(const Place& row) {
-    return kEdges ? (kVector - phase(row.dst, kVector)) % kVector / kUnit : 0u;
-}
-
-__device__ inline Byte* in_channel(const Parameters& launch, int entry, int channel, Byte* dst) {
-    return channel == 0 ? dst : dst + (launch.outputs[entry * kChannels + channel] - launch.outputs[entry * kChannels]);
+__device__ inline int units_before(const Parameters& launch, int entry, const Place& row) {
+    return kLeads ? (kVector - phase(launch.outputs[entry * kChannels] + row.to, kVector)) % kVector / kUnit : 0u;
 }
 
 struct Item {
@@ -79,11 +76,11 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     const Index row = kDimensions == 1 ? 0u : quotient(number, launch.magics[at], launch.shifts[at]);
     Signed column = less_multiple(number, row, launch.minus_sizes[at]);
     Place place = row_at(launch, entry, nest, row);
-    const int before = units_before(place);
-    const bool is_whole = !kEdges || column * kUnits + before <= launch.row_units[nest] - kUnits;
+    const int before = units_before(launch, entry, place);
+    const bool is_whole = !kLeads || column * kUnits + before <= launch.row_units[nest] - kUnits;
     if (!is_whole) --column;
     place.src += static_cast<long long>(column) * launch.input_strides[at] + before * step;
-    place.dst += static_cast<long long>(column) * launch.output_strides[at] + before * kUnit;
+    place.to += static_cast<long long>(column) * launch.output_strides[at] + before * kUnit;
     return {place, is_whole && is_item};
 }
 
@@ -112,23 +109,16 @@ __device__ inline void fill_by_units(const Byte* src, long long step, unsigned (
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
     // Where steps go down, the last unit comes first.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
-    const int shift = phase(lowest, kVector) / kAlign * kAlign;
-    const Byte* vectors = lowest - shift;
+    const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest, kVector));
+    const Byte* const vectors = kAlign == kVector ? lowest : vector_around(lowest);
+    const Byte* const last = kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-        // The last one may have nothing of the window, and lie outside the input.
-        const int at = i < kVectors - 1 ? i * kVector : (shift + kSpan - 1) / kVector * kVector;
-        const uint4 held = load<uint4>(vectors + at);
+        // What is `last` is not always the last of the vectors: that may lie outside the input.
+        const uint4 held = load<uint4>(i < kVectors - 1 ? vectors + i * kVector : last);
         words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
     }
-    // Shift by 8 bytes, by 4, and by 0 to 3.
-#pragma unroll
-    for (int i = 0; i < kVectors * 4; ++i) words[i] = kAlign <= 8 && shift & 8 ? words[i + 2] : words[i];
-#pragma unroll
-    for (int i = 0; i < kVectors * 4; ++i) words[i] = kAlign <= 4 && shift & 4 ? words[i + 1] : words[i];
-#pragma unroll
-    for (int i = 0; i < kVectors * 4; ++i)
-        if (kAlign < 4) words[i] = __funnelshift_r(words[i], words[i + 1], shift * 8);
+    shift_down<kAlign>(words, shift);
 }
 
 // Where byte `byte` of an item is in its window.
@@ -137,15 +127,24 @@ __device__ constexpr int origin(int channel, int byte) {
     return (unit * kDistance + channel) * kUnit + byte % kUnit;
 }
 
+// A word of an item: bytes of a word of its window, then those of each other word that has some.
 __device__ inline unsigned sorted_word(const unsigned (&window)[kWindowWords], int channel, int word) {
-    const int a = origin(channel, 4 * word), b = origin(channel, 4 * word + 1);
-    const int c = origin(channel, 4 * word + 2), d = origin(channel, 4 * word + 3);
-    if (kUnit >= 4) return window[a / 4];
-    if (a / 4 == b / 4 && c / 4 == d / 4)
-        return __byte_perm(window[a / 4], window[c / 4], a % 4 | b % 4 << 4 | (4 + c % 4) << 8 | (4 + d % 4) << 12);
-    const unsigned low = __byte_perm(window[a / 4], window[b / 4], a % 4 | (4 + b % 4) << 4);
-    const unsigned high = __byte_perm(window[c / 4], window[d / 4], c % 4 | (4 + d % 4) << 4);
-    return __byte_perm(low, high, 0x5410);
+    unsigned sorted = window[origin(channel, 4 * word) / 4];
+    bool is_sorted = kUnit >= 4;
+#pragma unroll
+    for (int i = 1; i < 4; ++i) {
+        const int from = origin(channel, 4 * word + i) / 4;
+        if (from == origin(channel, 4 * word + i - 1) / 4 && (is_sorted || i < 3)) continue;
+        unsigned selector = 0;
+#pragma unroll
+        for (int byte = 0; byte < 4; ++byte) {
+            const int place = origin(channel, 4 * word + byte);
+            selector |= (place / 4 == from ? 4 + place % 4 : is_sorted ? byte : place % 4) << 4 * byte;
+        }
+        sorted = __byte_perm(sorted, window[from], selector);
+        is_sorted = true;
+    }
+    return sorted;
 }
 
 __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[kChannels][kWords]) {
@@ -178,14 +177,14 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
     const Index end_row = quotient(min(end, launch.counts[nest]) + up, launch.magics[at], launch.shifts[at]);
     for (Index slot = threadIdx.x; slot < (end_row - first_row) * kSlots; slot += kThreads) {
         const Place row = row_at(launch, entry, nest, first_row + slot / kSlots);
-        const Signed units = launch.row_units[nest], before = units_before(row);
+        const Signed units = launch.row_units[nest], before = units_before(launch, entry, row);
         const Signed behind = before + (units - before) / kUnits * kUnits;
         const Signed place = slot % kSlots;
         const Signed unit = place < kUnits ? place : behind + place - kUnits;
         if (unit >= (place < kUnits ? before : units)) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
-            store(in_channel(launch, entry, channel, row.dst) + static_cast<long long>(unit) * kUnit,
+            store(launch.outputs[entry * kChannels + channel] + row.to + static_cast<long long>(unit) * kUnit,
                   load<Unit>(row.src + unit * step + channel * kUnit), launch.policy);
     }
 }
@@ -204,7 +203,7 @@ template <bool kFull> __device__ inline void copy_tile(const Parameters& launch,
         if (!items[i].is_stored) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
-            store(in_channel(launch, entry, channel, items[i].place.dst),
+            store(launch.outputs[entry * kChannels + channel] + items[i].place.to,
                   vector_of<typename Unsigned<kItemBytes>::Type>(held[i][channel]), launch.policy);
     }
 }
@@ -219,5 +218,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const 
         copy_tile<true>(launch, entry, nest, begin + threadIdx.x, step);
     else
         copy_tile<false>(launch, entry, nest, begin + threadIdx.x, step);
-    if constexpr (kEdges) copy_edges(launch, entry, nest, begin, begin + kTile, step);
+    // A single row begins in the first block.
+    if (kEdges && (kDimensions > 1 || begin == 0)) copy_edges(launch, entry, nest, begin, begin + kTile, step);
 }

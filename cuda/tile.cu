@@ -171,9 +171,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
         const int end = min(start + launch.chunk_bytes, static_cast<int>(own_rows * width));
         const int at = start + static_cast<int>(member * kVector);
         if (kItem == kVector || width >= kVector) share.copy<kVector>(at, end, launch.team_bytes, launch.pad_bits);
-        else if (kAligned && kItem == 1 && width == 1) share.copy<1>(at, end, launch.team_bytes, launch.pad_bits);
-        else if (kAligned && kItem <= 2 && width == 2) share.copy<2>(at, end, launch.team_bytes, launch.pad_bits);
-        else if (kAligned && width == 4) share.copy<4>(at, end, launch.team_bytes, launch.pad_bits);
+        else if (kItem == 1 && width == 1) share.copy<1>(at, end, launch.team_bytes, launch.pad_bits);
+        else if ((kAligned ? kItem <= 2 : kItem == 2) && width == 2) share.copy<2>(at, end, launch.team_bytes, launch.pad_bits);
+        else if ((kAligned || kItem == 4) && width == 4) share.copy<4>(at, end, launch.team_bytes, launch.pad_bits);
         else if (kAligned && width == 8) share.copy<8>(at, end, launch.team_bytes, launch.pad_bits);
         else share.copy<0>(at, end, launch.team_bytes, launch.pad_bits);
     }

@@ -2,13 +2,15 @@
 
 import pytest
 
-from benchmarks.prediction import GPUS, Gpu, clocks
+from benchmarks import prediction
+from benchmarks.prediction import GPUS, Gpu
 
 H100, H200, B200 = GPUS
 
 
 def fraction(gpu: Gpu, issue: float, **busy: float) -> float:
-    return gpu.copy_clocks / clocks(gpu, issue, **{"alu": 0, "imad": 0, "wavefronts": 8} | busy)
+    others = {"alu": 0.0, "imad": 0.0, "wavefronts": 8.0, "sectors": 16.0}
+    return prediction.fraction(gpu, issue=issue, **others | busy)
 
 
 def test_clocks_of_a_copy() -> None:
@@ -27,6 +29,28 @@ def test_each_instruction_costs_the_same() -> None:
     assert fraction(H200, 47) == pytest.approx(0.938, abs=0.001)
     assert fraction(H100, 47) == pytest.approx(0.956, abs=0.001)
     assert fraction(H200, 230) == pytest.approx(0.687, abs=0.001)
+
+
+def test_a_sector_costs_as_much_as_an_instruction() -> None:
+    assert fraction(H200, 16, sectors=47) == fraction(H200, 47)
+    assert fraction(H200, 16, sectors=15) == 1, "and what is not read saves nothing"
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.name)
+def test_fewer_served_sectors_outweigh_some_instructions(gpu: Gpu) -> None:
+    """Windows of five words against two vectors, at 1 byte and where some rows are aligned."""
+    words = fraction(gpu, 66, sectors=80), fraction(gpu, 60, sectors=68)
+    vectors = fraction(gpu, 74, sectors=31), fraction(gpu, 68, sectors=25)
+    assert words[0] < words[1] < vectors[0] < vectors[1]
+
+
+def test_what_has_to_be_read_is_part_of_the_copy() -> None:
+    """Every second element: a copy of one and a half times the bytes does as much."""
+    assert fraction(H200, 24, sectors=24, work=1.5) == 1
+    extra = 0.114 * (4 + 40)
+    assert fraction(H200, 28, sectors=64, work=1.5) == pytest.approx(
+        80.2 / (80.2 + extra), abs=0.001
+    )
 
 
 def test_a_unit_that_is_busier_than_the_memory_decides() -> None:

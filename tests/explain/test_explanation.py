@@ -65,7 +65,7 @@ def test_every_output_has_its_number_of_elements() -> None:
     ("given_", "kernel"),
     [
         (("FLOAT32", (1024, 1024), 1, (512, 512)), "rows"),
-        (("UINT8", (480, 640, 3), 2, (1, 1, 1)), "deinterleave"),
+        (("UINT8", (480, 640, 3), 2, (1, 1, 1)), "strided"),
         (("UINT8", (1000, 85), 1, (4, 1, 80)), "tile"),
         (("UINT8", (1000, 5001), 1, (2500, 2501)), "rows"),
     ],

@@ -84,8 +84,8 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
 }
 
 template <class T>
-inline T* settled(T* pointer) {
-    return pointer;
+inline T settled(T value) {
+    return value;
 }
 
 template <class T>

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import LOADS, VECTOR, KernelLaunch
+from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits
 from tests.host_cuda.harness import Buffer
 from tests.proofs import covers
@@ -230,7 +230,7 @@ def _starts(launch: KernelLaunch, known: dict[str, Any]) -> list[int]:
 def _row_starts(launch: KernelLaunch, known: dict[str, Any]) -> Iterator[int]:
     """The blocks of `rows` in which a row of the widest output begins."""
     widths = known.get("widths", (known.get("width"),))
-    width, tile_bytes = max(widths), launch.block * LOADS * VECTOR
+    width, tile_bytes = max(widths), known["tile_bytes"]
     start = _starts(launch, known)[widths.index(width)]
     for chunk in {0, known["last_chunk"]}:
         for row in range(min(known["chunk_rows"], MOST_ROWS)):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from dmlsplit.backends.cuda.launch import LOADS, THREADS, VECTOR, KernelLaunch, blocks
+from dmlsplit.backends.cuda.launch import THREADS, VECTOR, KernelLaunch, blocks
 from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
 from dmlsplit.geometry import StridedCopy
 
@@ -38,7 +38,7 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     else:
         starts = [*known["tile_starts"][:count], known["chunk_tiles"]]
         widths, offsets = known["widths"][:count], known["offsets"][:count]
-    tile_bytes = launch.block * LOADS * VECTOR
+    tile_bytes = known["tile_bytes"]
     for output, width, offset, part in zip(
         launch.outputs, widths, offsets, pairwise(starts), strict=True
     ):
@@ -66,13 +66,6 @@ def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
         share = tile_rows * width + lead
         assert sorted(begins[number]) == list(range(0, share, known["chunk_bytes"]))
         yield output, rows * width
-
-
-def _deinterleave(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
-    groups = known["rows"] * known["kWidth"] // VECTOR
-    assert launch.grid == max(1, blocks(groups, THREADS))
-    for output in launch.outputs:
-        yield output, known["rows"] * known["kWidth"]
 
 
 def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
@@ -112,7 +105,6 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 _KERNELS = {
     "rows": _rows,
     "tile": _tile,
-    "deinterleave": _deinterleave,
     "transpose": _transpose,
     "strided": _strided,
 }

@@ -21,16 +21,31 @@ LARGE = 64_000_000
 # The clocks that an SM of an H200 has for 128 bytes at the speed of its memory.
 CYCLES = 15
 MOST_WAVEFRONTS = CYCLES // 2
+BYTE_BY_BYTE = {45: 8.2, 46: 9.4}
 # The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
 MOST_ISSUED = {
-    1: 26, 2: 26, 3: 26, 4: 26, 5: 26, 6: 27, 7: 26, 8: 26, 9: 46, 10: 20,
-    11: 20, 12: 20, 13: 26, 14: 26, 15: 63, 16: 26, 17: 23, 18: 22, 19: 18, 20: 17,
-    21: 31, 22: 62, 23: 66, 24: 52, 25: 26, 26: 30, 27: 20, 28: 20, 29: 29, 30: 23,
-    31: 29, 32: 29, 33: 62, 34: 45, 35: 64, 36: 20,
+    1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 26, 7: 14, 8: 17, 9: 33, 10: 10,
+    11: 10, 12: 14, 13: 17, 14: 17, 15: 63, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
+    21: 31, 22: 42, 23: 43, 24: 52, 25: 26, 26: 30, 27: 10, 28: 13, 29: 28, 30: 11,
+    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 49, 38: 68, 39: 34, 40: 57,
+    41: 21, 42: 36, 43: 20, 44: 11, 45: 157, 46: 92, 47: 106, 48: 36,
 }  # fmt: skip
-# Bytes that threads load per byte that they store, if it is not close to 1: windows include the
-# bytes between the elements, and at odd addresses a fourth vector for three full ones.
-MOST_LOADED = {31: 2, 32: 2, 34: 4 / 3}
+# Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
+MOST_READ = {37: 1.13, 38: 1.39, 47: 1.06}
+# Bytes that threads load for each one that they store, where it is not nearly one: windows hold
+# what is between the elements, and at odd addresses a fourth vector where three are full. `rows`
+# reads two vectors for one, unless they are aligned alike.
+MOST_LOADED = {
+    9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 37: 2.1, 38: 2.4,
+    39: 4 / 3, 41: 1.25, 42: 1.25,
+}  # fmt: skip
+# Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment. Ends of
+# short rows are read twice.
+MOST_SERVED, SHORT_ROWS = 2.2, {37: 2.4, 38: 3.2}
+# The least predicted fraction on an H100 and an H200. Below it are rows of 101 bytes, whose ends
+# take half of the work, and bytes that are gathered one by one, at odd addresses or in threes.
+LEAST_PREDICTED = 0.9
+SLOW = {37: (0.9, 0.89), 38: (0.88, 0.84), 45: (0.82, 0.76), 46: (0.89, 0.86), 47: (0.87, 0.83)}
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
@@ -51,7 +66,8 @@ def test_sectors_are_close_to_the_minimum(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
     row = figures[workload.number]
-    assert 1 <= round(row.mean("read_ratio"), 6) <= MOST_SECTORS
+    most = MOST_READ.get(workload.number, MOST_SECTORS)
+    assert 1 <= round(row.mean("read_ratio"), 6) <= most
     assert 1 <= round(row.mean("write_ratio"), 6) <= MOST_SECTORS
 
 
@@ -74,7 +90,7 @@ def test_large_inputs_keep_the_memory_busy(
 @each
 def test_shared_memory_keeps_up(workload: Workload, figures: dict[int, model.Figures]) -> None:
     wavefronts = figures[workload.number].mean("wavefronts")
-    assert wavefronts <= MOST_WAVEFRONTS
+    assert wavefronts <= BYTE_BY_BYTE.get(workload.number, MOST_WAVEFRONTS)
     assert (wavefronts > 0) == any(
         launch.kernel in ("tile", "transpose") for launch in figures[workload.number].launches
     )
@@ -134,7 +150,27 @@ def test_few_instructions_are_issued(workload: Workload, figures: dict[int, mode
 
 
 @each
-def test_the_source_and_the_machine_code_have_the_same_counts(
+def test_no_split_is_predicted_to_be_slow(
+    workload: Workload, figures: dict[int, model.Figures]
+) -> None:
+    found = figures[workload.number].predicted
+    least = SLOW.get(workload.number, (LEAST_PREDICTED, LEAST_PREDICTED))
+    assert found["H100"] >= least[0]
+    assert found["H200"] >= least[1]
+    assert (workload.number in SLOW) == (found["H200"] < LEAST_PREDICTED), "no longer slow"
+
+
+@each
+def test_wide_outputs_ask_little_of_the_first_cache(
+    workload: Workload, figures: dict[int, model.Figures]
+) -> None:
+    for launch in figures[workload.number].launches:
+        most = SHORT_ROWS.get(workload.number, MOST_SERVED)
+        assert launch.kernel != "rows" or launch.executed.served <= most
+
+
+@each
+def test_the_source_and_the_machine_code_ask_for_the_same(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
     """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from dmlsplit.backends.cuda import planner
-from dmlsplit.backends.cuda.launch import LOADS, VECTOR
 from tests.host_cuda import harness
 from tests.support.kernel_cases import Case
 
@@ -26,7 +25,7 @@ CASES = {
     "rows_columns": (Case((2, 5 * GIB), (3 * GIB - 1, 2 * GIB + 1)), 1, 1 << 18),
     "tile": (Case((64_000_001, 85), (2, 3, 80)), 4096, None),
     "tile_groups": (Case((1_000_001, 6000), (3,) * 2000), 128, 3),
-    "deinterleave": (Case((3 * GIB + 5, 3), (1, 1, 1)), 1 << 15, 1),
+    "strided_interleaved": (Case((3 * GIB + 5, 3), (1, 1, 1)), 1 << 15, 1),
     "transpose": (Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001)), 256, 1024),
     "transpose_elements": (Case((100_000_003, 61), (1,) * 61), 512, None),
     "strided_source": (Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1)), 5, 2048),
@@ -95,7 +94,7 @@ def last_tiles(launch: planner.KernelLaunch) -> list[int]:
     """The block of `rows` that copies the end of each output, whose last chunk may not be full."""
     known: dict[str, Any] = {argument.name: argument.value for argument in launch.arguments}
     first = known["last_chunk"] * known["chunk_tiles"]
-    tile_bytes = launch.block * LOADS * VECTOR
+    tile_bytes = known["tile_bytes"]
     ends = [(known["last_rows"] * width - 1) // tile_bytes for width in known["widths"]]
     starts = known["tile_starts"][: len(launch.outputs)]
     return [first + start + end for start, end in zip(starts, ends, strict=False)]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Constant
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.launch import Constant
 from dmlsplit.backends.cuda.planner import wide
 from tests.host_cuda import harness
 from tests.sass import cases as sass
@@ -53,40 +54,48 @@ def single_rows(draw: st.DrawFn) -> Case:
     return Case((sum(sizes),), tuple(sizes), misaligned=(draw(phases), draw(phases)))
 
 
-def small_chunks(chunk_bytes: int) -> object:
-    """Plan chunks of `chunk_bytes` bytes of input, so that a small split has several."""
-    return patch.object(wide, "CHUNK_BYTES", chunk_bytes)
+def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
+    """Plan chunks of so many bytes of input and such blocks, so that a small split has several."""
+    each = chunk_bytes // H200.limits.sm_count
+    return patch.multiple(wide, CHUNK_BYTES=each, BLOCKS=(blocks,))
 
 
-def check(case: Case, chunk_bytes: int, builds: Path, toolchain: harness.Toolchain) -> None:
-    with small_chunks(chunk_bytes):
+def check(
+    case: Case, chunks: tuple[int, tuple[int, int]], builds: Path, toolchain: harness.Toolchain
+) -> None:
+    with small_chunks(*chunks):
         assert case.kernels <= {"rows", "tile"}
         (ran,) = kernel_cases.run([case], builds, toolchain)
     kernel_cases.check(case, ran)
 
 
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
+chunkings = st.tuples(chunk_sizes, st.sampled_from([*wide.BLOCKS, (64, 4)]))
 
 
-@given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
-def test_any_wide_split_gives_numpy_bytes(builds: Path, case: Case, chunk_bytes: int) -> None:
-    check(case, chunk_bytes, builds, harness.SANITIZED)
+@given(case=wide_cases() | single_rows(), chunks=chunkings)
+def test_any_wide_split_gives_numpy_bytes(
+    builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
+) -> None:
+    check(case, chunks, builds, harness.SANITIZED)
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None)
-@given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
-def test_many_more_wide_splits_give_numpy_bytes(builds: Path, case: Case, chunk_bytes: int) -> None:
-    check(case, chunk_bytes, builds, harness.SANITIZED)
+@settings(max_examples=4000, deadline=None)
+@given(case=wide_cases() | single_rows(), chunks=chunkings)
+def test_many_more_wide_splits_give_numpy_bytes(
+    builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
+) -> None:
+    check(case, chunks, builds, harness.SANITIZED)
 
 
 @needs_nvrtc
 @settings(max_examples=20, deadline=None)
-@given(case=wide_cases() | single_rows(), chunk_bytes=chunk_sizes)
+@given(case=wide_cases() | single_rows(), chunks=chunkings)
 def test_the_machine_code_stores_every_byte_once(
-    builds: Path, case: Case, chunk_bytes: int
+    builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
 ) -> None:
-    with small_chunks(chunk_bytes):
+    with small_chunks(*chunks):
         sass.run(case, builds)
 
 
@@ -97,5 +106,6 @@ def test_only_the_ends_of_very_wide_rows_are_joined(builds: Path) -> None:
     case = Case((4, width + 1600), (width, *(16,) * 100))
     (launch,) = case.launches
     assert Constant("bool", "kOneRow", 0) in launch.constants
-    end_of_row = width // (launch.block * LOADS * VECTOR)
+    (tile_bytes,) = (one.value for one in launch.arguments if one.name == "tile_bytes")
+    end_of_row = width // tile_bytes
     sass.run(case, builds, lambda launch: [end_of_row - 1, end_of_row])

@@ -40,10 +40,10 @@ CASES = {
     "tile_4094_outputs": Case((64, 4094 * 2), (1, 3) * 2047),
     "tile_vectors": Case((65536, 8000), (8,) * 1000, element_bytes=4),
     "tile_misaligned": Case((1 << 20, 7), (4, 3), misaligned=(1, 3)),
-    "deinterleave_rgb": Case((1 << 24, 3), (1,) * 3),
-    "deinterleave_2": Case((1 << 24, 2), (1,) * 2, element_bytes=2),
-    "deinterleave_4": Case((1 << 24, 2), (1,) * 2, element_bytes=4),
-    "deinterleave_8": Case((1 << 24, 2), (1,) * 2, element_bytes=8),
+    "strided_interleaved_rgb": Case((1 << 24, 3), (1,) * 3),
+    "strided_interleaved_2": Case((1 << 24, 2), (1,) * 2, element_bytes=2),
+    "strided_interleaved_4": Case((1 << 24, 2), (1,) * 2, element_bytes=4),
+    "strided_interleaved_8": Case((1 << 24, 2), (1,) * 2, element_bytes=8),
     "transpose_4": Case((8192, 8192), (4096, 4096), element_bytes=4, strides=(1, 8192)),
     "transpose_1": Case((8192, 8192), (4096, 4096), strides=(1, 8192)),
     "transpose_2": Case((8192, 8192), (4096, 4096), element_bytes=2, strides=(1, 8192)),
@@ -96,7 +96,7 @@ CASES = {
         strides=(3000, 700, 301, 90, 44, 21, 6, 1),
     ),
 }
-KERNELS = {"rows", "tile", "deinterleave", "transpose", "strided"}
+KERNELS = {"rows", "tile", "transpose", "strided"}
 
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
@@ -211,7 +211,7 @@ def test_loads_are_in_flight_together(name: str, builds: Path) -> None:
     assert enough or found >= launch.bytes_in_flight
 
 
-ALIGNED = r"rows_aligned|deinterleave|transpose_(\d+|rows_of_elements|4000_elements)$"
+ALIGNED = r"rows_aligned|strided_interleaved|transpose_(\d+|rows_of_elements|4000_elements)$"
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if re.match(ALIGNED, name)])

@@ -71,7 +71,6 @@ MISTAKES = {
     "rows_beside_narrow_outputs": ("row < part.rows; row +=", "true; row +="),
     "rows_in_chunks": ("static_cast<Wide>(chunk) * launch", "chunk * launch"),
     "tile_aligned": ("static_cast<Wide>(number) * (launch", "number * (launch"),
-    "deinterleave": ("(group * kOutputs", "(static_cast<unsigned>(group) * kOutputs"),
     "strided_far_units": (
         "begin + kTile <= launch.counts[nest]",
         "begin <= launch.counts[nest] - kTile",

@@ -9,7 +9,7 @@ from tests.sass.arithmetic import U64, Run
 from tests.sass.listing import SIZES, Instruction
 from tests.sass.operands import Operands, Reader, following
 from tests.sass.threads import Access, Array, Threads
-from tests.sass.wavefronts import wavefronts
+from tests.sass.wavefronts import sectors, wavefronts
 
 # Cache policies and memory orders do not change the bytes that an access moves.
 _CACHING = ("E", "CONSTANT", "EF", "EL", "LU", "NA", "STRONG", "SM", "GPU", "SYS", "WEAK")
@@ -27,6 +27,7 @@ def ldg(i: Instruction, t: Threads) -> Run:
     def run(mask: Array) -> None:
         access = Access(t, i, address_of(), mask, size)
         _count(access, "global_load")
+        t.counts["global_load_sectors"] += sectors(access.addresses, access.mask & t.counted)
         write(t.memory.load(access), mask)
 
     return run

@@ -56,6 +56,8 @@ class Counts:
         Of global memory.
     load_bytes : float
         Loaded for each byte stored.
+    load_sectors : float
+        Of 32 bytes, that the L1 cache serves to loads: those that each load of a warp touches.
     global_wavefronts, shared_wavefronts, constant_wavefronts : float
         Passes through the L1 cache's data, shared memory, and the constant cache.
     stored_bytes : int
@@ -70,10 +72,16 @@ class Counts:
     loads: float
     stores: float
     load_bytes: float
+    load_sectors: float
     global_wavefronts: float
     shared_wavefronts: float
     constant_wavefronts: float
     stored_bytes: int
+
+    @property
+    def served(self) -> float:
+        """Bytes of sectors that the L1 cache serves to loads, for each byte stored."""
+        return self.load_sectors * 32 / 512
 
 
 @lru_cache(maxsize=64)
@@ -144,6 +152,7 @@ def _counts(listing: Listing, issued: np.ndarray, totals: Counter[str]) -> Count
         loads=totals["global_loads"] / unit,
         stores=totals["global_stores"] / unit,
         load_bytes=totals["global_load_bytes"] / (512 * unit),
+        load_sectors=totals["global_load_sectors"] / unit,
         global_wavefronts=(totals["global_load_wavefronts"] + totals["global_store_wavefronts"])
         / unit,
         shared_wavefronts=(totals["shared_load_wavefronts"] + totals["shared_store_wavefronts"])

@@ -1,4 +1,4 @@
-"""Passes of a warp's access through the 32 banks of shared memory and of the L1 cache.
+"""Passes of a warp's access through the 32 banks of shared memory and of the L1 cache, and sectors.
 
 A bank delivers one 4-byte word per pass, to all lanes that need it. A pass moves at most 128 bytes:
 accesses of 8 bytes go by half warps, those of 16 bytes by quarters (host_cuda/counts.hpp).
@@ -10,7 +10,7 @@ import numpy as np
 from tests.sass.threads import LANES, Array
 
 BANKS = 32
-WORD = 4
+WORD, SECTOR = 4, 32
 
 
 def wavefronts(addresses: Array, mask: Array, size: int) -> int:
@@ -31,3 +31,10 @@ def wavefronts(addresses: Array, mask: Array, size: int) -> int:
     bank = wanted[row, at] % BANKS
     passes = np.bincount(row * BANKS + bank, minlength=len(wanted) * BANKS)
     return int(passes.reshape(-1, BANKS).max(axis=1).sum())
+
+
+def sectors(addresses: Array, mask: Array) -> int:
+    """The sectors of 32 bytes that accesses of all warps touch; each is inside one."""
+    touched = np.where(mask, (addresses // SECTOR).astype(np.int64), -1)
+    touched.sort(axis=1)
+    return int(((np.diff(touched, axis=1, prepend=-1) != 0) & (touched >= 0)).sum())

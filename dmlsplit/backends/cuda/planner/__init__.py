@@ -4,11 +4,10 @@ Kernels are not compiled for the sizes of a split; those are arguments of launch
 
 ==============  ===============================================================================
 `rows`          wide outputs, at any alignment
-`deinterleave`  a few equal elements of 1 to 8 bytes to a row, at aligned addresses
 `transpose`     rows of many outputs that are one element wide each, at aligned addresses
 `tile`          other short rows, or narrow outputs of long rows, through shared memory
 `transpose`     strided, and contiguous along different dimensions in input and output
-`strided`       everything else, and single elements a few apart
+`strided`       everything else, and single elements a few apart: pixels, points, complex numbers
 ==============  ===============================================================================
 """
 
@@ -16,19 +15,16 @@ from collections.abc import Iterator
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
-    COUNT_64,
     POINTER_BYTES,
-    THREADS,
     VECTOR,
     Assumptions,
     Constant,
     DeviceLimits,
     KernelLaunch,
-    blocks,
 )
-from dmlsplit.backends.cuda.planner.forms import Columns, Nest, form_of, nest_of
+from dmlsplit.backends.cuda.planner.forms import LEAST_EDGED_UNITS, Columns, Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
-from dmlsplit.backends.cuda.planner.strided import strided_launches
+from dmlsplit.backends.cuda.planner.strided import interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
@@ -39,9 +35,9 @@ __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 # Bytes of a launch's parameters for other things than outputs: the input's address, the policy of
 # stores, and arguments.
 OTHER_PARAMETER_BYTES = 3 * POINTER_BYTES
-# Outputs of at least this width are faster without shared memory: in rows of 512 bytes, one vector
-# in 32 holds the end of a row and is copied separately.
-WIDE_BYTES = 512
+# Outputs of at least this width are faster without shared memory, by the bytes in which `tile`
+# moves them. Of rows of 96 bytes, the vector in six that holds an end is copied separately.
+WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # Lanes of a warp that look up different entries of a table in the parameters are served one entry
 # at a time (CUDA C++ Programming Guide, "Constant memory"), and read that many distant pieces of
 # input. This many outputs per warp are few.
@@ -49,8 +45,8 @@ WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # Below this share of the bytes, narrow outputs among wide ones do not get their own launch, which
 # would read their sectors again.
 NARROW_SHARE = 1 / 16
-# Bytes of input for which a thread of `deinterleave` has registers.
-DEINTERLEAVE_BYTES = 128
+# Interleaved outputs for whose windows a thread has registers.
+MOST_INTERLEAVED = 8
 
 
 def plan(
@@ -83,32 +79,36 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
     if 0 in split.widths:
         columns = columns.take(split.filled)
     unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)
-    has_aligned_memory = min(assumed.input_alignment, assumed.output_alignment) == VECTOR
+    alignment = min(assumed.input_alignment, assumed.output_alignment)
+    has_aligned_memory = alignment == VECTOR
+    # Of a single row, each output has blocks of its own.
+    least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
     if has_aligned_memory and unit == VECTOR and not _is_crowded(columns):
         yield from wide_launches(columns, assumed, is_aligned=True)
-    elif has_aligned_memory and _is_interleaved(columns):
-        yield _deinterleave(columns, assumed)
+    elif assumed.output_alignment == VECTOR and _is_interleaved(columns):
+        yield interleaved_launch(columns, assumed)
     elif has_aligned_memory and (squares := transposed_elements(columns, assumed)) is not None:
         yield squares
     elif (
         split.rows > 1
+        and min(columns.widths) < least
         and takes_whole_rows(columns)
         and len(columns.outputs) <= assumed.most_outputs
     ):
         yield from tile_launches(columns, assumed)
     else:
-        yield from _by_width(columns, assumed)
+        yield from _by_width(columns, assumed, least)
 
 
-def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
+def _by_width(columns: Columns, assumed: Assumptions, wide: int) -> Iterator[KernelLaunch]:
     """Separate launches for wide and narrow outputs."""
-    narrow = [i for i, width in enumerate(columns.widths) if width < WIDE_BYTES]
+    narrow = [i for i, width in enumerate(columns.widths) if width < wide]
     if sum(columns.widths[i] for i in narrow) <= NARROW_SHARE * columns.row_bytes:
         least = 1 if columns.rows == 1 else LEAST_WIDTH
         narrow = [i for i in narrow if columns.widths[i] < least]
-    wide = sorted(set(range(len(columns.outputs))).difference(narrow))
-    if wide:
-        yield from wide_launches(columns.take(wide), assumed, is_aligned=False)
+    others = sorted(set(range(len(columns.outputs))).difference(narrow))
+    if others:
+        yield from wide_launches(columns.take(others), assumed, is_aligned=False)
     if narrow:
         yield from tile_launches(columns.take(narrow), assumed)
 
@@ -116,33 +116,16 @@ def _by_width(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaunch]:
 def _is_crowded(columns: Columns) -> bool:
     """Whether outputs are narrow, and too many of them share what a warp reads."""
     outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
-    is_narrow = columns.widest < WIDE_BYTES and columns.rows >= TILE_ROWS
+    is_narrow = columns.widest < WIDE_BYTES[VECTOR] and columns.rows >= TILE_ROWS
     return is_narrow and outputs > WARP_OUTPUTS
 
 
 def _is_interleaved(columns: Columns) -> bool:
     return (
         columns.equal_width in (1, 2, 4, 8)
-        and 2 <= len(columns.outputs) <= DEINTERLEAVE_BYTES // VECTOR
+        and 2 <= len(columns.outputs) <= MOST_INTERLEAVED
         and columns.row_bytes == columns.pitch
-        and columns.rows >= VECTOR
-    )
-
-
-def _deinterleave(columns: Columns, assumed: Assumptions) -> KernelLaunch:
-    width, count = columns.equal_width, len(columns.outputs)
-    vectors = columns.rows // (VECTOR // width)  # of each output
-    return KernelLaunch(
-        "deinterleave",
-        columns.outputs,
-        columns.total_bytes,
-        assumed.bypasses_cache,
-        (Constant("int", "kWidth", width),),
-        max(1, blocks(vectors, THREADS)),
-        bytes_in_flight=count * VECTOR,
-        reason=f"rows of {count} elements of {width} bytes fit in registers",
-        slots=count,
-        arguments=(Constant(COUNT_64, "rows", columns.rows),),
+        and columns.rows >= LEAST_EDGED_UNITS
     )
 
 

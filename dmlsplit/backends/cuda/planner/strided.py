@@ -7,6 +7,7 @@ powers of two, and up to 3 % for deeper nests, single units and broadcast elemen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate, chain
 from math import gcd
 
@@ -25,7 +26,7 @@ from dmlsplit.backends.cuda.launch import (
     divisor,
     filled,
 )
-from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of
+from dmlsplit.backends.cuda.planner.forms import Columns, Entry, Form, Nest, entries, form_of
 from dmlsplit.geometry import ONE_TURN, Loop, turns
 
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
@@ -53,6 +54,20 @@ def strided_launches(
     for form, found in by_form.items():
         for part, slots in _parts(found, assumed):
             yield _strided(form, part, slots, assumed)
+
+
+def interleaved_launch(columns: Columns, assumed: Assumptions) -> KernelLaunch:
+    """The launch for equal outputs, one unit wide each, that are all filled from one window."""
+    unit, count = columns.equal_width, len(columns.outputs)
+
+    def launch(rows: int) -> KernelLaunch:
+        nest = Nest(unit, (Loop(rows, columns.pitch, unit),))
+        entry = Entry(columns.outputs, columns.offsets[0], nest)
+        return _strided(Form(unit, VECTOR, count, count), [entry], 1, assumed)
+
+    # Whole vectors have a program without edges.
+    other = columns.rows // VECTOR * VECTOR + (columns.rows * unit % VECTOR == 0)
+    return replace(launch(columns.rows), siblings=lambda: [launch(other)])
 
 
 def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entry], int]]:
@@ -87,6 +102,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
         walks = list(filled(walks, slots, walks[0]))
     parts = (gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
     has_edges = min(parts) < form.item
+    has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item
     # Eight items, each with a number and two addresses, need registers.
     least_resident = NARROW_RESIDENT if form.item < VECTOR else 0
     if form.item == VECTOR and has_edges and not is_small and not is_one_nest and items > 1:
@@ -107,6 +123,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
             Constant("int", "kStep", form.window_step or 0),
             Constant("int", "kAlign", min(entry.window_alignment(assumed) for entry in found)),
             Constant("bool", "kEdges", int(has_edges)),
+            Constant("bool", "kLeads", int(has_edges and has_leads)),
             Constant("int", "kNests", len(nests)),
             Constant("int", "kDimensions", depth),
             Constant("using", "Index", "unsigned" if is_small else COUNT_64),

@@ -10,6 +10,7 @@ import numpy as np
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
     DIVISOR,
+    IN_FLIGHT_BYTES,
     LOADS,
     POINTER_BYTES,
     THREADS,
@@ -31,13 +32,16 @@ from dmlsplit.backends.cuda.planner.forms import Columns
 LEAST_WIDTH = VECTOR
 # Longer tables of tiles come with an index, `nearby`; rows.cu has the same number.
 FEW_OUTPUTS = 16
-BLOCK_SIZES = (256, 128, 64)  # in threads
-REGISTERS = {True: 40, False: 48}  # of a thread, for aligned memory or not
-# If at least this share of the GPU's thread slots does useful work, no smaller block size is tried.
-BUSY = 0.95
-# Bytes of input in a chunk: many tiles, so that few are partly filled, but few enough for the input
-# that outputs share to be in the L2 cache.
-CHUNK_BYTES = 4 << 20
+# Threads of a block, and rounds in which each copies `LOADS` vectors. Rounds share what a block
+# finds out about its output, which is up to half of the instructions of a single one.
+BLOCKS = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
+REGISTERS = {True: 40, False: 64}  # of a thread, for aligned memory or not
+# If at least this share of the GPU's thread slots does useful work, no smaller blocks are tried,
+# as fewer rounds take more instructions.
+BUSY = 7 / 8
+# Bytes of input in a chunk, for each multiprocessor: at most what it has under way. So all
+# outputs of a chunk are copied at the same time, and the input that they share is in the L2 cache.
+CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
 # Chunks of a single row are simpler, and preferred if they fill this share of their tiles.
@@ -63,7 +67,7 @@ def wide_launches(
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
-        chunks = _chunks(part, assumed.limits, REGISTERS[is_aligned])
+        chunks = _chunks(part, assumed.limits)
         yield _launch(part, assumed, is_aligned, is_equal, most, chunks)
 
 
@@ -72,6 +76,7 @@ class _Chunks:
     """How rows and outputs are distributed over blocks."""
 
     threads: int  # of a block
+    rounds: int
     rows: int  # of a chunk
     is_one_row: bool  # kOneRow
     tiles: tuple[int, ...]  # of each output in a chunk
@@ -80,6 +85,10 @@ class _Chunks:
     @property
     def grid(self) -> int:
         return self.count * sum(self.tiles)
+
+    @property
+    def tile_bytes(self) -> int:
+        return self.rounds * self.threads * LOADS * VECTOR
 
 
 def _launch(
@@ -125,6 +134,7 @@ def _launch(
             Constant(place, "pitch", columns.pitch),
             Constant(place, "chunk_pitch", columns.pitch * chunks.rows),
             Constant(DIVISOR, "by_chunk_tiles", divisor(sum(chunks.tiles))),
+            Constant("unsigned", "tile_bytes", chunks.tile_bytes),
             Constant("unsigned", "chunk_tiles", sum(chunks.tiles)),
             Constant("unsigned", "chunk_rows", chunks.rows),
             Constant("unsigned", "last_chunk", chunks.count - 1),
@@ -180,13 +190,14 @@ def _is_equal(columns: Columns) -> bool:
     return bool(columns.equal_width) and follow and len(columns.outputs) > FEW_OUTPUTS
 
 
-def _chunks(columns: Columns, limits: DeviceLimits, registers: int) -> _Chunks:
+def _chunks(columns: Columns, limits: DeviceLimits) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
     best = 0.0
-    for threads in BLOCK_SIZES:
-        chunks = _chunks_of(columns, threads)
-        at_once = limits.sm_count * resident_blocks(limits, registers, threads)
-        full = columns.total_bytes / (chunks.grid * threads * LOADS * VECTOR)
+    for threads, rounds in BLOCKS:
+        chunks = _chunks_of(columns, limits, threads, rounds)
+        # Blocks that keep memory busy; that more fit makes the last of them no shorter.
+        at_once = limits.sm_count * blocks(IN_FLIGHT_BYTES, threads * LOADS * VECTOR)
+        full = columns.total_bytes / (chunks.grid * chunks.tile_bytes)
         busy = full * evenness(chunks.grid, at_once, limits.sm_count)
         if busy > best:
             best, found = busy, chunks
@@ -203,13 +214,17 @@ def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
 
 
 def evenness(grid: int, at_once: int, sm_count: int) -> float:
-    """The mean share of multiprocessors, or of their block slots, that are in use."""
-    places = at_once if grid > at_once else sm_count
-    return grid / (blocks(grid, places) * places)
+    """The mean share of multiprocessors, or of their block slots, that are in use.
+
+    Blocks end at different times: while the last ones run, half of the slots are.
+    """
+    if grid > at_once:
+        return grid / (grid + at_once / 2)
+    return grid / (blocks(grid, sm_count) * sm_count)
 
 
-def _chunks_of(columns: Columns, threads: int) -> _Chunks:
-    tile, widths, widest = threads * LOADS * VECTOR, columns.widths, columns.widest
+def _chunks_of(columns: Columns, limits: DeviceLimits, threads: int, rounds: int) -> _Chunks:
+    tile, widths, widest = rounds * threads * LOADS * VECTOR, columns.widths, columns.widest
 
     def tiles(rows: int) -> list[int]:
         """The tiles of each output in a chunk of so many rows."""
@@ -228,7 +243,10 @@ def _chunks_of(columns: Columns, threads: int) -> _Chunks:
         rows = 1
     else:
         most = min(columns.rows, (MOST_CHUNK_BYTES - 1) // max(widest, columns.pitch))
-        least = min(most, blocks(CHUNK_BYTES // 2, columns.pitch))
+        # At least half a chunk, for few of its tiles to be partly filled.
+        least = min(most, blocks(limits.sm_count * CHUNK_BYTES // 2, columns.pitch))
         choices = range(least, min(most, 2 * least) + 1, blocks(least, CHOICES))
         rows = max(choices, key=full)
-    return _Chunks(threads, rows, is_one_row, tuple(tiles(rows)), blocks(columns.rows, rows))
+    return _Chunks(
+        threads, rounds, rows, is_one_row, tuple(tiles(rows)), blocks(columns.rows, rows)
+    )

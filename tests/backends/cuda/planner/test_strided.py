@@ -8,6 +8,7 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
 from dmlsplit.backends.cuda.planner.strided import EDGED_RESIDENT
 from dmlsplit.geometry import SplitGeometry, split_geometry
+from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
 
 
@@ -88,3 +89,25 @@ def test_edges_of_far_rows_keep_their_registers() -> None:
     geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
     (launch,) = planned(geometry)
     assert known(launch)["kResident"] == EDGED_RESIDENT
+
+
+@given(
+    st.integers(2, 8),
+    st.sampled_from([1, 2, 4, 8]),
+    st.lists(st.integers(256, 1 << 20), min_size=2),
+    st.sampled_from([1, 16]),
+)
+def test_interleaved_elements_have_one_program_for_whole_vectors_and_one_for_others(
+    count: int, width: int, rows: list[int], alignment: int
+) -> None:
+    """The first call compiles both, so that no other number of rows waits for the compiler."""
+    found = set()
+    for number in rows:
+        geometry = packed((number, count), 1, (1,) * count, width)
+        (launch,) = planned(geometry, alignment, 16)
+        assert launch.kernel == "strided"
+        assert known(launch)["kEdges"] == (number * width % 16 > 0)
+        (sibling,) = launch.siblings()
+        found.add(frozenset((launch.source, sibling.source)))
+    assert {len(pair) for pair in found} == {2}
+    assert len(found) == 1

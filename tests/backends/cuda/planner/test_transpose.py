@@ -108,7 +108,7 @@ def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
         (64, 1, 2**31 - 1, "transpose"),
         (64, 1, 2**31, "tile"),
         # Few elements stay in registers.
-        (4, 4, 1 << 16, "deinterleave"),
+        (4, 4, 1 << 16, "strided"),
     ],
 )
 def test_other_rows_of_elements_are_not(count: int, width: int, rows: int, kernel: str) -> None:

@@ -1,5 +1,6 @@
 """Plans for wide outputs: how rows become chunks, tiles and blocks."""
 
+from dataclasses import replace
 from itertools import accumulate, chain
 from typing import Any
 
@@ -9,13 +10,11 @@ from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.planner.wide import REGISTERS, evenness, resident_blocks
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, LOADS, VECTOR
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.planner.wide import BLOCKS, evenness
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
-
-THIRD = 1 / 3
-
 
 widths = st.integers(512, 100_000)
 
@@ -29,7 +28,7 @@ def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
         assert found["chunk_tiles"] == found["output_tiles"] * len(sizes)
         return
     starts = list(found["tile_starts"][: len(sizes)])
-    tile_bytes = launch.block * 64
+    tile_bytes = found["tile_bytes"]
     tiles = [-(-found["chunk_rows"] * size // tile_bytes) for size in sizes]
     assert starts == list(accumulate(tiles[:-1], initial=0))
     assert found["chunk_tiles"] == sum(tiles)
@@ -63,19 +62,32 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_a_block_size_that_fills_the_last_wave_is_chosen(workload: Any) -> None:
-    geometry: SplitGeometry = workload.case.geometry
-    for launch in planned(geometry):
+def test_blocks_are_as_large_as_a_busy_gpu_allows(workload: Any) -> None:
+    for launch in planned(workload.case.geometry):
         if launch.kernel != "rows":
             continue
-        registers = REGISTERS[bool(known(launch)["kAligned"])]
-        at_once = H200.limits.sm_count * resident_blocks(H200.limits, registers, launch.block)
-        waves, last = divmod(launch.grid, at_once)
-        assert waves == 0 or waves >= 10 or last == 0 or last / at_once >= THIRD
+        size = launch.block, known(launch)["tile_bytes"] // (launch.block * LOADS * VECTOR)
+        assert size in BLOCKS
+        needed = H200.limits.sm_count * -(-IN_FLIGHT_BYTES // (launch.block * LOADS * VECTOR))
+        is_busy = evenness(launch.grid, needed, H200.limits.sm_count) >= 0.85
+        assert is_busy or size in BLOCKS[-2:]
 
 
 @pytest.mark.parametrize(
-    ("grid", "wanted"), [(132, 1), (66, 0.5), (133, 133 / 264), (660, 5 / 5), (1584, 1)]
+    ("grid", "wanted"), [(132, 1), (66, 0.5), (133, 133 / 264), (660, 5 / 5), (1584, 0.8)]
 )
 def test_evenness_is_the_share_of_thread_slots_in_use(grid: int, wanted: float) -> None:
     assert evenness(grid, 792, 132) == pytest.approx(wanted)
+
+
+def test_chunks_shrink_with_the_gpu() -> None:
+    """What a slice of a GPU copies at the same time is in all outputs."""
+    geometry = packed((1 << 16, 4096), 1, (1024, 1024, 2048), 4)
+    slice_ = replace(H200.limits, sm_count=16)
+    rows = [
+        known(launch)["chunk_rows"]
+        for limits in (H200.limits, slice_)
+        for launch in plan(geometry, 16, 16, limits)
+    ]
+    assert rows[0] * 16384 <= 132 * IN_FLIGHT_BYTES
+    assert rows[1] * 16384 <= 16 * IN_FLIGHT_BYTES
