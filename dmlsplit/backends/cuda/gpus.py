@@ -43,6 +43,7 @@ MULTIPROCESSORS = {
     "8.0": Multiprocessor(64, 2048, 32),
     "8.6": Multiprocessor(128, 1536, 16),
     "8.7": Multiprocessor(128, 1536, 16),
+    "8.8": Multiprocessor(128, 1536, 16),
     "8.9": Multiprocessor(128, 1536, 24),
     "9.0": Multiprocessor(128, 2048, 32),
     "10.0": Multiprocessor(128, 2048, 32),
@@ -56,7 +57,8 @@ LEAST = MULTIPROCESSORS["7.5"]
 PARAMETER_BYTES = 32764
 _GB, _MIB = 10**9, 1 << 20
 
-# 7680 bits at 3996 MHz, two transfers per clock. The data sheet of HGX B200 says 7.7 TB/s.
+# 7680 bits at 3996 MHz, two transfers per clock. The data sheet of HGX B200 says 7.7 TB/s; those
+# of GB200 and B300 round the same memory to 8.
 _B200 = "what CUDA and NVML report of one: github.com/pytorch/ao/pull/4002"
 _L2 = "L2 as in B200, by NVIDIA's Blackwell tuning guide"
 _GB200 = f"data sheet of GB200 NVL72 (8 TB/s); SMs as CUDA reports them; {_L2}"
@@ -99,8 +101,8 @@ GPUS = (
     _gpu("RTX 4090", "8.9", 128, 72, 1008),
     _gpu("T4", "7.5", 40, 4, 320),
     _gpu("B200", "10.0", 148, 126.5, 7672.32, _B200),
-    _gpu("GB200", "10.0", 152, 126.5, 8000, _GB200),
-    _gpu("B300", "10.3", 148, 126.5, 8000, _B300),
+    _gpu("GB200", "10.0", 152, 126.5, 7672.32, _GB200),
+    _gpu("B300", "10.3", 148, 126.5, 7672.32, _B300),
     _gpu("RTX PRO 6000 Blackwell", "12.0", 188, 128, 1792, _RTX_PRO_6000),
     _gpu("RTX 5090", "12.0", 170, 96, 1792, _RTX_5090),
 )
