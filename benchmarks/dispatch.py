@@ -6,6 +6,8 @@ NumPy arrays are split, and PyTorch tensors if PyTorch is installed. The benchma
 processor time of the calling thread, which other programs on the machine disturb less than wall
 time. They can only add to it, so the fastest round shows what an idle machine would show, and the
 bars apply to it. `cupy_alone` is the time that CuPy needs to make the outputs of a split.
+`fresh` is a split along axis 0 into sizes that no earlier call had, as in a mixture of experts, and
+`fresh_own` the same with outputs that exist already.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ import numpy as np
 
 import dmlsplit as dml
 from benchmarks.environment import environment
+from dmlsplit.backends.cuda import driver
 
 # A column, the number of outputs, and the bar for its fastest round: microseconds, or another
 # column, which it must not exceed by more than the noise.
@@ -38,7 +42,9 @@ BARS: tuple[tuple[str, int, float | str], ...] = (
     ("numpy_split_us", 3, 6.0),
 )
 NOISE = 1.05
-OUTPUTS = (1, 3, 16, 64, 256, 4000, 8192)
+OUTPUTS = (1, 3, 8, 16, 64, 256, 4000, 8192)
+# Tokens and elements of each, and more different sizes than plans are kept.
+TOKENS, TOKEN, FRESH = 4000, 7168, 1100
 ROWS, WIDTH, MOST_OF_NUMPY = 64, 32, 256
 # Every round of a column takes about the same time, whatever the number of outputs.
 ROUNDS, CALLS, BOUND_CALLS = 21, 3000, 20_000
@@ -183,7 +189,26 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
         "bind_us": lambda: operator.bind(array, outs),
         "dispatch_us": bound.dispatch,
         "dispatch_with_stream_us": lambda: bound.dispatch(0),
+        **(_fresh_calls(cupy, outputs) if outputs <= MOST_OF_NUMPY else {}),
     }
+
+
+def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
+    """Return splits into other sizes at every call, with new outputs and without."""
+    random = np.random.default_rng(0)
+    tokens = cupy.empty((TOKENS, TOKEN), "f2")
+    shares = random.dirichlet([1.5] * outputs, FRESH)
+    sizes = cycle([tuple(map(int, random.multinomial(TOKENS, share))) for share in shares])
+    found = driver.load()
+
+    def own() -> None:
+        found.empty = lambda device, shape, dtype: tokens  # type: ignore[method-assign]
+        try:
+            dml.split(tokens, next(sizes))
+        finally:
+            del found.empty
+
+    return {"fresh_us": lambda: dml.split(tokens, next(sizes)), "fresh_own_us": own}
 
 
 def _microseconds(call: Callable[[], Any], calls: int) -> float:

@@ -7,7 +7,7 @@ one loop over rows: a `RowSplit`.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, repeat
 from math import prod
 from operator import mul
@@ -22,6 +22,12 @@ class Loop(NamedTuple):
     size: int
     input_stride: int
     output_stride: int
+
+
+@lru_cache(maxsize=64)
+def every(count: int) -> tuple[int, ...]:
+    """The indices of so many outputs; comparing the same tuple is fast."""
+    return tuple(range(count))
 
 
 # Pads a nest that needs one more loop.
@@ -69,6 +75,8 @@ class RowSplit(NamedTuple):
     @property
     def filled(self) -> list[int]:
         """The outputs that have elements."""
+        if 0 not in self.widths:
+            return list(every(len(self.widths)))
         return [index for index, width in enumerate(self.widths) if width]
 
 
@@ -130,8 +138,7 @@ def split_geometry(
     Strides are in bytes and may be 0 or negative; those of a packed output may be None.
     """
     packed = packed_byte_strides(shape, element_bytes)
-    is_packed = all(strides is None for _, strides in zip(sizes, output_strides, strict=True))
-    if is_packed and tuple(input_strides) == packed:
+    if tuple(input_strides) == packed and output_strides.count(None) == len(sizes):
         return _packed(shape, axis, sizes, packed[axis])
     pieces = []
     outputs = piece_shapes(shape, axis, sizes)
@@ -148,8 +155,8 @@ def piece_shapes(
     shape: Sequence[_Size], axis: int, sizes: Sequence[_Size]
 ) -> tuple[tuple[_Size, ...], ...]:
     """The shapes of the pieces along an axis, which counts from the front."""
-    before, after = shape[:axis], shape[axis + 1 :]
-    return tuple([(*before, size, *after) for size in sizes])
+    before, after = map(repeat, shape[:axis]), map(repeat, shape[axis + 1 :])
+    return tuple(zip(*before, sizes, *after))  # noqa: B905
 
 
 def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, ...]:
@@ -159,7 +166,7 @@ def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, 
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
-    return [0, *accumulate(sizes)][: len(sizes)]
+    return list(accumulate(sizes, initial=0))[:-1]
 
 
 def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) -> SplitGeometry:

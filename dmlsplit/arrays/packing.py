@@ -29,7 +29,7 @@ class Packing:
     shapes: Shapes
     dtype: str | None  # NumPy's name of the type; None for the type of the input
     layouts: Layouts | None  # shapes and strides in bytes of views to make of them
-    offsets: tuple[int, ...]  # bytes
+    offsets: tuple[int, ...]  # bytes; none if they are surely too large for a block
     size: int  # of the block
     is_shared: bool  # whether they are parts of one block
     largest: int  # index of the largest, 0 if there is none
@@ -49,7 +49,7 @@ def packing(
     shapes: Shapes, item_bytes: int, dtype: str | None = None, layouts: Layouts | None = None
 ) -> Packing:
     """Lay out arrays one after the other."""
-    return _packed(shapes, [item_bytes * prod(shape) for shape in shapes], dtype, layouts)
+    return _packed(shapes, [prod(shape) for shape in shapes], item_bytes, dtype, layouts)
 
 
 def pieces_packing(
@@ -57,17 +57,25 @@ def pieces_packing(
 ) -> Packing:
     """Lay out the pieces of a split: often hundreds, and a call waits for it."""
     step = item_bytes * prod(shape[:axis]) * prod(shape[axis + 1 :])
-    return _packed(piece_shapes(shape, axis, sizes), [step * size for size in sizes])
+    return _packed(piece_shapes(shape, axis, sizes), sizes, step)
 
 
 def _packed(
-    shapes: Shapes, sizes: list[int], dtype: str | None = None, layouts: Layouts | None = None
+    shapes: Shapes,
+    sizes: Sequence[int],
+    step: int,
+    dtype: str | None = None,
+    layouts: Layouts | None = None,
 ) -> Packing:
-    *offsets, size = accumulate([-(-each // ALIGNMENT) * ALIGNMENT for each in sizes], initial=0)
-    is_shared = len(shapes) > 1 and size < SHARED_BYTES
+    """`sizes` are in units of `step` bytes."""
+    offsets, size = [], 0
+    if len(shapes) > 1 and sum(sizes) * step < SHARED_BYTES:
+        parts = [-(-each * step // ALIGNMENT) * ALIGNMENT for each in sizes]
+        *offsets, size = accumulate(parts, initial=0)
     most = max(sizes, default=0)
     largest = sizes.index(most) if sizes else 0
-    return Packing(shapes, dtype, layouts, tuple(offsets), size, is_shared, largest, most)
+    is_shared = len(offsets) > 0 and size < SHARED_BYTES
+    return Packing(shapes, dtype, layouts, tuple(offsets), size, is_shared, largest, most * step)
 
 
 def small_cut(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Cut | None:

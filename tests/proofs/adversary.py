@@ -19,7 +19,7 @@ from dmlsplit.backends.cuda.planner import DeviceLimits
 from tests.host_cuda.harness import Buffer
 from tests.proofs import covers
 from tests.support.kernel_cases import Case
-from tests.support.plans import check_fits
+from tests.support.plans import arguments, check_fits
 
 # A pitch is one of these powers of two, or one element more or less.
 FAR = (16, 24, 25, 27, 31, 32, 33)
@@ -209,7 +209,7 @@ def borders(launch: KernelLaunch) -> list[int]:
     """All blocks of a launch; if there are many, those at ends of outputs and rows, and others."""
     if launch.grid <= MOST_BLOCKS:
         return list(range(launch.grid))
-    known = {argument.name: argument.value for argument in launch.arguments}
+    known = arguments(launch)
     draw = Random(launch.grid)
     starts = _starts(launch, known)
     chosen = draw.sample(starts, min(len(starts), MOST_BLOCKS // 8))

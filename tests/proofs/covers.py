@@ -7,6 +7,7 @@ from typing import Any
 from dmlsplit.backends.cuda.launch import THREADS, VECTOR, KernelLaunch, blocks
 from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
 from dmlsplit.geometry import StridedCopy
+from tests.support.plans import known
 
 Pieces = Mapping[int, StridedCopy]
 Known = Mapping[str, Any]
@@ -18,8 +19,7 @@ def bytes_of(launch: KernelLaunch, pieces: Pieces) -> dict[int, int]:
     Asserts that the launch has exactly the blocks that it needs, and that tables agree with the
     places of outputs.
     """
-    known = {one.name: one.value for one in (*launch.own_constants, *launch.arguments)}
-    return dict(_KERNELS[launch.kernel](launch, known, pieces))
+    return dict(_KERNELS[launch.kernel](launch, known(launch), pieces))
 
 
 Copied = Iterator[tuple[int, int]]

@@ -5,7 +5,6 @@ them 0, and the last blocks must store exactly those bytes, at the end of the ou
 """
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from dmlsplit.backends.cuda import planner
 from tests.host_cuda import harness
 from tests.support.kernel_cases import Case
+from tests.support.plans import arguments
 
 GIB = 1 << 30
 BLOCKS = 2
@@ -92,7 +92,7 @@ class Corner:
 
 def last_tiles(launch: planner.KernelLaunch) -> list[int]:
     """The block of `rows` that copies the end of each output, whose last chunk may not be full."""
-    known: dict[str, Any] = {argument.name: argument.value for argument in launch.arguments}
+    known = arguments(launch)
     first = known["last_chunk"] * known["chunk_tiles"]
     tile_bytes = known["tile_bytes"]
     ends = [(known["last_rows"] * width - 1) // tile_bytes for width in known["widths"]]

@@ -12,7 +12,7 @@ from dmlsplit.backends.cuda.launch import Constant
 from dmlsplit.backends.cuda.planner import wide
 from tests.host_cuda import harness
 from tests.sass import cases as sass
-from tests.support import kernel_cases, nvrtc
+from tests.support import kernel_cases, nvrtc, plans
 from tests.support.kernel_cases import Case
 
 MOST_BYTES = 1 << 17
@@ -105,7 +105,6 @@ def test_only_the_ends_of_very_wide_rows_are_joined(builds: Path) -> None:
     width = 2**25 + 5
     case = Case((4, width + 1600), (width, *(16,) * 100))
     (launch,) = case.launches
-    assert Constant("bool", "kOneRow", 0) in launch.constants
-    (tile_bytes,) = (one.value for one in launch.arguments if one.name == "tile_bytes")
-    end_of_row = width // tile_bytes
+    assert Constant("bool", "kOneRow", 0) in launch.code.constants
+    end_of_row = width // plans.arguments(launch)["tile_bytes"]
     sass.run(case, builds, lambda launch: [end_of_row - 1, end_of_row])

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import gcd
-from sys import intern
 from typing import Any
 
 from dmlsplit.backends import BoundCopy
@@ -15,7 +14,7 @@ from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.geometry import SplitGeometry, every
 
 # Selects some of a geometry's outputs, in order.
 Picked = Callable[[Sequence[int]], Iterable[int]]
@@ -43,14 +42,13 @@ class CudaProgram:
         return self.variants[key]
 
     def _launcher(self, launch: KernelLaunch) -> Launcher:
-        # Interned, so that cache look-ups compare by identity.
-        source = intern(launch.source)
+        source = launch.source
         kernels = self.driver.kernels(self.device)
         load = partial(kernels, source, launch.kernel)
         load()
         if (self.device, source) not in self.driver.has_siblings:
             for sibling in launch.siblings():
-                kernels(intern(sibling.source), sibling.kernel)
+                kernels(sibling.source, sibling.kernel)
             self.driver.has_siblings.add((self.device, source))
         return self.driver.launcher(self.device, load, launch)
 
@@ -88,7 +86,7 @@ class CudaProgram:
 
 def _picks(outputs: Sequence[int], count: int) -> Picked:
     """A function that selects these outputs from all `count`."""
-    if tuple(outputs) == tuple(range(count)):
+    if tuple(outputs) == every(count):
         return iter
     return lambda dsts: [dsts[output] for output in outputs]
 

@@ -1,10 +1,11 @@
 """A kernel launch as a value, and what a planner must know of a device."""
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from itertools import chain
+from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
 from dmlsplit.resources import kernel_source
@@ -32,18 +33,19 @@ _FORMATS = {
     OFFSET_64: "q",
     DIVISOR: "II",
 }
-_SIZES = {name: struct.calcsize(form[0]) for name, form in _FORMATS.items()}
 POINTER_BYTES = 8
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
 PARAMETERS = """struct Parameters {
     const unsigned char* input;
     unsigned char* outputs[kOutputs];
+    unsigned long long policy;
 """
 _text = cache(kernel_source)
 # L2 policies of stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal` and
 # `streaming`: lines that leave the cache first.
 NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
+_NORMAL, _STREAMING = (policy.to_bytes(8, "little") for policy in (NORMAL, STREAMING))
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
@@ -84,12 +86,6 @@ class Constant(NamedTuple):
     value: int | Divisor | tuple[int, ...] | tuple[Divisor, ...] | str
 
     @property
-    def table(self) -> tuple[Any, ...] | None:
-        """The entries, if it is a table."""
-        value: Any = self.value
-        return value if isinstance(value, tuple) and not isinstance(value, Divisor) else None
-
-    @property
     def definition(self) -> str:
         """A constant in C++."""
         if self.type == "using":
@@ -99,14 +95,120 @@ class Constant(NamedTuple):
         return f"constexpr {self.type} {self.name} = {self.value}{suffix};"
 
     @property
-    def member(self) -> str:
-        """An argument in C++, as a member of the parameters."""
-        count = "" if self.table is None else f"[{len(self.table)}]"
-        return f"    {self.type} {self.name}{count};\n"
+    def member(self) -> "Member":
+        """The place of an argument in the parameters."""
+        value: Any = self.value
+        is_table = isinstance(value, tuple) and not isinstance(value, Divisor)
+        return Member(self.type, self.name, len(value) if is_table else 0)
+
+    @property
+    def packed(self) -> Any:
+        """An argument as `Code.pack` takes it."""
+        entries: Any = self.value
+        if not isinstance(entries, tuple):
+            return entries
+        is_nested = self.type == DIVISOR and not isinstance(entries, Divisor)
+        return table(self.type, *(chain.from_iterable(entries) if is_nested else entries))
 
 
-@dataclass(frozen=True, slots=True)
-class Assumptions:
+class Member(NamedTuple):
+    """A member of a kernel's parameters."""
+
+    type: str
+    name: str
+    entries: int = 0  # of a table; 0: a number
+
+    @property
+    def definition(self) -> str:
+        """The member in C++."""
+        return f"    {self.type} {self.name}{f'[{self.entries}]' * bool(self.entries)};\n"
+
+    @property
+    def format(self) -> str:
+        """The member in `struct`: a table is bytes, and so is a `Divisor`."""
+        size = struct.calcsize(_FORMATS[self.type])
+        is_number = self.entries == 0 and self.type != DIVISOR
+        return _FORMATS[self.type] if is_number else f"{size * max(1, self.entries)}s"
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a program is compiled from; splits that share it differ in arguments.
+
+    The kernel's only parameter is a struct by value: the address of the input's first element,
+    those of the outputs, the policy of stores, then `members`, larger types first, so that there is
+    no padding.
+    """
+
+    kernel: str  # its name, and that of its file in cuda/
+    slots: int  # outputs that the parameters have room for
+    resident: int  # blocks that an SM must be able to hold, which limits the registers of a thread
+    own_constants: tuple[Constant, ...]  # beside those that every kernel has
+    members: tuple[Member, ...]
+
+    @property
+    def constants(self) -> tuple[Constant, ...]:
+        """All constants of the source."""
+        return (
+            Constant("int", "kOutputs", self.slots),
+            Constant("int", "kThreads", THREADS),
+            Constant("int", "kResident", self.resident),
+            Constant(COUNT_64, "kStreaming", STREAMING),
+            *self.own_constants,
+        )
+
+    @cached_property
+    def source(self) -> str:
+        """The CUDA source: constants, the type of the parameters, then the texts from ``cuda/``.
+
+        A complete translation unit with one entry, named `kernel`. It includes nothing: CuPy's
+        cache of compiled kernels would not notice a change of an included file. It is interned, so
+        that cache look-ups compare by identity.
+        """
+        constants = "\n".join(constant.definition for constant in self.constants)
+        members = "".join(member.definition for member in self.members)
+        kernel = f"{self.kernel}.cu"
+        return intern(
+            f'{constants}\n#line 1 "{COMMON}"\n{_text(COMMON)}'
+            f'{PARAMETERS}{members}}};\n#line 1 "{kernel}"\n{_text(kernel)}'
+        )
+
+    @cached_property
+    def _pack(self) -> Callable[..., bytes]:
+        layout = "<" + "".join(member.format for member in self.members)
+        return struct.Struct(f"{layout}{-struct.calcsize(layout) % POINTER_BYTES}x").pack
+
+    def pack(self, values: Mapping[str, int | bytes]) -> bytes:
+        """The arguments in memory, by name; what a table lacks at its end is 0."""
+        return self._pack(*[values[name] for _, name, _ in self.members])
+
+
+@lru_cache(maxsize=1024)
+def code_of(
+    kernel: str,
+    slots: int,
+    resident: int,
+    constants: tuple[Constant, ...],
+    members: tuple[Member, ...],
+) -> Code:
+    """The code of a kernel, whose members may be in any order. Other sizes find the same one."""
+    ordered = sorted(members, key=lambda one: -struct.calcsize(_FORMATS[one.type][0]))
+    return Code(kernel, slots, resident, constants, tuple(ordered))
+
+
+def coded(
+    kernel: str,
+    slots: int,
+    resident: int,
+    constants: tuple[Constant, ...],
+    arguments: Sequence[Constant],
+) -> tuple[Code, bytes]:
+    """The code of a kernel, and its arguments in memory."""
+    code = code_of(kernel, slots, resident, constants, tuple([one.member for one in arguments]))
+    return code, code.pack({one.name: one.packed for one in arguments})
+
+
+class Assumptions(NamedTuple):
     """The assumptions that all launches of a plan share."""
 
     # The largest power of two, 1 to 16, that divides the input's address, and all outputs'.
@@ -120,85 +222,62 @@ class Assumptions:
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """One launch of one kernel.
+    """One launch of one kernel."""
 
-    The kernel's only parameter is a struct by value: the address of the input's first element,
-    then those of `outputs`, then `arguments`. A kernel is compiled for its constants; splits that
-    share it differ in arguments.
-    """
-
-    kernel: str  # its name, and that of its file in cuda/
+    code: Code
+    packed: bytes  # the values of its members
     outputs: tuple[int, ...]  # that it writes, as indices into the geometry's pieces
     total_bytes: int  # read, which is also the number of bytes written
     bypasses_cache: bool  # as in `Assumptions`
-    own_constants: tuple[Constant, ...]  # beside those that every kernel has
     grid: int  # blocks, in one dimension
     bytes_in_flight: int  # that one thread requests before it waits for the first
     reason: str  # why this kernel, in one line
-    slots: int  # outputs that the parameters have room for
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
-    least_resident: int = 0  # blocks that an SM must hold; 0: as many as bytes in flight ask for
     # Makes the launches whose programs the same columns need with other sizes. All are compiled
     # together, so that no later call waits for the compiler.
     siblings: Callable[[], Sequence["KernelLaunch"]] = field(default=tuple, compare=False)
-    arguments: tuple[Constant, ...] = ()  # passed by value
 
     @property
-    def members(self) -> list[Constant]:
-        """The arguments in the struct's order: larger types first, so that there is no padding."""
-        policy = Constant(COUNT_64, "policy", STREAMING if self.bypasses_cache else NORMAL)
-        return sorted((policy, *self.arguments), key=lambda one: -_SIZES[one.type])
+    def kernel(self) -> str:
+        """The kernel's name."""
+        return self.code.kernel
+
+    @property
+    def slots(self) -> int:
+        """Outputs that the parameters have room for."""
+        return self.code.slots
 
     @property
     def resident(self) -> int:
-        """Blocks that an SM must be able to hold, which limits the registers of a thread."""
-        if self.least_resident:
-            return self.least_resident
-        resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * self.bytes_in_flight))
-        return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
-
-    @property
-    def constants(self) -> tuple[Constant, ...]:
-        """All constants of the source."""
-        return (
-            Constant("int", "kOutputs", self.slots),
-            Constant("int", "kThreads", THREADS),
-            Constant("int", "kResident", self.resident),
-            Constant(COUNT_64, "kStreaming", STREAMING),
-            *self.own_constants,
-        )
-
-    @property
-    def argument_bytes(self) -> bytes:
-        """The arguments in memory, padded to a multiple of 8 bytes."""
-        layout = "<"
-        values: list[int] = []
-        for argument in self.members:
-            entries: tuple[Any, ...] = argument.table or (argument.value,)
-            layout += _FORMATS[argument.type] * len(entries)
-            values += chain.from_iterable(entries) if argument.type == DIVISOR else entries
-        return struct.pack(layout + f"{-struct.calcsize(layout) % POINTER_BYTES}x", *values)
+        """Blocks that an SM must be able to hold."""
+        return self.code.resident
 
     @property
     def source(self) -> str:
-        """The CUDA source: constants, the type of the parameters, then the texts from ``cuda/``.
+        """The CUDA source."""
+        return self.code.source
 
-        A complete translation unit with one entry, named `kernel`. It includes nothing: CuPy's
-        cache of compiled kernels would not notice a change of an included file.
-        """
-        constants = "\n".join(constant.definition for constant in self.constants)
-        arguments = "".join(argument.member for argument in self.members)
-        kernel = f"{self.kernel}.cu"
-        return (
-            f'{constants}\n#line 1 "{COMMON}"\n{_text(COMMON)}'
-            f'{PARAMETERS}{arguments}}};\n#line 1 "{kernel}"\n{_text(kernel)}'
-        )
+    @property
+    def argument_bytes(self) -> bytes:
+        """The arguments in memory, the policy of stores first."""
+        return (_STREAMING if self.bypasses_cache else _NORMAL) + self.packed
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """The struct for the addresses of the input and of each output, or without addresses."""
         unused = (1 + self.slots - len(addresses)) * POINTER_BYTES
         return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
+
+
+def resident_for(bytes_in_flight: int) -> int:
+    """The blocks that an SM must hold if each thread has so many bytes under way."""
+    resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * bytes_in_flight))
+    return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
+
+
+def table(kind: str, *numbers: int) -> bytes:
+    """Numbers of a C++ type in memory; a `Divisor` is two."""
+    return struct.pack(f"<{len(numbers)}{_FORMATS[kind][0]}", *numbers)
 
 
 def divisor(number: int, bits: int = 32) -> Divisor:

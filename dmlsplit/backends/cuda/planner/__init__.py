@@ -28,7 +28,7 @@ from dmlsplit.backends.cuda.planner.strided import interleaved_launch, strided_l
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
-from dmlsplit.geometry import RowSplit, SplitGeometry
+from dmlsplit.geometry import RowSplit, SplitGeometry, every
 
 __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
@@ -74,8 +74,8 @@ def plan(
 
 def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
     """Launches for a packed split, by the first rule of the table that fits."""
-    everything = tuple(range(len(split.widths)))
-    columns = Columns(split.rows, split.pitch, everything, split.offsets, split.widths)
+    outputs = every(len(split.widths))
+    columns = Columns(split.rows, split.pitch, outputs, split.offsets, split.widths)
     if 0 in split.widths:
         columns = columns.take(split.filled)
     unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from math import gcd
 from operator import itemgetter
+from typing import NamedTuple
 
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
@@ -20,8 +20,7 @@ MOST_WINDOW_VECTORS = 5
 NEAR_STEP = 2
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """Outputs of a row split, in order. There may be hundreds, and calls wait for their plan."""
 
     rows: int  # of the input
@@ -30,7 +29,7 @@ class Columns:
     offsets: tuple[int, ...]  # where the columns of each output begin, in bytes
     widths: tuple[int, ...]  # columns of each output, in bytes
 
-    @cached_property
+    @property
     def row_bytes(self) -> int:
         """Bytes of a row in all outputs."""
         return sum(self.widths)
@@ -40,12 +39,12 @@ class Columns:
         """Bytes in all outputs."""
         return self.rows * self.row_bytes
 
-    @cached_property
+    @property
     def equal_width(self) -> int:
         """The width of every output, or 0 if they differ."""
-        return self.widths[0] if len(set(self.widths)) == 1 else 0
+        return self.widths[0] if self.widths.count(self.widths[0]) == len(self.widths) else 0
 
-    @cached_property
+    @property
     def widest(self) -> int:
         """The width of the widest output."""
         return max(self.widths)

@@ -23,8 +23,10 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
     capacity,
+    coded,
     divisor,
     filled,
+    resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Columns, Entry, Form, Nest, entries, form_of
 from dmlsplit.geometry import ONE_TURN, Loop, turns
@@ -103,42 +105,41 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
     parts = (gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
     has_edges = min(parts) < form.item
     has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item
+    in_flight = items * form.channels * form.item
     # Eight items, each with a number and two addresses, need registers.
-    least_resident = NARROW_RESIDENT if form.item < VECTOR else 0
+    resident = NARROW_RESIDENT if form.item < VECTOR else resident_for(in_flight)
     if form.item == VECTOR and has_edges and not is_small and not is_one_nest and items > 1:
-        least_resident = EDGED_RESIDENT
+        resident = EDGED_RESIDENT
     has_window = form.window_step is not None
     how = "from vectors of the input" if has_window else "each by its own load"
+    constants = (
+        Constant("int", "kUnit", form.unit),
+        Constant("int", "kItemBytes", form.item),
+        Constant("int", "kItems", items),
+        Constant("int", "kChannels", form.channels),
+        Constant("bool", "kWindow", int(has_window)),
+        Constant("int", "kStep", form.window_step or 0),
+        Constant("int", "kAlign", min(entry.window_alignment(assumed) for entry in found)),
+        Constant("bool", "kEdges", int(has_edges)),
+        Constant("bool", "kLeads", int(has_edges and has_leads)),
+        Constant("int", "kNests", len(nests)),
+        Constant("int", "kDimensions", depth),
+        Constant("using", "Index", "unsigned" if is_small else COUNT_64),
+        Constant("using", "Signed", "int" if is_small else OFFSET_64),
+    )
+    arguments = [
+        Constant(OFFSET_64, "offsets", filled((e.offset for e in found), slots, 0)),
+        Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE)),
+        *_tables(nests, walks, 32 if is_small else 64),
+    ]
     return KernelLaunch(
-        "strided",
+        *coded("strided", slots * form.channels, resident, constants, arguments),
         tuple(chain.from_iterable(entry.outputs for entry in found)),
         sum(turns(entry.nest.loops) * form.unit * form.channels for entry in found),
         assumed.bypasses_cache,
-        (
-            Constant("int", "kUnit", form.unit),
-            Constant("int", "kItemBytes", form.item),
-            Constant("int", "kItems", items),
-            Constant("int", "kChannels", form.channels),
-            Constant("bool", "kWindow", int(has_window)),
-            Constant("int", "kStep", form.window_step or 0),
-            Constant("int", "kAlign", min(entry.window_alignment(assumed) for entry in found)),
-            Constant("bool", "kEdges", int(has_edges)),
-            Constant("bool", "kLeads", int(has_edges and has_leads)),
-            Constant("int", "kNests", len(nests)),
-            Constant("int", "kDimensions", depth),
-            Constant("using", "Index", "unsigned" if is_small else COUNT_64),
-            Constant("using", "Signed", "int" if is_small else OFFSET_64),
-        ),
         grid,
-        bytes_in_flight=items * form.channels * form.item,
+        bytes_in_flight=in_flight,
         reason=f"strided, in units of {form.unit} bytes, {how}",
-        least_resident=least_resident,
-        slots=slots * form.channels,
-        arguments=(
-            Constant(OFFSET_64, "offsets", filled((e.offset for e in found), slots, 0)),
-            Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE)),
-            *_tables(nests, walks, 32 if is_small else 64),
-        ),
     )
 
 

@@ -13,9 +13,11 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     blocks,
     capacity,
+    coded,
     divisor,
     filled,
     index_type,
+    resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
@@ -48,31 +50,30 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         *_numbers(columns, layout),
         *_chunks(columns, layout, lead),
     ]
+    constants = (
+        Constant("int", "kItem", layout.item),
+        Constant("bool", "kWhole", int(layout.is_whole)),
+        Constant("bool", "kPadded", int(layout.arrangement.pad_bits is not None)),
+        Constant("bool", "kAligned", int(assumed.output_alignment == VECTOR)),
+        Constant("int", "kLoads", layout.loads),
+        Constant("int", "kSharedVectors", layout.shared_vectors),
+    )
+    slots, in_flight = _slots(len(columns.outputs)), layout.loads * VECTOR
     at_once = "1 row" if layout.rows == 1 else f"up to {layout.rows} rows"
     return KernelLaunch(
-        "tile",
+        *coded("tile", slots, resident_for(in_flight), constants, arguments),
         columns.outputs,
         columns.total_bytes,
         assumed.bypasses_cache,
-        (
-            Constant("int", "kItem", layout.item),
-            Constant("bool", "kWhole", int(layout.is_whole)),
-            Constant("bool", "kPadded", int(layout.arrangement.pad_bits is not None)),
-            Constant("bool", "kAligned", int(assumed.output_alignment == VECTOR)),
-            Constant("int", "kLoads", layout.loads),
-            Constant("int", "kSharedVectors", layout.shared_vectors),
-        ),
         blocks(columns.rows, layout.rows) * (len(layout.groups) - 1),
         shared_bytes=layout.shared_vectors * VECTOR,
-        bytes_in_flight=layout.loads * VECTOR,
+        bytes_in_flight=in_flight,
         reason=(
             f"rows of {columns.pitch} bytes, {at_once} at a time, through shared memory"
             if layout.is_whole
             else f"outputs up to {columns.widest} bytes wide, {at_once} at a time, "
             "through shared memory"
         ),
-        slots=_slots(len(columns.outputs)),
-        arguments=tuple(arguments),
     )
 
 

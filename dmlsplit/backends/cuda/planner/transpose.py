@@ -23,7 +23,9 @@ from dmlsplit.backends.cuda.launch import (
     Constant,
     KernelLaunch,
     blocks,
+    coded,
     divisor,
+    resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Columns, Nest
 from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy
@@ -219,33 +221,33 @@ def transposition(
     strides += [loop.input_stride for plane in planes for loop in plane.loops]
     read = gcd(VECTOR, assumed.input_alignment, *offsets, *strides)
     starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_of), initial=0))
+    constants = (
+        Constant("int", "kUnit", square.unit),
+        Constant("int", "kDownVectors", square.down_vectors),
+        # Lines at multiples of a word are read directly, others through funnel shifts.
+        Constant("int", "kRead", read if read >= WORD else 1),
+        Constant("int", "kWrite", write_bytes(planes, assumed)),
+        Constant("bool", "kPointers", int(has_pointers)),
+        Constant("int", "kSegments", len(segments)),
+        Constant("int", "kNests", len(planes)),
+        Constant("int", "kLoops", loops),
+    )
+    arguments = [
+        Constant(OFFSET_64, "offsets", offsets),
+        *_plane_tables(square, planes, loops),
+        Constant("unsigned", "starts", starts),
+        Constant("unsigned char", "nests", plane_of),
+    ]
+    in_flight = LOADS * VECTOR
     return KernelLaunch(
-        "transpose",
+        *coded("transpose", len(outputs), resident_for(in_flight), constants, arguments),
         outputs,
         total_bytes,
         assumed.bypasses_cache,
-        (
-            Constant("int", "kUnit", square.unit),
-            Constant("int", "kDownVectors", square.down_vectors),
-            # Lines at multiples of a word are read directly, others through funnel shifts.
-            Constant("int", "kRead", read if read >= WORD else 1),
-            Constant("int", "kWrite", write_bytes(planes, assumed)),
-            Constant("bool", "kPointers", int(has_pointers)),
-            Constant("int", "kSegments", len(segments)),
-            Constant("int", "kNests", len(planes)),
-            Constant("int", "kLoops", loops),
-        ),
         starts[-1],
         shared_bytes=SQUARE_BYTES,
-        bytes_in_flight=LOADS * VECTOR,
+        bytes_in_flight=in_flight,
         reason=reason,
-        slots=len(outputs),
-        arguments=(
-            Constant(OFFSET_64, "offsets", offsets),
-            *_plane_tables(square, planes, loops),
-            Constant("unsigned", "starts", starts),
-            Constant("unsigned char", "nests", plane_of),
-        ),
     )
 
 

@@ -1,9 +1,9 @@
 """Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,14 +17,17 @@ from dmlsplit.backends.cuda.launch import (
     UNUSED_TILE,
     VECTOR,
     Assumptions,
+    Code,
     Constant,
     DeviceLimits,
     KernelLaunch,
+    Member,
     blocks,
     capacity,
+    code_of,
     divisor,
-    filled,
     index_type,
+    table,
 )
 from dmlsplit.backends.cuda.planner.forms import Columns
 
@@ -71,20 +74,16 @@ def wide_launches(
         yield _launch(part, assumed, is_aligned, is_equal, most, chunks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunks:
+class _Chunks(NamedTuple):
     """How rows and outputs are distributed over blocks."""
 
     threads: int  # of a block
     rounds: int
     rows: int  # of a chunk
     is_one_row: bool  # kOneRow
-    tiles: tuple[int, ...]  # of each output in a chunk
-    count: int
-
-    @property
-    def grid(self) -> int:
-        return self.count * sum(self.tiles)
+    tiles: np.ndarray  # of each output in a chunk
+    chunk_tiles: int  # their sum
+    grid: int  # tiles of all chunks
 
     @property
     def tile_bytes(self) -> int:
@@ -102,82 +101,106 @@ def _launch(
     count = len(columns.outputs)
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
-    slots = capacity(wanted, most)
-    place = COUNT_64 if chunks.is_one_row else "unsigned"
-    tables = _equal if is_equal else _tables
+    kind = _place(columns)
+    resident = resident_blocks(assumed.limits, REGISTERS[is_aligned], THREADS)
+    code = _code(is_aligned, chunks.is_one_row, is_equal, capacity(wanted, most), kind, resident)
 
     def siblings() -> list[KernelLaunch]:
         if columns.rows == 1 or columns.pitch >= MOST_CHUNK_BYTES:
             return []
-        other = replace(chunks, is_one_row=not chunks.is_one_row)
+        other = chunks._replace(is_one_row=not chunks.is_one_row)
         return [_launch(columns, assumed, is_aligned, is_equal, most, other)]
 
     aligned = "and every width, offset and address is a multiple of 16 bytes"
+    last = blocks(columns.rows, chunks.rows) - 1
+    values: dict[str, int | bytes] = {
+        "pitch": columns.pitch,
+        "chunk_pitch": columns.pitch * chunks.rows,
+        "by_chunk_tiles": table(DIVISOR, *divisor(chunks.chunk_tiles)),
+        "tile_bytes": chunks.tile_bytes,
+        "chunk_tiles": chunks.chunk_tiles,
+        "chunk_rows": chunks.rows,
+        "last_chunk": last,
+        "last_rows": columns.rows - last * chunks.rows,
+    }
+    values |= _equal(columns, chunks) if is_equal else _tables(columns, chunks, code.slots, kind)
     return KernelLaunch(
-        "rows",
+        code,
+        code.pack(values),
         columns.outputs,
         columns.total_bytes,
         assumed.bypasses_cache,
-        (
-            Constant("int", "kLoads", LOADS),
-            Constant("bool", "kAligned", int(is_aligned)),
-            Constant("bool", "kOneRow", int(chunks.is_one_row)),
-            Constant("bool", "kEqual", int(is_equal)),
-        ),
         chunks.grid,
         block=chunks.threads,
         bytes_in_flight=LOADS * VECTOR,
-        least_resident=resident_blocks(assumed.limits, REGISTERS[is_aligned], THREADS),
         reason=f"outputs are wide, {aligned if is_aligned else 'at any alignment'}",
-        slots=slots,
-        arguments=(
-            Constant(place, "pitch", columns.pitch),
-            Constant(place, "chunk_pitch", columns.pitch * chunks.rows),
-            Constant(DIVISOR, "by_chunk_tiles", divisor(sum(chunks.tiles))),
-            Constant("unsigned", "tile_bytes", chunks.tile_bytes),
-            Constant("unsigned", "chunk_tiles", sum(chunks.tiles)),
-            Constant("unsigned", "chunk_rows", chunks.rows),
-            Constant("unsigned", "last_chunk", chunks.count - 1),
-            Constant("unsigned", "last_rows", columns.rows - (chunks.count - 1) * chunks.rows),
-            *tables(columns, chunks, slots),
-        ),
         siblings=siblings,
     )
 
 
-def _tables(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
+@lru_cache
+def _code(
+    is_aligned: bool, is_one_row: bool, is_equal: bool, slots: int, kind: str, resident: int
+) -> Code:
+    """The code of a launch; `kind` is the type of places in the tables."""
+    place = COUNT_64 if is_one_row else "unsigned"
+    members = [Member(place, "pitch"), Member(place, "chunk_pitch")]
+    members.append(Member(DIVISOR, "by_chunk_tiles"))
+    numbers = ("tile_bytes", "chunk_tiles", "chunk_rows", "last_chunk", "last_rows")
+    members += [Member("unsigned", name) for name in numbers]
+    if is_equal:
+        members += [Member(place, "width"), Member(place, "first_byte")]
+        members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
+    else:
+        members += [Member(kind, "offsets", slots), Member(kind, "widths", slots)]
+    if not is_one_row:
+        members.append(Member(DIVISOR, "by_width", 0 if is_equal else slots))
+    if not is_equal:
+        members.append(Member("unsigned", "tile_starts", slots))
+    if not is_equal and slots > FEW_OUTPUTS:
+        members.append(Member("unsigned", "nearby_shift"))
+        members.append(Member("unsigned short", "nearby", slots + 1))
+    constants = (
+        Constant("int", "kLoads", LOADS),
+        Constant("bool", "kAligned", int(is_aligned)),
+        Constant("bool", "kOneRow", int(is_one_row)),
+        Constant("bool", "kEqual", int(is_equal)),
+    )
+    return code_of("rows", slots, resident, constants, tuple(members))
+
+
+def _tables(columns: Columns, chunks: _Chunks, slots: int, kind: str) -> dict[str, int | bytes]:
     """The tables of outputs."""
-    kind = _place(columns)
-    starts = accumulate(chunks.tiles[:-1], initial=0)
-    yield Constant(kind, "offsets", filled(columns.offsets, slots, 0))
-    yield Constant(kind, "widths", filled(columns.widths, slots, 0))
+    starts = chunks.tiles.cumsum() - chunks.tiles
+    spare = slots - len(starts)
+    values: dict[str, int | bytes] = {
+        "offsets": table(kind, *columns.offsets),
+        "widths": table(kind, *columns.widths),
+        "tile_starts": starts.astype("u4").tobytes() + table("unsigned", UNUSED_TILE) * spare,
+    }
     if not chunks.is_one_row:
-        by_width = filled(map(divisor, columns.widths), slots, divisor(1))
-        yield Constant(DIVISOR, "by_width", by_width)
-    yield Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE))
+        by_width = table(DIVISOR, *chain.from_iterable(map(divisor, columns.widths)))
+        values["by_width"] = by_width + table(DIVISOR, *divisor(1)) * spare
     if slots > FEW_OUTPUTS:
-        yield from _nearby(chunks.tiles, slots)
+        # The outputs of every 2^n-th tile, between which `find_near` searches.
+        shift = max(0, (blocks(chunks.chunk_tiles, slots) - 1).bit_length())
+        near = np.arange(0, chunks.chunk_tiles + (1 << shift), 1 << shift)
+        nearby = starts.searchsorted(near, "right") - 1
+        values |= {"nearby_shift": shift, "nearby": nearby.astype("u2").tobytes()}
+    return values
 
 
-def _equal(columns: Columns, chunks: _Chunks, slots: int) -> Iterator[Constant]:
+def _equal(columns: Columns, chunks: _Chunks) -> dict[str, int | bytes]:
     """The arguments that replace the tables if outputs are equal and contiguous in the input."""
-    place = COUNT_64 if chunks.is_one_row else "unsigned"
-    yield Constant(place, "width", columns.equal_width)
-    yield Constant(place, "first_byte", columns.offsets[0])
-    yield Constant(DIVISOR, "by_output_tiles", divisor(chunks.tiles[0]))
-    yield Constant("unsigned", "output_tiles", chunks.tiles[0])
-    if not chunks.is_one_row:
-        yield Constant(DIVISOR, "by_width", divisor(columns.equal_width))
-
-
-def _nearby(output_tiles: tuple[int, ...], slots: int) -> Iterator[Constant]:
-    """The outputs of every 2^n-th tile, between which `find_near` searches."""
-    *starts, tiles = accumulate(output_tiles, initial=0)
-    shift = max(0, (blocks(tiles, slots) - 1).bit_length())
-    near = np.arange(0, tiles + (1 << shift), 1 << shift)
-    nearby = (np.searchsorted(starts, near, "right") - 1).tolist()
-    yield Constant("unsigned", "nearby_shift", shift)
-    yield Constant("unsigned short", "nearby", filled(nearby, slots + 1, 0))
+    tiles = int(chunks.tiles[0])
+    return {
+        "width": columns.equal_width,
+        "first_byte": columns.offsets[0],
+        "by_output_tiles": table(DIVISOR, *divisor(tiles)),
+        "output_tiles": tiles,
+        # For more than one row.
+        "by_width": b"" if chunks.is_one_row else table(DIVISOR, *divisor(columns.equal_width)),
+    }
 
 
 def _place(columns: Columns) -> str:
@@ -186,24 +209,56 @@ def _place(columns: Columns) -> str:
 
 def _is_equal(columns: Columns) -> bool:
     """Whether outputs need no table. Few are found as fast in a table, and share its program."""
-    follow = columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
-    return bool(columns.equal_width) and follow and len(columns.outputs) > FEW_OUTPUTS
+    if len(columns.outputs) <= FEW_OUTPUTS or not columns.equal_width:
+        return False
+    return columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
 
 
 def _chunks(columns: Columns, limits: DeviceLimits) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
+    total, choices = columns.total_bytes, _row_choices(columns, limits)
+    widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
+    masks, bits = _tile_bits(BLOCKS)
+    # By block, rows of a chunk, and output.
+    tiles = (np.multiply.outer(choices, widths) + masks) >> bits
     best = 0.0
-    for threads, rounds in BLOCKS:
-        chunks = _chunks_of(columns, limits, threads, rounds)
+    for at, sums in enumerate(np.add.reduce(tiles, axis=-1).tolist()):
+        threads, rounds = BLOCKS[at]
+        tile = rounds * threads * LOADS * VECTOR
+        choice, grid = 0, columns.rows * sums[0]
+        if len(sums) > 1 and (columns.widest < tile or total / (grid * tile) < FULL_ROW):
+            pairs = zip(choices[1:], sums[1:], strict=True)
+            grids = [blocks(columns.rows, rows) * each for rows, each in pairs]
+            grid = min(grids)
+            choice = 1 + grids.index(grid)
         # Blocks that keep memory busy; that more fit makes the last of them no shorter.
         at_once = limits.sm_count * blocks(IN_FLIGHT_BYTES, threads * LOADS * VECTOR)
-        full = columns.total_bytes / (chunks.grid * chunks.tile_bytes)
-        busy = full * evenness(chunks.grid, at_once, limits.sm_count)
+        busy = total / (grid * tile) * evenness(grid, at_once, limits.sm_count)
         if busy > best:
-            best, found = busy, chunks
+            best = busy
+            found = _Chunks(
+                threads, rounds, choices[choice], choice == 0, tiles[at, choice], sums[choice], grid
+            )
         if busy >= BUSY:
             break
     return found
+
+
+@lru_cache
+def _tile_bits(choices: tuple[tuple[int, int], ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The masks and shifts, by block, that divide by the bytes of a tile, a power of two."""
+    tiles = [rounds * threads * LOADS * VECTOR for threads, rounds in choices]
+    bits = np.array([tile.bit_length() - 1 for tile in tiles]).reshape(-1, 1, 1)
+    return (1 << bits) - 1, bits
+
+
+def _row_choices(columns: Columns, limits: DeviceLimits) -> list[int]:
+    """The rows that a chunk may have; the first is a single row, which is simpler."""
+    if columns.rows == 1 or (largest := max(columns.widest, columns.pitch)) >= MOST_CHUNK_BYTES:
+        return [1]
+    most = min(columns.rows, (MOST_CHUNK_BYTES - 1) // largest)
+    least = min(most, blocks(limits.sm_count * CHUNK_BYTES // 2, columns.pitch))
+    return [1, *range(least, min(most, 2 * least) + 1, blocks(least, CHOICES))]
 
 
 @lru_cache
@@ -221,32 +276,3 @@ def evenness(grid: int, at_once: int, sm_count: int) -> float:
     if grid > at_once:
         return grid / (grid + at_once / 2)
     return grid / (blocks(grid, sm_count) * sm_count)
-
-
-def _chunks_of(columns: Columns, limits: DeviceLimits, threads: int, rounds: int) -> _Chunks:
-    tile, widths, widest = rounds * threads * LOADS * VECTOR, columns.widths, columns.widest
-
-    def tiles(rows: int) -> list[int]:
-        """The tiles of each output in a chunk of so many rows."""
-        return [-(-rows * width // tile) for width in widths]
-
-    def full(rows: int) -> float:
-        """The share of all tiles that is filled."""
-        return columns.total_bytes / (blocks(columns.rows, rows) * sum(tiles(rows)) * tile)
-
-    is_one_row = (
-        columns.rows == 1
-        or max(widest, columns.pitch) >= MOST_CHUNK_BYTES
-        or (widest >= tile and full(1) >= FULL_ROW)
-    )
-    if is_one_row:
-        rows = 1
-    else:
-        most = min(columns.rows, (MOST_CHUNK_BYTES - 1) // max(widest, columns.pitch))
-        # At least half a chunk, for few of its tiles to be partly filled.
-        least = min(most, blocks(limits.sm_count * CHUNK_BYTES // 2, columns.pitch))
-        choices = range(least, min(most, 2 * least) + 1, blocks(least, CHOICES))
-        rows = max(choices, key=full)
-    return _Chunks(
-        threads, rounds, rows, is_one_row, tuple(tiles(rows)), blocks(columns.rows, rows)
-    )

@@ -88,7 +88,7 @@ def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int
     texts = {
         tuple(
             launch.source
-            for launch in tile_launches(replace(columns, rows=rows), assumed(src, dst))
+            for launch in tile_launches(columns._replace(rows=rows), assumed(src, dst))
         )
         for rows in ROWS
     }
