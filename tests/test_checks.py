@@ -1,6 +1,7 @@
 """Numbers from outside: integers, axes and sizes of pieces."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -168,3 +169,29 @@ def test_the_axis_is_checked_before_the_sizes() -> None:
         InvalidArgumentError, match=r"^axis is 2; it must be from -2 to 1 at rank 2$"
     ):
         piece_sizes((2, 6), (9,), 2)
+
+
+class OnDevice:
+    """An array that counts how often it is read."""
+
+    ndim = 1
+
+    def __init__(self, *values: object) -> None:
+        self.values, self.reads = list(values), 0
+
+    def tolist(self) -> list[object]:
+        self.reads += 1
+        return self.values
+
+    def __iter__(self) -> Iterator[object]:
+        raise AssertionError("entries are read one by one")
+
+
+def test_sizes_on_a_device_are_read_once() -> None:
+    sizes: Any = OnDevice(1, 2, 3)
+    assert piece_sizes((6,), sizes, 0) == (0, (1, 2, 3))
+    assert sizes.reads == 1
+    for wrong in (2.0, True):
+        sizes = OnDevice(1, wrong, 3)
+        with pytest.raises(ArgumentTypeError, match=r"sizes\[1\] is"):
+            piece_sizes((6,), sizes, 0)
