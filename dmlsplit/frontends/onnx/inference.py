@@ -80,7 +80,7 @@ def _teach_shapes(model: ModelProto, found: ModelProto, sizes: Mapping[str, int]
     from onnx import helper
 
     from dmlsplit.frontends.onnx.dimensions import FixedSizes
-    from dmlsplit.frontends.onnx.scanner import walked
+    from dmlsplit.frontends.onnx.walk import walked
 
     shapes = _static_shapes(found)
     _, values = walked("", found.SerializeToString(), FixedSizes(sizes), False)

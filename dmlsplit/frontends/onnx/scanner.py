@@ -7,7 +7,7 @@ never calls ONNX's own shape inference, checker or runtimes: small malformed mod
 import mmap
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -15,14 +15,9 @@ from dmlsplit.checks import file_name, instance
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about, one_line
 from dmlsplit.frontends.onnx import child
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.messages import Model
-from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.values import Value
-from dmlsplit.frontends.onnx.walk import Walk
+from dmlsplit.frontends.onnx.walk import walked
 from dmlsplit.frontends.site import Cause, SplitSite
 from dmlsplit.mistaken import recognised
-
-MAXIMUM_FIELDS = 1_600_000
 
 
 def scan(
@@ -72,23 +67,6 @@ def scan(
 def _has_gap(site: SplitSite) -> bool:
     """Whether shape inference may make a site known."""
     return bool(site.unknown) and site.cause in (Cause.UNTRACKED, Cause.TYPE, Cause.LENGTHS)
-
-
-def walked(
-    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, is_last: bool = True
-) -> tuple[list[SplitSite], Mapping[str, Value]]:
-    """The sites of a model, and what is known of the values of its main graph."""
-    # A second walk, of calls and constants, may cost as much as a small model again.
-    reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
-    try:
-        model = reader.read(Model, Span(0, len(data)))
-        if len(model.graph) != 1:
-            raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
-        dimensions.give_ranks = is_last
-        walk = Walk(name, reader, model, dimensions)
-        return walk.sites(), walk.values
-    except WireError as error:
-        raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
 
 
 @contextmanager

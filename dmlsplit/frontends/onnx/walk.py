@@ -1,11 +1,13 @@
 """Walks the nodes of an ONNX model, infers their values, and finds its splits."""
 
+import mmap
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import NamedTuple
 
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.implied import implied_splits
 from dmlsplit.frontends.onnx.messages import (
@@ -35,6 +37,7 @@ from dmlsplit.frontends.onnx.values import (
 )
 from dmlsplit.frontends.site import Cause, SplitSite
 
+MAXIMUM_FIELDS = 1_600_000
 # Of bodies in bodies and functions in functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
 # Outputs of all descriptors of one file.
@@ -322,3 +325,20 @@ def _check_depth(scope: _Scope) -> None:
 
 def _function_name(function: Function) -> str:
     return shown_name(".".join(filter(None, function.key)))
+
+
+def walked(
+    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, is_last: bool = True
+) -> tuple[list[SplitSite], Mapping[str, Value]]:
+    """The sites of a model, and what is known of the values of its main graph."""
+    # A second walk, of calls and constants, may cost as much as a small model again.
+    reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
+    try:
+        model = reader.read(Model, Span(0, len(data)))
+        if len(model.graph) != 1:
+            raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
+        dimensions.give_ranks = is_last
+        walk = Walk(name, reader, model, dimensions)
+        return walk.sites(), walk.values
+    except WireError as error:
+        raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None

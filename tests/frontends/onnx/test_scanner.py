@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx import scan, scanner
+from dmlsplit.frontends.onnx import scan, walk
 from dmlsplit.frontends.onnx.reader import Reader
 from dmlsplit.frontends.onnx.shapes import _RULES
 from dmlsplit.frontends.site import Cause
@@ -231,7 +231,7 @@ def test_a_hundred_thousand_splits_are_within_the_field_limit_of_a_scan(
             super().__init__(*given)
             readers.append(self)
 
-    monkeypatch.setattr(scanner, "Reader", Recorded)
+    monkeypatch.setattr(walk, "Reader", Recorded)
     nodes = [
         node("Split", "x", f"a{i} b{i}", name=f"n{i}", axis=1, num_outputs=2) for i in range(1000)
     ]
@@ -239,4 +239,4 @@ def test_a_hundred_thousand_splits_are_within_the_field_limit_of_a_scan(
     (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
     assert len(scan(tmp_path / "m.onnx")) == 1000
     (reader,) = readers
-    assert 100 * (reader._limit - reader._left) < scanner.MAXIMUM_FIELDS
+    assert 100 * (reader._limit - reader._left) < walk.MAXIMUM_FIELDS
