@@ -118,7 +118,7 @@ class BindingTable:
     def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[ArrayView, list[ArrayView]]:
         """Check all bindings and return the memory of the input and of the outputs.
 
-        An InvalidArgumentError has a report of every broken rule.
+        An InvalidArgumentError reports every broken rule.
         """
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
@@ -141,7 +141,7 @@ class BindingTable:
         return entry, bound  # type: ignore[return-value]
 
     def _are_apart(self, bound: Sequence[Any]) -> bool:
-        """Fast path: True if no two tensors overlap, padding included. No other rule is broken."""
+        """Fast path: True if no tensors overlap, padding included. No other rule is broken."""
         starts = [entry.address for entry in bound]
         return are_apart(starts, map(add, starts, self._sizes))
 

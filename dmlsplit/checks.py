@@ -73,7 +73,7 @@ def integers(name: str, values: Integers) -> tuple[int, ...]:
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
     """The value as an int; the error for anything else begins with `operator`.
 
-    The error is not a TypeError, because the onnx runtime would take that for one of its own.
+    The error is not a TypeError, because the onnx runtime would take a TypeError for its own.
     """
     try:
         return integer(name, value)

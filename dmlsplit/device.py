@@ -34,7 +34,7 @@ class Device:
     Parameters
     ----------
     device
-        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None takes ``"cuda:0"`` if there is one, else
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None means ``"cuda:0"`` if there is one, else
         ``"cpu"``.
     feature_level
         Anything that `FeatureLevel.parse` reads.
@@ -60,12 +60,12 @@ class Device:
         return self._backend.device
 
     def check_feature_levels(self, requested: Iterable[Level]) -> FeatureLevel:
-        """The highest of the requested levels that it supports (DML_FEATURE_FEATURE_LEVELS).
+        """The highest requested level that the device supports (DML_FEATURE_FEATURE_LEVELS).
 
         Raises
         ------
         UnsupportedError
-            If it supports none of them.
+            If the device supports none of them.
         """
         if not isinstance(requested, Iterable):
             raise ArgumentTypeError(f"requested is {requested!r}; it must be a list of levels")
@@ -80,7 +80,7 @@ class Device:
         return max(supported)
 
     def supports_data_type(self, data_type: DataTypeLike) -> bool:
-        """Whether Split takes a data type at the device's level (DML_FEATURE_TENSOR_DATA_TYPE)."""
+        """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE)."""
         kind = TensorDataType.parse(data_type)
         return kind in capability_table()[self.feature_level].input_tensor.data_types
 
@@ -127,7 +127,7 @@ class CompiledOperator:
         list
             One array per output, of the same library as `array`.
         """
-        # A context, even one that does nothing, takes a tenth of a small split's time.
+        # A context, even one that does nothing, costs a tenth of a small split's time.
         if stream is None:
             return self._split(array, None)
         with _on_stream(self.device.name, stream):
@@ -136,13 +136,13 @@ class CompiledOperator:
     def _split(self, given: Any, stream: Stream | None) -> list[Any]:
         source = self._table.bind_input(given)
         if isinstance(given, BufferBinding):
-            # Of a class of NumPy's arrays is the buffer, not the tensor in it.
+            # A subclass of NumPy's arrays describes the buffer, not the tensor in it.
             given = None if is_native(given.buffer) else given.buffer
         # Still on the stream: DLPack makes the receiving library wait for the current one.
         return self._plan.split(source, given, stream)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _compile, (self.device, self.desc)  # The copy is the cached one.
+        return _compile, (self.device, self.desc)  # The copy is the cached operator.
 
     def dispatch(
         self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
@@ -177,16 +177,16 @@ class CompiledOperator:
 class BoundOperator:
     """A compiled operator with its buffers (IDMLBindingTable). It keeps them and its kernels alive.
 
-    A CUDA graph that captured its dispatch needs it for as long as the graph is replayed.
+    A CUDA graph that captured its dispatch can be replayed only while it exists.
     """
 
     _copy: BoundCopy
     _buffers: tuple[ArrayView, ...]
 
     def dispatch(self, stream: Stream | None = None) -> None:
-        """Do the split and nothing else: no check but of the stream, no allocation.
+        """Copy the input to the outputs. Only the stream is checked, and nothing is allocated.
 
-        Nothing is copied between host and device. The CPU has no streams, and refuses one.
+        Nothing is copied between host and device. On the CPU, `stream` must be None.
         """
         self._copy(stream)
 
@@ -211,7 +211,7 @@ def _on_stream(device: str, stream: Stream | None) -> Context:
 
 
 def _outputs(desc: SplitOperatorDesc) -> Packing:
-    """The outputs to make for a call."""
+    """The outputs that a call allocates."""
     tensors = desc.output_tensors
     width, dtype = tensors[0].element_bytes, tensors[0].data_type.numpy_name
     if all(tensor.strides is None for tensor in tensors):

@@ -1,7 +1,7 @@
 """`dml.split`: one call for any array, without a descriptor.
 
-It goes straight to the geometry. DirectML's limits (2^32-1 elements, 8 dimensions, no
-empty pieces, the eleven data types) bind descriptors, not this function.
+There is no descriptor, so DirectML's limits (2^32-1 elements, 8 dimensions, no empty pieces, eleven
+data types) do not apply.
 """
 
 import sys
@@ -28,11 +28,11 @@ from dmlsplit.geometry import piece_shapes, split_geometry
 Sizes: TypeAlias = SupportsIndex | Integers
 T = TypeVar("T", bound=Array | DaskArray)
 _FEW_PIECES = 64
-_AT_ONCE = frozenset(("numpy", "cupy"))  # modules whose arrays have memory
+_AT_ONCE = frozenset(("numpy", "cupy"))  # modules of arrays that always have memory
 
 
 class _First(int):
-    """The axis where none is given: 0, but not the 0 of a caller."""
+    """The default axis: 0, but distinct from a 0 that the caller passes."""
 
 
 _FIRST = _First()
@@ -51,32 +51,32 @@ def split(
     sizes_or_count: Sizes,
     axis: SupportsIndex = _FIRST,
     out: Sequence[T] | None = None,
-    dim: SupportsIndex | None = None,  # not keyword-only, which takes Python longer to call
+    dim: SupportsIndex | None = None,  # not keyword-only, which would slow down every call
 ) -> list[T]:
     """Split an array along an axis into new arrays. Unlike `numpy.split`, it copies.
 
     Parameters
     ----------
     array
-        An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, with any strides; or
-        a dask.array, which is split lazily, block by block.
+        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, with any strides;
+        or a dask.array, which is split lazily, block by block.
     sizes_or_count
-        The size of each piece along the axis, 0 included; they must add up to it. Or the
-        number of equal pieces.
+        The size of each piece along the axis; sizes may be 0, and must add up to the axis. Or
+        the number of equal pieces.
     axis
-        The dimension to split; a negative one counts from the end.
+        The dimension to split; a negative axis counts from the end.
     out
-        Arrays to write, one per piece, of the pieces' shape and type and with any strides;
-        None allocates.
+        Arrays to write to, one per piece, with the shape and type of the piece and any strides;
+        None allocates new ones.
     dim
-        PyTorch's word for `axis`: one of the two.
+        PyTorch's name for `axis`; give only one of the two.
 
     Returns
     -------
     list
-        The pieces, of the same library as `array`, and of its class if that is a subclass of
-        NumPy's; or `out`. Small new pieces of CuPy's arrays, of less than 1 MiB in all, share one
-        block of memory, which each of them keeps.
+        The arrays of `out`, or new ones from the library of `array` (and of its class, if that is a
+        subclass of numpy.ndarray). New CuPy arrays of less than 1 MiB in total share one block of
+        memory, which each of them keeps alive.
 
     Raises
     ------
@@ -93,13 +93,13 @@ def split(
         axis = 0 if dim is None else dim
     elif dim is not None:
         raise InvalidArgumentError(
-            f"axis is {axis!r} and dim is {dim!r}, two words for one thing; one must be left out"
+            f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
         )
-    home = array.__class__.__module__  # not type(): torch.compile cannot say that of a Parameter
+    home = array.__class__.__module__  # torch.compile cannot give type() of a Parameter
     if home not in _AT_ONCE and (own := _with_own_split(array, home, sizes_or_count, axis, out)):
         return own(array, sizes_or_count, axis, out)
     if out is None and home in HOMES and is_plain(array):
-        if not _is_plain(axis, sizes_or_count):
+        if not _are_ints(axis, sizes_or_count):
             axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)  # type: ignore[union-attr]
         if pieces := small_copies(array, axis, sizes_or_count):
             return pieces
@@ -111,7 +111,7 @@ def split(
     if source is None:
         return _split_tracked(array, sizes_or_count, axis, out)
     along: Any = axis, sizes_or_count
-    if not _is_plain(axis, sizes_or_count):
+    if not _are_ints(axis, sizes_or_count):
         along = piece_sizes(source.shape, sizes_or_count, axis)
     made = plan_for(along[1])
     if out is None:
@@ -129,8 +129,8 @@ def split(
     return list(out)
 
 
-def _is_plain(axis: object, sizes_or_count: Any) -> bool:
-    """Whether these are integers of Python's own, of which equal ones mean the same."""
+def _are_ints(axis: object, sizes_or_count: Any) -> bool:
+    """Whether these are plain ints, which are safe cache keys: True and 1.0 would equal 1."""
     kind = type(sizes_or_count)
     is_sizes = kind is int or (kind is tuple and set(map(type, sizes_or_count)) == {int})
     return is_sizes and type(axis) is int
@@ -139,22 +139,21 @@ def _is_plain(axis: object, sizes_or_count: Any) -> bool:
 def _with_own_split(
     array: Any, home: str, sizes_or_count: Sizes, axis: SupportsIndex, out: object
 ) -> Callable[..., list[Any]] | None:
-    """The split of arrays that have no memory yet (of dask, or traced), or that know a better."""
+    """The split for an array without memory (dask, traced), or whose library splits faster."""
     if home in HOMES:
         return _split_tracked if sys.modules["torch"].compiler.is_dynamo_compiling() else None
     if home == DISTRIBUTED:
         return _split_tracked
     if home.startswith("dask.array"):
-        # Imported here: it imports this module, to split each block.
+        # Imported here because it imports this module, to split each block.
         from dmlsplit.storage.dask_arrays import split_dask
 
         return split_dask
     if home.partition(".")[0] in ("jax", "jaxlib"):
-        # Imported here: JAX is optional.
+        # Imported here because JAX is optional.
         from dmlsplit.frameworks import jax
 
-        is_known = out is None and _is_plain(axis, sizes_or_count)
-        along = (axis, sizes_or_count) if is_known else None
+        along = (axis, sizes_or_count) if out is None and _are_ints(axis, sizes_or_count) else None
         return jax.split if jax.is_for_jax(array, along) else None
     return None
 
@@ -162,7 +161,7 @@ def _with_own_split(
 def _split_tracked(
     array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
 ) -> list[Any]:
-    # Imported here: it imports PyTorch, and this module for what its operators do.
+    # Imported here because it imports PyTorch, and this module.
     from dmlsplit.frameworks.torch import split as split_tracked
 
     return split_tracked(array, sizes_or_count, axis, out)
@@ -177,11 +176,11 @@ def _made(
     sizes_or_count: int | tuple[int, ...],
     output_strides: tuple[tuple[int, ...], ...] | None = None,
 ) -> Plan:
-    # Here, so that arguments like those of an earlier call are not checked again.
+    # Checked here, inside the cache, so that equal arguments are checked once.
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     layouts = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
-    # A call must not wait for the compiler because of new sizes.
+    # Without `prepare`: a call must not wait for the compiler because its sizes are new.
     backend = find_backend(device)
     is_kept = len(sizes) <= _FEW_PIECES
     program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
@@ -189,13 +188,13 @@ def _made(
     return Plan(program, outputs, small_cut(geometry, axis, sizes) if device == "cpu" else None)
 
 
-# A plan takes more than a kilobyte for each piece: of splits into many, few are kept.
+# A plan takes more than a kilobyte per piece, so few plans with many pieces are cached.
 _plan = lru_cache(maxsize=1024)(_made)
 _plan_of_many = lru_cache(maxsize=8)(_made)
 
 
 def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., Plan]:
-    """The function that makes, or has kept, the plan of a split into as many pieces."""
+    """The cached function that makes plans for splits into this many pieces."""
     count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
     return _plan if count <= _FEW_PIECES else _plan_of_many
 
@@ -204,7 +203,7 @@ def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., Plan]:
 def _shapes(
     shape: tuple[int, ...], item_bytes: int, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
-    """The shapes of the pieces, and their bytes."""
+    """The shapes of the pieces, and their sizes in bytes."""
     shapes = piece_shapes(shape, *piece_sizes(shape, sizes_or_count, axis))
     return shapes, [item_bytes * prod(shape) for shape in shapes]
 
@@ -212,9 +211,9 @@ def _shapes(
 def _packed_apart(
     out: Any, source: ArrayView, shapes: Sequence[tuple[int, ...]], sizes: list[int]
 ) -> list[int] | None:
-    """Addresses of outputs that fit, are packed and share no memory, as most do.
+    """Fast path: the addresses of outputs that fit, are packed and share no memory.
 
-    None for others, which `checked_outputs` looks at one by one.
+    None for any others, which `checked_outputs` checks one by one.
     """
     if type(out) not in (list, tuple) or len(out) != len(shapes):
         return None
@@ -226,7 +225,7 @@ def _packed_apart(
 
 
 def check_list(out: Any, count: int) -> None:
-    """Refuse what is not a list or a tuple of so many arrays."""
+    """Refuse anything but a list or a tuple of `count` arrays."""
     is_list = isinstance(out, (list, tuple))
     if not is_list or len(out) != count:
         found = f" of {len(out)}" if is_list else ""
@@ -238,7 +237,7 @@ def check_list(out: Any, count: int) -> None:
 def checked_outputs(
     out: Sequence[Any], source: ArrayView, shapes: Sequence[tuple[int, ...]]
 ) -> list[ArrayView]:
-    """Describe the arrays to write, which must fit the source and share no memory."""
+    """Views of the arrays to write to, which must fit the source and share no memory."""
     check_list(out, len(shapes))
     outputs = [view(output, f"out[{index}]") for index, output in enumerate(out)]
     rest = source.type, source.device, False
@@ -285,7 +284,7 @@ def _refuse_overlap(views: list[ArrayView]) -> None:
 
 
 def _meeting(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """The indices of spans that meet another one, in the order in which they begin."""
+    """The indices of spans that overlap another one, in the order in which they begin."""
     return sorted({at for pair in overlaps(spans) for at in pair}, key=lambda at: (spans[at], at))
 
 

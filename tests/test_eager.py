@@ -96,7 +96,7 @@ def test_dim_works_for_every_library() -> None:
 
 @pytest.mark.parametrize(("axis", "dim"), [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0)])
 def test_only_one_of_axis_and_dim_may_be_given(axis: Any, dim: int) -> None:
-    said = rf"^axis is {axis} and dim is {dim}, two words for one thing; one must be left out$"
+    said = rf"^axis is {axis} and dim is {dim}, two names for one argument; give only one$"
     with pytest.raises(dml.InvalidArgumentError, match=said):
         dml.split(np.zeros((2, 2)), 2, axis, dim=dim)  # type: ignore[call-overload]
     with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 2; it must be from -2 to 1"):

@@ -160,7 +160,7 @@ def test_dim_is_compiled_as_axis_is(backend: str) -> None:
     found = torch.compile(both, fullgraph=True, backend=backend)(x)
     wanted = (*x.split(2, 1), *x.split([1, 3], 1), *x.split(1))
     assert all(map(torch.equal, found, wanted))
-    with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 0 and dim is 1, two words"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 0 and dim is 1, two names"):
         torch.compile(lambda x: dml.split(x, 2, 0, dim=1), backend=backend)(x)
 
 
