@@ -1,7 +1,7 @@
-"""Arrays of any library, each library behind one adapter that is chosen by type.
+"""Arrays of any library. The type of an array selects the adapter of its library.
 
-numpy.py, cupy.py and torch.py describe and make arrays of their own. dlpack.py describes those
-of every other library as arrays of NumPy or CuPy, and gives pieces back to it.
+numpy.py, cupy.py and torch.py describe and make arrays of their libraries. dlpack.py describes
+those of every other library as NumPy or CuPy arrays, and hands the pieces back to it.
 """
 
 import sys
@@ -23,7 +23,7 @@ __all__ = ["ArrayView", "adapter_of", "adapters_of", "is_native", "to_device", "
 
 
 def view(array: Any, name: str) -> ArrayView:
-    """The memory of an array of any library, which errors call `name`; a view stays as it is.
+    """The memory of an array, which errors call `name`; an `ArrayView` is returned unchanged.
 
     Raises an InvalidArgumentError if it is not an array, holds Python objects or cannot be shared.
     """
@@ -31,7 +31,7 @@ def view(array: Any, name: str) -> ArrayView:
 
 
 def adapter_of(owner: Any) -> Adapter:
-    """The adapter that makes more arrays like the owner of a view."""
+    """The adapter that makes arrays like the owner of a view."""
     return _adapter(type(owner)) or CUPY
 
 
@@ -41,7 +41,7 @@ def adapters_of(owners: Iterable[Any]) -> set[Adapter]:
 
 
 def is_native(array: Any) -> bool:
-    """Whether an array is one of NumPy, CuPy or PyTorch."""
+    """Whether this is a NumPy, CuPy or PyTorch array."""
     return _adapter(type(array)) is not None
 
 
@@ -51,7 +51,7 @@ def to_device(array: np.ndarray, device: str) -> Any:
 
 
 def to_host(array: Any) -> np.ndarray:
-    """Copy a CuPy array to the host; return an array of NumPy as it is."""
+    """Copy a CuPy array to the host; a NumPy array is returned unchanged."""
     if isinstance(array, np.ndarray):
         return array
     return driver.load().download(device_number(view(array, "array").device), array)
@@ -60,7 +60,7 @@ def to_host(array: Any) -> np.ndarray:
 def _chosen(kind: type) -> Adapter | None:
     if issubclass(kind, np.ndarray):
         return NUMPY
-    torch = sys.modules.get("torch")  # imported, if the type is one of its tensors
+    torch = sys.modules.get("torch")  # already imported if `kind` is a tensor type
     if torch is not None and issubclass(kind, torch.Tensor):
         return TORCH
     is_cupy = kind.__module__.partition(".")[0] == "cupy"
@@ -70,6 +70,6 @@ def _chosen(kind: type) -> Adapter | None:
 _adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_chosen)
 
 
-@lru_cache(maxsize=256)  # saves 0.15 us of each call that writes arrays of the caller
+@lru_cache(maxsize=256)  # saves 0.15 us per call that writes to the caller's arrays
 def _adapters(kinds: frozenset[type]) -> set[Adapter]:
     return {_adapter(kind) or CUPY for kind in kinds}

@@ -1,4 +1,4 @@
-"""What dmlsplit asks of a library of arrays, and the errors that its adapters share."""
+"""The interface to an array library, and the errors that all adapters share."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,7 +18,7 @@ Context: TypeAlias = AbstractContextManager[object]
 
 
 class Adapter(Protocol):
-    """One library of arrays. Methods with a body are as NumPy and CuPy need them."""
+    """One array library. The methods that have a body are right for NumPy and CuPy."""
 
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
@@ -26,27 +26,27 @@ class Adapter(Protocol):
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
         """Packed arrays on the device of `like`, and the address of the first element of each.
 
-        An OutOfMemoryError says that there is not that much memory, and on CUDA how much is free.
+        If there is not enough memory, an OutOfMemoryError says so, and on CUDA how much is free.
         """
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
         """A view of a packed array's memory, with strides in bytes."""
 
     def copies(self, array: Any, cut: Cut) -> list[Any] | None:
-        """Packed copies of the pieces of a small array; None if the engine has to make them."""
+        """Packed copies of the pieces of a small array; None if the engine must make them."""
         return None
 
     def packed_addresses(
         self, like: Any, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
     ) -> list[int] | None:
-        """Addresses of packed arrays to write, of the type and on the device of `like`.
+        """Fast path: the addresses of packed outputs with the type and the device of `like`.
 
-        It asks each one little. None where that is not enough, and each needs a view.
+        None if a few quick checks do not prove that; each output then needs a view.
         """
         return None
 
     def copy_into(self, array: Any, cut: Cut, outputs: Sequence[Any]) -> bool:
-        """Copy the pieces of a small array into arrays of the same library and type, if it can."""
+        """Copy a small array's pieces into outputs of its library and type; False if it cannot."""
         return False
 
     def current_stream(self, array: Any) -> Callable[[], int] | None:
@@ -54,7 +54,7 @@ class Adapter(Protocol):
         return None
 
     def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
-        """A callable that counts a write to the library's own arrays; None if it counts none."""
+        """A callable that reports a write to those arrays that track writes; None if none do."""
         return None
 
     def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
@@ -62,22 +62,22 @@ class Adapter(Protocol):
         return nullcontext()
 
     def used_on(self, array: Any, stream: Stream) -> None:
-        """Tell the library that work on a stream uses an array, to be freed after that only."""
+        """Tell the library to keep an array's memory until the work queued on a stream is done."""
         return
 
     def packed(self, array: Any, name: str) -> Any:
-        """An array with its elements in row-major order: itself, or a copy."""
+        """The array itself if its elements are in row-major order, else a copy that is."""
         return array if array.flags.c_contiguous else array.copy()
 
     def reinterpreted(self, packed: Any, dtype: Any, shape: Shape) -> Any:
-        """The same bytes as another type, by NumPy's name or the library's own, and shape."""
+        """The same bytes with another shape and type, by its name in NumPy or the library."""
         return packed.reshape(-1).view(dtype).reshape(shape)
 
 
 def allocate(
     like: ArrayView, make: Callable[[Any, Any], Any], shapes: Shapes, dtype: Any
 ) -> list[Any]:
-    """``make(shape, dtype)`` for each shape; an error says which size was too much."""
+    """``make(shape, dtype)`` for each shape; an error gives the size that did not fit."""
     rest = iter(shapes)
     try:
         return list(map(make, rest, repeat(dtype)))
@@ -87,7 +87,7 @@ def allocate(
 
 
 def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:
-    """The error for outputs of `size` bytes, for which there was no memory."""
+    """The error for an output of `size` bytes that does not fit in memory."""
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
     what = "an output cannot be allocated"
@@ -105,7 +105,7 @@ def type_name(value: object) -> str:
 
 
 def not_shared(array: Any, name: str, error: Exception) -> InvalidArgumentError:
-    """The error for an array whose library does not show its memory."""
+    """The error for an array whose library does not share its memory."""
     return InvalidArgumentError(
         f"{name}, a {type_name(array)}, cannot be shared without a copy: {error}. "
         "Fix: view its bytes as an integer type of the same size"

@@ -1,4 +1,4 @@
-"""The memory of one array, whatever its library: a value, and arithmetic on it."""
+"""A description of the memory of one array of any library, and arithmetic on it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -56,12 +56,12 @@ def _reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) ->
 
 
 def are_apart(starts: Iterable[int], ends: Iterable[int]) -> bool:
-    """Whether, by rising address, no span ends after the next one begins."""
+    """Whether spans do not overlap: in order of address, none ends after the next one begins."""
     return all(map(le, sorted(ends), sorted(starts)[1:]))
 
 
 def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Spans that begin inside another, by rising address: the index of each, and of the other."""
+    """The index of each span that begins inside another, and of that other, by address."""
     areas = sorted((span, index) for index, span in enumerate(spans))
     furthest, owner = 0, 0
     for (low, high), index in areas:
@@ -72,10 +72,10 @@ def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
-    """The columns of common rows that views take: where they do not meet, no byte is shared.
+    """The range of columns of each view in rows that all share; None if there are no such rows.
 
-    They tell thousands of columns of one array apart, whose spans all meet. None if there are no
-    common rows: if a view is wider than a row, or goes on in the next one.
+    Views whose columns do not overlap share no byte. This is how thousands of columns of one array
+    are told apart, whose spans all overlap. No view may be wider than a row or cross its end.
     """
     first = min(view.address for view in views)
     steps = [
@@ -84,7 +84,7 @@ def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     pitch = max(steps, default=0) or 1
     found = []
     for view in views:
-        # What moves by whole rows stays in its column.
+        # A stride of whole rows stays in the same column.
         inner = tuple([stride if stride % pitch else 0 for stride in view.strides])
         low, high = _reach(view.shape, inner, view.item_bytes)
         start = (view.address + low - first) % pitch
@@ -92,7 +92,7 @@ def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     return None if max(end for _, end in found) > pitch else found
 
 
-# Makes a view of a tuple of its fields, in half the time of `ArrayView`.
+# Makes a view from a tuple of its fields, in half the time of `ArrayView(...)`.
 view_of: Callable[[tuple[Any, ...]], ArrayView] = partial(tuple.__new__, ArrayView)
 
 
@@ -110,9 +110,9 @@ def device_name(number: int) -> str:
 
 @lru_cache(maxsize=256)
 def type_string(dtype: np.dtype) -> str:
-    """NumPy's string of a type, such as ``<f4``.
+    """NumPy's string for a type, such as ``<f4``.
 
-    It tells neither extensions, such as bfloat16, nor structures apart: they have their name.
+    Extension types, such as bfloat16, and structures are given by name: many share one string.
     """
     is_vague = dtype.isbuiltin == EXTENSION or dtype.names is not None
     return str(dtype) if is_vague else dtype.str

@@ -15,7 +15,7 @@ from dmlsplit.geometry import packed_byte_strides
 
 class _Cupy(Adapter):
     def view(self, array: Any, name: str) -> ArrayView:
-        # Its interface would say the same, and take several times as long.
+        # The CUDA array interface has the same values, but takes several times as long.
         dtype, memory, shape, strides = array.dtype, array.data, array.shape, array.strides
         kind, width, device = type_string(dtype), dtype.itemsize, device_name(memory.device_id)
         return view_of((array, memory.ptr, shape, strides, kind, width, device, False))
@@ -38,8 +38,8 @@ class _Cupy(Adapter):
     def packed(self, array: Any, name: str) -> Any:
         if package_of(array) != "cupy":
             raise InvalidArgumentError(
-                f"{name} is a {type_name(array)} on a CUDA device; there it must be an array of "
-                "CuPy or PyTorch. Fix: cupy.asarray(...)"
+                f"{name} is a {type_name(array)} on a CUDA device; there it must be a CuPy "
+                "or PyTorch array. Fix: cupy.asarray(...)"
             )
         return super().packed(array, name)
 
@@ -57,7 +57,7 @@ def cuda_view(
 
 
 def _dtype(array: Any, typestr: str) -> np.dtype:
-    # The array knows types that have no type string.
+    # Some types have no type string; only the array knows them.
     own = getattr(array, "dtype", None)
     return own if isinstance(own, np.dtype) else np.dtype(typestr)
 

@@ -1,4 +1,4 @@
-"""Arrays of other libraries than NumPy, CuPy and PyTorch: DLPack and array interfaces."""
+"""Arrays of all other libraries, through DLPack and the array interfaces."""
 
 import sys
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from dmlsplit.errors import InvalidArgumentError
 # DLDeviceType of the DLPack standard.
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 
-# Their arrays never change, whatever their interface says.
+# Packages whose arrays are immutable, even if their interface calls them writable.
 _IMMUTABLE = ("jax", "jaxlib")
 
 _device = methodcaller("__dlpack_device__")
@@ -44,8 +44,8 @@ def view(array: Any, name: str) -> ArrayView:
     fix = "numpy.asarray(...)"
     if package_of(array) in _IMMUTABLE:
         is_traced = type(array).__name__.endswith("Tracer")
-        fix = "dmlsplit.split, or outside of jit" if is_traced else "array[...]"
-    elif isinstance(array, bytes):  # of which asarray makes a scalar
+        fix = "dmlsplit.split, or call this outside jit" if is_traced else "array[...]"
+    elif isinstance(array, bytes):  # asarray would make a scalar of them
         fix = "numpy.frombuffer(..., 'u1')"
     raise InvalidArgumentError(
         f"{name} is a {type_name(array)}; it must be an array of NumPy, CuPy or any library "
@@ -54,11 +54,11 @@ def view(array: Any, name: str) -> ArrayView:
 
 
 def give_back(made: list[Any], model: Any) -> list[Any]:
-    """Arrays made here as arrays of the library of `model`, without a copy."""
+    """New arrays converted to the library of `model`, without a copy."""
     if not made or type(model) is type(made[0]):
         return made
     if isinstance(model, np.ndarray):
-        # As indexing does it: a subclass takes over from the array what it needs, such as a unit.
+        # As in indexing, a subclass takes over from `model` what it needs, such as a unit.
         return [np.ndarray.__array_wrap__(model, array) for array in made]
     if isinstance(model, type(made[0])):
         return made
@@ -69,17 +69,17 @@ def give_back(made: list[Any], model: Any) -> list[Any]:
         return made
     given = [from_dlpack(array) for array in made]
     _check_width(made[0].dtype, getattr(given[0], "dtype", None), model)
-    # Several devices of an array API may be one device of DLPack.
+    # Several devices of an array API library may be one device of DLPack.
     is_there = not hasattr(model, "to_device") or given[0].device == model.device
     return given if is_there else [array.to_device(model.device) for array in given]
 
 
 def _check_width(wanted: Any, given: Any, model: Any) -> None:
-    """Refuse elements that a library has made narrower, and so lost: JAX does, of 64 bits."""
+    """Refuse pieces that a library has narrowed, as JAX may do with 64-bit elements."""
     if getattr(given, "itemsize", wanted.itemsize) != wanted.itemsize:
         raise InvalidArgumentError(
-            f"array has data type {wanted}, of which {package_of(model)} makes {given} only. "
-            "Fix: for JAX, jax.config.update('jax_enable_x64', True)"
+            f"array has data type {wanted}, but {package_of(model)} would make pieces of {given}. "
+            "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
         )
 
 
@@ -87,7 +87,7 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     """Describe an array on a CUDA device by its array interface, else through DLPack."""
     is_immutable = package_of(array) in _IMMUTABLE
     try:
-        # JAX's interface names no stream, although its values may still be on their way.
+        # JAX's interface names no stream, although its values may still be pending.
         interface = None if is_immutable else array.__cuda_array_interface__
     except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
         interface = None
@@ -101,17 +101,16 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
         number = driver.load().device_of(address)
         if number is None:
             raise InvalidArgumentError(
-                f"{name} says that it is on a CUDA device, but its address {address:#x} is in no "
-                "memory of one"
+                f"{name} claims to be on a CUDA device, but no device owns its address {address:#x}"
             )
-    # CuPy names the current stream, which is ours; others may have work under way.
+    # CuPy names the current stream, which is ours; other libraries may have pending work.
     if interface.get("stream") and package_of(array) != "cupy":
         driver.load().wait_for(number, interface["stream"])
     return cuda_view(array, interface, number, is_immutable)
 
 
 def _asked(question: Callable[[Any], Any], array: Any, name: str) -> Any:
-    """What an array's library answers; it may refuse, or have lost its device."""
+    """The answer of an array's library, which may refuse or whose device may have failed."""
     try:
         return question(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:

@@ -22,7 +22,7 @@ _READERS = {
 
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
-    """What a .npy file says of its array; the elements begin `offset` bytes into the file.
+    """The header of a .npy file. The elements begin `offset` bytes into the file.
 
     `dtype` has either byte order and a fixed size of at least one byte.
     """
@@ -34,16 +34,16 @@ class NpyHeader:
 
     @property
     def size_in_bytes(self) -> int:
-        """Bytes of all elements, by the header; the file may have fewer."""
+        """Bytes of all elements according to the header; the file may have fewer."""
         return prod(self.shape) * self.dtype.itemsize
 
 
 def read_npy_header(file: IO[bytes]) -> NpyHeader:
     """Read the header of a .npy file that is open at its beginning.
 
-    Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only. An
-    InvalidArgumentError says what is no .npy file, is damaged, or holds Python objects. It does
-    not name the file: `dmlsplit.errors.about` does.
+    Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only. A file of
+    another format, a damaged one, or one with Python objects raises an InvalidArgumentError, which
+    does not name the file: `dmlsplit.errors.about` does.
     """
     start = file.read(BEGINNING_BYTES)
     if not start.startswith(np.lib.format.MAGIC_PREFIX):
@@ -54,7 +54,7 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
         shape, fortran_order, dtype = _parsed(file)
     except OSError:
         raise
-    except Exception as error:  # NumPy parses a literal: a damaged one raises almost anything
+    except Exception as error:  # NumPy parses a literal; a damaged one can raise anything
         raise InvalidArgumentError(f"is a damaged .npy file: {one_line(error)[:200]}") from None
     if dtype.hasobject:
         raise InvalidArgumentError(
@@ -66,11 +66,11 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
         raise InvalidArgumentError(
             f"is a damaged .npy file: its shape is {shape} and its data type {dtype}"
         )
-    # NumPy leaves out sizes of 0 here: the strides of an empty array must be numbers, too.
+    # Like NumPy, leave out sizes of 0: the strides of an empty array must be numbers, too.
     spanned = prod(size or 1 for size in shape) * dtype.itemsize
     if len(shape) > MAX_DIMENSIONS or spanned > MAX_BYTES:
         raise InvalidArgumentError(
-            f"is no array that fits in memory: its header says {len(shape)} dimensions, "
+            f"is too large for any array: its header declares {len(shape)} dimensions, "
             f"{shown(shape)} elements of {dtype.itemsize} bytes"
         )
     return NpyHeader(shape, fortran_order, dtype, file.tell())
@@ -86,7 +86,7 @@ def _parsed(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
 
 
 def npy_header(shape: tuple[int, ...], fortran_order: bool, dtype: np.dtype) -> bytes:
-    """What a .npy file has before its elements."""
+    """The bytes of a .npy file before its elements."""
     text = io.BytesIO()
     descr = np.lib.format.dtype_to_descr(dtype)
     fields = {"descr": descr, "fortran_order": fortran_order, "shape": shape}

@@ -33,7 +33,7 @@ class _Numpy(Adapter):
         return view_of((array, at, array.shape, array.strides, kind, width, "cpu", read_only))
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[np.ndarray], list[int]]:
-        # The type itself: its string does not tell extensions, such as bfloat16, apart.
+        # The type itself, because extensions such as bfloat16 share one string.
         kind = like.owner.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
         made = allocate(like, np.empty, wanted.shapes, kind)
         return made, list(map(_address, made))
@@ -71,13 +71,13 @@ class _Numpy(Adapter):
 
 @lru_cache(maxsize=256)
 def _is_whole(dtype: np.dtype) -> bool:
-    """Whether NumPy copies elements byte for byte: fields may have padding between."""
+    """Whether NumPy copies elements byte for byte. It skips the padding between fields."""
     return dtype.kind in _WHOLE_KINDS and dtype.isbuiltin != EXTENSION
 
 
 def _address(array: np.ndarray) -> int:
     try:
-        # Three times as fast as the interface, whose dictionary is made anew each time.
+        # Three times as fast as the interface, which makes a dictionary each time.
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # read-only, strided, empty, or of no C type
         return int(array.__array_interface__["data"][0])

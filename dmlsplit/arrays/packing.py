@@ -7,15 +7,15 @@ from math import prod
 
 from dmlsplit.geometry import SplitGeometry, piece_shapes, turns
 
-# Arrays that need less than this in all share one block of memory, which saves a third of the time
-# that CuPy takes to make them. The block lives as long as any of them: a small price below, not
-# above. CUDA aligns allocations to 256 bytes at least and CuPy's pool to 512, so parts of the block
-# begin where allocations of their own would.
+# Arrays of less than this in total share one block of memory, which saves a third of the time that
+# CuPy needs to make them. Each array keeps the whole block alive, which is acceptable only if the
+# block is small. CUDA aligns allocations to at least 256 bytes and CuPy's pool to 512, so a part of
+# the block is aligned like an allocation of its own.
 SHARED_BYTES = 1 << 20
 ALIGNMENT = 512
 
-# The CPU engine takes some 4 us more for an output than a copy of a slice, and copies runs of bytes
-# as wide items: from this many runs on it wins, and later from threads.
+# The CPU engine takes about 4 us more per output than a copy of a slice, but copies runs of bytes
+# as wide items, and large arrays on several threads. Above either limit it is faster.
 MOST_RUNS, MOST_BYTES = 256, 1 << 20
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -24,21 +24,21 @@ Layouts = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Arrays to be made, of the same type: shapes, and where each begins in a shared block."""
+    """Arrays of one type to allocate: their shapes, and where each begins in a shared block."""
 
     shapes: Shapes
     dtype: str | None  # NumPy's name of the type; None for the type of the input
-    layouts: Layouts | None  # shapes and strides in bytes of views to make of them
-    offsets: tuple[int, ...]  # bytes; none if they are surely too large for a block
+    layouts: Layouts | None  # shapes, and strides in bytes, of views to make of them
+    offsets: tuple[int, ...]  # bytes; empty if the arrays are surely too large for a block
     size: int  # of the block
     is_shared: bool  # whether they are parts of one block
-    largest: int  # index of the largest, 0 if there is none
-    most: int  # bytes of it
+    largest: int  # index of the largest; 0 if there are no arrays
+    most: int  # bytes of the largest
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where a small array is cut, in the words of each library."""
+    """Where a small array is cut, in the forms that torch and NumPy accept."""
 
     axis: int  # from the front
     sizes: tuple[int, ...]
@@ -55,7 +55,7 @@ def packing(
 def pieces_packing(
     shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int
 ) -> Packing:
-    """Lay out the pieces of a split: often hundreds, and a call waits for it."""
+    """Lay out the pieces of a split. There are often hundreds, and a call waits for this."""
     step = item_bytes * prod(shape[:axis]) * prod(shape[axis + 1 :])
     return _packed(piece_shapes(shape, axis, sizes), sizes, step)
 
@@ -79,7 +79,7 @@ def _packed(
 
 
 def small_cut(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Cut | None:
-    """The slices of an array on the CPU; None where the engine is the faster way."""
+    """The slices of a small array on the CPU; None if the engine is faster."""
     runs = max((turns(piece.loops) for piece in geometry.pieces), default=0)
     if runs > MOST_RUNS or geometry.total_bytes > MOST_BYTES:
         return None

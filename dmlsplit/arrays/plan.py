@@ -1,6 +1,6 @@
-"""What every split does once its arrays are viewed and checked: allocate, copy, give back.
+"""The last steps of every split, after all checks: allocate, copy, and convert the pieces.
 
-It is here that a library hears of it: on which stream its memory is used, and that it is written.
+Here an array library is also told which stream uses its memory, and that its arrays are written.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ class Plan:
     """How arrays of one layout are split."""
 
     program: Program
-    outputs: Packing  # to be made
-    cut: Cut | None = None  # of an array on the CPU, if slices are the faster way
+    outputs: Packing  # to allocate
+    cut: Cut | None = None  # for arrays on the CPU, if copies of slices are faster
 
     def split(self, source: ArrayView, model: Any, stream: Stream | None = None) -> list[Any]:
-        """Split an array into new ones, of the library of `model`."""
+        """Split an array into new ones of the library of `model`."""
         library = adapter_of(source.owner)
         if self.cut is not None and (pieces := library.copies(source.owner, self.cut)):
             return give_back(pieces, model)
-        # A context, even one that does nothing, takes a tenth of a small split's time.
+        # A context, even one that does nothing, costs a tenth of a small split's time.
         if stream is None:
             made, addresses = _allocated(library, source, self.outputs)
         else:
@@ -48,7 +48,7 @@ class Plan:
         addresses: Sequence[int],
         stream: Stream | None = None,
     ) -> None:
-        """Split an array into others, which have the plan's layout and are apart."""
+        """Split an array into outputs that have the plan's layout and do not overlap."""
         library = adapter_of(source.owner)
         cut = self.cut if adapters_of(owners) == {library} else None
         if cut is not None and library.copy_into(source.owner, cut, owners):
@@ -67,7 +67,7 @@ class Plan:
         self.program.copy(source.address, addresses, current() if current else stream)
 
     def bind(self, source: ArrayView, outputs: Sequence[ArrayView]) -> BoundCopy:
-        """A callable for many calls of `split_into`, which does not keep the arrays alive."""
+        """A callable that repeats `split_into`. It does not keep the arrays alive."""
         copy = self.program.bind(source.address, [output.address for output in outputs])
         current = adapter_of(source.owner).current_stream(source.owner)
         counts = _write_counts([output.owner for output in outputs])
@@ -89,12 +89,12 @@ def _write_counts(owners: Sequence[Any]) -> list[Callable[[], None]]:
 
 def _allocated(library: Adapter, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
     made, addresses = library.empty(like, wanted)
-    # A library may allocate less for a type that packs several elements in a byte. What is too
-    # little for one array of a type is too little for the largest.
+    # A library may allocate less for a type that packs several elements into a byte. If any array
+    # of the type gets too little, so does the largest.
     if wanted.most and held(made[wanted.largest]) < wanted.most:
         raise InvalidArgumentError(
-            f"an output of {wanted.most} bytes got memory of {held(made[wanted.largest])}: "
-            f"elements of type {like.type} do not take whole bytes. Fix: split them as bytes"
+            f"an output of {wanted.most} bytes was given only {held(made[wanted.largest])}, "
+            f"because elements of type {like.type} are not whole bytes. Fix: split them as bytes"
         )
     if wanted.layouts is not None:
         made = [library.strided(one, *at) for one, at in zip(made, wanted.layouts, strict=True)]
@@ -102,7 +102,7 @@ def _allocated(library: Adapter, like: ArrayView, wanted: Packing) -> tuple[list
 
 
 def held(array: Any) -> int:
-    """Bytes of memory behind a packed array; the `nbytes` of torch only multiplies sizes."""
+    """Bytes of memory of a packed array. The `nbytes` of torch only multiplies sizes."""
     storage = getattr(array, "untyped_storage", None)
     size: int = array.nbytes if storage is None else storage().nbytes()
     return size

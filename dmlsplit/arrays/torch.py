@@ -18,23 +18,23 @@ from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 
-_OUTSIDE = "dmlsplit.split without out, or call this outside"
-# The modules of the classes of tensors that are split: plain ones, and those of torch's tracers.
+_OUTSIDE = "use dmlsplit.split without out, or a tensor that has memory"
+# Modules of the tensor classes that can be split: plain tensors, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
 _SHAPE_AND_TYPE, _REQUIRES_GRAD = attrgetter("shape", "dtype"), attrgetter("requires_grad")
-DISTRIBUTED = "torch.distributed.tensor"  # that of DTensor
+DISTRIBUTED = "torch.distributed.tensor"  # the module of DTensor
 
 
 class TrackedError(InvalidArgumentError):
-    """A tensor that torch differentiates, batches or traces: `dmlsplit.split` alone takes it."""
+    """A tensor that torch differentiates, batches or traces; only `dmlsplit.split` accepts it."""
 
 
 class _Torch(Adapter):
     def view(self, tensor: Any, name: str) -> ArrayView:
         _check_memory(tensor, name)
         if tensor.is_conj() or tensor.is_neg():
-            what = "is a lazily conjugated or negated view, whose memory does not hold its values"
+            what = "is a lazily conjugated or negated view: its memory does not hold its values"
             raise _tracked(name, what, "resolve_conj().resolve_neg()")
         width = tensor.element_size()
         try:
@@ -50,7 +50,7 @@ class _Torch(Adapter):
         return view_of((tensor, address, shape, strides, kind, width, device, False))
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
-        # Each has memory of its own: a view of a block takes torch longer to make than a tensor.
+        # Each has memory of its own, because torch makes a tensor faster than a view of a block.
         kind = like.owner.dtype if wanted.dtype is None else _dtype(wanted.dtype)
         empty, device = _torch().empty, like.owner.device
 
@@ -99,7 +99,7 @@ class _Torch(Adapter):
         return True
 
     def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
-        # As torch's own functions do it: autograd then rejects saved values that were overwritten.
+        # As with torch's own functions, autograd then rejects saved values that were overwritten.
         torch = _torch()
         tensors = tuple(array for array in arrays if isinstance(array, torch.Tensor))
         return partial(torch.autograd.graph.increment_version, tensors)
@@ -115,7 +115,7 @@ class _Torch(Adapter):
         return context
 
     def used_on(self, tensor: Any, stream: Stream) -> None:
-        # torch would use the memory again when the stream that it was allocated on allows it.
+        # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
         if tensor.is_cuda:
             number = tensor.get_device()
             handle = stream_handle(stream, number)
@@ -131,7 +131,7 @@ class _Torch(Adapter):
 
 
 def is_plain(tensor: Any) -> bool:
-    """Whether this is a tensor on the CPU, and no compiler has to see what is done with it."""
+    """Whether this is an ordinary tensor on the CPU whose split no compiler or mode must see."""
     private = _private()
     if type(tensor) not in private.PLAIN or private.dispatch_modes() or private.jit_trace():
         return False
@@ -146,10 +146,10 @@ def is_plain(tensor: Any) -> bool:
 
 
 def small_copies(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | None:
-    """Copies of a small tensor's pieces by torch's own operator; None where the engine is faster.
+    """Copies of a small tensor's pieces by torch's own operator; None if the engine is faster.
 
-    That operator knows gradients and every transform. Taking the axis and the sizes, which are
-    Python's own integers, as they come, saves half of what is added to its time.
+    That operator supports gradients and every transform. The axis and the sizes are plain ints, so
+    they are looked up without being checked again, which halves the overhead.
     """
     small = _small(tensor.shape, tensor.dtype, axis, sizes_or_count)
     try:
@@ -162,9 +162,9 @@ def small_copies(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | Non
 def _small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[tuple[int, ...], int] | None:
-    """The sizes and the axis from the front, if few bytes are copied in few runs."""
+    """The sizes, and the axis from the front; None if there are many bytes or runs."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
-    _type_string(dtype)  # Elements without whole bytes are refused.
+    _type_string(dtype)  # Refuses elements that are not whole bytes.
     is_small = prod(shape) * dtype.itemsize <= MOST_BYTES and prod(shape[:axis]) <= MOST_RUNS
     return (sizes, axis) if is_small else None
 
@@ -197,7 +197,7 @@ def _check_memory(tensor: Any, name: str) -> None:
 
 
 def check_layout(tensor: Any, name: str) -> None:
-    """Refuse a tensor whose elements do not lie at strides, or mean nothing by themselves."""
+    """Refuse a tensor without strides, or whose elements have no meaning by themselves."""
     if tensor.layout is not _torch().strided:
         raise InvalidArgumentError(
             f"{name} is a {tensor.layout} tensor; it must be a torch.strided one. Fix: to_dense()"
@@ -228,24 +228,25 @@ def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
 
 def _has_tangent(tensor: Any) -> bool:
     if _private().is_transformed(tensor):
-        return False  # It cannot be asked. What it wraps may have one; it has no memory anyway.
+        return False  # unknown: what it wraps may have one; it is refused for having no memory
     return _torch().autograd.forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _tracked(name: str, what: str, fix: str) -> TrackedError:
-    return TrackedError(f"{name} {what}; only the array that dmlsplit.split splits may. Fix: {fix}")
+    rule = "such a tensor can only be the input of dmlsplit.split"
+    return TrackedError(f"{name} {what}; {rule}. Fix: {fix}")
 
 
 @cache
 def _private() -> Any:
-    # Imported here: it imports PyTorch.
+    # Imported here because it imports PyTorch.
     from dmlsplit.arrays import torch_private
 
     return torch_private
 
 
 def _torch() -> Any:
-    return sys.modules["torch"]  # imported where there is a tensor
+    return sys.modules["torch"]  # already imported if there is a tensor
 
 
 @lru_cache(maxsize=1024)
@@ -255,7 +256,7 @@ def _in_bytes(steps: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 @cache
 def _type_string(dtype: Any) -> str:
-    """NumPy's type string of a type of torch; torch's own name where NumPy has none."""
+    """NumPy's type string of a torch type; torch's own name if NumPy has none."""
     # torch may pack several elements into each byte, which `itemsize` does not say.
     stored = _torch().empty(8, dtype=dtype, device="cpu").untyped_storage().nbytes()
     if stored != 8 * dtype.itemsize:

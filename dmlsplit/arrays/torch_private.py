@@ -1,6 +1,6 @@
-"""All that is used of PyTorch without its promise to keep it: private and experimental names.
+"""All private and experimental names of PyTorch that dmlsplit uses.
 
-It is imported where there is a tensor. An error says at once which name a version has moved.
+This module is imported with the first tensor. Its error names what a version of PyTorch lacks.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ try:
     dispatch_modes = torch._C._len_torch_dispatch_stack
     has_transforms = torch._C._are_functorch_transforms_active
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
-    is_zero = torch.Tensor._is_zerotensor  # it has no memory
+    is_zero = torch.Tensor._is_zerotensor  # such a tensor has no memory
     jit_trace = torch._C._get_tracing_state
     forward_ad = torch.autograd.forward_ad
     _ = forward_ad._current_level, torch.UntypedStorage._cdata
@@ -37,9 +37,9 @@ PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
 @cache
 def current_stream() -> Callable[[int], int]:
-    """What tells the handle of torch's current stream on a device."""
+    """A callable that gives the handle of torch's current stream on a device."""
     try:
-        # What Triton uses: the public call makes a Stream, which takes several times as long.
+        # As in Triton. The public call makes a Stream, which takes several times as long.
         found: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
     except AttributeError:
         return lambda device: int(torch.cuda.current_stream(device).cuda_stream)
@@ -47,18 +47,18 @@ def current_stream() -> Callable[[int], int]:
 
 
 def is_forward() -> bool:
-    """Whether forward-mode differentiation is under way."""
+    """Whether forward-mode differentiation is active."""
     return bool(forward_ad._current_level >= 0)
 
 
 def storage_of(tensor: Any) -> int:
-    """A number that tells storages apart, also those without memory."""
+    """A number that identifies a storage, even one without memory."""
     return int(tensor.untyped_storage()._cdata)
 
 
 def known(number: Any) -> int:
-    """The number in a shape that is traced, without limiting the graph to it."""
-    # Imported here: it takes long, and plain tensors do not need it.
+    """The example value of a number in a traced shape, to which the graph is not limited."""
+    # Imported here because it takes long and plain tensors do not need it.
     from torch.fx.experimental.symbolic_shapes import optimization_hint
 
     return int(optimization_hint(number, 1))

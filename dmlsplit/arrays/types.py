@@ -11,7 +11,7 @@ class DlpackArray(Protocol):
 
 
 class StandardArray(Protocol):
-    """An array of the array API standard, such as JAX's, whose stubs have no device of DLPack."""
+    """An array of the array API standard, such as JAX's, whose stubs lack `__dlpack_device__`."""
 
     def __dlpack__(self) -> Any: ...
     def __array_namespace__(self, *, api_version: str | None = None) -> Any: ...

@@ -86,12 +86,12 @@ def test_no_byte_is_written_beyond_what_was_allocated(
     # More runs than `slices` accepts, so that the engine writes.
     source = np.ones((300, 4), np.uint8)
     monkeypatch.setattr("dmlsplit.arrays.plan.adapter_of", lambda _: Library())
-    with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes.*memory of"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes was given only"):
         dml.split(source, (0, 1, 2, 1), 1)
     assert not memory.any()
     x = dml.TensorDesc("UINT8", source.shape)
     op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(1, 2, 1)))
-    with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes.*memory of"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes was given only"):
         op(source)
     assert not memory.any()
 

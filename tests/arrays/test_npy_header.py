@@ -55,7 +55,7 @@ def changed(old: str, new: str) -> bytes:
     return npy(HEADER.replace(old, new))
 
 
-DAMAGED, TOO_LARGE = "is a damaged .npy file: ", "is no array that fits in memory: its header says "
+DAMAGED, TOO_LARGE = "is a damaged .npy file: ", "is too large for any array: its header declares "
 REFUSED = {
     "empty": (b"", "is not a .npy file: it must start with \\x93NUMPY"),
     "text": (b"hello, world", "is not a .npy file: it must start with \\x93NUMPY"),

@@ -246,7 +246,7 @@ def test_a_sharded_tensor_is_refused_with_the_way_out(torch: Any, tmp_path: Path
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
     error, of_operator, pieces = done.stdout.splitlines()
-    assert "is a DTensor placed (Shard(dim=0),); each device must have axis 0 whole" in error
+    assert "is a DTensor placed (Shard(dim=0),); each device must hold all of axis 0," in error
     assert error.endswith(", or to_local()")
     assert "is a torch.DTensor" in of_operator
     assert of_operator.endswith("Fix: to_local()")
