@@ -1,9 +1,9 @@
 """`dml.split` inside JAX's transforms: jit, grad, jvp, vmap and shard_map.
 
-Under `jax.jit` a split is a `buffer_callback` of JAX: XLA allocates the pieces and calls back with
-its own buffers, on a GPU also with the stream to launch on. Nothing is copied but by the split.
-`pure_callback` copies what comes back, and on a GPU what goes in, through the host; a handler of
-`jax.ffi` would have to be compiled.
+Under `jax.jit` a split is a `buffer_callback` of JAX. XLA allocates the pieces and passes its own
+buffers, and on a GPU the stream to launch on, so the split makes the only copy. `pure_callback`
+would copy the pieces, and on a GPU also the input, through the host; a `jax.ffi` handler would have
+to be compiled.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,20 +24,19 @@ from dmlsplit.geometry import packed_byte_strides, piece_shapes
 # numpy.dtype.isbuiltin of NumPy's own types.
 _BUILT_IN = 1
 
-# Compiling takes 60 ms, and saves 80 us of each later call with three pieces, 3 ms with 64, which
-# DLPack takes to pass pieces back. Shapes that do not come again must not wait for it.
+# A split is compiled after this many equal calls. That takes 60 ms, too long for a shape that does
+# not return, but spares later calls DLPack's time to return pieces: 80 us for 3, 3 ms for 64.
 OFTEN = 16
 
 Shape = tuple[int, ...]
 
 
 def is_for_jax(array: Any, along: tuple[Any, Any] | None) -> bool:
-    """Whether JAX has to split an array of its own, or does it in less time.
+    """Whether this is a JAX array that JAX must split, or splits faster.
 
-    It is traced, and has no memory; or it has memory that DLPack cannot pass on: on several
-    devices, or for NumPy, of a type such as bfloat16; or from which it would not pass pieces back:
-    on another than the first of several CPUs, or of 64 bits while JAX makes 32 of them. Or arrays
-    like this have often been split along this axis at these sizes, if they are known.
+    JAX must split an array that is traced; that is on several devices or a CPU device other than
+    the first; or whose elements NumPy lacks (bfloat16, on the CPU) or JAX would narrow (64 bits).
+    It is faster if such arrays have often been split `along` this axis and sizes, if known.
     """
     import jax
 
@@ -59,7 +58,7 @@ def is_for_jax(array: Any, along: tuple[Any, Any] | None) -> bool:
 
 @lru_cache(maxsize=1024)
 def _calls(shape: Shape, dtype: Any, along: tuple[Any, Any]) -> Iterator[int]:
-    """Counts the calls with equal arguments."""
+    """A counter of the calls with equal arguments."""
     return count(1)
 
 
@@ -69,14 +68,14 @@ def split(
     axis: SupportsIndex = 0,
     out: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Split an array of JAX, which may be traced, at static sizes. `dmlsplit.split` calls this.
+    """Split a JAX array, which may be traced, into static sizes. `dmlsplit.split` calls this.
 
-    Derivatives, of any order, forwards and backwards, are those of `jax.numpy.split`. Under
-    `jax.vmap` the whole batch is one split, and under `jax.jit` errors come while it traces.
+    Forward and reverse derivatives of any order equal those of `jax.numpy.split`. Under `jax.vmap`
+    the whole batch is one split. Under `jax.jit` errors are raised during tracing.
     """
     if out is not None:
         raise InvalidArgumentError(
-            "out is given for an array of JAX, whose arrays never change; it must be None. "
+            "out is given, but JAX arrays are immutable; out must be None. "
             "Fix: use the pieces that are returned"
         )
     _check_elements(array.dtype)
@@ -86,13 +85,13 @@ def split(
 
 
 def _check_elements(dtype: Any) -> None:
-    """Refuse elements without bytes of their own: int4 and the like, keys of random numbers."""
+    """Refuse elements that are not whole bytes (such as int4), and random keys."""
     import jax
 
     of_kind = partial(jax.dtypes.issubdtype, dtype)
     if of_kind(jax.dtypes.extended):
         raise InvalidArgumentError(
-            f"array has data type {dtype}, whose elements are hidden by JAX. "
+            f"array has data type {dtype}, whose elements JAX hides. "
             "Fix: split jax.random.key_data(array)"
         )
     if of_kind(np.number):
@@ -101,13 +100,13 @@ def _check_elements(dtype: Any) -> None:
         if bits < 8:
             raise InvalidArgumentError(
                 f"array has data type {dtype}, with elements of {bits} bits; they must be whole "
-                "bytes. Fix: array.astype(...) of a wider type"
+                "bytes. Fix: array.astype(...) to a wider type"
             )
 
 
 @cache
 def _differentiable() -> Any:
-    """`dml_split` with its derivative. Outside `jax.jit` it is compiled once for a shape."""
+    """`dml_split` with its derivatives. Outside `jax.jit` JAX compiles it once per shape."""
     import jax
 
     found = jax.custom_jvp(dml_split, nondiff_argnums=(1, 2))
@@ -116,7 +115,7 @@ def _differentiable() -> Any:
 
 
 def _derivative(axis: int, sizes: Shape, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """Split array and tangent. The second is JAX's own: it knows that a concatenation undoes it."""
+    """Split an array and its tangent, the latter with JAX's own split, which JAX can transpose."""
     import jax
 
     (array,), (tangent,) = primals, tangents
@@ -128,7 +127,7 @@ def _derivative(axis: int, sizes: Shape, primals: Any, tangents: Any) -> tuple[A
 
 
 def dml_split(array: Any, axis: int, sizes: Shape) -> list[Any]:
-    """Call back with the buffers of an array and its pieces. Profiles of JAX show this name."""
+    """Split with a callback on buffers. JAX's profiles show the name of this function."""
     import jax
     from jax.experimental.buffer_callback import buffer_callback
 
@@ -136,22 +135,22 @@ def dml_split(array: Any, axis: int, sizes: Shape) -> list[Any]:
     shapes = piece_shapes(array.shape, at, sizes)
     wanted = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
     # Not part of a command buffer (a CUDA graph): the callback may have to load a kernel, which
-    # would break the capture, and it is not called at any time before.
+    # would break the capture, and no call before the capture could load it.
     call = buffer_callback(_callback(axis, sizes), wanted, vmap_method="expand_dims")
     pieces: list[Any] = call(array)
-    # Inside `jax.shard_map` the pieces differ from device to device as the array does.
+    # Inside `jax.shard_map` the pieces vary over the same mesh axes as the array.
     varying = tuple(sorted(jax.typeof(array).manual_axis_type.varying, key=str))
     return [jax.lax.pcast(piece, varying, to="varying") for piece in pieces]
 
 
 @lru_cache(maxsize=1024)
 def _callback(axis: int, sizes: Shape) -> Any:
-    # The same object for equal splits, of which JAX compiles one.
+    # Cached, because JAX compiles equal splits once only if they share one callback.
     return partial(_copy, axis, sizes)
 
 
 def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: Any) -> None:
-    """Copy a buffer of XLA into others."""
+    """Copy an XLA buffer into those of its pieces."""
     kind, number = array.__dlpack_device__()
     device = "cpu" if kind == CPU else device_name(number)
     shape, item_bytes = array.shape, array.dtype.itemsize
@@ -166,10 +165,10 @@ _pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
 
 
 def _address(buffer: Any) -> int:
-    """Where a buffer of XLA begins.
+    """The address of an XLA buffer.
 
-    DLPack knows all types; JAX's array interface for CUDA has no name for those of float8. Its
-    structure, which lives as long as the capsule, begins with the address.
+    DLPack supports all types; JAX's CUDA array interface has no names for float8 types. DLPack's
+    structure begins with the address, and lives as long as the capsule.
     """
     capsule = buffer.__dlpack__()
     address = c_void_p.from_address(_pointer(capsule, b"dltensor")).value

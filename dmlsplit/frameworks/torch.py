@@ -1,8 +1,7 @@
-"""`dml.split` of PyTorch's tensors that are differentiated, batched or traced.
+"""`dml.split` of PyTorch tensors that are differentiated, batched, traced or distributed.
 
-Other tensors do not come here. In a graph a split is the operator ``dmlsplit::split(array, sizes,
-dim)`` or, into tensors of the caller, ``dmlsplit::split_out(array, sizes, dim, out)``. What they do
-is what `dml.split` does.
+`dmlsplit.eager` splits all others. In a graph a split is ``dmlsplit::split(array, sizes, dim)`` or,
+with `out`, ``dmlsplit::split_out(array, sizes, dim, out)``. These operators call `dml.split`.
 """
 
 from collections.abc import Sequence
@@ -21,8 +20,7 @@ from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 _NO_GRADIENT = (
     "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
-    "or out requires grad; what is written to out has no gradient. Fix: leave out as None, or use "
-    "torch.no_grad()"
+    "or out requires grad; no gradient can pass through out. Fix: out=None, or use torch.no_grad()"
 )
 
 
@@ -55,7 +53,7 @@ def split(
 def _split_distributed(
     array: Any, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: object
 ) -> list[Tensor]:
-    """Split a DTensor on each device alone: nothing is sent."""
+    """Split a DTensor on each device separately; nothing is sent between devices."""
     from torch.distributed.tensor import DTensor, Shard
 
     check = _unchecked if torch.compiler.is_compiling() else piece_sizes
@@ -63,12 +61,12 @@ def _split_distributed(
     for placed in array.placements:
         if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != at)):
             raise InvalidArgumentError(
-                f"array is a DTensor placed {array.placements}; each device must have axis {at} "
-                "whole and final. Fix: redistribute(), which sends it, or to_local()"
+                f"array is a DTensor placed {array.placements}; each device must hold all of axis "
+                f"{at}, with final values. Fix: redistribute(), which sends data, or to_local()"
             )
     if out is not None:
         raise InvalidArgumentError(
-            "out is given for a DTensor; it must be None. Fix: split to_local() into tensors"
+            "out is given for a DTensor; it must be None. Fix: split to_local() into local tensors"
         )
     shapes = piece_shapes(tuple(array.shape), at, sizes)
     return [
@@ -81,19 +79,19 @@ def _split_distributed(
 
 
 def _is_traced(array: Tensor) -> bool:
-    """Whether a compiler, or a mode that sees every operator, must see this one as well."""
+    """Whether a compiler, or a mode that sees every operator, must see this split."""
     if torch.compiler.is_compiling() or torch_private.dispatch_modes() or array.is_meta:
         return True
     return type(array) is not Tensor and type(array) is not torch.nn.Parameter
 
 
 def _is_transformed() -> bool:
-    """Whether a transform of torch.func, or forward-mode differentiation, is under way."""
+    """Whether a transform of torch.func, or forward-mode differentiation, is active."""
     return torch_private.is_forward() or bool(torch_private.has_transforms())
 
 
 def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[int, Sequence[int]]:
-    """The axis and the sizes, whose sum the operator checks: they may be symbolic."""
+    """The axis and the sizes. They may be symbolic, so the operator checks their sum."""
     at = axis_from_front(axis, len(shape))
     if is_count(sizes_or_count):
         count = integer_argument("count", sizes_or_count)
@@ -110,14 +108,14 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
     def forward(
         ctx: Any, array: Tensor, sizes: Sequence[int], dim: int, way: Any
     ) -> tuple[Tensor, ...]:
-        # No tensor is kept: a split is linear.
+        # No tensor is kept, because a split is linear.
         ctx.sizes, ctx.shape, ctx.dim = sizes, array.shape, axis_from_front(dim, array.dim())
         ctx.set_materialize_grads(False)
         return tuple(way(array, sizes, dim))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None, None]:
-        # Those of the pieces, joined; zeros where a piece was not used.
+        # The gradients of the pieces, joined, with zeros for those that were not used.
         known = next((gradient for gradient in gradients if gradient is not None), None)
         if known is None:
             return None, None, None, None
@@ -131,9 +129,9 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
 
 
 def _tracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    """Split with derivatives: the operator calls this first."""
+    """Split with derivatives. torch calls this before the kernel of the operator."""
     if _is_transformed():
-        # Every transform, nested ones too, knows torch's own operator.
+        # Every transform, even a nested one, supports torch's own operator.
         return list(torch.split_with_sizes_copy(array, sizes, dim))
     return list(_Split.apply(array, sizes, dim, _untracked))
 
@@ -155,7 +153,7 @@ def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[T
 
 
 def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    # torch has seen to gradients before it calls a kernel.
+    # torch has dealt with gradients before it calls a kernel.
     return eager.split(array.detach(), sizes, dim)
 
 
@@ -164,7 +162,7 @@ def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Te
 
 
 class _RefusedError(InvalidArgumentError, NotImplementedError):
-    """A refusal in a graph: torch.compile leaves the graph, and the kernel refuses outside."""
+    """A refusal in a graph. torch.compile leaves the graph, and the kernel raises the error."""
 
 
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
@@ -177,7 +175,7 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
     at = axis_from_front(dim, array.dim())
     _check_sizes(array.shape[at], sizes)
     storages = list(map(torch_private.storage_of, (array, *out)))
-    # Apart, whatever their sizes; the same storage has the same address.
+    # Far apart, so storages of any size do not overlap; equal storages have one address.
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
     source, *outputs = map(_described, (array, *out), starts)
     try:
@@ -187,7 +185,7 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
 
 
 def _described(tensor: Tensor, start: int) -> ArrayView:
-    """Describe a tensor without memory as if its storage started at an address."""
+    """A view of a tensor without memory, as if its storage began at address `start`."""
     width = tensor.element_size()
     (offset, *strides) = _known((tensor.storage_offset(), *tensor.stride()))
     steps = tuple(stride * width for stride in strides)
@@ -206,7 +204,7 @@ def _check_sizes(whole: int, sizes: Sequence[int]) -> None:
         check(size >= 0, lambda: f"sizes are {sizes}; none may be negative")
     check(
         sum(sizes) == whole,
-        lambda: f"sizes are {sizes}; they must add up to the {whole} of the axis",
+        lambda: f"sizes are {sizes}; they must add up to the axis, of size {whole}",
     )
 
 
@@ -219,7 +217,7 @@ _LIBRARY.define(
     tags=(torch.Tag.pt2_compliant_tag,),
 )
 _SPLIT, _SPLIT_OUT = torch.ops.dmlsplit.split.default, torch.ops.dmlsplit.split_out.default
-# Kernels are not compiled: dml.split would call the operator again, and recurse.
+# Kernels are not compiled, because dml.split would then call the operator again, and recurse.
 _LIBRARY.impl("split", torch_private.not_compiled(_kernel), "CompositeExplicitAutograd")
 _LIBRARY.impl("split", _tracked, "Autograd")
 _LIBRARY.impl("split", torch.split_with_sizes_copy, "FuncTorchBatched")

@@ -82,7 +82,7 @@ for placement in (Shard(0), Replicate()):
 
 for placement in (Shard(1), Partial()):
     x = DTensor.from_local(values, mesh, [placement], **whole)
-    sent = "each device must have axis 1 whole and final. Fix: redistribute()"
+    sent = "each device must hold all of axis 1, with final values. Fix: redistribute()"
     refused(lambda x=x: split(x), sent)
     refused(lambda x=x: torch.compile(split, backend="eager")(x), sent)
 dist.destroy_process_group()
