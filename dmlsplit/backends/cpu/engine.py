@@ -19,7 +19,7 @@ class NumpyProgram:
     """A compiled geometry: its loop nests, in batches of equally many rows."""
 
     batches: tuple[tuple[EqualNests, ...], ...]
-    narrow: NarrowSplit | None = None  # the same split, if a loop may copy it
+    narrow: NarrowSplit | None = None  # the same split, if machine code may copy it
 
     @cached_property
     def _is_worth_sharing(self) -> bool:
@@ -31,8 +31,8 @@ class NumpyProgram:
     def _single_moves(self) -> list[tuple[int, int, Callable[[int, int], Move]]] | None:
         """Each output, its offset in the input, and a function that makes its assignment.
 
-        None unless every output is one assignment on this thread. Binding such a program, of few
-        outputs and few bytes, only makes windows.
+        None unless every output is one assignment on this thread. Binding such a program only makes
+        windows.
         """
         if self._is_worth_sharing:
             return None
@@ -49,7 +49,7 @@ class NumpyProgram:
         return found
 
     def prepare(self) -> None:
-        """Compile a loop over narrow rows; assignments are made of addresses."""
+        """Compile the loop over narrow rows, if any. Assignments need addresses (`bind`)."""
         if self.narrow is not None:
             self.narrow.prepare()
 
@@ -86,7 +86,7 @@ class NumpyBackend:
 
     def compile(self, geometry: SplitGeometry) -> NumpyProgram:
         """The program of a geometry."""
-        # Wrong variables fail here, not when a large split is bound.
+        # Invalid environment variables fail here, not when a large split is bound.
         threads.thread_count()
         narrow.is_allowed()
         batches: dict[int, list[EqualNests]] = {}

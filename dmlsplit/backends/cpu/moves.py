@@ -26,16 +26,16 @@ _BYTE = np.dtype("u1")
 Move = tuple[np.ndarray, Any, np.ndarray]  # dst, index, src: dst[index] = src
 
 # All of memory as one buffer, so that an array can be made at any address. It touches no memory and
-# owns none. NumPy's bounds check says little about a window, which is as safe as its address, shape
-# and strides:
+# owns none. NumPy's bounds check says little about a window, which is only as safe as its address,
+# shape and strides:
 #   - addresses come from arrays and buffers whose type, size and overlap the caller has checked
 #     (binding.py, eager.py), and shapes and strides from the geometry they were checked against;
 #   - the caller of `bind` keeps the arrays alive: a window refers to this buffer, not to them.
-# Unsafe are writes to read-only memory (a fault, not an exception: callers refuse read-only
-# outputs), anything but assignments between windows (a copy or hash of `_MEMORY` itself reads
-# unmapped pages), and windows that outlive the arrays.
-# It begins at address 1, as NumPy refuses a buffer at 0, and ends at sys.maxsize: NumPy raises an
-# error for higher addresses (tagged pointers, the upper half on 32-bit systems).
+# These are unsafe: writes to read-only memory (a fault, not an exception, so callers refuse
+# read-only outputs), anything but assignments between windows (a copy or hash of `_MEMORY` itself
+# reads unmapped pages), and windows that outlive the arrays.
+# It begins at address 1, because NumPy refuses a buffer at 0, and ends at sys.maxsize. NumPy raises
+# an error for higher addresses (tagged pointers, the upper half on 32-bit systems).
 _MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
 
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
@@ -65,7 +65,7 @@ class EqualNests:
 
 
 def equal_nests(pieces: Sequence[StridedCopy]) -> Iterator[EqualNests]:
-    """Join neighbouring outputs that differ by nothing but an equal step in the input."""
+    """Join neighbouring outputs that differ only by an equal step in the input."""
 
     def form(index: int) -> tuple[Any, ...]:
         return pieces[index].loops, pieces[index].run_bytes
@@ -130,7 +130,7 @@ def are_single(outputs: int, rows: int, block: int) -> bool:
 
 
 def block_rows(row_bytes: int, rows: int) -> int:
-    """Of `rows`, those that are copied to all outputs before the next ones are read."""
+    """How many of `rows` are copied to all outputs before the next ones are read."""
     if rows * row_bytes <= tuning.CACHED_BYTES:
         return rows
     return max(tuning.BLOCK_BYTES // row_bytes, tuning.BLOCK_ROWS)
@@ -172,7 +172,7 @@ class BoundNests:
                 yield move(self.src + number * step, dst)
             return
         if self.spans_input:
-            # NumPy copies the input first: take as many rows at a time as stay in the cache.
+            # NumPy copies the input first, so take as many rows at a time as stay in the cache.
             block = max(1, min(block, tuning.LEAST_TASK_BYTES // self.row_bytes))
         # All whole blocks go into one assignment, unless each one needs a copy of its input.
         tail = stop - (stop - start) % block

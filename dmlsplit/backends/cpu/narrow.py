@@ -1,8 +1,8 @@
-"""Narrow rows as machine code: one pass over them, where NumPy makes one for each output.
+"""Machine code that copies narrow rows in one pass; NumPy makes one pass for each output.
 
-NumPy copies item by item, which takes four to eight times as long as the memory where items are a
-byte or a few. llvmlite, an optional package, compiles a loop that reads a row at once. It is only
-imported for splits that are worth it (`Loop`).
+NumPy copies item by item. With items of a few bytes, that takes four to eight times as long as the
+memory needs. llvmlite, an optional package, compiles a loop that reads each row once. It is only
+imported for splits that repay it (`Loop`).
 """
 
 import ctypes
@@ -20,15 +20,15 @@ from dmlsplit.geometry import RowSplit
 
 VARIABLE = "DMLSPLIT_FAST"
 MOST_OUTPUTS, MOST_WIDTH = 16, 16  # in bytes
-MOST_ELEMENTS = 64  # of a row: each is a few instructions, and so many take 50 ms to compile
+MOST_ELEMENTS = 64  # of a row: each takes a few instructions, and 64 take 50 ms to compile
 MOST_WORDS = 8  # LLVM sorts the elements of up to 8 vectors at a time
-LEAST_ITEMS = 4096  # pieces of rows; below, a call costs as much as it saves
-# What NumPy copies before a loop is compiled: the import takes 150 ms and a loop 10 to 50, and so
-# much does NumPy lose in these bytes. Compiled operators of WORTH_BYTES do not wait.
+LEAST_ITEMS = 4096  # rows times outputs; with fewer, a call costs as much as it saves
+# NumPy copies this many bytes before a loop is compiled. By then it has lost as much time as the
+# import (150 ms) and a loop (10 to 50 ms) cost. Operators of WORTH_BYTES compile at once.
 PATIENCE_BYTES = 256 << 20
 WORTH_BYTES = 256 << 10
-# Each takes 1 MB, for as long as the process lives. Freed code takes llvmlite's lock at any moment,
-# and a child forked at that moment would wait for the lock forever.
+# Each loop takes 1 MB and is never freed: freeing takes llvmlite's lock at an arbitrary moment, and
+# a child that is forked at that moment would wait for the lock forever.
 MOST_LOOPS = 32
 
 Copy = Callable[..., None]  # of the addresses of the first rows, and how many rows
@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_allowed() -> bool:
-    """Whether loops may be compiled: unless DMLSPLIT_FAST is 0."""
+    """Whether loops may be compiled. They may unless DMLSPLIT_FAST is 0."""
     asked = os.environ.get(VARIABLE, "").strip()
     if asked not in ("", "0", "1"):
         raise InvalidArgumentError(
@@ -51,9 +51,9 @@ def is_allowed() -> bool:
 
 
 class Loop:
-    """A loop over rows of `pitch` bytes that begin with pieces of `widths` bytes.
+    """A loop over rows of `pitch` bytes, each of which begins with pieces of `widths` bytes.
 
-    It is compiled when that has paid.
+    It is compiled once NumPy has copied so many of these rows that compiling is likely to pay.
     """
 
     def __init__(self, pitch: int, widths: tuple[int, ...]) -> None:
@@ -64,14 +64,14 @@ class Loop:
 
     @property
     def word(self) -> int:
-        """Bytes that are read at once: an element, or as many as a row of few words needs."""
-        # Whole words only: after the last row there may be no memory.
+        """Bytes per read: the least that make a row at most MOST_WORDS words, else an element."""
+        # Words must divide the row exactly, because memory may end with the last row.
         divisor = gcd(8, self.pitch, sum(self.widths))
         words = [word for word in (1, 2, 4, 8) if self.element <= word <= divisor]
         return next((word for word in words if self.pitch <= MOST_WORDS * word), self.element)
 
     def after(self, waited: int) -> Copy | None:
-        """A function that copies rows, or None: NumPy is to copy, and has copied more bytes."""
+        """The compiled loop; None if NumPy should copy these `waited` bytes, which are counted."""
         self._waited += waited
         if self._waited > PATIENCE_BYTES and not self._is_tried:
             with _compiling:
@@ -85,7 +85,7 @@ _loop = lru_cache(maxsize=1024)(Loop)
 
 @dataclass(frozen=True, slots=True)
 class NarrowSplit:
-    """A split of narrow rows, which a loop may copy."""
+    """A split of narrow rows, which a compiled loop can copy."""
 
     rows: int
     outputs: tuple[int, ...]  # by index: those that have elements
@@ -102,12 +102,12 @@ class NarrowSplit:
         return self.rows * self.row_bytes
 
     def prepare(self) -> None:
-        """Compile now, if many copies will pay for it."""
+        """Compile the loop now if the split is large enough for repeated copies to repay it."""
         if self.total_bytes >= WORTH_BYTES and is_allowed():
             self.loop.after(PATIENCE_BYTES + 1)
 
     def ready(self) -> Copy | None:
-        """A function that copies rows; None if NumPy should."""
+        """The compiled loop; None if NumPy should copy."""
         if self.rows * len(self.outputs) < LEAST_ITEMS or not is_allowed():
             return None
         return self.loop.after(self.total_bytes)
@@ -122,7 +122,7 @@ class NarrowSplit:
 
 
 def narrow_split(split: RowSplit | None) -> NarrowSplit | None:
-    """The split, if its rows are short and cut into a few narrow pieces; else None."""
+    """The split if its rows are short and cut into a few narrow pieces, else None."""
     if split is None or split.rows == 1:
         return None
     widths = tuple(filter(None, split.widths))
@@ -134,7 +134,7 @@ def narrow_split(split: RowSplit | None) -> NarrowSplit | None:
 
 
 def _compiled(loop: Loop) -> Copy | None:
-    """The machine code; None without llvmlite, or with one that is broken or too old."""
+    """The machine code; None if llvmlite is missing, broken or too old, or MOST_LOOPS exist."""
     if find_spec("llvmlite") is None or len(_engines) == MOST_LOOPS:
         return None
     try:
@@ -156,9 +156,7 @@ def _engine(llvm: Any, text: str) -> Any:
     )
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    options.loop_vectorization = True
-    builder = llvm.create_pass_builder(machine, options)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
     builder.getModulePassManager().run(module, builder)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
@@ -166,16 +164,17 @@ def _engine(llvm: Any, text: str) -> Any:
 
 
 def _assembly(loop: Loop) -> Iterator[str]:
-    """LLVM's language for: for each row, load its words; store each element of each piece.
+    """LLVM assembly that, for each row, loads its words and stores the elements of each piece.
 
-    Elements are shifted out of words where a row has too many for LLVM to load them one by one.
+    If a row has too many elements for LLVM to load one by one, they are shifted out of words.
     """
     element, word = f"i{8 * loop.element}", f"i{8 * loop.word}"
     outputs = [f"%out{index}" for index in range(len(loop.widths))]
-    # No output shares a byte with another or with the input, which callers have checked.
+    # `noalias`: callers have checked that outputs share no byte with each other or the input.
     arguments = [f"ptr noalias {name}" for name in ("%in", *outputs)]
     yield f"define void @copy({', '.join(arguments)}, i64 %rows) {{"
     yield "start:\n br label %loop\nloop:\n %row = phi i64 [0, %start], [%next, %loop]"
+    # Indices without array types, with which 16 pieces of 3 bytes take four times as long.
     yield f" %first = mul nuw nsw i64 %row, {loop.pitch // loop.word}"
     for at in range(sum(loop.widths) // loop.word):
         yield f" %w{at}.at = add nuw nsw i64 %first, {at}"

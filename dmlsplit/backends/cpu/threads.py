@@ -108,7 +108,7 @@ class _Share:
 
 
 class _Helpers:
-    """Threads that work on shares, in the order in which these come; they start when needed."""
+    """Threads that work on shares in the order of arrival. They start when needed."""
 
     def __init__(self) -> None:
         self._shares: SimpleQueue[_Share] = SimpleQueue()
@@ -133,7 +133,7 @@ class _Helpers:
 
 @lru_cache(maxsize=1)
 def _helpers(process: int) -> _Helpers:
-    """The threads of a process: the key is its number, as threads do not survive a fork."""
+    """The threads of a process. Its number is the key, because threads do not survive a fork."""
     return _Helpers()
 
 

@@ -1,7 +1,7 @@
 """The CPU engine's thresholds, which change speed only.
 
 They were found with ``python -m benchmarks cpu`` and ``latency``, mostly on two virtual Xeon
-processors with NumPy 2.4, by varying one and comparing every case. They interact:
+processors with NumPy 2.4, by varying one at a time and comparing every case. They interact:
 
 - A split of `PARALLEL_BYTES` or more uses several threads. Its rows are cut into tasks of
   `LEAST_TASK_BYTES` to `TASK_BYTES`, and tasks into blocks of `BLOCK_BYTES`. Up to
@@ -16,9 +16,9 @@ processors with NumPy 2.4, by varying one and comparing every case. They interac
 # overhead in NumPy's inner loop, but few of them hold the interpreter lock (LOCKED_ITEMS).
 WIDEST_ITEM = 2048
 
-# At this size, several threads begin to pay: a helper and back costs 0.1 to 0.3 ms. It has been 1
-# to 8 MiB: measure again when handing out work becomes cheaper. ITEM_BYTES is the overhead of an
-# item in bytes, so that narrow rows count as more work.
+# From this size, several threads pay. Waking a helper and waiting for it costs 0.1 to 0.3 ms. The
+# size has been 1 to 8 MiB; measure again when handing out work becomes cheaper. ITEM_BYTES is the
+# overhead of an item in bytes, which makes narrow rows count as more work.
 PARALLEL_BYTES = 4 << 20
 ITEM_BYTES = 2
 
@@ -32,12 +32,12 @@ LEAST_TASK_BYTES = 1 << 20
 PREPARED_BYTES = 256 << 20
 
 # A block is written output by output, so its input is read once per output and must stay in the
-# second-level cache. Halving 256 KiB made rows of one byte a tenth faster. At least 32 rows: with
-# thousands of outputs, far more pages than TLB entries would be visited for a few bytes at a time.
+# second-level cache. Halving 256 KiB made rows of one byte a tenth faster. A block has at least 32
+# rows: otherwise thousands of outputs would need far more pages than TLB entries, for a few bytes.
 BLOCK_BYTES = 128 << 10
 BLOCK_ROWS = 32
-# Up to this size a split is one block: all of its input stays in the cache. Above, blocks of equal
-# outputs of 32 to 64 bytes take half the time; at 1 MiB they gain nothing, and cost a call 30 us.
+# A split up to this size is one block, because all of its input stays in the cache. Above, blocks
+# halve the time of equal outputs of 32 to 64 bytes; at 1 MiB they gain nothing and cost 30 us.
 CACHED_BYTES = 1 << 20
 
 # An indexed assignment costs about as much as this many plain ones, and more to prepare.
@@ -48,13 +48,13 @@ FEW_OUTPUTS = 128
 # assignments for the outputs on each side.
 COPIED_BYTES = 1024
 # With several threads, at most this many short assignments: each holds the interpreter lock, so
-# that more of them cost more than the copy.
+# more of them cost more than the copy.
 FEW_PARTS = 8
 
 # NumPy holds the interpreter lock during assignments of up to 500 items, however wide
 # (NPY_BEGIN_THREADS_THRESHOLDED in its source): two threads ran one at a time on 4 to 16 MiB.
 # From UNLOCKED_BYTES, such an assignment copies bytes, which are more than 500 items but slower per
-# byte: not worth it below.
+# byte, so smaller ones do not.
 LOCKED_ITEMS = 500
 UNLOCKED_BYTES = 32 << 10
 
