@@ -24,7 +24,7 @@ LAUNCHES = {
     101: (dml.DeviceRemovedError, "is gone or has failed"),
     98: (dml.DmlError, "the launch failed on cuda:0: "),
     2: (dml.OutOfMemoryError, r"the launch failed on cuda:0: \d+ of \d+ bytes are free"),
-    400: (dml.InvalidArgumentError, "a stream that is alive"),
+    400: (dml.InvalidArgumentError, "a live stream of this device"),
     906: (dml.InvalidArgumentError, "whose capture allows it"),
     1: (dml.DmlError, "the launch failed on cuda:0: CUDA_ERROR_INVALID_VALUE"),
     3: (dml.DmlError, "CUDA_ERROR_NOT_INITIALIZED.*Fix: start processes with spawn"),
@@ -51,7 +51,7 @@ def test_a_dead_stream_is_refused() -> None:
     stream = cupy.cuda.Stream()
     handle = stream.ptr
     del stream
-    with pytest.raises(dml.InvalidArgumentError, match="a stream that is alive"):
+    with pytest.raises(dml.InvalidArgumentError, match="a live stream of this device"):
         split.dispatch(handle)
 
 

@@ -1,4 +1,4 @@
-"""All uses of CuPy, and through it of the CUDA driver. Tests replace `load` by their own driver."""
+"""All uses of CuPy, and through it of the CUDA driver. Tests replace `load` by their own."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +47,7 @@ def load() -> "Driver":
         ) from None
     except OSError as error:
         raise UnsupportedError(
-            f"CuPy cannot make its folder of compiled kernels: {error}. Fix: set CUPY_CACHE_DIR to "
+            f"CuPy cannot create its cache folder for kernels: {error}. Fix: set CUPY_CACHE_DIR to "
             "a writable folder"
         ) from None
     try:
@@ -69,7 +69,7 @@ def is_available() -> bool:
 
 
 def _driver_api() -> Any:
-    """CuPy's module of the CUDA driver; None if it has changed: it is not documented.
+    """CuPy's undocumented module of the CUDA driver; None if it has changed.
 
     It is probed with a null launch: CUDA rejects that with a RuntimeError, a changed signature
     raises TypeError.
@@ -92,7 +92,7 @@ class Driver:
     def __init__(self, cupy: Any, device_count: int) -> None:
         self.device_count = device_count
         self._cupy = cupy
-        # Looked up once: a call of `split` takes some 10 microseconds.
+        # Looked up once, because a whole call of `split` takes about 10 microseconds.
         self._array, self._alloc = cupy.ndarray, cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._api = _driver_api()
@@ -104,7 +104,7 @@ class Driver:
 
     def _limits(self, device: int) -> DeviceLimits:
         runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
-        with self._on(device, "its limits cannot be read"):
+        with self._on(device, "the device's limits cannot be read"):
             properties = runtime.getDeviceProperties(device)
             major, minor = cuda.nvrtc.getVersion()
             version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
@@ -122,7 +122,7 @@ class Driver:
         return kernels(self._cupy, partial(self._on, device), self._target)
 
     def _target(self, function: Any) -> Any:
-        """What launches a function of CuPy, after loading its code onto the device.
+        """The `Kernel.target` of a CuPy function, whose code is loaded onto the device here.
 
         Lazy loading would do that at the first launch, which a capture forbids before CUDA 12.3
         (CUDA programming guide, "Lazy Loading").
@@ -252,8 +252,8 @@ class Driver:
             )
         if status in BAD_STREAM:
             return InvalidArgumentError(
-                f"{what} on {name}: {error}. Fix: dispatch on a stream that is alive, of "
-                "this device, and whose capture allows it"
+                f"{what} on {name}: {error}. Fix: dispatch on a live stream of this "
+                "device, whose capture, if any, allows it"
             )
         if status == NOT_INITIALIZED:
             return DmlError(

@@ -33,7 +33,7 @@ class CudaProgram:
     variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
-        """Plan and compile the launches for an alignment, in bytes, of the memory."""
+        """Plan and compile the launches for memory of an alignment, in bytes."""
         key = input_alignment, output_alignment
         self.variants[key] = tuple(
             (_picks(launch.outputs, self.geometry.output_count), self._launcher(launch))
@@ -64,7 +64,7 @@ class CudaProgram:
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the address of the first element of the input and of each output.
 
-        Their alignment, up to 16, selects the kernels; an alignment that is new compiles its own.
+        Their alignment, up to 16, selects the kernels, which are compiled if it is new.
         """
         device = self.device
         variant = self._variant_of(src, dsts)
@@ -93,7 +93,7 @@ def _picks(outputs: Sequence[int], count: int) -> Picked:
 
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
-    """The engine of ``Device("cuda:N")``, which must be there."""
+    """The engine of ``Device("cuda:N")``, which must exist."""
 
     number: int = 0
 

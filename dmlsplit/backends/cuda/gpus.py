@@ -1,4 +1,4 @@
-"""Known GPUs, so that a split can be planned and timed without the hardware.
+"""Known GPUs, for which a split can be planned and timed without the hardware.
 
 An unknown device is planned from NVML's data: its compute capability implies the limits of an SM,
 and with its CUDA cores the number of SMs. The rest is assumed (`Gpu.assumed`). Running programs
@@ -88,7 +88,7 @@ def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
 
 
 # Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the
-# highest that is documented: times are lower bounds.
+# highest that is documented, so times are lower bounds.
 H200 = _gpu("H200", "9.0", 132, 60, 4800)
 GPUS = (
     H200,

@@ -42,7 +42,7 @@ def read(name: str) -> bytes | None:
         content = (place / name).read_bytes()
         digest, image = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if sha256(image).digest() == digest:
-            with suppress(OSError):  # may be read, not touched
+            with suppress(OSError):  # readable, but not writable
                 os.utime(place / name)
             return image
     return None

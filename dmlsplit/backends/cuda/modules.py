@@ -1,7 +1,7 @@
 """Loaded modules: compiled or read from disk, and unloaded when they are no longer needed.
 
-CuPy keeps every RawModule that it ever loaded, so that a process which meets many shapes would fill
-the device's memory with code.
+CuPy keeps every RawModule that it has loaded, so a process with many shapes would fill the device's
+memory with code.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from dmlsplit.backends.cuda import images
 from dmlsplit.errors import DmlError
 
 # Modules in one device's least-recently-used cache. Those that bound operators and captured graphs
-# need come on top.
+# need are kept in addition.
 MOST_MODULES = 256
 OPTIONS = ("-std=c++17",)
 
@@ -108,7 +108,7 @@ def _image(cupy: Any, source: str, name: str) -> bytes:
     if image is None:
         compiler = cupy.cuda.compiler
         try:
-            # In memory: CuPy too must write no file.
+            # In memory, because CuPy must not write a file either.
             image, _ = compiler.compile_using_nvrtc(source, OPTIONS, cache_in_memory=True)
         except compiler.CompileException as error:
             raise CompileError(name, device.id, error) from None

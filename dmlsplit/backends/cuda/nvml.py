@@ -10,7 +10,7 @@ from dmlsplit.errors import UnsupportedError
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """One GPU; None is unknown."""
+    """One GPU. None means unknown."""
 
     index: int  # NVML's, in the order of PCI buses: CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID
     name: str
@@ -20,7 +20,7 @@ class CudaDevice:
     memory_clock_mhz: int | None  # the highest
     bus_width_bits: int | None  # of the memory
     driver: str | None  # its version
-    cuda_cores: int | None = None  # of all multiprocessors, which NVML does not count
+    cuda_cores: int | None = None  # in total; NVML does not count multiprocessors
 
     @property
     def peak_bandwidth(self) -> int | None:
@@ -31,7 +31,7 @@ class CudaDevice:
 
 
 def cuda_devices() -> list[CudaDevice]:
-    """The CUDA devices, none without an NVIDIA driver; an UnsupportedError if NVML fails."""
+    """The CUDA devices: [] without an NVIDIA driver. UnsupportedError if NVML fails."""
     import pynvml
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -60,7 +60,7 @@ def gpu_memory(bus_id: str) -> tuple[int, int] | None:
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Keep NVML open in the block; raises its `NVMLError`."""
+    """Keep NVML open in the block. Raises NVML's own `NVMLError`."""
     import pynvml
 
     pynvml.nvmlInit()

@@ -26,7 +26,7 @@ _Pointers = ctypes.c_uint64 * 2
 
 
 class _Parameters:
-    """The struct, and the address of its address, which the driver reads."""
+    """The struct of parameters, and the address of its address, which the driver reads."""
 
     __slots__ = ("_pointers", "address", "block")
 
@@ -37,7 +37,7 @@ class _Parameters:
 
 
 class Launcher:
-    """Sends one launch to its device, any number of times."""
+    """One launch on one device, which can be sent any number of times."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Launcher:
     ) -> None:
         self._cuda, self._translated, self._device = cuda, translated, device
         self._load, self._grid, self._block = load, launch.grid, launch.block
-        # Looked up once: a dispatch takes less than half a microsecond.
+        # Looked up once, because a dispatch takes less than half a microsecond.
         self._launch_kernel = launch_kernel
         self._current_device = cuda.runtime.getDevice
         self._current_stream = cuda.get_current_stream
@@ -117,7 +117,7 @@ class Launcher:
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
-    """A cuLaunchKernel from CuPy's documented API: several times slower, and by its Function."""
+    """A cuLaunchKernel from CuPy's documented API. Several times slower; takes a Function."""
 
     def launch(function: Any, grid: int, _y: int, _z: int, block: int, *rest: int) -> None:
         *_, stream, address, _extra = rest

@@ -6,7 +6,7 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 def stream_handle(stream: Any, device: int) -> int:
-    """The handle of a stream, which must be of this device if the stream names one.
+    """The handle of a stream, which must belong to this device if it names one.
 
     Accepts a handle, an object with ``__cuda_stream__`` (CUDA Python's stream protocol), and
     streams of CuPy and torch, which lack it before versions 14 and 2.10.
