@@ -226,7 +226,7 @@ def test_elements_without_bytes_of_their_own_are_refused_outside_jit_too(kind: s
 
 
 def test_an_array_of_jax_cannot_be_an_output() -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="out is given, but JAX arrays are immutable"):
+    with pytest.raises(dml.InvalidArgumentError, match="JAX arrays are immutable"):
         dml.split(jnp.zeros(4, "bfloat16"), 1, out=[jnp.zeros(4, "bfloat16")])
     with pytest.raises(dml.InvalidArgumentError, match="read_only is True"):
         dml.split(jnp.zeros(4), 1, out=[jnp.zeros(4)])
