@@ -32,7 +32,7 @@ def test_every_kind_of_difference_is_explained() -> None:
 
 
 def test_every_kind_of_case_is_explained() -> None:
-    shown = {row[0].strip("`").partition("-")[0] for row in table("## What is asked")[1:6]}
+    shown = {row[0].strip("`").partition("-")[0] for row in table("## The cases")[1:6]}
     assert shown == {case.id.partition("-")[0] for case in all_cases()}
 
 
