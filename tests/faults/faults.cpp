@@ -1,9 +1,9 @@
-// Fails one call about files, or sends a signal in front of it.
+// Makes one file operation fail, or sends a signal before it.
 //
-// Loaded with LD_PRELOAD, these functions stand before the C library's. Each counts the calls that
-// concern a folder. Call number `at` fails with `error`, or is made after `signal` was sent.
-// The names are those that CPython uses on 64-bit Linux, and those of its ctypes and C libraries.
-// Counts are in shared memory, so that a parent can read those of a forked child.
+// With LD_PRELOAD, these functions replace those of the C library. They count the calls that concern
+// a folder. Call number `at` fails with `error_number`, or is made after `signal_number` was sent.
+// The functions are those that CPython, its ctypes and its C libraries call on 64-bit Linux. The
+// counts are in shared memory, so that a parent can read those of a forked child.
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,7 +25,7 @@ namespace {
 
 struct Shared {
     std::atomic<long> calls;
-    char failed[PATH_MAX + 64];  // the call that was chosen, and its file
+    char failed[PATH_MAX + 64];  // the chosen call and its file
 };
 
 Shared* const shared = static_cast<Shared*>(
@@ -48,7 +48,7 @@ std::string of_path(const char* path, int base = AT_FDCWD) {
     return (base == AT_FDCWD ? link_target("/proc/self/cwd") : of_handle(base)) + "/" + path;
 }
 
-// Whether the call is to fail; errno says how.
+// Whether the call must fail; sets errno if so.
 bool fails(const char* name, const std::string& path) {
     if (folder.empty() || path.rfind(folder, 0) != 0) return false;
     if (++shared->calls != at) return false;
@@ -102,7 +102,7 @@ OPEN(open64)
 OPENAT(openat)
 OPENAT(openat64)
 
-// The other calls: their parameters, the values passed on, and the path that they concern.
+// The other calls, each with its parameters, the values to pass on and the path that it concerns.
 #define CALL(type, name, parameters, arguments, path)      \
     type name parameters {                                 \
         if (fails(#name, path)) return static_cast<type>(-1); \

@@ -1,5 +1,5 @@
-// The memory that a launch is given: a source and its targets, each between guard bands in a
-// mapping of its own, so that buffers above 4 GiB cost only the pages that are touched.
+// The memory of a launch: a source and its targets. Each is between guard bands in a mapping of its
+// own, so that buffers above 4 GiB need only the pages that are touched.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace host_cuda {
 
 class Buffer {
 public:
-    // The pointer, `origin` bytes after the first byte, is `misalignment` past a page.
+    // `pointer()` is `origin` bytes after the first byte and `misalignment` bytes after a page start.
     Buffer(std::int64_t bytes, std::int64_t origin, std::int64_t misalignment)
         : bytes_(bytes),
           origin_(origin),
@@ -31,10 +31,10 @@ public:
     unsigned char* end() const { return data_ + bytes_; }
     unsigned char* pointer() const { return data_ + origin_; }
 
-    // False where this launch has stored one of these bytes before.
+    // False if this launch has stored one of these bytes before.
     bool store_once(std::uintptr_t address, unsigned bytes) { return stored_.add(address, bytes); }
 
-    // The first guard byte that is not what it was, or null.
+    // The first guard byte that has changed, or null.
     const unsigned char* changed_guard() const {
         for (std::ptrdiff_t i = 0; i < kBand; ++i) {
             if (data_[i - kBand] != kGuardByte) return data_ + i - kBand;
@@ -49,7 +49,7 @@ private:
     static constexpr unsigned char kGuardByte = 0xA5;
 
     static unsigned char* placed(std::int64_t bytes, std::int64_t origin, std::int64_t misalignment) {
-        // A page on each side holds the band.
+        // The page on each side has room for the guard band.
         const std::size_t before = (origin + 2 * kPage - 1) / kPage * kPage;
         const std::size_t after = bytes - origin + misalignment;
         const std::size_t all = before + (after + 2 * kPage - 1) / kPage * kPage;
@@ -73,11 +73,11 @@ public:
     const std::vector<Buffer>& all() const { return all_; }
     const Buffer* source() const { return &all_.front(); }
 
-    // The buffer that an access is to, or nearest above; null below them all.
+    // The buffer that contains an address, else the nearest one below it; null if there is none below.
     Buffer* of(const void* address) {
         const auto* byte = static_cast<const unsigned char*>(address);
         if (last_ && byte >= last_->data() && byte < last_->end()) return last_;
-        // Bands part the buffers, so an access belongs to the last one that begins before its band.
+        // Guard bands separate the buffers, so an access belongs to the last buffer whose band starts before it.
         auto after = std::upper_bound(
             by_address_.begin(), by_address_.end(), byte + Buffer::kBand,
             [](const unsigned char* wanted, const Buffer* buffer) { return wanted < buffer->data(); });
@@ -85,7 +85,7 @@ public:
         return last_ = *--after;
     }
 
-    // Says of which buffers an address is near.
+    // Prints the buffers that an address is near.
     void describe(const void* address, std::FILE* to) const {
         constexpr std::ptrdiff_t kNear = kPage;
         const auto* byte = static_cast<const unsigned char*>(address);

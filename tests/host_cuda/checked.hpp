@@ -1,7 +1,8 @@
-// Unsigned numbers that refuse to wrap: harness.py puts them where a kernel's source says `unsigned`.
+// Unsigned numbers that must not wrap. harness.py replaces `unsigned` in a kernel's source by them.
 //
-// A sum, difference or product is computed exactly; one that its C++ type cannot hold ends the run,
-// and so does a conversion that changes the value. Bits may be shifted out, as of words of data.
+// Sums, differences and products are computed exactly. A result that its C++ type cannot hold ends
+// the run, and so does a conversion that changes the value. Shifts may drop bits, because kernels
+// shift words of data.
 #pragma once
 
 #include <type_traits>
@@ -11,12 +12,12 @@
 
 namespace host_cuda {
 using Exact = __int128;
-// Says that `a`, or `a op b`, is no number of so many bits.
+// Reports that `a`, or `a op b`, does not fit in this number of bits, and ends the run.
 [[noreturn]] void wrapped(unsigned bits, Exact a, const char* op = nullptr, Exact b = 0);
 
 template <class T> struct Checked;
 
-// What a number is in C++: `unsigned` of a Checked<unsigned>, and any other type itself.
+// The C++ type of a number: `unsigned` for Checked<unsigned>, and any other type itself.
 template <class T> struct PlainOf { using Type = T; };
 template <class T> struct PlainOf<Checked<T>> { using Type = T; };
 template <class T> using Plain = typename PlainOf<T>::Type;
@@ -24,7 +25,7 @@ template <class T> using Plain = typename PlainOf<T>::Type;
 template <class T> constexpr bool kIsChecked = !std::is_same_v<T, Plain<T>>;
 template <class T> constexpr bool kIsNumber = std::is_integral_v<Plain<T>>;
 
-// The type of a sum of both: checked, if C++ makes it unsigned.
+// The type of a sum of both: checked if it is unsigned in C++.
 template <class A, class B> using SumInC = std::common_type_t<Plain<A>, Plain<B>>;
 template <class A, class B>
 using Sum = std::conditional_t<std::is_unsigned_v<SumInC<A, B>>, Checked<SumInC<A, B>>, SumInC<A, B>>;
@@ -77,7 +78,7 @@ CHECKED_SUM(+, __builtin_add_overflow)
 CHECKED_SUM(-, __builtin_sub_overflow)
 CHECKED_SUM(*, __builtin_mul_overflow)
 
-// C++ converts both to one type, which may change them.
+// C++ converts both operands to one type, which may change their values.
 #define CHECKED_PAIR(op, Result) \
     CHECKED_OPERATOR(op) { return Result(fitting<SumInC<A, B>>(plain(a)) op fitting<SumInC<A, B>>(plain(b))); }
 #define CHECKED_QUOTIENT(op) CHECKED_PAIR(op, (Sum<A, B>))
@@ -110,13 +111,14 @@ template <class A, class B> requires HaveChecked<A, B> constexpr auto max(A a, B
     return Sum<A, B>(a < b ? plain(b) : plain(a));
 }
 
-// threadIdx and its like.
+// threadIdx, blockIdx, blockDim and gridDim.
 struct CheckedIndex {
     Checked<unsigned> x, y, z;
     CheckedIndex(uint3 index) : x(index.x), y(index.y), z(index.z) {}
 };
 
-// Of a number, `times` a size less. The kernels are given 2^32 or 2^64 less the size, and let the sum wrap.
+// `number` minus `times` sizes. The kernels get 2^32 or 2^64 minus the size as `minus_size`, and let the
+// sum wrap; this computes it without wrapping.
 template <class T> constexpr Checked<T> less_multiple(Checked<T> number, Checked<T> times, Checked<T> minus_size) {
     return number - times * Checked<T>(static_cast<T>(-minus_size.value));
 }

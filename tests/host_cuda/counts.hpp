@@ -1,9 +1,10 @@
-// What the threads of a block ask of a card: instructions, sectors, lines, banks of shared memory.
+// The counts of a block's instructions, sectors, lines and wavefronts of shared memory.
 //
-// A warp's request is what its 32 lanes do at one instruction: accesses of the same call site, the
-// same time round. Sectors are 32 bytes, lines 128. `block` sectors and lines are those distinct
-// within a block: its own re-reads are taken to hit L1, those of other blocks to miss. Shared
-// memory's 32 banks serve a request in as many wavefronts as one bank has to give words.
+// A request consists of the accesses that the 32 lanes of a warp make at one instruction: those from
+// the same call site, in the same iteration. Sectors have 32 bytes, lines 128. `block` sectors and
+// lines are the distinct ones of a block, on the assumption that its own re-reads hit L1 and those of
+// other blocks miss. The 32 banks of shared memory serve a request in as many wavefronts as the
+// busiest bank has words to deliver.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +27,10 @@ struct Access {
     std::uintptr_t address;
     std::uint32_t bytes;
     bool is_store;
-    const void* buffer;  // whose memory it is; null for shared memory
+    const void* buffer;  // that contains the address; null for shared memory
 };
 
-// What one thread did in the block that runs.
+// The accesses of one thread in the running block.
 struct Record {
     std::vector<Access> accesses, shared;
     std::int64_t loaded = 0;  // bytes before it first had to wait
@@ -49,7 +50,7 @@ struct Record {
     }
 };
 
-// Written to the result as it is: harness.Counts has the same fields.
+// Written to the result byte by byte: harness.Counts has the same fields.
 struct Counts {
     std::int64_t load_instructions, store_instructions, load_bytes, store_bytes;
     std::int64_t store_bytes_16, load_requests, store_requests;
@@ -84,7 +85,7 @@ struct Lane {
     auto key() const { return std::tie(site, round); }
 };
 
-// Every access of a warp's lanes, those of one instruction next to each other.
+// All accesses of a warp's lanes, sorted by instruction.
 inline std::vector<Lane> lanes_of_warp(const std::vector<Record>& records, std::size_t first,
                                        std::vector<Access> Record::*kind) {
     std::vector<Lane> lanes;
@@ -124,8 +125,8 @@ inline void count_requests(const std::vector<Record>& records, Counts& counts) {
     }
 }
 
-// A wavefront serves lanes whose accesses together are at most 128 bytes: a quarter of the warp
-// where they are 16 bytes wide. Lanes that read the same word share it.
+// A wavefront serves lanes whose accesses have at most 128 bytes together: a quarter of the warp if
+// each access has 16 bytes. Lanes that read the same word share it.
 inline std::int64_t wavefronts(const std::vector<Lane>& lanes, std::size_t begin, std::size_t end) {
     const std::size_t together = kBanks * kWord / std::max<std::size_t>(kWord, lanes[begin].access.bytes);
     std::int64_t total = 0;

@@ -1,10 +1,11 @@
-// The words of CUDA C++ that the kernels in cuda/ use, for an ordinary C++ compiler.
+// The parts of CUDA C++ that the kernels in cuda/ use, for an ordinary C++ compiler.
 //
-// Global memory is reached only through __ldg, __ldcs, __stcs and store_with, so those report every
-// access to the runner: device.cpp, which checks its bounds and alignment and counts it, or
-// simulated_card/kernel_module.cpp, which also finds the bytes of device memory.
-// Threads of a block are fibers that change over at __syncthreads, blocks run one after the
-// other; so shared memory is an ordinary static array, whose ends the sanitizers guard.
+// Kernels access global memory only through __ldg, __ldcs, __stcs and store_with, which report every
+// access to the runner. That is device.cpp, which checks bounds and alignment and counts the access,
+// or simulated_card/kernel_module.cpp, which also finds the bytes of device memory.
+//
+// The threads of a block are fibers that switch at __syncthreads, and blocks run one after the other.
+// Shared memory can therefore be an ordinary static array, whose ends the sanitizers guard.
 #pragma once
 
 #include <stddef.h>
@@ -41,7 +42,7 @@ extern uint3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host_cuda {
 void barrier();
-// Checks and reports `bytes` of global memory; returns where on the host they lie.
+// Checks and reports an access to `bytes` of global memory; returns their address on the host.
 const void* access(const void* address, unsigned bytes, bool is_store);
 
 struct Kernel {
@@ -115,7 +116,7 @@ inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y)
     return (static_cast<unsigned __int128>(x) * y) >> 64;
 }
 
-// Four bytes picked out of (y:x) by the low three bits of each nibble; bit 3 spreads the sign.
+// Four bytes of (y:x), each chosen by the low three bits of a nibble; bit 3 replicates the sign instead.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     const unsigned long long both = (static_cast<unsigned long long>(y) << 32) | x;
     unsigned result = 0;

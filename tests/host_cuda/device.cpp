@@ -2,12 +2,11 @@
 //
 //   PROGRAM KERNEL_INDEX JOB RESULT
 //
-// JOB and RESULT are streams of little-endian int64 and raw bytes; harness.py writes and reads
-// them. The kernel reports here what it touches: global memory through the words of
-// cuda_on_host.hpp; shared memory through the hooks of the thread sanitizer, which are below, where
-// the kernels are compiled with -fsanitize=thread. An access that a GPU does not allow, or whose
-// result hangs on the order of threads (hazards.hpp), ends the run; the others are counted
-// (counts.hpp).
+// JOB and RESULT are streams of little-endian int64 and raw bytes, which harness.py writes and reads.
+// The kernel reports its accesses: those to global memory through the functions of cuda_on_host.hpp,
+// and, if it was compiled with -fsanitize=thread, those to shared memory through the hooks of the
+// thread sanitizer at the end of this file. An access that a GPU does not allow, or whose result
+// depends on the order of threads (hazards.hpp), ends the run; the others are counted (counts.hpp).
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +21,7 @@
 
 uint3 threadIdx, blockIdx, blockDim, gridDim;
 
-// Of what a kernel touches outside its stack, only shared arrays are neither constant nor ours.
+// Outside its stack, a kernel's only variables in this range are shared arrays and those of this file.
 extern "C" char __bss_start, _end;
 
 namespace host_cuda {
@@ -30,7 +29,7 @@ extern const Kernel kernels[];
 
 namespace {
 Counts counts;
-std::vector<Record> records;  // of the block's threads
+std::vector<Record> records;  // one for each thread of the block
 Buffers* buffers;
 SharedHazards* hazards;
 const Kernel* kernel;
@@ -95,7 +94,7 @@ void pack_parameters() {
         const auto* bytes = reinterpret_cast<const unsigned char*>(&pointer);
         parameters.insert(parameters.end(), bytes, bytes + sizeof pointer);
     }
-    // There may be room for more pointers.
+    // The kernel's struct may have room for more pointers than there are buffers.
     const std::int64_t arguments = read_int();
     if (kernel->parameter_bytes < parameters.size() + arguments || kernel->parameter_bytes % 8)
         fault("the kernel's parameters have no room for its buffers and arguments", nullptr, kernel->parameter_bytes);
@@ -139,7 +138,7 @@ void print(__int128 number) {
 }
 }  // namespace
 
-// What checked.hpp calls where the source's own types would have wrapped.
+// checked.hpp calls this if the source's own types would have wrapped.
 [[noreturn]] void wrapped(unsigned bits, __int128 a, const char* op, __int128 b) {
     std::fprintf(stderr, "fault: ");
     print(a);
@@ -159,8 +158,8 @@ __attribute__((noinline)) const void* access(const void* address, unsigned bytes
     const auto* byte = static_cast<const unsigned char*>(address);
     if (where % bytes) fault("misaligned address", address, bytes);
     Buffer* buffer = buffers->of(address);
-    // A load may fetch an aligned word that holds at least one byte of the source: no page ends
-    // inside such a word. A store touches bytes of its target only.
+    // A load may fetch an aligned word with at least one byte of the source, because no page ends
+    // inside such a word. A store must stay inside its target.
     const std::ptrdiff_t slack = is_store ? 0 : bytes - 1;
     if (!buffer || byte + slack < buffer->data() || byte + bytes > buffer->end() + slack)
         fault(is_store ? "store out of bounds" : "load out of bounds", address, bytes);

@@ -1,7 +1,7 @@
-// The threads of a block as fibers, which change over at barriers.
+// The threads of a block as fibers, which switch at barriers.
 //
-// Threads run to the next barrier one by one, forwards and backwards in turn, so that a missing
-// barrier shows whichever way round the data flows.
+// Threads run to the next barrier one by one, alternately in forward and in reverse order, so that a
+// missing barrier shows in whichever direction the data flows.
 #pragma once
 
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ public:
     // `body` is one thread of a kernel; it must not throw.
     Fibers(std::size_t threads, void (*body)()) : body_(body), fibers_(threads) {
         for (Fiber& fiber : fibers_) {
-            // A page without rights below each stack turns an overflow into a crash.
+            // An inaccessible page below each stack turns an overflow into a crash.
             void* map = sparse_memory(kStack + kPage);
             mprotect(map, kPage, PROT_NONE);
             fiber.stack = static_cast<char*>(map) + kPage;
@@ -40,7 +40,7 @@ public:
     Fibers(const Fibers&) = delete;
     Fibers& operator=(const Fibers&) = delete;
 
-    // False where threads part at a barrier: some wait there while others are done or elsewhere.
+    // False if threads diverge at a barrier: some wait there while others are done or wait elsewhere.
     bool run_block(unsigned block) {
         running = this;
         blockIdx = {block, 0, 0};
@@ -59,7 +59,7 @@ public:
         }
     }
 
-    // Called by the thread that runs; `barrier` is the place of its code.
+    // Called by the running thread; `barrier` is the address in its code.
     void wait_at(const void* barrier) {
         current_->barrier = barrier;
         leave(false);
@@ -73,7 +73,7 @@ private:
     struct Fiber {
         ucontext_t context;
         char* stack;
-        const void* barrier;  // where it waits
+        const void* barrier;  // at which the thread waits
         bool done;
     };
 

@@ -1,12 +1,12 @@
-// Bytes that two threads touch in an order that nothing fixes: found in one run, whatever its order.
+// Detection of data races in a single run, whatever the order of its threads.
 //
-// Shared memory. Nothing orders the threads of a block between two barriers, so there a byte that
-// one of them stores is its own: it races with any other that loads or stores the byte. Each byte
-// knows in which interval between barriers it was last stored and loaded, by which writer, and by
-// which two readers: where any thread but the next writer has read it, one of two distinct readers
-// has. Intervals are numbered over all blocks, so that no block clears what another one left.
+// Shared memory: between two barriers, nothing orders the threads of a block. If one of them stores a
+// byte, it races with every other thread that loads or stores that byte. Each byte therefore records
+// the interval between barriers in which it was last stored and loaded, its writer, and two distinct
+// readers. Two suffice: if any thread but the next writer has read the byte, one of them is such a
+// thread. Intervals are numbered across all blocks, so that no block needs to clear the records.
 //
-// Global memory. A launch stores no byte of a target twice: one bit for each byte.
+// Global memory: a launch must not store a byte of a target twice, so there is one bit for each byte.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace host_cuda {
 
-// What is wrong with an access to shared memory; `what` is null where nothing is.
+// The error of an access to shared memory; `what` is null if there is none.
 struct Hazard {
     const char* what = nullptr;
     bool is_race = false;
@@ -25,7 +25,7 @@ struct Hazard {
 
 class SharedHazards {
 public:
-    // Watches the bytes from `low` to before `high`.
+    // Watches the bytes from `low` up to, but not including, `high`.
     SharedHazards(const char* low, const char* high)
         : low_(low), bytes_(static_cast<Byte*>(sparse_memory((high - low) * sizeof(Byte)))) {}
 
@@ -35,7 +35,7 @@ public:
         waiting_ = 0;
     }
 
-    // One more thread waits at the barrier; the last one opens the next interval.
+    // Counts the threads that wait at the barrier; the last one starts the next interval.
     void wait() {
         if (++waiting_ < threads_) return;
         waiting_ = 0;
@@ -44,7 +44,7 @@ public:
 
     Hazard load(const char* address, std::size_t count, unsigned thread) {
         Byte* const begin = bytes_ + (address - low_);
-        // One stored byte makes a word fit to load: kernels shift or mask the others away.
+        // One stored byte suffices, because kernels shift or mask the other bytes of a word away.
         bool is_stored = false;
         for (Byte* byte = begin; byte < begin + count; ++byte) {
             if (byte->stored == now_ && byte->writer != thread)
@@ -74,9 +74,9 @@ private:
     using Interval = std::uint32_t;
 
     struct Byte {
-        Interval stored, loaded;  // when last; 0 is never
+        Interval stored, loaded;  // the last ones; 0 means never
         std::uint16_t writer;
-        std::uint16_t readers[2];  // both the same where there is one
+        std::uint16_t readers[2];  // equal if there is only one
     };
 
     void note_reader(Byte& byte, unsigned thread) const {
@@ -99,7 +99,7 @@ public:
         : first_word_(reinterpret_cast<std::uintptr_t>(data) / kWordBits),
           words_(static_cast<std::uint64_t*>(sparse_memory((bytes / kWordBits + 2) * 8))) {}
 
-    // False where one of them is stored already. An aligned access lies within one word of bits.
+    // False if one of the bytes is stored already. An aligned access is within one word of bits.
     bool add(std::uintptr_t address, unsigned count) {
         std::uint64_t& word = words_[address / kWordBits - first_word_];
         const std::uint64_t bits = ((std::uint64_t{1} << count) - 1) << address % kWordBits;

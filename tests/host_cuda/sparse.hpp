@@ -1,4 +1,4 @@
-// Memory that costs only the pages that are touched.
+// Memory that needs only the pages that are touched.
 #pragma once
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 namespace host_cuda {
 constexpr std::size_t kPage = 4096;
 
-// At least `bytes` of zeroes at the start of a page.
+// At least `bytes` of zeroes, aligned to a page.
 inline void* sparse_memory(std::size_t bytes) {
     void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

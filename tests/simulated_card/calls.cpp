@@ -33,7 +33,7 @@ std::unordered_map<std::string_view, std::size_t>& counts() {
     return *of_names;
 }
 
-// `name` stays where it is.
+// `name` is kept without a copy, so it must stay valid.
 void note(const char* name) {
     if (is_idle())
         ++counts()[name];
@@ -44,7 +44,7 @@ void note(const char* name) {
 std::list<Failure> failures;
 thread_local int last_error = 0;
 
-// Taken from the list once its turn has come.
+// A failure that a test asked for is removed from the list when it happens.
 int failure_of(const char* name) {
     for (auto failure = failures.begin(); failure != failures.end(); ++failure) {
         if (failure->name != name || failure->calls_before-- > 0) continue;
@@ -97,7 +97,7 @@ EXPORT cudaError_t cudaPeekAtLastError() {
     return Status{last_error};
 }
 
-// ---- what tests ask of the card; card.py calls these ------------------------------------------
+// ---- the interface for tests, which card.py calls ---------------------------------------------
 
 EXPORT std::size_t card_log_size() {
     std::lock_guard guard(card::lock());
@@ -109,7 +109,7 @@ EXPORT const char* card_log_entry(std::size_t index) {
     return card::log()[index];
 }
 
-// How often a function was called: of an idle card only.
+// The number of calls of a function, which only an idle card counts.
 EXPORT std::size_t card_count(const char* name) {
     std::lock_guard guard(card::lock());
     const auto found = card::counts().find(name);
@@ -137,7 +137,7 @@ EXPORT void card_forget_failures() {
     failures.clear();
 }
 
-// A function of CUDA that the card does not have.
+// The result of a CUDA function that the card does not model.
 EXPORT int card_refuse(const char* name) {
     Call call(name, false);
     say("%s is not modelled", name);

@@ -1,4 +1,4 @@
-// Stream capture: a stream's work becomes the nodes of a graph, and what CUDA forbids meanwhile fails.
+// Stream capture: a stream's work becomes the nodes of a graph, and calls that CUDA forbids fail.
 #include <set>
 
 #include "card.hpp"
@@ -71,7 +71,7 @@ EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph)
     if (!stream->began_capture) return error(cudaErrorStreamCaptureUnmatched);
     if (ended->mode != cudaStreamCaptureModeRelaxed && ended->thread != std::this_thread::get_id())
         return error(cudaErrorStreamCaptureWrongThread);
-    // Every node of the side streams must lead to the stream that ends.
+    // The work of every side stream must have been joined to the stream whose capture ends.
     std::set<std::size_t> joined;
     std::vector<std::size_t> open = stream->frontier;
     while (!open.empty()) {

@@ -1,14 +1,15 @@
 // A simulated card: CUDA's documented functions on the host, for the real CuPy to call.
 //
-// It is as strict as a real one may be. Work runs as late as CUDA allows (streams.cpp), an access
+// It is as strict as CUDA's documents allow. Work runs as late as possible (streams.cpp), an access
 // outside live device memory breaks the device (memory.cpp, kernel_module.cpp), fresh memory holds
-// poison, a capture refuses what CUDA's does, and a function that is not modelled refuses by name.
-// Kernels are compiled twice: by the real NVRTC, so that it has seen CuPy's own options, and by g++
-// with the words of host_cuda, to be run. Nothing here tells how fast anything is, or how the
-// memory of a real card orders accesses between threads.
+// poison, a capture refuses the calls that CUDA refuses, and a function that is not modelled fails
+// with its name. Kernels are compiled twice: by the real NVRTC, to test CuPy's own options, and by
+// g++ with host_cuda, to run them. The card does not show how fast anything is, or how the memory of
+// a real card orders accesses between threads.
 //
-// Every function of CUDA's API begins with ENTER or ENTER_DEVICE: one lock for the whole card, the
-// call log, failures that a test asked for, and for ENTER_DEVICE a current device that still works.
+// Every function of CUDA's API starts with ENTER or ENTER_DEVICE. Both take the lock of the whole
+// card, write to the call log and apply the failures that a test asked for; ENTER_DEVICE also
+// requires a current device that works.
 #pragma once
 
 #include <cuda.h>
@@ -52,11 +53,12 @@ private:
     std::unique_lock<std::recursive_mutex> lock_;
 };
 
-// CARD_IDLE: modules are loaded and launches checked as ever, but no kernel runs and memory is not
-// filled; calls are counted, not listed. For a measurement of what the host does in many calls.
+// Whether CARD_IDLE is set, for measuring the host's share of many calls: modules are loaded and
+// launches checked as usual, but no kernel runs, memory is not filled, and calls are counted instead
+// of listed.
 bool is_idle();
 
-// Every error leaves through here, so that cudaGetLastError knows it.
+// Records an error for cudaGetLastError; every function returns its errors through this one.
 Status error(int number);
 
 [[gnu::format(printf, 1, 2)]] void say(const char* format, ...);
@@ -75,18 +77,18 @@ Status error(int number);
 // ---- devices (devices.cpp) ------------------------------------------------------------------
 
 struct Device {
-    int broken = 0;  // the error that every call returns since a fault
-    double clock_ms = 0;  // of the simulated time that events tell
+    int broken = 0;  // the error that every call returns after a fault
+    double clock_ms = 0;  // the simulated time that events report
     std::size_t memory_limit = std::size_t{2} << 30;
     std::size_t memory_used = 0;
 };
 
 Device& device(int number);
 int current_device();            // of the calling thread
-int current_context();           // device whose primary context is current, -1 if none is
-Status use_primary_context();    // what most runtime calls do first
+int current_context();           // the device whose primary context is current, or -1
+Status use_primary_context();    // most runtime calls start with this
 void fault(int device_number, int status);
-// Lets the simulated time of a device go on, by what moving so many bytes takes.
+// Advances the simulated time of a device by the time that moving `bytes` takes.
 void spend(int device_number, double bytes);
 
 // ---- memory (memory.cpp) --------------------------------------------------------------------
@@ -95,17 +97,18 @@ struct Allocation {
     std::uintptr_t address;
     std::size_t bytes;
     int device;
-    bool is_live;  // stream-ordered memory lives from when its stream reaches the allocation
+    bool is_live;  // for stream-ordered memory, true once its stream reaches the allocation
     std::uintptr_t end() const { return address + bytes; }
 };
 
 Allocation* allocation_of(const void* address);
 Status take(int device_number, std::size_t bytes, bool is_live, void** address);
 void give_back(const Allocation& block);
-// Where the bytes of device memory lie on the host; kernels and copies alone may go there.
+// The host address of the bytes of device memory, for kernels and copies only.
 unsigned char* storage(const void* address);
 bool is_device_range(const void* address);
-// Inside one allocation, as a call may say; inside one that work may touch when it runs.
+// Whether a range is inside one allocation (checked at the call), or inside a live one (checked when
+// the work runs).
 bool is_allocated(const void* address, std::size_t bytes);
 bool is_live(const void* address, std::size_t bytes);
 
@@ -142,22 +145,23 @@ struct Capture {
 struct Stream {
     int device;
     bool is_legacy;
-    bool is_blocking;  // waits for the legacy stream, and it for this one
+    bool is_blocking;  // this stream and the legacy stream wait for each other
     unsigned flags;
     WorkPointer last;
     std::shared_ptr<Capture> capture;
     bool began_capture = false;
-    std::vector<std::size_t> frontier;  // nodes of the capture that the next one follows
+    std::vector<std::size_t> frontier;  // the nodes that the next node of the capture follows
     bool was_asked = false;
     bool is_alive = true;
 };
 
-// The stream of a handle, nullptr for one that is dead or unknown.
+// The stream of a handle; nullptr if the handle is dead or unknown.
 Stream* stream_of(const void* handle);
 std::set<Stream*>& streams();
-// What everything put on `stream` from now on has to follow.
+// The work that the next work on `stream` must follow.
 std::vector<WorkPointer> dependencies(const Stream& stream);
-// The first question is answered "not ready" and lets the work run: so late, but not for ever.
+// Answers a query: the first one is "not ready" and lets the work run, so that it is late, but not
+// forever.
 Status answer(bool is_done, bool& was_asked, const WorkPointer& work);
 // Appends work to a stream, or a node to the graph that it is being captured into.
 Status enqueue(Stream& stream, Action action);
@@ -167,19 +171,20 @@ Status enqueue(Stream& stream, Action action);
 WorkPointer add(Stream& stream, Action action, std::vector<WorkPointer> after);
 void run_until_done(const std::vector<WorkPointer>& wanted);
 void run_device(int device_number);
-// What a device that broke will never do.
+// Drops the pending work of a broken device.
 void drop_work(int device_number);
 
 // ---- captures (capture.cpp) -----------------------------------------------------------------
 
-// Adds to the graph that a stream is being captured into.
+// Adds a node to the graph that a stream is being captured into.
 Status capture(Stream& stream, Action action);
 void invalidate(Stream& stream);
-// The error of a call that CUDA does not allow while the thread captures a stream.
+// The error of a call that CUDA forbids while the thread captures a stream.
 Status unsafe_in_capture();
 // The error of a call that waits for a whole device.
 Status waits_for_device(int device_number);
-// Whether a capture forbids the legacy stream. To use the stream makes it invalid, to ask does not.
+// Whether a capture forbids the legacy stream. Using the stream invalidates the capture; querying the
+// stream does not.
 bool is_capturing_legacy_dependent(int device_number, bool invalidates = true);
 
 }  // namespace card

@@ -6,10 +6,10 @@
 
 namespace card {
 namespace {
-constexpr double kBytesPerMs = 4.8e9;  // the bandwidth of an H200: plausible, and not measured
+constexpr double kBytesPerMs = 4.8e9;  // the bandwidth of an H200: plausible, but not measured
 
 Device devices[kDevices];
-// A thread is on device 0 until it says otherwise; it has no context until a call needs one.
+// A thread uses device 0 until it chooses another, and has no context until a call needs one.
 thread_local int chosen = 0;
 thread_local int context = -1;
 
@@ -56,7 +56,7 @@ EXPORT cudaError_t cudaGetDevice(int* number) {
     return kOk;
 }
 
-// Since CUDA 12 this makes the primary context, and makes it current.
+// Since CUDA 12, this creates the primary context and makes it current.
 EXPORT cudaError_t cudaSetDevice(int number) {
     ENTER;
     if (!is_device(number)) return error(cudaErrorInvalidDevice);

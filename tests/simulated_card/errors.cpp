@@ -1,6 +1,6 @@
-// The names of CUDA's errors, as far as the card returns them or tests ask for them.
+// The names of the CUDA errors that the card returns or tests ask for.
 //
-// Names and numbers are those of NVIDIA's headers; the sentences are the card's own.
+// Names and numbers are those of NVIDIA's headers; the messages are the card's own.
 #include "card.hpp"
 
 namespace {

@@ -1,4 +1,5 @@
-// Events: the work that was last on a stream when they were recorded, or its nodes in a capture.
+// Events. An event holds the last work of a stream at the time of its recording; in a capture, it holds
+// the last nodes.
 #include <set>
 
 #include "card.hpp"

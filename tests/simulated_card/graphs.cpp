@@ -1,4 +1,4 @@
-// CUDA graphs: the nodes of a capture, run in the order that leaves each as late as it may be.
+// CUDA graphs: the nodes of a capture, each run as late as its dependents allow.
 #include <set>
 
 #include "card.hpp"
@@ -12,7 +12,7 @@ std::set<GraphPointer*>& executables() {
     return *live;
 }
 
-// Nodes by number, those that are free to run last to first.
+// Runs the nodes. Of those whose predecessors are done, the one with the highest number is next.
 Status run_nodes(const Graph& graph) {
     std::vector<bool> is_done(graph.nodes.size());
     for (std::size_t done = 0; done < graph.nodes.size(); ++done) {

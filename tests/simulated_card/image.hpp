@@ -1,4 +1,4 @@
-// What stands for a cubin: a header, and the bytes of a shared library that holds one kernel.
+// The card's form of a cubin: a header, and the bytes of a shared library with one kernel.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// Linked with every kernel: runs the blocks of a launch, and looks at each access to memory.
+// Linked with every kernel: runs the blocks of a launch and checks each access to memory.
 //
-// Kernels without barriers run thread after thread, at the speed of a call; the others as fibers.
+// Kernels without barriers call their threads one after the other, which is fast; the others run
+// them as fibers.
 #include "kernel_module.hpp"
 
 #include "../host_cuda/fibers.hpp"
@@ -14,7 +15,7 @@ extern const bool kernel_has_barriers;
 namespace {
 const Launch* launch;
 Outcome outcome;
-Window windows[2];  // of the last load and of the last store
+Window windows[2];  // the memory of the last load and of the last store
 
 struct Stop {};
 
@@ -70,8 +71,8 @@ __attribute__((noinline)) void barrier() {
     if (card::outcome.status) throw card::Stop{};
 }
 
-// A load may fetch an aligned word that holds at least one byte of an allocation; a store touches
-// bytes of allocations only.
+// A load may fetch an aligned word with at least one byte of an allocation; a store must stay inside
+// an allocation.
 const void* access(const void* address, unsigned bytes, bool is_store) {
     const auto first = reinterpret_cast<std::uintptr_t>(address);
     if (first % bytes) card::stop(card::kMisalignedAddress, "misaligned address", address, bytes);

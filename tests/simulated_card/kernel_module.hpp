@@ -1,4 +1,4 @@
-// Between the card and a kernel that g++ compiled into a shared library.
+// The interface between the card and a kernel that g++ compiled into a shared library.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +6,13 @@
 
 namespace card {
 
-// Live device memory, and what to add to its addresses to reach its bytes.
+// A range of live device memory, and the offset from its addresses to its bytes on the host.
 struct Window {
     std::uintptr_t low = 0, high = 0;
     std::ptrdiff_t to_bytes = 0;
 };
 
-// Finds the memory of an address; false where there is none that the launch may touch.
+// Finds the memory of an address; false if the launch may not access any memory there.
 using FindWindow = bool (*)(const void* address, int device, Window& found);
 
 struct Launch {
@@ -22,7 +22,7 @@ struct Launch {
     FindWindow find;
 };
 
-// What stopped a launch: a CUresult, 0 if nothing did, and the place.
+// The end of a launch: a CUresult, 0 on success, and the access that caused an error.
 struct Outcome {
     int status;
     const char* what;
@@ -31,7 +31,7 @@ struct Outcome {
     std::uint64_t bytes_moved;
 };
 
-// What every module exports under the name `card_kernel`.
+// Every module exports one of these under the name `card_kernel`.
 struct Kernel {
     const char* name;
     std::size_t parameter_bytes;

@@ -1,9 +1,9 @@
-// Device memory: numbers in a range that the host cannot touch, and their bytes beside it.
+// Device memory: addresses in a range that the host cannot access, and bytes in a second range.
 //
-// Each device has a range of addresses that is reserved without any right, so that host code which
-// follows a device pointer crashes. The bytes lie at the same place of a second range; only kernels
-// and copies go there, after a look at what is allocated. No address is given out twice, and blocks
-// lie apart, so a use after free and a step over an end are always found.
+// Each device reserves a range of addresses without access rights, so that host code which
+// dereferences a device pointer crashes. The bytes are at the same offsets of a second range, which
+// only kernels and copies use, after checking that they are allocated. No address is ever reused, and
+// there are gaps between blocks, so a use after free or an access past an end is always found.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -14,7 +14,7 @@
 namespace card {
 namespace {
 constexpr std::size_t kRange = std::size_t{1} << 42;
-constexpr std::size_t kAlignment = 512;  // of what cudaMalloc returns
+constexpr std::size_t kAlignment = 512;  // of the addresses that cudaMalloc returns
 constexpr std::size_t kPage = 4096;
 constexpr unsigned char kPoison = 0xEE;
 
@@ -100,7 +100,7 @@ struct Copy {
     }
 };
 
-// A copy looks again at what is live when it runs: the memory may have been freed before.
+// A copy checks again when it runs, because the memory may have been freed since the call.
 Status copy_now(const Copy& copy) {
     if (!copy.may_run()) {
         say("a copy of %zu bytes runs on memory that is not there", copy.bytes);
@@ -111,8 +111,8 @@ Status copy_now(const Copy& copy) {
     return kOk;
 }
 
-// Pageable host memory is read before the call returns, and written before it returns; pinned
-// memory as late as can be.
+// Pageable host memory is read and written before the call returns, pinned memory as late as
+// possible.
 Status enqueue_copy(Stream& stream, const Copy& copy) {
     if (copy.from_device() || is_pinned(copy.from) || stream.capture)
         return enqueue(stream, [copy] { return copy_now(copy); });
@@ -132,7 +132,7 @@ Status copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, 
     if (waits && is_capturing_legacy_dependent(stream->device))
         return {cudaErrorStreamCaptureImplicit};
     if (const Status status = enqueue_copy(*stream, copy)) return status;
-    // Even the blocking call does not wait for a copy inside the device.
+    // Even a blocking call does not wait for a copy within the device.
     const bool to_pageable = !copy.to_device() && !is_pinned(to);
     const bool inside = copy.to_device() && copy.from_device();
     if (!stream->capture && (to_pageable || (waits && !inside))) run_until_done({stream->last});
@@ -191,7 +191,7 @@ Status take(int number, std::size_t bytes, bool is_live, void** address) {
     return kOk;
 }
 
-// Whole pages go back to the machine; no address comes a second time.
+// Returns whole pages to the operating system, but never reuses the addresses.
 void give_back(const Allocation& block) {
     const std::size_t taken = rounded(block.bytes);
     device(block.device).memory_used -= taken;
@@ -212,7 +212,7 @@ EXPORT cudaError_t cudaMalloc(void** address, std::size_t bytes) {
     return bytes ? error(take(current_device(), bytes, true, address).number) : Status(kOk);
 }
 
-// Waits for the device first, as the real one does.
+// Waits for the device first, as CUDA's function does.
 EXPORT cudaError_t cudaFree(void* address) {
     ENTER_DEVICE;
     if (!address) return kOk;

@@ -1,4 +1,4 @@
-// Modules and launches. An image is what nvrtc.cpp makes: a header, and a shared library.
+// Modules and launches. An image from nvrtc.cpp is a header followed by a shared library.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ struct Module;
 struct Function {
     Module* module;
     const Kernel* kernel;
-    bool is_loaded;  // code comes to the card when it is first needed (CUDA_MODULE_LOADING=LAZY)
+    bool is_loaded;  // code is loaded when it is first needed (CUDA_MODULE_LOADING=LAZY)
 };
 
 struct Module {
@@ -31,7 +31,7 @@ struct Module {
     int file;
     void* library;
     Function function;
-    std::string held;  // of an idle card: the image, as a driver keeps its own copy
+    std::string held;  // on an idle card, the image, because a driver keeps its own copy
 };
 
 std::atomic<bool> ignores_launches = false;
@@ -47,8 +47,8 @@ Function* function_of(CUfunction handle) {
     return nullptr;
 }
 
-// Each image gets a file of its own, which stays open like the library: dlopen takes a name that it
-// knows, such as that of a file number used again, for the library that it opened by it.
+// Each image gets a file of its own, which stays open as long as the library. If a file number were
+// reused, dlopen would know the name and return the library that it opened under it before.
 Status open(const void* image, Module& module) {
     const auto* header = static_cast<const ImageHeader*>(image);
     if (std::memcmp(header->magic, kImageMagic, sizeof kImageMagic)) return {CUDA_ERROR_INVALID_IMAGE};
@@ -70,7 +70,7 @@ Status open(const void* image, Module& module) {
     return kOk;
 }
 
-// A capture forbids it, as drivers before CUDA 12.3 do.
+// Fails during a capture, as in drivers before CUDA 12.3.
 Status load(Function& function) {
     if (function.is_loaded) return kOk;
     const Status status = unsafe_in_capture();
@@ -78,9 +78,9 @@ Status load(Function& function) {
     return status;
 }
 
-// Like a byte of the card: one launch touches memory of its own device only.
+// A launch may access memory of its own device only.
 bool find_window(const void* address, int number, Window& found) {
-    // A load's word may begin before the memory it is about.
+    // The word of a load may start before the allocation that it reads.
     const Allocation* block = allocation_of(static_cast<const char*>(address) + 15);
     if (!block || !block->is_live || block->device != number) return false;
     found.low = block->address;
@@ -137,7 +137,7 @@ EXPORT CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
     return kOk;
 }
 
-// Waits for nothing, as CUDA promises no wait: a launch that is pending fails when its turn comes.
+// Does not wait, because CUDA does not promise to: a pending launch fails when it runs.
 EXPORT CUresult cuModuleUnload(CUmodule handle) {
     ENTER;
     auto* module = reinterpret_cast<Module*>(handle);
@@ -145,7 +145,7 @@ EXPORT CUresult cuModuleUnload(CUmodule handle) {
     if (const Status status = unsafe_in_capture()) return error(status.number);
     modules().erase(module);
     if (is_idle()) delete module;
-    // What is left of it stays: pending launches and graphs may name it still, and fail.
+    // The object stays, because pending launches and graphs may still refer to it; they fail.
     return kOk;
 }
 
@@ -160,7 +160,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction* found, CUmodule handle, const ch
     return kOk;
 }
 
-// To ask for an attribute loads the function's code.
+// Loads the function's code, as in CUDA.
 EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction handle) {
     ENTER;
     Function* function = function_of(handle);

@@ -1,6 +1,6 @@
-// NVML, as far as dmlsplit asks it, about the same two devices.
+// The functions of NVML that dmlsplit calls, for the same two devices.
 //
-// NVIDIA ships no header of it in a wheel; these are the documented signatures.
+// No wheel of NVIDIA has NVML's header; the signatures come from its documentation.
 #include <cstdio>
 #include <cstring>
 

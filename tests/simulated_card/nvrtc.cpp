@@ -1,9 +1,9 @@
-// NVRTC's interface: the real compiler looks at the source first, then g++ makes it run here.
+// NVRTC's interface: the real compiler checks the source, then g++ compiles it for the host.
 //
-// CARD_NVRTC names the real library; its log is the answer where it refuses a source. Without it
-// only g++ does. CARD_COMPILER is the command line of g++, CARD_HEADERS the folder of the words of
-// CUDA C++ (host_cuda), CARD_MODULE the object file of kernel_module.cpp. With CARD_IDLE no kernel
-// will run: an image holds what the real compiler made, or else the source.
+// CARD_NVRTC names the real library; if it refuses a source, its log is the result. Without
+// CARD_NVRTC, only g++ compiles. CARD_COMPILER is the command line of g++, CARD_HEADERS the folder of
+// host_cuda, CARD_MODULE the object file of kernel_module.cpp. With CARD_IDLE no kernel runs, so an
+// image holds the real compiler's output, or the source if there is none.
 #include <dlfcn.h>
 #include <cuda.h>
 #include <nvrtc.h>
@@ -75,7 +75,7 @@ nvrtcResult compile_for_real(Program& program, const std::vector<const char*>& o
     return result;
 }
 
-// The entry's only parameter is a struct; the card hands over its bytes.
+// The entry's only parameter is a struct, which the card passes as bytes.
 std::string unit_of(const std::string& source, const std::string& entry) {
     const bool has_barriers = source.find("__syncthreads(") != std::string::npos;
     return "#include \"cuda_on_host.hpp\"\n#include \"kernel_module.hpp\"\n"
@@ -91,7 +91,7 @@ std::string unit_of(const std::string& source, const std::string& entry) {
            "), run_kernel};\n}\n";
 }
 
-// A folder that goes when its owner does.
+// A temporary folder, removed by the destructor.
 struct Folder {
     std::string path = (std::getenv("TMPDIR") ? setting("TMPDIR") : "/tmp") + "/card-XXXXXX";
     Folder() { if (!mkdtemp(path.data())) path.clear(); }
@@ -161,7 +161,7 @@ EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram* handle) {
     return NVRTC_SUCCESS;
 }
 
-// CuPy compiles an empty program for text that tells one compiler from another: no kernel is made.
+// CuPy compiles an empty program to identify the compiler; no kernel is made for it.
 EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram handle, int count, const char* const* options) {
     Program& program = program_of(handle);
     if (program.source.empty()) return NVRTC_SUCCESS;
@@ -190,7 +190,7 @@ EXPORT nvrtcResult nvrtcGetPTX(nvrtcProgram, char* text) {
     return NVRTC_SUCCESS;
 }
 
-// The terminating zero is part of the size, as in NVRTC.
+// The size includes the terminating zero, as in NVRTC.
 EXPORT nvrtcResult nvrtcGetCUBINSize(nvrtcProgram handle, std::size_t* bytes) {
     *bytes = program_of(handle).image.size() + 1;
     return NVRTC_SUCCESS;
@@ -203,7 +203,7 @@ EXPORT nvrtcResult nvrtcGetCUBIN(nvrtcProgram handle, char* image) {
     return NVRTC_SUCCESS;
 }
 
-// Functions of NVRTC that CuPy looks up and the card does not have.
+// Functions of NVRTC that CuPy looks up but the card does not model.
 #define REFUSE(name, ...)                             \
     EXPORT nvrtcResult name(__VA_ARGS__) {            \
         card_refuse(#name);                           \

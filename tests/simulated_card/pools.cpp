@@ -1,7 +1,7 @@
-// Stream-ordered memory: there once its stream reaches the allocation, gone once it reaches the free.
+// Stream-ordered memory: live from the moment its stream reaches the allocation until it reaches the
+// free.
 //
-// Each device has one pool, which is the device itself. Allocations inside a capture are not
-// modelled.
+// Each device has one pool, the device itself. Allocations inside a capture are not modelled.
 #include "card.hpp"
 
 namespace card {

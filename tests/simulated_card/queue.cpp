@@ -1,10 +1,10 @@
-// The queue: work waits until something makes it run, as late as CUDA allows.
+// The queue: work waits until a call forces it to run, as late as CUDA allows.
 //
-// Each piece of work knows the work it must follow: the one before it on its stream, events its
-// stream waits for, and what the rules of the legacy default stream add. A call that waits runs
-// what it waits for and what that follows. Work on other streams runs at two different times, as a
-// test chooses: not at all ("late"), or before it ("early"). Either is legal, so a result that
-// depends on the choice lacks a dependency.
+// Each piece of work knows its predecessors: the work before it on its stream, the events that its
+// stream waits for, and those that the rules of the legacy default stream add. A call that waits for
+// work runs that work and its predecessors. A test chooses what happens to work on other streams: it
+// does not run yet ("late"), or runs first ("early"). CUDA allows both, so if a result depends on the
+// choice, a dependency is missing.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -50,7 +50,7 @@ Ordered with_what_they_follow(std::vector<WorkPointer> wanted) {
     return found;
 }
 
-// Work that nothing in `needed` comes before, in order.
+// The work that need not run after any of `needed`, in order.
 std::vector<WorkPointer> free_of(const Ordered& needed) {
     std::vector<WorkPointer> others;
     std::set<std::uint64_t> bound;

@@ -1,9 +1,10 @@
-// Leads CuPy's calls of the CUDA runtime to the card.
+// Redirects CuPy's calls of the CUDA runtime to the card.
 //
-// CuPy's wheels contain the runtime, linked statically, and it speaks to the driver through tables
-// that NVIDIA does not document. So the cut is made one step higher, at the documented functions:
-// build.py reads their places from the symbol table of CuPy's extension module, and each one's first
-// bytes become a jump, to the card's function of that name or to one that refuses by name.
+// CuPy's wheels contain the runtime, linked statically, which calls the driver through tables that
+// NVIDIA does not document. The calls are therefore redirected one level higher, at the documented
+// functions: build.py reads their addresses from the symbol table of CuPy's extension module, and a
+// jump overwrites the first bytes of each. It leads to the card's function of that name, or to one
+// that fails with the name.
 #include <link.h>
 #include <sys/mman.h>
 
@@ -34,7 +35,7 @@ int visit(dl_phdr_info* library, std::size_t, void* data) {
     return 1;
 }
 
-// jmp *[rip]; then the address that it reads.
+// jmp *[rip], followed by the address that it reads.
 void write_jump(unsigned char* place, void (*target)()) {
     constexpr unsigned char kJump[6] = {0xFF, 0x25, 0, 0, 0, 0};
     const auto address = reinterpret_cast<std::uintptr_t>(target);
@@ -49,7 +50,7 @@ bool make_writable(unsigned char* place, bool is_writable) {
 }
 }  // namespace
 
-// `path` is CuPy's loaded extension module; returns how many functions were led here.
+// `path` is CuPy's loaded extension module; returns the number of redirected functions.
 extern "C" __attribute__((visibility("default"))) int card_redirect(const char* path) {
     Search search{path, 0};
     if (!dl_iterate_phdr(visit, &search)) return 0;

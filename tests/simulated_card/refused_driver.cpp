@@ -1,4 +1,4 @@
-// Functions of libcuda that CuPy looks up and the card does not have: each refuses by name.
+// Functions of libcuda that CuPy looks up but the card does not model; each fails with its name.
 extern "C" int card_refuse(const char* name);
 
 #define REFUSE(name)                                                   \

@@ -104,13 +104,13 @@ EXPORT cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
     return kOk;
 }
 
-// Its work stays queued: the real call returns at once, too.
+// The stream's work stays queued, because CUDA's function returns at once too.
 EXPORT cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     ENTER_DEVICE;
     STREAM(stream, handle);
     if (stream->is_legacy) return error(cudaErrorInvalidResourceHandle);
     if (stream->capture) invalidate(*stream);
-    stream->is_alive = false;  // Never freed: its address may not name another stream.
+    stream->is_alive = false;  // It is never freed, so its address never names another stream.
     return kOk;
 }
 

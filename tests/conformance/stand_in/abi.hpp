@@ -1,7 +1,8 @@
-// The binary interface of DirectML, D3D12 and DXGI, as far as the probe uses it: our own
-// declarations, in the order of fields and methods of DirectML.h, d3d12.h, d3d12sdklayers.h
-// (github.com/microsoft/DirectX-Headers) and dxgi.h to dxgi1_4.h. A class without a virtual
-// destructor has its methods in the order of their declaration, as a COM object has.
+// The binary interface of DirectML, D3D12 and DXGI, as far as the probe uses it.
+//
+// The declarations are our own, with fields and methods in the order of DirectML.h, d3d12.h,
+// d3d12sdklayers.h (github.com/microsoft/DirectX-Headers) and dxgi.h to dxgi1_4.h. A class without
+// a virtual destructor has its methods in the order of declaration, like a COM object.
 #pragma once
 
 #include <cstddef>
@@ -79,7 +80,7 @@ struct Unknown {  // IUnknown
     virtual uint32_t release() { return 1; }
 };
 
-// What IDXGIObject, ID3D12Object and IDMLObject have: four methods that nothing here calls.
+// IDXGIObject, ID3D12Object and IDMLObject have four methods, none of which the probe calls.
 struct Object : Unknown {
     virtual void unused_3() { __builtin_trap(); }
     virtual void unused_4() { __builtin_trap(); }

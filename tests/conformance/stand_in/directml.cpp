@@ -1,9 +1,9 @@
-// A stand-in for DirectML.dll, d3d12.dll and dxgi.dll, for the tests of the probe. It has nothing
-// of Microsoft's in it, and says nothing about what Microsoft's DirectML does.
+// A stand-in for DirectML.dll, d3d12.dll and dxgi.dll, for the tests of the probe. It has none of
+// Microsoft's code and says nothing about what Microsoft's DirectML does.
 //
 // STAND_IN_LEVEL     the highest feature level, in hexadecimal
 // STAND_IN_SWITCHES  rules that are changed, and faults; see rules.hpp and below
-// STAND_IN_LOG       a file for the fields of every descriptor, as they arrive
+// STAND_IN_LOG       a file that gets the fields of every descriptor that arrives
 
 #include "abi.hpp"
 #include "rules.hpp"
@@ -13,7 +13,7 @@
 
 extern "C" const char stand_in_mark[] = "dmlsplit stand-in for DirectML";
 
-// A version resource as a DLL has it: VS_VERSION_INFO, then VS_FIXEDFILEINFO of version 1.2.3.4.
+// The version resource of a DLL: VS_VERSION_INFO, then VS_FIXEDFILEINFO of version 1.2.3.4.
 extern "C" const struct {
     char16_t name[16];
     uint32_t padding, signature, structure, high, low;
@@ -207,7 +207,7 @@ static Hresult dml_create(Unknown* on, uint32_t level, const Guid& iid, void** o
     return ok;
 }
 
-#ifdef FIRST_RELEASE  // which had no levels
+#ifdef FIRST_RELEASE  // The first release of DirectML had no levels.
 extern "C" Hresult DMLCreateDevice(Unknown* on, uint32_t, const Guid& iid, void** out) {
     return dml_create(on, 0x1000, iid, out);
 }

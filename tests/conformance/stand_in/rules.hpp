@@ -1,5 +1,5 @@
-// The rules of a Split, written a second time, from Microsoft's pages; and switches that change
-// some of them, so that each difference that `check` reports can be planted.
+// The rules of a Split, written a second time from Microsoft's pages. Switches change some of them,
+// so that the tests can produce each difference that `check` reports.
 #pragma once
 
 #include "abi.hpp"
@@ -31,7 +31,7 @@ inline unsigned bits_of(int type) {
     return type >= 0 && type <= 13 ? bits[type] : 0;
 }
 
-// "Tensor support" of DML_SPLIT_OPERATOR_DESC.
+// Source: the section "Tensor support" of DML_SPLIT_OPERATOR_DESC.
 inline bool level_takes_type(uint32_t level, int type) {
     if (type >= 1 && type <= 8) return level >= 0x2100 || (type != 5 && type != 8);
     return type >= 9 && type <= 11 && level >= 0x4100;
@@ -79,7 +79,7 @@ inline bool matches(const BufferTensorDesc& output, const BufferTensorDesc& inpu
     return true;
 }
 
-// What CreateOperator returns.
+// The result of CreateOperator.
 inline Hresult created(const SplitDesc& split) {
     const uint32_t level = level_of_library();
     const BufferTensorDesc& input = *split.input->desc;
@@ -105,7 +105,7 @@ inline Hresult created(const SplitDesc& split) {
     return device_has_type(input.data_type) ? ok : invalid_argument;
 }
 
-// What CompileOperator returns, for an operator that was created.
+// The result of CompileOperator for an operator that was created.
 inline Hresult compiled(const SplitDesc& split) {
     bool is_odd = split.input->desc->total % 4;
     for (uint32_t i = 0; i < split.output_count; ++i) is_odd |= split.outputs[i].desc->total % 4 != 0;

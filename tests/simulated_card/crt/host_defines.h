@@ -1,5 +1,5 @@
-// The words that NVIDIA's API headers expect of the compiler, for g++; its own come with the
-// compiler's wheel, which is not needed for anything else.
+// The macros that NVIDIA's API headers expect, for g++. NVIDIA's own file is in the wheel of its
+// compiler, which the simulated card does not need otherwise.
 #pragma once
 
 #define CUDARTAPI
