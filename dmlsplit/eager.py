@@ -1,6 +1,6 @@
 """`dml.split`: one call for any array, without a descriptor.
 
-There is no descriptor, so DirectML's limits (2^32-1 elements, 8 dimensions, no empty pieces, eleven
+It takes no descriptor, so DirectML's limits (2^32-1 elements, 8 dimensions, no empty pieces, eleven
 data types) do not apply.
 """
 
