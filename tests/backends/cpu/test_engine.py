@@ -191,6 +191,7 @@ def test_several_threads_may_split_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")  # by JAX, if imported
 def test_a_forked_child_can_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(threads.VARIABLE, "2")
     array = random_bytes(2 << 22).reshape(-1, 2)
