@@ -54,7 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = Parser(
         prog="dmlsplit",
-        description="DirectML's Split operator: run it, and learn which level accepts it.",
+        description="Run DirectML's Split operator, or find the level that accepts a split.",
         epilog=epilog({ACCEPTED: "done", REFUSED: "done, and a split is refused"}, _EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

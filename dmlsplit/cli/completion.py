@@ -8,8 +8,8 @@ from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show
 from dmlsplit.errors import UnsupportedError
 
 _DESCRIPTION = """\
-Print the script that makes a shell complete dmlsplit's commands, options and
-files. It is made by the package shtab: pip install shtab"""
+Print a script that lets a shell complete dmlsplit's commands, options and file
+names. The package shtab makes the script: pip install shtab"""
 
 _EXAMPLES = """\
   dmlsplit completion bash > ~/.local/share/bash-completion/completions/dmlsplit
@@ -34,7 +34,7 @@ def completion(arguments: argparse.Namespace) -> int:
         import shtab
     except ModuleNotFoundError:
         raise UnsupportedError(
-            "completion scripts need the package shtab; pip install shtab"
+            "completion scripts need the package shtab. Fix: pip install shtab"
         ) from None
     kinds = dict.fromkeys(_FILES, shtab.FILE) | {"DIR": shtab.DIRECTORY}
     for parser in parsers(arguments.parser):
@@ -43,7 +43,7 @@ def completion(arguments: argparse.Namespace) -> int:
                 action.complete = kinds[action.metavar]  # type: ignore[attr-defined]
     script = shtab.complete(arguments.parser, arguments.shell)
     if arguments.shell == "zsh":
-        # shtab 1.13 completes only the first of several PATHs: this excludes those after it.
+        # shtab 1.13 completes only the first of several PATHs; this pattern matches later ones too.
         script = script.replace('"(*)::', '"*:')
     show(script)
     return ACCEPTED

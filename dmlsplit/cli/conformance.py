@@ -14,9 +14,9 @@ stand-in for DirectML that has its binary interface. See docs/conformance.md."""
 
 _DESCRIPTION = f"""\
 Compare dmlsplit's rules with a real DirectML.dll: write makes a folder of
-cases, probe asks a DirectML.dll about each of them, on Windows, and check
-shows where its answers differ from the rules. DirectML's licence allows its
-use on Windows only.
+cases, probe asks a DirectML.dll on Windows about each of them, and check shows
+where its answers differ from the rules. DirectML's licence allows its use on
+Windows only.
 
 {_NOT_RUN}
 """
@@ -64,8 +64,8 @@ def add_to(commands: Commands) -> None:
         "--dxdispatch",
         type=Path,
         metavar="EXE",
-        help="also run the DxDispatch models with it, which shows bytes and bindings; the same "
-        "library must be next to it",
+        help="also run the DxDispatch models with this program, which shows bytes and bindings; "
+        "the same library must be next to it",
     )
     step.add_argument(
         "--timeout", type=float, default=60.0, metavar="SECONDS", help="for one case; default 60"

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 _RULE_ID = re.compile(r"(DML|SPLIT|ORT)(-[A-Z]+)+")
 
 _DESCRIPTION = """\
-Show how a split runs: the bytes that are left when data type, rank and axis are
-gone, the kernel that is chosen for them, its launch shape, the bytes moved, and
-the time that takes at the memory bandwidth of a GPU. That time is computed, not
-measured: no GPU has run dmlsplit yet.
+Show how a split runs: which bytes go to each output, which kernels copy them,
+the shapes of the launches, the bytes moved, and the least time that the memory
+bandwidth of a GPU allows. That time is computed, not measured: no GPU has run
+dmlsplit yet.
 
-For the id of a rule, such as DML-SPLIT-AXIS-RANGE, show what the rule says, how
-that is known, examples, and the fix.
+Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
+known, examples, and the fix.
 """
 
 _STATUSES = {
     ACCEPTED: "explained",
-    REFUSED: "a split is invalid, so that there is nothing to explain",
+    REFUSED: "a split is refused, so it is not explained",
 }
 
 _EXAMPLES = """\
@@ -48,25 +48,25 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--node",
         metavar="NAME",
-        help="only the splits of this name, or at this place, as validate prints it",
+        help="explain only splits with this name or place, as validate prints them",
     )
     parser.add_argument(
         "--gpu",
         metavar="NAME",
-        help="the GPU that the time is for: the name of a known one, such as H200 or RTX 4090; "
-        "default: the first CUDA device, else H200",
+        help="the GPU to compute the time for, such as H200 or RTX 4090 (default: the first CUDA "
+        "device, or H200 if there is none)",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--svg",
         metavar="FILE",
-        help="draw which bytes of the input go to which output; - is standard output, in place of "
+        help="draw which bytes of the input go to which output; - prints the drawing instead of "
         "the text",
     )
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Explain rules, or splits: the valid ones of the paths; the others are named on stderr."""
+    """Explain rules, or the accepted splits of the paths; the others are listed on stderr."""
     is_rule = any(map(_RULE_ID.fullmatch, arguments.paths))
     return _explain_rules(arguments) if is_rule else _explain_splits(arguments)
 
@@ -80,10 +80,10 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
     ids = arguments.paths
     for unknown in (each for each in ids if each not in RULES):
         near = get_close_matches(unknown, RULES)
-        fix = f"near are {', '.join(near)}" if near else "give ids of rules only, or PATHs only"
+        fix = f"similar: {', '.join(near)}" if near else "give only ids of rules, or only PATHs"
         raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
     if arguments != arguments.parser.parse_args([explain.__name__, *ids]):
-        raise InvalidArgumentError("the page of a rule takes no options; give its id alone")
+        raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
     show("\n".join(text_page(RULES[each]) for each in ids).rstrip())
     return ACCEPTED
 
@@ -119,7 +119,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
         if len(explained) != 1:
             raise InvalidArgumentError(
-                f"--svg draws one split; there are {len(explained)}. Name one with --node"
+                f"--svg draws one split, not {len(explained)}. Fix: choose one with --node"
             )
         picture = svg_picture(explained[0].desc)
         deliver(picture.rstrip("\n"), arguments.svg, scan.files)
@@ -135,6 +135,6 @@ def _wanted(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSi
         return sites
     found = [site for site in sites if name in (site.node, address(site))]
     if not found:
-        there = shown([site.node or address(site) for site in sites])
-        raise InvalidArgumentError(f"there is no split {name!r}; it must be one of {there}")
+        names = shown([site.node or address(site) for site in sites])
+        raise InvalidArgumentError(f"--node is {name!r}; it must be one of {names}")
     return found

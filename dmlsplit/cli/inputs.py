@@ -30,9 +30,9 @@ def epilog(statuses: Mapping[int, str], examples: str) -> str:
 
 
 def add_commands(parser: argparse.ArgumentParser, name: str) -> Commands:
-    """Let a parser have commands; without one it prints its help to standard error and fails.
+    """Add commands to a parser; without one, it prints its help to standard error and fails.
 
-    So does ruff. pip succeeds then, and a script would not notice that its command is missing.
+    ruff does the same. pip succeeds, and a script does not notice that its command is missing.
     """
 
     def helped(arguments: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def integers(text: str) -> tuple[int, ...]:
         return tuple(map(int, text.split(",")))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"is {text!r}; it must be integers joined by commas, such as 2,1,3"
+            f"is {text!r}; it must be integers separated by commas, such as 2,1,3"
         ) from None
 
 
@@ -90,8 +90,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="*",
         metavar="PATH",
-        help="model.onnx, OpenVINO model.xml, DxDispatch or descriptor .json; a folder, which is "
-        "searched for models; or a quoted pattern such as 'models/**/*.onnx'",
+        help="an ONNX model (.onnx), an OpenVINO model (.xml), a DxDispatch model or a descriptor "
+        "(.json); a folder to search for models; or a quoted pattern such as 'models/**/*.onnx'",
     )
     parser.add_argument(
         "--hidden",
@@ -105,39 +105,39 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         type=dimension,
         metavar="NAME=N",
         help="the size of a dynamic dimension of ONNX models, by its name (batch=1), or by the "
-        "name of any value and axis (images.0=1, /head/Reshape.1=64); may be given several times",
+        "name of a value and an axis (images.0=1, /head/Reshape.1=64); may be repeated",
     )
     parser.add_argument(
         "--infer-shapes",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="where the package onnx is installed, its shape inference fills the shapes that are "
-        "not known otherwise, in a process of its own, with limits of time and memory (default: "
-        "on)",
+        help="if the package onnx is installed, find unknown shapes with its shape inference, in a "
+        "separate process with limits on time and memory (default: on)",
     )
-    flags = parser.add_argument_group("a descriptor by flags, in place of a PATH")
+    flags = parser.add_argument_group("a descriptor given by flags, instead of PATHs")
     flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
-    flags.add_argument("--axis", type=int, metavar="A", help="from 0; DirectML's is unsigned")
+    flags.add_argument("--axis", type=int, metavar="A", help="counted from 0; never negative")
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that choose the target."""
     target = parser.add_argument_group(
-        "the DirectML to judge for (default: the newest feature level)"
+        "the DirectML to check against (default: the newest feature level)"
     ).add_mutually_exclusive_group()
     target.add_argument("--feature-level", metavar="L", help="such as 2_0, or 4.1")
-    target.add_argument("--directml", metavar="VERSION", help="version of DirectML.dll, 1.8.0")
+    target.add_argument("--directml", metavar="VERSION", help="such as 1.8.0")
     target.add_argument(
-        "--windows", metavar="BUILD", help="the DirectML.dll inside a Windows build, 22621"
+        "--windows", metavar="BUILD", help="the DirectML.dll in a build, such as 22621"
     )
     parser.add_argument(
         "--via",
         choices=("directml", "ort"),
         default="directml",
-        help="judge as DirectML itself (default), or as ONNX Runtime's DirectML provider: its "
-        "operators and types, ranks padded to 4, level 5_0 or above, and no empty pieces",
+        help="check against DirectML itself (default), or against ONNX Runtime's DirectML "
+        "provider, which has its own operators and types, pads ranks to 4, and needs level 5_0 or "
+        "above and pieces that are not empty",
     )
     parser.add_argument(
         "--ort-version",
@@ -176,9 +176,9 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     if given:
         if arguments.via == "ort":
             only = "--via ort applies to ONNX models only"
-            raise InvalidArgumentError(f"{only}; drop it to check a descriptor given by flags")
+            raise InvalidArgumentError(f"{only}; omit it to check a descriptor given by flags")
         if arguments.dim:
-            raise InvalidArgumentError("--dim applies to ONNX models; give --sizes in numbers")
+            raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
         return Scan((flag_site(*flags),), ())
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
     sizes = _fixed_sizes(arguments.dim) if arguments.dim else None
@@ -190,7 +190,7 @@ def scanned(arguments: argparse.Namespace) -> Scan:
         tell(f"error: {file}: {message}")
     if scan.left_out:
         left_out = counted(scan.left_out, "model file")
-        tell(f"note: {left_out} left out ({LEFT_OUT}); --hidden takes them all")
+        tell(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
     for name in scan.unused:
         tell(f"note: --dim {name}: none of these models has a dynamic dimension of that name")
     return scan

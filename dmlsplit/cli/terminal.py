@@ -82,7 +82,7 @@ def tell(message: str) -> None:
 class Parser(argparse.ArgumentParser):
     """A parser whose help is a result: failing to print it is an error.
 
-    A choice that is mistyped, such as a command, is met with the nearest one.
+    The error about a mistyped choice, such as a command, suggests the nearest one.
     """
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:

@@ -26,50 +26,49 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "github", "sarif", "junit")
 
 _DESCRIPTION = """\
-Find every split of each PATH, nested bodies and functions included, and say
+Find every split in each PATH, also in nested bodies and functions, and report
 whether DirectML accepts it: where the split is, the descriptor it becomes, each
 broken rule, the lowest feature level, DirectML version and Windows build that
-accept it, and what to change. Nothing is run, and no GPU is needed. At run time
+accept it, and what to change. Nothing runs, and no GPU is needed. At run time,
 a refusal is 80070057 (E_INVALIDARG, "The parameter is incorrect").
 
 The verdicts:
   ok
       the target accepts it
   ok for every size
-      some sizes are dynamic, and the target accepts it whatever they are, up to
-      the size that is shown
+      some sizes are dynamic, and the target accepts every value of them, up to
+      the limit that is shown
   refused, an equivalent exists
-      the target refuses it, but accepts the descriptor that is shown, which
+      the target refuses it but accepts the descriptor that is shown, which
       moves the same bytes between the same buffers
   refused
-      the target refuses it, and any equivalent descriptor
+      the target refuses it and every equivalent descriptor
   refused for every size
-      some sizes are dynamic, and the target refuses it whatever they are
+      some sizes are dynamic, and the target refuses every value of them
   unknown
-      it depends on sizes that are known only when the model runs, or could not
-      be followed; the report says which --dim decides it
+      the verdict depends on sizes that are known only when the model runs, or
+      that could not be inferred; the report shows the --dim that decides it
 """
 
 _FORMATS = """\
 formats:
-  text    for people: as wide as the terminal, a summary table last
-  json    for programs: schema 2, described by report.schema.json of the package
-  github  annotations of GitHub Actions
+  text    for people: as wide as the terminal, with a summary table at the end
+  json    for programs: schema 2, described by report.schema.json in the package
+  github  annotations for GitHub Actions
   sarif   SARIF 2.1.0, for code-scanning pages
   junit   JUnit XML, one suite per file and one case per split
 
 """
 
 _DETAILS = {
-    "quiet": "in a report as text, only what is not ok",
-    "verbose": "in a report as text, every split, however many are ok",
+    "quiet": "in a text report, show only splits that are not ok",
+    "verbose": "in a text report, show every split, even if many are ok",
 }
 
 _STATUSES = {
-    ACCEPTED: "every split is accepted; with --write-fixed, every one of the written\n       model",
-    REFUSED: "a split is refused (but see --allow), or is unknown and --fail-on unknown\n"
-    "       was given, or meets a known defect and --fail-on defect was; or the\n"
-    "       target cannot be used",
+    ACCEPTED: "every split is accepted (with --write-fixed, of the written model)",
+    REFUSED: "a split is refused (see --allow), is unknown with --fail-on unknown, or\n"
+    "       meets a known defect with --fail-on defect; or the target is unusable",
     UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
 }
 
@@ -105,33 +104,32 @@ def add_to(commands: Commands) -> None:
         action="append",
         choices=("unknown", "defect"),
         default=[],
-        help="exit with 1 for splits of unknown size as well, or for splits that meet a known "
-        "defect of DirectML",
+        help="also exit with 1 for splits of unknown size, or for splits that meet a known defect "
+        "of DirectML; may be repeated",
     )
     report.add_argument(
         "--allow",
         action="append",
         choices=("equivalent",),
         default=[],
-        help="exit with 0 where an equivalent exists: your runtime uses it",
+        help="exit with 0 for splits with an equivalent, because your runtime uses it",
     )
     fixing = parser.add_argument_group("a rewritten model")
     fixing.add_argument(
         "--write-fixed",
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by an equivalent subgraph of "
-        "standard ONNX nodes that the target accepts. Both models are run on several random "
-        "inputs and compared bit by bit first, by ONNX Runtime, or by ONNX's reference evaluator "
-        "if that fails; nothing is written if they differ. The sizes that --dim gives are used "
-        "for the inputs, and are fixed in the written model. It says how many of the replaced "
-        "splits were run. The exit status is that of the written model. Nodes other than splits "
-        "are not judged",
+        "standard ONNX nodes that the target accepts. First, ONNX Runtime, or ONNX's reference "
+        "evaluator if that fails, runs both models on several random inputs; if any bit of their "
+        "outputs differs, nothing is written. Sizes given with --dim apply to these inputs and "
+        "are fixed in the written model. A message says how many of the replaced splits ran. The "
+        "exit status is that of the written model. Only splits are checked, not other nodes",
     )
     fixing.add_argument(
         "--input",
         metavar="FILE.npz",
-        help="inputs by name for that comparison, as numpy.savez writes them; an input that the "
-        "file lacks is random",
+        help="inputs by name for that comparison, as numpy.savez writes them; inputs that the file "
+        "lacks are random",
     )
 
 
@@ -173,14 +171,12 @@ def _report(arguments: argparse.Namespace, assessment: "Assessment") -> str:
 def _check_files(arguments: argparse.Namespace) -> None:
     """Refuse one name for report and model, a model on standard output, and unused inputs."""
     if arguments.input is not None and arguments.write_fixed is None:
-        raise InvalidArgumentError(
-            "--input is for the comparison of --write-fixed, which is not given"
-        )
+        raise InvalidArgumentError("--input needs --write-fixed, which compares models on it")
     if arguments.write_fixed == STDOUT:
-        raise InvalidArgumentError("--write-fixed -: a model is binary; name a file")
+        raise InvalidArgumentError("--write-fixed cannot be -: a model is binary; name a file")
     outputs = {os.path.realpath(each) for each in (arguments.output, arguments.write_fixed) if each}
     if arguments.output and arguments.write_fixed and len(outputs) == 1:
-        raise InvalidArgumentError("-o and --write-fixed name the same file; name two")
+        raise InvalidArgumentError("-o and --write-fixed name the same file; name different files")
 
 
 def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "Assessment":
@@ -189,24 +185,24 @@ def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "As
         from dmlsplit.lint.fix.rewrite import write_fixed
     except ModuleNotFoundError as error:
         raise UnsupportedError(
-            f"--write-fixed needs the package {error.name}; pip install 'dmlsplit[onnx]'"
+            f"--write-fixed needs the package {error.name}. Fix: pip install 'dmlsplit[onnx]'"
         ) from None
     if len(arguments.paths) != 1 or not arguments.paths[0].lower().endswith(".onnx"):
-        raise InvalidArgumentError("--write-fixed takes exactly one PATH, an .onnx file")
+        raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
     if assessment.unreadable:
         return assessment
     source, output = Path(arguments.paths[0]), Path(arguments.write_fixed)
     feed = None if arguments.input is None else Path(arguments.input)
     done = write_fixed(source, output, assessment, dict(arguments.dim), feed)
     for site, reason in done.left:
-        tell(f"{site.place}/{site.node or site.index}: left as it is: {reason}")
+        tell(f"{site.place}/{site.node or site.index}: not replaced: {reason}")
     if done.comparison is None or done.written is None:
-        tell(f"nothing to replace; {arguments.write_fixed} is not written")
+        tell(f"no split was replaced; {arguments.write_fixed} was not written")
         return assessment
     compared = done.comparison
     tell(
         f"{arguments.write_fixed}: written with {counted(len(done.replaced), 'split')} replaced, "
-        f"{compared.ran} of them run; both models agree bit for bit on "
+        f"of which {compared.ran} ran; both models agree bit for bit on "
         f"{counted(compared.runs, 'input')} ({compared.engine})"
     )
     return done.written

@@ -69,7 +69,7 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
 
 def _loops(piece: StridedCopy) -> str:
     nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in piece.loops)
-    start = f"{counted(piece.run_bytes, 'byte')} from byte {piece.input_offset} on"
+    start = f"{counted(piece.run_bytes, 'byte')} from byte {piece.input_offset}"
     return f"{start}, {nest}" if nest else start
 
 
@@ -80,7 +80,7 @@ def _launches(explanation: Explanation) -> Iterator[str]:
         yield (
             f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
             f"{launch.shared_bytes} bytes of shared memory; at least "
-            f"{counted(launch.resident, 'block')} to an SM, "
+            f"{counted(launch.resident, 'block')} per SM, "
             f"{launch.bytes_in_flight} bytes in flight per thread"
         )
     yield from more(len(launches), _SHOWN, "launch")
@@ -91,7 +91,7 @@ def _cost(explanation: Explanation) -> Iterator[str]:
     gpu = explanation.gpu
     yield f"bytes: {total} read, {total} written"
     if gpu.bandwidth is None or explanation.seconds is None:
-        yield f"time: not known, like the bandwidth of {printable(gpu.name)}"
+        yield f"time: unknown, because the bandwidth of {printable(gpu.name)} is unknown"
     else:
         yield (
             f"time: {_duration(explanation.seconds)} at {gpu.bandwidth / 1e9:.0f} GB/s "

@@ -70,7 +70,7 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
     y = _MARGIN + 2 * _LINE
     body = [
         _text(_MARGIN, _MARGIN, title, bold=True),
-        _text(_MARGIN, y, f"{label}; {counted(line_bytes, 'byte')} to the line"),
+        _text(_MARGIN, y, f"{label}; {counted(line_bytes, 'byte')} per line"),
         *_shapes(page, scale, _MARGIN, y := y + _GAP // 2),
     ]
     pages = list(_output_pages(geometry, runs, rows, line_bytes))
@@ -197,8 +197,8 @@ def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
     whole = sum(piece.total_bytes for piece in geometry.pieces[:MOST_OUTPUTS])
     if pages[0].drawn < geometry.total_bytes or sum(page.drawn for page in pages[1:]) < whole:
         yield (
-            f"drawn are at most {MOST_OUTPUTS} outputs, {MOST_LINES} lines of each tensor, and "
-            f"{MOST_RUNS} runs of bytes"
+            f"the picture shows at most {MOST_OUTPUTS} outputs, {MOST_LINES} lines of each tensor "
+            f"and {MOST_RUNS} runs of bytes"
         )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dmlsplit.frontends.onnx import FixedSizes
 
 ENDINGS = (".onnx", ".xml", ".json")
-# A folder is searched for models only: it may hold any .json, and most .xml files are not models.
+# In a folder, only models are found: any .json may be there, and most .xml files are not models.
 _IN_FOLDERS = (".onnx", ".xml")
 # What a search of folders leaves out.
 LEFT_OUT = "hidden, in a virtual environment or ignored by git"
@@ -46,9 +46,9 @@ def scan_paths(
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
-    Unless `hidden`, a folder is searched without what is hidden, in a virtual environment or
-    ignored by git: those models are rarely the user's own. `progress` gets the bytes done and the
-    total after each file. `dimensions` and `infer_shapes` apply to ONNX models; a name in
+    Unless `hidden` is set, models in a folder that are hidden, in a virtual environment or ignored
+    by git are skipped: they are rarely the user's own. `progress` gets the bytes done and the total
+    after each file. `dimensions` and `infer_shapes` apply to ONNX models; a name in
     `dimensions` that no model has is an error, unless there are several models.
     """
     unreadable: list[tuple[str, str]] = []
@@ -72,7 +72,7 @@ def scan_paths(
             done += size
             progress(done, total)
     unused = dimensions.unused if dimensions and not unreadable else ()
-    # In CI the models that have the dimension may be among others, or not have changed.
+    # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
     if dimensions and unused and sum(map(_is_onnx, files)) < 2:
         dimensions.check_all_used()
     skipped = len(left_out.difference(files))
@@ -88,9 +88,7 @@ def scan_file(
     """Scan one model or descriptor file, of the type that its suffix names."""
     ending = Path(file).suffix.lower()
     if ending not in endings:
-        raise InvalidArgumentError(
-            f"its name ends in {ending!r}; it must end in {' or '.join(endings)}"
-        )
+        raise InvalidArgumentError(f"its suffix is {ending!r}; it must be {' or '.join(endings)}")
     if Path(file).exists() and not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
     if ending == ".onnx":
@@ -117,7 +115,7 @@ def _is_onnx(file: str) -> bool:
 
 
 def _one_process_for(files: Iterable[str]) -> AbstractContextManager[object]:
-    """Let all shapes that are inferred in the block come from one process."""
+    """Infer all shapes of the block in one process."""
     if not any(map(_is_onnx, files)):
         return nullcontext()
     from dmlsplit.frontends.onnx.child import kept
@@ -143,7 +141,7 @@ def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], 
     else:
         return [path], []
     if not files:
-        only = f" but {len(left_out)} left out ({LEFT_OUT}). Fix: --hidden" if left_out else ""
+        only = f"; skipped {len(left_out)} ({LEFT_OUT}). Fix: --hidden" if left_out else ""
         raise InvalidArgumentError(f"no .onnx or .xml model found{only}")
     return files, left_out
 
@@ -168,20 +166,20 @@ def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[
 def ignored_in(folder: str) -> set[Path]:
     """The files and folders in a folder that git ignores.
 
-    None if git is missing or cannot tell, or if it ignores the folder itself.
+    Empty if git is missing or fails, or if it ignores the folder itself.
     """
     import shutil
     import subprocess
 
     git = shutil.which("git")
-    # On Windows a relative one may be a file of the current folder, which may hold anything.
+    # On Windows, a relative path may be a program in the current folder, which is not trusted.
     if git is None or not Path(git).is_absolute():
         return set()
-    # In a hook these name another repository than that of the folder.
+    # In a git hook, these variables name the hook's repository, not that of the folder.
     env = {name: each for name, each in os.environ.items() if name not in _OF_ONE_REPOSITORY}
     line = [git, "-C", folder, "-c", "core.fsmonitor=false", "ls-files", "-z", *_IGNORED]
     try:
-        done = subprocess.run(  # noqa: S603 - no shell, and options come before no path
+        done = subprocess.run(  # noqa: S603 - no shell, and `folder` is the value of -C
             line, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError):
@@ -192,7 +190,7 @@ def ignored_in(folder: str) -> set[Path]:
 
 def _is_model(path: Path, wanted: Set[str]) -> bool:
     ending = path.suffix.lower()
-    # Links are skipped, so that nothing outside the folder is read.
+    # Skip links, which may lead out of the folder.
     if ending not in wanted or not path.is_file() or path.is_symlink():
         return False
     with suppress(OSError), path.open("rb") as file:

@@ -47,7 +47,7 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     if site.implied:
         return _remarked(site, target)
     remarks = [*_of_the_node(site)]
-    # If sizes are unknown, judge the smallest possible descriptor: what it breaks, every size does.
+    # If sizes are unknown, judge the smallest descriptor: a rule that it breaks, all sizes break.
     judged = (site.smallest,) if site.unknown and site.smallest else site.descriptors
     if target.via == "ort":
         remarks += onnxruntime.violations(site, target)
@@ -61,12 +61,12 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     if site.unknown:
         broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
         others.append(_about("SPLIT-NODE-UNKNOWN", site.unknown))
-    # The provider makes its own descriptors; it cannot be given equivalent ones.
+    # The provider makes its own descriptors, so an equivalent cannot be passed to it.
     replaceable = bool(broken) and not errors and target.via == "directml"
     known = replaceable and not site.unknown
     equivalents, obstacle = _equivalents(descriptors, target.level) if known else ((), "")
     outcome = _outcome(site, bool(errors or broken), bool(equivalents))
-    # A higher level fixes no other error of a node.
+    # No other error of a node is cured by a higher level.
     curable = all(each.rule.id == "ORT-FEATURE-LEVEL" for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     diagnostics = (*errors, *broken, *others)
@@ -117,8 +117,8 @@ def _of_the_node(site: SplitSite) -> Iterator[Violation]:
         yield _about("SPLIT-NODE-SURPRISE", warning)
     for place in site.meets:
         message = (
-            f"its pieces meet again in {place}. In fused graphs, as of GLU, DirectML is known to "
-            "use one in place of the other (onnxruntime issues 32146, 24311, 21007)"
+            f"its pieces meet again in {place}. In fused graphs, such as GLU, DirectML is known to "
+            "use one piece instead of the other (onnxruntime issues 32146, 24311, 21007)"
         )
         yield _about("SPLIT-DEFECT-MEET", message)
 
@@ -184,7 +184,7 @@ def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str
         yield f"there is {obstacle}"
     if verdict.undecided:
         how = "fix the sizes" if site.format == "openvino" else f"give {options(site.missing)}"
-        yield f"an equivalent may exist; to see it, {how}"
+        yield f"an equivalent may exist; to find out, {how}"
 
 
 def _rewriting(verdict: Verdict, level: FeatureLevel) -> Iterator[str]:
@@ -193,7 +193,7 @@ def _rewriting(verdict: Verdict, level: FeatureLevel) -> Iterator[str]:
         return
     why = rewriting_obstacle(verdict.site, verdict.errors, level)
     yield (
-        f"no standard ONNX nodes replace it: {why}"
+        f"standard ONNX nodes cannot replace it: {why}"
         if why
-        else ("in the model, --write-fixed fixed.onnx replaces it by nodes that are accepted")
+        else "in the model, replace it with accepted nodes: --write-fixed fixed.onnx"
     )

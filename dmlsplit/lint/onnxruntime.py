@@ -19,7 +19,7 @@ from dmlsplit.lint.target import Target
 MINIMUM_LEVEL = FeatureLevel.LEVEL_5_0
 # Lower ranks are padded on the left to NchwDimensionCount; DirectML takes at most 8.
 LEAST_DIMENSIONS, MOST_DIMENSIONS = 4, 8
-# onnxruntime issue 14523: before, a Split-18 with num_outputs ran on the CPU. In the library of
+# onnxruntime issue 14523: before 1.16, a Split-18 with num_outputs ran on the CPU. In the DLL of
 # onnxruntime-directml, VersionedKernel<DmlOperatorSplit, 18> is new in 1.16.0 (1.15.1 lacks it).
 FIRST_WITH_NUM_OUTPUTS = (1, 16)
 # microsoft/DirectML, Releases.md, 1.9.1: "Fix bug with unconnected split nodes".
@@ -68,9 +68,9 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 
 def unconnected(site: SplitSite) -> Violation:
-    """The defect that an unused output meets."""
+    """The defect that an unused output triggers."""
     rule = RULES["SPLIT-DEFECT-UNCONNECTED"]
-    text = f"output {site.unused[0]} is used by nothing; DirectML before 1.9.1 has a bug with that"
+    text = f"output {site.unused[0]} is unused; DirectML before 1.9.1 has a bug with unused outputs"
     return Violation(rule, text=f"{text} in fused graphs", severity=rule.severity)
 
 
@@ -90,11 +90,11 @@ def _of_the_operator(site: SplitSite, target: Target) -> Iterator[Violation]:
         return
     axis_is_known = site.shape and isinstance(site.shape[site.axis], int)
     if site.sized_by == "outputs" and axis_is_known and not site.problem:
-        yield _broken("ORT-NUM-OUTPUTS", "", "num_outputs", "absent", "given, as split is absent")
+        yield _broken("ORT-NUM-OUTPUTS", "", "num_outputs", "absent", "set if split is absent")
     version = target.ort_version or FIRST_WITH_NUM_OUTPUTS
     if site.sized_by == "num_outputs" and version < FIRST_WITH_NUM_OUTPUTS:
         found, allowed = "{}.{}".format(*version), "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
-        yield _broken("ORT-VERSION", "", "version of ONNX Runtime", found, allowed)
+        yield _broken("ORT-VERSION", "", "ONNX Runtime version", found, allowed)
 
 
 def _broken(rule: str, tensor: str, field: str, found: object, allowed: object) -> Violation:

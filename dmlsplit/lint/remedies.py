@@ -12,30 +12,30 @@ _REMEDIES = {
     Cause.WEIGHTS: 'keep small tensors in the model, as onnx does: python -c "import onnx;'
     " onnx.save(onnx.load('MODEL'), 'inside.onnx', save_as_external_data=True)\"",
     Cause.OPERATION_SET: "convert the model with a version of OpenVINO that writes opset1 splits",
-    Cause.COUNT: "give the pieces a larger chunk size; no model needs so many",
-    Cause.ORDER: "sort the nodes so that each follows those whose values it takes; a graph with a "
-    "cycle cannot run",
+    Cause.COUNT: "use a larger chunk size; no model needs so many pieces",
+    Cause.ORDER: "sort the nodes so that each follows the nodes that produce its inputs; a graph "
+    "with a cycle cannot run",
     Cause.CALLER: 'inline the functions, then validate again: python -c "import onnx,'
     " onnx.inliner as i; m = onnx.load('MODEL');"
     " onnx.save(i.inline_local_functions(m), 'inlined.onnx')\"",
-    Cause.TYPE: 'declare its type and sizes in the model, such as: python -c "import onnx;'
+    Cause.TYPE: 'declare its type and sizes in the model, for example: python -c "import onnx;'
     " m = onnx.load('MODEL'); v = onnx.helper.make_tensor_value_info('VALUE',"
     " onnx.TensorProto.FLOAT, SHAPE); m.graph.value_info.append(v); onnx.save(m, 'typed.onnx')\"",
 }
 _OPENVINO = {
     Cause.DYNAMIC: "fix the sizes in OpenVINO: Model.reshape, then openvino.save_model",
     Cause.LENGTHS: "make the split lengths a constant of the model",
-    Cause.WEIGHTS: "put the .bin file itself beside the model, not a link to it",
+    Cause.WEIGHTS: "put the .bin file itself, not a link to it, next to the model",
     Cause.TYPE: "convert the model again with OpenVINO, which writes the type",
 }
-_INSTALL = "install onnx, whose shape inference may know the sizes: pip install 'dmlsplit[onnx]'"
+_INSTALL = "install onnx, whose shape inference may find the sizes: pip install 'dmlsplit[onnx]'"
 # Inside double quotes, no shell changes these.
 _LITERAL = re.compile(r"(?!-)[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 _IN_PYTHON = re.compile(r"[\w./:-]{1,200}|\[[0-9, ]*\]")
 
 
 def options(missing: Iterable[tuple[str, int]]) -> str:
-    """The options that give sizes of ONNX models, or their form if shells differ on a name."""
+    """The --dim options for these sizes, or their form if shells quote a name differently."""
     sizes = dict(missing)
     if not all(map(_LITERAL.fullmatch, sizes)):
         return "--dim NAME=N"
@@ -47,7 +47,7 @@ def options(missing: Iterable[tuple[str, int]]) -> str:
 
 
 def remedies(site: SplitSite) -> Iterator[str]:
-    """What makes an unknown site known, the most direct first."""
+    """Ways to make an unknown site known, the most direct first."""
     if site.format == "openvino":
         yield (_REMEDIES | _OPENVINO)[site.cause]
         return
@@ -61,7 +61,7 @@ def remedies(site: SplitSite) -> Iterator[str]:
     cause = _lacking(site)
     if cause not in _REMEDIES:
         before = [isinstance(size, str) for size in site.shape[: max(site.axis, 0) + 1]]
-        if before and before[-1]:  # with the axis, most are ok for every size of the others
+        if before and before[-1]:  # once it is known, most are ok for every size
             yield f"give the size of its axis, such as {options([site.missing[sum(before) - 1]])}"
         else:
             yield f"give its sizes, such as {options(site.missing)}"
@@ -72,7 +72,7 @@ def remedies(site: SplitSite) -> Iterator[str]:
 
 
 def _lacking(site: SplitSite) -> Cause:
-    """What a site of ONNX lacks most."""
+    """The cause to cure first at a site of an ONNX model."""
     if site.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return site.cause
     if "()" in site.path and (not site.shape or "?" in site.shape):

@@ -57,12 +57,12 @@ RULES = rules.RULES | by_id(
             "A node obeys the rules of its own operator.",
             basis="documented",
             source="the specification of the node's operator",
-            hint="correct the node; no runtime can be relied on to take it",
+            hint="correct the node; do not rely on any runtime to accept it",
             example=_models(
                 _model(_UNSIZED, "float[5] x", "float a, float b", opset=13),
                 _model(_UNSIZED, "float[6] x", _HALVES, opset=13),
-                "Split-13: the axis, of size 5, has no sizes and 2 outputs; 2 must divide it."
-                " Fix: give the size of each piece",
+                "Split-13: the axis has size 5; without sizes, the number of outputs, 2, must"
+                " divide it. Fix: give the size of each piece",
             ),
         ),
         "SPLIT-NODE-TEXT": _remark(
@@ -85,44 +85,45 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_CUT, "float[n] x"),
                 _model(_CUT, "float[n] x", arguments="--dim n=6"),
-                "the axis, dimension 0 is dynamic (n)",
+                "dimension 0, the axis, is dynamic (n)",
             ),
         ),
         "SPLIT-NODE-SURPRISE": _remark(
             "A node means the same to every runtime.",
             basis="policy",
             source="dmlsplit; runtimes disagree about some legal nodes",
-            hint="write the node so that every runtime reads it alike",
+            hint="write the node so that every runtime reads it the same way",
             severity="warning",
             example=_models(
                 _model(_UNSIZED, returned=_HALVES),
                 _model(_COUNTED, returned=_HALVES),
-                "Split-18 has neither sizes nor num_outputs, which ONNX forbids; 2 equal pieces are"
-                " assumed, one per output. Fix: set num_outputs",
+                "Split-18 has neither sizes nor num_outputs, which ONNX forbids; assuming 2 equal"
+                " pieces, one per output. Fix: set num_outputs",
             ),
         ),
         "SPLIT-DEFECT-MEET": _remark(
-            "Pieces of one split do not meet again in an element-wise operator. DirectML is known"
-            " to compute such a graph wrongly, without an error, where it is fused: one piece is"
-            " used in place of the other.",
+            "Pieces of one split do not meet again in an element-wise operator. If it fuses such"
+            " a graph, DirectML is known to compute it wrongly, without an error: it uses one piece"
+            " instead of the other.",
             basis="policy",
             source=_SOURCES + "issues/32146",
             hint="compare the results with the CPU's, or disable graph fusion in ONNX Runtime"
             " (session option ep.dml.disable_graph_fusion=1, which the reporter of 21007"
-            " verified). A Slice is no cure: it becomes a DirectML Split too (onnxruntime pull"
+            " verified). A Slice does not help: it becomes a DirectML Split too (onnxruntime pull"
             " request 18289)",
             severity="defect",
             example=_models(
                 _model(f"{_COUNTED}\ns = Sigmoid (b)\ny = Mul (a, s)", returned="float[3] y"),
                 _model(f"{_COUNTED}\ns = Sigmoid (b)", returned="float[3] a, float[3] s"),
-                "its pieces meet again in Mul[2] of net. In fused graphs, as of GLU, DirectML is"
-                " known to use one in place of the other (onnxruntime issues 32146, 24311, 21007)",
+                "its pieces meet again in Mul[2] of net. In fused graphs, such as GLU, DirectML is"
+                " known to use one piece instead of the other (onnxruntime issues 32146, 24311,"
+                " 21007)",
             ),
         ),
         "SPLIT-DEFECT-UNCONNECTED": _remark(
             "Every output of a split is used by a node or is an output of the model. Before 1.9.1,"
             " DirectML has a bug with unconnected split nodes in the graphs that ONNX Runtime"
-            " fuses; its release notes do not say what it does.",
+            " fuses; its release notes do not say what goes wrong.",
             basis="documented",
             source="https://github.com/microsoft/DirectML/blob/master/Releases.md#directml-191",
             hint="ship DirectML 1.9.1 or later, or make every piece an output of the model",
@@ -130,20 +131,20 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_CUT, returned="float[2] a", arguments="--via ort --directml 1.8.0"),
                 _model(_CUT, returned="float[2] a", arguments="--via ort --directml 1.9.1"),
-                "output 1 is used by nothing; DirectML before 1.9.1 has a bug with that in fused"
+                "output 1 is unused; DirectML before 1.9.1 has a bug with unused outputs in fused"
                 " graphs",
             ),
         ),
         "SPLIT-IMPLIED": _remark(
-            "Nodes of other operators become DirectML Splits in ONNX Runtime.",
+            "ONNX Runtime turns nodes of some other operators into DirectML Splits.",
             basis="policy",
             source=_SOURCES + "pull/18289",
-            hint="nothing has to be done",
+            hint="nothing to do",
             severity="note",
             example=_models(
                 _model(_ENDS.format(start=2, end=6), returned="float[4] y", arguments=_ORT),
                 _model(_ENDS.format(start=0, end=4), returned="float[4] y", arguments=_ORT),
-                "ONNX Runtime makes a DirectML Split of this Slice (onnxruntime pull request"
+                "ONNX Runtime turns this Slice into a DirectML Split (onnxruntime pull request"
                 " 18289)",
             ),
         ),
@@ -159,8 +160,8 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "ORT-NUM-OUTPUTS": _remark(
-            "A Split-18 has split or num_outputs: ONNX Runtime 1.31 does not load a model with"
-            " neither where the size of the axis is known.",
+            "A Split-18 has split or num_outputs. If it has neither and the size of its axis is"
+            " known, ONNX Runtime 1.31 does not load the model.",
             basis="policy",
             source=_SOURCES + "blob/main/onnxruntime/core/providers/cpu/tensor/split.h",
             hint="set num_outputs",
@@ -168,25 +169,25 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(_UNSIZED, returned=_HALVES, arguments=_ORT),
                 _model(_COUNTED, returned=_HALVES, arguments=_ORT),
-                "num_outputs is absent; it must be given, as split is absent",
+                "num_outputs is absent; it must be set if split is absent",
             ),
         ),
         "ORT-VERSION": _remark(
-            "ONNX Runtime 1.16 or later: before, a Split-18 with num_outputs ran on the CPU.",
+            "A Split-18 with num_outputs needs ONNX Runtime 1.16. Earlier ones run it on the CPU.",
             basis="documented",
             source=_SOURCES + "issues/14523",
-            hint="ship ONNX Runtime 1.16 or later, or give the sizes as split. As it is, the"
+            hint="ship ONNX Runtime 1.16 or later, or give the sizes as split. Otherwise, the"
             " node runs on the CPU",
             cured_by=("model",),
             example=_models(
                 _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.15"),
                 _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.16"),
-                "version of ONNX Runtime is 1.15; it must be at least 1.16",
+                "ONNX Runtime version is 1.15; it must be at least 1.16",
             ),
         ),
         "ORT-OPERATOR": _kernels(
             "The DirectML provider has a kernel for this version of the operator.",
-            hint="export the model at opset 13 or later. As it is, the node runs on the CPU",
+            hint="export the model at opset 13 or later. Otherwise, the node runs on the CPU",
             example=_models(
                 _model("a, b = Split <axis = 0, split = [2, 4]> (x)", opset=1, arguments=_ORT),
                 _model(_CUT, opset=13, arguments=_ORT),
@@ -195,8 +196,8 @@ RULES = rules.RULES | by_id(
         ),
         "ORT-SEQUENCE": _kernels(
             "The DirectML provider has no SplitToSequence.",
-            hint="use Split and SequenceConstruct, as --write-fixed does where the sizes are known."
-            " As it is, the node runs on the CPU",
+            hint="use Split and SequenceConstruct, as --write-fixed does if the sizes are known."
+            " Otherwise, the node runs on the CPU",
             cured_by=("model",),
             example=_models(
                 _model(
@@ -215,9 +216,9 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "ORT-DATA-TYPE": _kernels(
-            "The DirectML provider's Split takes the element type.",
-            hint="cast the tensor to a listed type around the split. As it is, the node runs on the"
-            " CPU",
+            "The DirectML provider's Split supports the element type.",
+            hint="cast the tensor to a listed type around the split. Otherwise, the node runs on"
+            " the CPU",
             example=_models(
                 _model(_CUT, "bfloat16[6] x", "bfloat16[2] a, bfloat16[4] b", arguments=_ORT),
                 _model(_CUT, "float16[6] x", "float16[2] a, float16[4] b", arguments=_ORT),
@@ -238,8 +239,8 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "ORT-EMPTY-PIECE": _provider(
-            "No piece is empty: by its source code, the provider skips the whole node if an output"
-            " is empty, and leaves the other outputs unwritten without an error.",
+            "No piece is empty. According to its source code, the provider skips the whole node if"
+            " an output is empty, and leaves the other outputs unwritten, without an error.",
             basis="policy",
             hint="leave the empty pieces out of the node and make them constants",
             hresult=None,

@@ -15,7 +15,7 @@ from dmlsplit.directml.levels import (
 )
 from dmlsplit.errors import InvalidArgumentError
 
-# The last with a package of its DirectML provider: onnxruntime-directml 1.24.4, of March 2026.
+# The last with a package of the DirectML provider: onnxruntime-directml 1.24.4, of March 2026.
 LAST_RUNTIME = (1, 24)
 # Who passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
 Via = Literal["directml", "ort"]
@@ -92,8 +92,8 @@ def resolve_target(
     given = [value for value in (feature_level, directml, windows) if value is not None]
     if len(given) > 1:
         raise InvalidArgumentError(
-            f"target is given {len(given)} times; "
-            "give one of a feature level, a DirectML version and a Windows build"
+            f"the target is given {len(given)} times; "
+            "give only one of a feature level, a DirectML version and a Windows build"
         )
     note = ""
     if runtime and runtime > LAST_RUNTIME:
@@ -120,7 +120,7 @@ def resolve_target(
 
 def _newer(asked: str, newest: tuple[int, ...]) -> str:
     known = ".".join(map(str, newest))
-    return f"{asked} is newer than the newest that is known here, {known}; judged like that"
+    return f"{asked} is newer than any that dmlsplit knows; it is judged as {known}"
 
 
 # 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.

@@ -42,13 +42,13 @@ class Verdict:
     """Whether a target accepts one split."""
 
     site: SplitSite
-    # That the split becomes at the target; for ALWAYS, with every dynamic size 1.
+    # What the split becomes at the target; for ALWAYS, at dynamic sizes of 1.
     descriptors: tuple[SplitOperatorDesc, ...]
     outcome: Outcome
     diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
     equivalents: tuple[SplitOperatorDesc, ...]  # accepted; empty unless EQUIVALENT
     # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
-    # if no level does, or it is unknown.
+    # if no level does, or if the level is unknown.
     minimum: Requirement | None
     fix: str = ""  # what to change, if anything
     undecided: bool = False  # NEVER, but an equivalent may exist once the sizes are known

@@ -33,4 +33,4 @@ def test_one_node_is_explained_and_drawn(here: Path, capsys: pytest.CaptureFixtu
         assert capsys.readouterr().out.startswith("m.onnx:net/fits: SPLIT axis 2")
     assert ET.parse("x.svg").getroot().tag.endswith("svg")
     assert main(["explain", "m.onnx", "--node", "none"]) == 2
-    assert "there is no split 'none'; it must be one of [fits, wide" in capsys.readouterr().err
+    assert "--node is 'none'; it must be one of [fits, wide" in capsys.readouterr().err

@@ -82,14 +82,14 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "missing": (lambda: None, "f.npz: No such file or directory"),
     "folder": (lambda: Path("f.npz").mkdir(), "f.npz: is not a regular file"),
     "pipe": (lambda: os.mkfifo("f.npz"), "f.npz: is not a regular file"),
-    "text": (lambda: Path("f.npz").write_text("x = 1"), "f.npz: is not a whole .npz file"),
-    "empty": (lambda: Path("f.npz").touch(), "f.npz: is not a whole .npz file"),
+    "text": (lambda: Path("f.npz").write_text("x = 1"), "f.npz: is not an intact .npz file"),
+    "empty": (lambda: Path("f.npz").touch(), "f.npz: is not an intact .npz file"),
     "pointer": (
         lambda: Path("f.npz").write_bytes(POINTER),
         "f.npz: is a Git LFS pointer. Fix: git",
     ),
-    "cut": (cut, "f.npz: is not a whole .npz file"),
-    "npy": (alone, "f.npz: is not a whole .npz file"),
+    "cut": (cut, "f.npz: is not an intact .npz file"),
+    "npy": (alone, "f.npz: is not an intact .npz file"),
     "corrupt": (corrupt, "f.npz: x: is damaged: Bad CRC-32 for file 'x.npy'"),
     "no array": (member(b"text"), "f.npz: x: is not a .npy file: it must start with"),
     "no header": (member(SHORT), "f.npz: x: is a damaged .npy file"),
@@ -157,7 +157,7 @@ def test_inputs_that_fit_are_used(kind: int, given: np.ndarray, model: Path) -> 
 
 def test_inputs_need_a_comparison(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = refused(capsys, "validate m.onnx --input f.npz")
-    assert "--input is for the comparison of --write-fixed" in said
+    assert "--input needs --write-fixed" in said
 
 
 def test_an_array_that_is_a_pointer_is_called_one(

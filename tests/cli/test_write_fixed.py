@@ -34,7 +34,7 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: pytest.CaptureFixture[
         assert main(line) == 0
         # ONNX Runtime does not load the model itself.
         said = capsys.readouterr().err
-        assert "written with 1 split replaced, 1 of them run; both models agree" in said
+        assert "written with 1 split replaced, of which 1 ran; both models agree" in said
         (node,) = onnx.load("fixed.onnx").graph.node
         found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         assert (node.name, found) == ("cut", {"axis": 1, "num_outputs": 2})

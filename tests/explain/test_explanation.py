@@ -84,7 +84,7 @@ def test_a_strided_split_shows_its_loops() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
     text = explanation_text(explain("here", desc, GPUS[0]))
     assert "geometry: strided" in text
-    assert "output 1: 16 elements, 1 byte from byte 8 on, 4 times (read +1, write +4)" in text
+    assert "output 1: 16 elements, 1 byte from byte 8, 4 times (read +1, write +4)" in text
 
 
 def test_assumptions_about_an_unknown_gpu_are_listed() -> None:
@@ -92,7 +92,7 @@ def test_assumptions_about_an_unknown_gpu_are_listed() -> None:
     x = dml.TensorDesc("UINT8", (4, 6))
     shown = explain("here", dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)), unknown)
     text = explanation_text(shown)
-    assert "time: not known, like the bandwidth of Voodoo 2" in text
+    assert "time: unknown, because the bandwidth of Voodoo 2 is unknown" in text
     assert "assumed: 50 MiB of L2 cache, the least of the known GPUs" in text
     (record,) = json.loads(explanation_json([shown]))["splits"]
     assert (record["seconds"], record["assumed"]) == (None, list(unknown.assumed))

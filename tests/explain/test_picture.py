@@ -63,7 +63,7 @@ def texts(root: ET.Element) -> list[str]:
 def test_every_tensor_has_its_shape_and_size() -> None:
     assert texts(drawn(described("FLOAT32", (2, 3), 1, (1, 2)))) == [
         "SPLIT axis 1 into 2 outputs",
-        "input: FLOAT32[2,3]: 6 elements, 24 bytes; 12 bytes to the line",
+        "input: FLOAT32[2,3]: 6 elements, 24 bytes; 12 bytes per line",
         *("output 0: FLOAT32[2,1]", "2 elements, 8 bytes"),
         *("output 1: FLOAT32[2,2]", "4 elements, 16 bytes"),
     ]
@@ -71,7 +71,7 @@ def test_every_tensor_has_its_shape_and_size() -> None:
 
 def test_the_pixels_of_a_line_are_drawn_in_a_line() -> None:
     root = drawn(PIXELS)
-    assert "input: UINT8[1,4,8,3]: 96 elements, 96 bytes; 24 bytes to the line" in texts(root)
+    assert "input: UINT8[1,4,8,3]: 96 elements, 96 bytes; 24 bytes per line" in texts(root)
     widths = {float(rect.get("width", 0)) for rect in root.iter(f"{SVG}rect") if len(rect)}
     assert widths == {28.5}
     tops = [rect.get("y") for rect in root.iter(f"{SVG}rect") if rect.get("fill") == "#e8e8e8"]
@@ -97,7 +97,7 @@ def test_the_bytes_that_are_left_out_are_named_exactly(
     is_whole = input_drawn == total
     drawn_said = "" if is_whole else f", {input_drawn} drawn"
     assert f"{total} elements, {total} bytes{drawn_said};" in said[1]
-    assert any(line.startswith("drawn are at most") for line in said) != is_whole
+    assert any(line.startswith("the picture shows at most") for line in said) != is_whole
     left = len(sizes) - MOST_OUTPUTS
     assert (f"... and {left} more outputs" in said) == (left > 0)
     rows = prod(shape[:axis])

@@ -180,7 +180,7 @@ def test_a_refused_split_that_no_nodes_replace_says_so(
 ) -> None:
     onnx.save(single(TensorProto.DOUBLE, (6,), (2, 4), 0), "model.onnx")
     (found,) = validated(capsys, "model.onnx", "--windows", "19041")
-    assert "no standard ONNX nodes replace it: Cast would round FLOAT64" in found["fix"]
+    assert "standard ONNX nodes cannot replace it: Cast would round FLOAT64" in found["fix"]
     assert "--write-fixed" not in found["fix"]
 
 

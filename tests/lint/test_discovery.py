@@ -97,8 +97,8 @@ def test_named_paths_are_never_left_out(
 def test_one_note_tells_of_left_out_files(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", ".", "sub"]) == 0
     assert capsys.readouterr().err == (
-        "dmlsplit: note: 8 model files left out (hidden, in a virtual environment or ignored by "
-        "git); --hidden takes them all\n"
+        "dmlsplit: note: skipped 8 model files (hidden, in a virtual environment or ignored by "
+        "git); --hidden includes them\n"
     )
     Path(".git/ir.xml").unlink()
     assert main(["validate", "--hidden", "."]) == 0
@@ -111,7 +111,7 @@ def test_one_note_tells_of_left_out_files(clone: Path, capsys: pytest.CaptureFix
     capsys.readouterr()
     assert main(["validate", "."]) == 2
     assert capsys.readouterr().err == (
-        "dmlsplit: error: .: no .onnx or .xml model found but 7 left out (hidden, in a virtual "
+        "dmlsplit: error: .: no .onnx or .xml model found; skipped 7 (hidden, in a virtual "
         "environment or ignored by git). Fix: --hidden\n"
     )
 

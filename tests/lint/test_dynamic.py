@@ -91,7 +91,7 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
     content = single(INT64, ("batch", 6), (2, 4), 1)
     found = assessed(content, tmp_path, feature_level="1_0")
     (verdict,) = found.verdicts
-    assert "an equivalent may exist; to see it, give --dim batch=1" in verdict.fix
+    assert "an equivalent may exist; to find out, give --dim batch=1" in verdict.fix
     assert verdict.minimum is not None
     assert str(verdict.minimum.level) == "4_1"
 
@@ -165,11 +165,11 @@ def cyclic() -> onnx.ModelProto:
 @pytest.mark.parametrize(
     ("content", "said", "fix"),
     [
-        (single(FLOAT, (2, "n"), (2, 4), 1), "dimension 1 is dynamic (n)", "--dim n=6"),
+        (single(FLOAT, (2, "n"), (2, 4), 1), "dimension 1, the axis, is dynamic (n)", "--dim n=6"),
         (single(FLOAT, (2, "$(x)"), (2, 4), 1), "is dynamic ($(x))", "--dim NAME=N"),
-        (after("NonZero"), "not known after NonZero 'lost' of net", "TensorProto.FLOAT, [1, 6]"),
+        (after("NonZero"), "unknown after NonZero 'lost' of net", "TensorProto.FLOAT, [1, 6]"),
         (computed(), "split is dynamic", "make the split lengths a constant"),
-        (cyclic(), "value 'y' is not made by an earlier node", "a graph with a cycle cannot run"),
+        (cyclic(), "no earlier node produces value 'y'", "a graph with a cycle cannot run"),
         (sequence(FLOAT, (2, 2**18)), "262144 pieces", "larger chunk size"),
     ],
 )

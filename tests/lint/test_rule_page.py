@@ -62,7 +62,7 @@ def test_text_fits_80_columns(name: str) -> None:
         ("ORT-FEATURE-LEVEL", "887A0004 (DXGI_ERROR_UNSUPPORTED): no device is created"),
         (
             "DML-BIND-SIZE",
-            "887A0005 (DXGI_ERROR_DEVICE_REMOVED), from the next call on; dmlsplit raises "
+            "887A0005 (DXGI_ERROR_DEVICE_REMOVED), at the next call; dmlsplit raises "
             "InvalidArgumentError before that",
         ),
         ("DML-ARRAY-SHAPE", "80070057 (E_INVALIDARG) from dmlsplit; DirectML has no arrays"),

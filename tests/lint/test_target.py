@@ -74,23 +74,26 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
 @pytest.mark.parametrize(
     ("asked", "note"),
     [
-        ({"directml": "9.9.9"}, "DirectML 9.9.9 is newer than the newest that is known here, 1.15"),
-        ({"directml": "1.16.0"}, "DirectML 1.16.0 is newer than the newest that is known here"),
+        (
+            {"directml": "9.9.9"},
+            "DirectML 9.9.9 is newer than any that dmlsplit knows; it is judged as 1.15",
+        ),
+        ({"directml": "1.16.0"}, "DirectML 1.16.0 is newer than any that dmlsplit knows"),
         ({"directml": "1.15.4"}, ""),
         ({"directml": "1.3.0"}, ""),
-        ({"windows": "99999"}, "Windows build 99999 is newer than the newest that is known here"),
-        ({"windows": "26101"}, "known here, 26100; judged like that"),
+        ({"windows": "99999"}, "Windows build 99999 is newer than any that dmlsplit knows"),
+        ({"windows": "26101"}, "dmlsplit knows; it is judged as 26100"),
         ({"windows": "26100"}, ""),
         ({"windows": "25398"}, ""),
         ({"feature_level": "6_4"}, ""),
         ({"via": "ort", "ort_version": "1.24.4"}, ""),
         (
             {"via": "ort", "ort_version": "1.25"},
-            "ONNX Runtime 1.25 is newer than the newest that is known here, 1.24; judged like that",
+            "ONNX Runtime 1.25 is newer than any that dmlsplit knows; it is judged as 1.24",
         ),
         (
             {"via": "ort", "ort_version": "2.0", "directml": "9.9.9"},
-            "known here, 1.15; judged like that; ONNX Runtime 2.0 is newer than the newest",
+            "it is judged as 1.15; ONNX Runtime 2.0 is newer than any",
         ),
     ],
 )

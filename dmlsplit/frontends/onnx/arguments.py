@@ -74,7 +74,7 @@ def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn
 def check_types(
     operator: OperatorVersion, data: ElementType | None, split: ElementType | None
 ) -> None:
-    """Refuse data types that the operator does not accept; None is unknown or an absent input."""
+    """Refuse data types that the operator does not accept; None if unknown or not given."""
     if data is not None and data not in operator.data_types:
         allowed = ", ".join(sorted(kind.name for kind in operator.data_types))
         bfloat = data is ElementType.BFLOAT16
@@ -116,16 +116,16 @@ def node_arguments(
     for name in instance("attributes", attributes, Mapping):  # type: ignore[type-abstract]
         if name not in operator.attributes:
             fix = "since opset 13, sizes are the second input" if name == "split" else ""
-            allowed = f"its attributes are {', '.join(operator.attributes)}"
+            allowed = f"allowed attributes: {', '.join(operator.attributes)}"
             refuse(operator, f"attribute {name!r} is set", allowed, fix)
     most = 2 if operator.split_types else 1
     given = sequence("inputs", inputs, "arrays")
     if len(given) + 1 > most:
         fix = "" if operator.split_types else "before opset 13, sizes are the attribute 'split'"
-        refuse(operator, f"the node has {len(given) + 1} inputs", f"at most {most} exist", fix)
+        refuse(operator, f"the node has {len(given) + 1} inputs", f"at most {most} allowed", fix)
     length_input = next(iter(given), None)
     if length_input is not None and "split" in attributes:
-        refuse(operator, "sizes are given as input and as attribute", "one of them may be given")
+        refuse(operator, "sizes are given both as input and as attribute", "give only one")
     return read_arguments(
         operator,
         axis=attributes.get("axis"),
@@ -167,7 +167,7 @@ def read_arguments(
     assumed = []
     instance("operator", operator, OperatorVersion)
     if axis is None and operator.since == 1:
-        assumed.append("Split-1 names no default axis; 0 is assumed, as in later versions")
+        assumed.append("Split-1 has no default axis; 0 is assumed, as in later versions")
     split_type = ElementType.of_dtype(split.dtype) if hasattr(split, "dtype") else None
     check_types(operator, None, split_type)
     lengths = _lengths(operator, split)
@@ -181,8 +181,8 @@ def read_arguments(
         outputs = _output_count(operator, lengths, num_outputs, output_count)
         if operator.since >= 18 and lengths is None and num_outputs is None:
             assumed.append(
-                f"{operator} has neither sizes nor num_outputs, which ONNX forbids; {outputs} "
-                "equal pieces are assumed, one per output. Fix: set num_outputs"
+                f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
+                f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs"
             )
     return Arguments(
         operator,
@@ -208,16 +208,16 @@ def _output_count(
         if operator.since < 18:
             refuse(operator, found, "it exists since opset 18", "give output_count")
         if lengths is not None:
-            refuse(operator, f"{found} and sizes are given", "one of them may be given")
+            refuse(operator, f"{found} and sizes are given", "give only one of them")
         if asked < 1:
             refuse(operator, found, "it must be at least 1")
         if count not in (None, asked):
-            refuse(operator, f"{found} for {counted(count, 'output')}", "both must be equal")
+            refuse(operator, f"{found} for {counted(count, 'output')}", "the two must be equal")
         count = asked
     if isinstance(lengths, tuple):
         if count not in (None, len(lengths)):
             found = f"split has {counted(len(lengths), 'size')} for {counted(count, 'output')}"
-            refuse(operator, found, "both must be equal")
+            refuse(operator, found, "the two must be equal")
         count = len(lengths)
     if count is None:
         found = "the number of pieces is not given"

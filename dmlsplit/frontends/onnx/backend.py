@@ -88,13 +88,13 @@ class DmlSplitModel(BackendRep):
             arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
             if len(arrays) > len(names):
                 raise InvalidArgumentError(
-                    f"there are {len(arrays)} inputs; the model takes {len(names)}: "
+                    f"{len(arrays)} inputs are given; the model has {len(names)}: "
                     f"{', '.join(names)}"
                 )
             feeds = dict(zip(names, arrays, strict=False))
         missing = [name for name in names if name not in feeds and name not in self._defaults]
         if missing:
-            raise InvalidArgumentError(f"the model's inputs {', '.join(missing)} are missing")
+            raise InvalidArgumentError(f"inputs of the model are missing: {', '.join(missing)}")
         return tuple(self._evaluator.run(None, feeds))
 
     def split(self, node: onnx.NodeProto, opset: int, inputs: Any, attributes: Any) -> list[Any]:

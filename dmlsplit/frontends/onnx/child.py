@@ -1,9 +1,9 @@
 """The process in which ONNX's shape inference runs, with limits of time and memory.
 
 Small malformed models crash its process, and others make it allocate without end, so it never runs
-in the caller's. Most of the time of a small model is that of importing onnx. So one child imports
-it for many models and answers each from a fork, which meets nothing that another model has left.
-Where a model ends its process, the child ends too, and the next model starts a new one.
+in the caller's. Importing onnx takes most of the time of a small model, so one child imports it for
+many models and answers each from a fork, which no other model can affect. If a model ends its
+process, the child ends too, and the next model starts a new one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
 
 
 class _Child:
-    """The process, from the first model on, and anew after a model that ended it."""
+    """The process: started by the first model, and again after a model that ended it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,7 +54,7 @@ class _Child:
         self._is_late = False
 
     def answer(self, path: str, sizes: Mapping[str, int]) -> bytes:
-        """The answer about a model; an UnsupportedError says why there is none."""
+        """The answer about a model; without one, an UnsupportedError says why."""
         process = self._process or self._start()
         timer = threading.Timer(SECONDS, self._stop)
         timer.start()
@@ -159,8 +159,8 @@ def kept() -> Iterator[_Child]:
 
 
 def _serve() -> None:
-    """Answer each line of standard input, from a fork where the system has that."""
-    # What a library prints must not get into the answers.
+    """Answer each line of standard input, from a fork where the system has forks."""
+    # Output that libraries print must not get into the answers.
     answers = os.dup(1)
     os.dup2(2, 1)
     if sys.platform != "win32":  # Windows has no such limit.
@@ -176,14 +176,14 @@ def _serve() -> None:
             if fork:
                 _end_like(os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]))
                 continue
-            # If the caller is killed, nobody else stops this.
+            # If the caller is killed, nothing else stops this process.
             signal.alarm(2 * SECONDS)
         _write_answer(answers, *json.loads(request))
         os._exit(0)
 
 
 def _end_like(status: int) -> None:
-    """End as a fork has ended, unless it has answered."""
+    """End like a fork, unless it has answered."""
     if status < 0:
         os.kill(os.getpid(), -status)
     if status:

@@ -31,7 +31,7 @@ class FixedSizes:
     def meet(self, inputs: Iterable[ValueInfo]) -> None:
         """Register the dimension names of a model's inputs: once per model, before `applied`.
 
-        A dimension with two sizes, or with another size than its own, is an InvalidArgumentError.
+        A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
         """
         self._by_name = dict(self.given)
         for entry in inputs:
@@ -49,8 +49,8 @@ class FixedSizes:
         named = own if isinstance(own, str) and own != "?" else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
-                f"dimension {named} is {self._by_name[named]}, and as {key} it is {size}; "
-                "both must be equal"
+                f"dimension {named} is {self._by_name[named]}, but {key}, the same dimension, is "
+                f"{size}; the two must be equal"
             )
 
     @property
@@ -63,7 +63,7 @@ class FixedSizes:
         for name in self.unused:
             raise InvalidArgumentError(
                 f"dimension {name} is given the size {self.given[name]}; no .onnx model here has a "
-                "dynamic dimension of that name. Fix: give its name, or VALUE.AXIS"
+                "dynamic dimension of that name. Fix: give the right name, or VALUE.AXIS"
             )
 
     def declared(self, entry: ValueInfo) -> Shape | None:
@@ -74,7 +74,7 @@ class FixedSizes:
     def applied(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
 
-        If its rank is unknown, it has the axes that are given, from 0 on.
+        If its rank is unknown, it is the number of axes with a given size, counted from 0.
         """
         if not self.given:
             return shape

@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES
 
-# Every runtime computes these alike, bit by bit, on sizes.
+# On sizes, every runtime computes the same bits for these.
 _EXACT = frozenset(
     "Abs Add And Cast Ceil Concat Constant ConstantOfShape CumSum Div Equal Expand Floor Gather "
     "GatherElements GatherND Greater GreaterOrEqual Identity Less LessOrEqual Max Min Mod Mul Neg "
@@ -50,7 +50,7 @@ def _computed(
 ) -> Iterator[tuple[str, np.ndarray]]:
     inputs = {name: values.get(name) for name in node.input if name}
     if node.op_type in ("Shape", "Size") and node.input[0] in shapes:
-        # Of any size, this takes no memory.
+        # A broadcast zero takes no memory, whatever its shape.
         inputs = {node.input[0]: np.broadcast_to(np.zeros((), np.bool_), shapes[node.input[0]])}
     known = {name: array for name, array in inputs.items() if array is not None}
     if len(known) < len(inputs) or len(node.output) != 1 or not _may_be_small(node, known):
@@ -65,7 +65,7 @@ def _computed(
 
 
 def _may_be_small(node: NodeProto, known: _Arrays) -> bool:
-    """Whether an output that can be larger than all inputs is not too large."""
+    """Whether the output cannot be too large, even if it may exceed the inputs."""
     arrays = [known[name] for name in node.input if name]
     match node.op_type:
         case "ConstantOfShape" | "Expand" | "Tile":

@@ -2,7 +2,7 @@
 
 - A Slice that cuts off the front of one axis becomes DML_OPERATOR_SPLIT with two outputs.
   Source: microsoft/onnxruntime, DmlOperatorSlice.cpp, GetSplitIndex (pull request 18289).
-- RotaryEmbedding is a function with Splits, which run where a runtime has no kernel for it.
+- RotaryEmbedding is a function with Splits, which run if a runtime has no kernel for it.
   Source: ONNX, RotaryEmbedding-23.
 """
 
@@ -47,7 +47,7 @@ def _slice(call: Call, kind: str) -> Iterator[ImpliedSplit]:
     (at,) = moved
     front = [*shape[:at], offsets[at], *shape[at + 1 :]]
     outputs = [TensorDesc(kind, front), TensorDesc(kind, sizes)]
-    why = "ONNX Runtime makes a DirectML Split of this Slice (onnxruntime pull request 18289)"
+    why = "ONNX Runtime turns this Slice into a DirectML Split (onnxruntime pull request 18289)"
     desc = SplitOperatorDesc(TensorDesc(kind, shape), outputs, at)
     yield desc, (offsets[at], sizes[at]), why
 
@@ -63,7 +63,7 @@ def _rotary_embedding(call: Call, kind: str) -> Iterator[ImpliedSplit]:
     rotated = call.number("rotary_embedding_dim", 0) or width
     if not 0 < rotated <= width:
         return
-    why = "the body of the function RotaryEmbedding has this Split"
+    why = "the body of the function RotaryEmbedding contains this Split"
     cuts = [(width, rotated)]
     if not call.number("interleaved", 0):
         cuts.append((rotated, -(-rotated // 2)))

@@ -1,4 +1,4 @@
-"""ONNX's shape inference of a model, and the nodes that it is wrong about.
+"""ONNX's shape inference of a model, without the nodes that it may get wrong.
 
 It may crash its process or never end, so a scan asks for it through `child`.
 """
@@ -29,8 +29,8 @@ _SPLITS = ("Split", "SplitToSequence")
 def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
     """A model without its weights, and with the shapes of its values.
 
-    `sizes` are its dynamic dimensions, as in `FixedSizes`. While a split is unknown, onnx is asked
-    again, with the shapes that the walk knows and the constants that its evaluator computes.
+    `sizes` are its dynamic dimensions, as in `FixedSizes`. While a split is unknown, onnx infers
+    again, given the shapes that the walk knows and the constants that its evaluator computes.
     """
     import onnx
 
@@ -76,7 +76,7 @@ def _has_gaps(model: ModelProto) -> bool:
 
 
 def _teach_shapes(model: ModelProto, found: ModelProto, sizes: Mapping[str, int]) -> bool:
-    """Declare the shapes that the walk over `found` knows beyond it; whether there are any."""
+    """Declare shapes that only the walk over `found` knows; True if there are any."""
     from onnx import helper
 
     from dmlsplit.frontends.onnx.dimensions import FixedSizes
@@ -96,7 +96,7 @@ def _teach_shapes(model: ModelProto, found: ModelProto, sizes: Mapping[str, int]
 
 
 def _fold(model: ModelProto, found: ModelProto, folded: dict[int, NodeProto]) -> bool:
-    """Turn nodes into constants, and keep them in `folded` by position; whether there are any."""
+    """Turn nodes into constants, and keep them in `folded` by position; True if there are any."""
     from onnx import helper, numpy_helper
 
     from dmlsplit.frontends.onnx.folding import constants
@@ -112,7 +112,7 @@ def _fold(model: ModelProto, found: ModelProto, folded: dict[int, NodeProto]) ->
 
 
 def _unfold(model: ModelProto, folded: Mapping[int, NodeProto]) -> None:
-    """Put the nodes back. Splits of computed lengths take initializers, which a scan can read."""
+    """Put the nodes back. Computed lengths of splits become initializers, which a scan reads."""
     tensors = {}
     for at, node in folded.items():
         tensors[node.output[0]] = model.graph.node[at].attribute[0].t
@@ -190,7 +190,7 @@ def _is_doubtful(node: NodeProto, scales: Mapping[str, tuple[bytes, Sequence[flo
         case "Resize" | "Upsample":
             # A region of interest may come before the scales.
             raw, floats = scales.get("".join(node.input[1:3][-1:]), (b"", given.get("scales", ())))
-            # Multiples of 1/64 round down alike in any precision; 5 * 2.6 is 12 or 13.
+            # Multiples of 1/64 round down the same in any precision; 5 * 2.6 is 12 or 13.
             return any(scale * 64 % 1 for scale in (*floats, *array("f", raw)))
     return node.op_type == "STFT"
 

@@ -85,13 +85,13 @@ def _warnings(
     if arguments.operator.makes_sequence:
         if arguments.split is not None and not arguments.keepdims:
             yield (
-                "keepdims=0 is ignored, as ONNX says for a given split; ONNX Runtime squeezes "
-                "the pieces of chunk size 1, and refuses other chunk sizes"
+                "keepdims=0 is ignored because split is given, as ONNX specifies; ONNX Runtime "
+                "squeezes pieces of chunk size 1 and refuses other chunk sizes"
             )
     elif descriptor is not None and 0 in sizes:
         yield (
             f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "
-            "such a node whole, and leaves the other pieces unwritten"
+            "the whole node and to leave the other pieces unwritten"
         )
 
 
@@ -109,11 +109,11 @@ def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
     operator, split = arguments.operator, arguments.split
     count = output_count(arguments, dimension)
     if count > MOST_OUTPUTS:
-        refuse(operator, f"there are {count} pieces", f"at most {MOST_OUTPUTS} are made")
+        refuse(operator, f"there are {count} pieces", f"at most {MOST_OUTPUTS} are supported")
     if isinstance(split, tuple):
         if sum(split) != dimension:
-            found = f"split is {shown(split)}, {sum(split)} in sum"
-            refuse(operator, found, f"it must add up to the axis, of size {dimension}")
+            found = f"split is {shown(split)}, which adds up to {sum(split)}"
+            refuse(operator, found, f"it must add up to {dimension}, the size of the axis")
         return split
     if arguments.num_outputs is not None:
         return _ceil_sizes(operator, dimension, count)
@@ -122,8 +122,8 @@ def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
         full, rest = divmod(dimension, chunk)
         return (chunk,) * full + ((rest,) if rest else ())
     if dimension % count:
-        found = f"the axis, of size {dimension}, has no sizes and {count} outputs"
-        refuse(operator, found, f"{count} must divide it", "give the size of each piece")
+        allowed = f"without sizes, the number of outputs, {count}, must divide it"
+        refuse(operator, f"the axis has size {dimension}", allowed, "give the size of each piece")
     return (dimension // count,) * count
 
 

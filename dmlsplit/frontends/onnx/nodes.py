@@ -45,7 +45,7 @@ def describe(
     opset: int | None,
     most_outputs: int,
 ) -> tuple[SplitSite, tuple[Value, ...]]:
-    """The completed site of a node, and what is known of the node's outputs.
+    """The completed site of a node, and what is known about its outputs.
 
     An attribute is None if a function's unknown caller sets it; `opset` is None if the model
     imports no default domain. A split into more than `most_outputs` stays unknown.
@@ -97,7 +97,7 @@ def _lowered(
     lowering = lower_sizes(arguments, data.element_type, least, axis, sizes)
     found = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
-        found.append("DirectML has no strings; they are split on the host")
+        found.append("DirectML has no strings; the host splits them")
     site = lowered_site(site, lowering, found)
     if gap is None:
         return site, values
@@ -107,7 +107,7 @@ def _lowered(
 
 
 def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
-    """A site with the reason why it has no descriptor, and the smallest possible one."""
+    """A site with the reason why it has no descriptor, and with the smallest possible one."""
     kind = data.element_type or ElementType.FLOAT
     # Lanes add a dimension.
     unknown_rank = (1,) * (5 - CARRIERS.get(kind, (None, 1))[1])
@@ -120,7 +120,7 @@ def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int =
 
 
 def _missing(site: SplitSite, data: Value, node: Node) -> Iterator[tuple[str, int]]:
-    """The sizes that would make a site known, as `FixedSizes` takes them."""
+    """The sizes that would make a site known, in the form of `FixedSizes`."""
     if not site.unknown or site.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
     axis = node.attributes.get("axis", Attribute()).i or 0
@@ -138,11 +138,11 @@ def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> t
     if isinstance(arguments.split, Lengths):
         raise NotKnownError(f"split is dynamic: it is {arguments.split.value}", Cause.LENGTHS)
     if isinstance(dimension, str):
-        raise data.gap_error(f"the axis, {_dynamic(shape, axis)}")
+        raise data.gap_error(_dynamic(shape, axis))
     count = output_count(arguments, dimension)
     if count > most_outputs:
         what = counted(count, "piece")
-        raise NotKnownError(f"{what}; too many for a scan to describe", Cause.COUNT)
+        raise NotKnownError(f"it makes {what}, too many for a scan to describe", Cause.COUNT)
     return output_sizes(arguments, dimension)
 
 
@@ -155,12 +155,12 @@ def _arguments(
     values = {}
     for key, attribute in attributes.items():
         if attribute is None:
-            text = f"attribute {key!r} is dynamic: the function's caller gives it"
+            text = f"attribute {key!r} is dynamic: the function's caller sets it"
             raise NotKnownError(text, Cause.CALLER)
         value = attribute.value
         if value is None and key in operator.attributes:
-            allowed = f"it must be an integer or a list of at most {MAXIMUM_VALUES}"
-            refuse(operator, f"attribute {key!r} has another kind of value", allowed)
+            allowed = f"it must be an integer or a list of at most {MAXIMUM_VALUES} integers"
+            refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
         values[key] = value
     lengths = [
         _lengths(operator, value, name, call.reader) if name else None
@@ -176,7 +176,7 @@ def _lengths(
     if constant is None:
         return Lengths.AS_INPUT if value.source == name else Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
-        path = PureWindowsPath(constant.location)  # knows both kinds of slashes, and drives
+        path = PureWindowsPath(constant.location)  # knows both slashes, and drives
         if path.anchor or ".." in path.parts:
             found = f"split is in external data at {shown_name(constant.location)!r}"
             refuse(operator, found, "the path must stay inside the model's folder")
@@ -190,7 +190,8 @@ def _lengths(
 def _dynamic(shape: Shape, *only: int) -> str:
     """The dynamic dimensions, with their names."""
     return ", ".join(
-        f"dimension {index} is dynamic" + ("" if size == "?" else f" ({shown_name(size)})")
+        f"dimension {index}{', the axis,' * bool(only)} is dynamic"
+        + ("" if size == "?" else f" ({shown_name(size)})")
         for index, size in enumerate(shape)
         if isinstance(size, str) and (index in only or not only)
     )
@@ -216,8 +217,8 @@ def _portability(node: Node, arguments: Arguments) -> Iterator[str]:
         )
     if "" in node.input[1:2] and arguments.num_outputs is not None:
         yield (
-            "split is omitted by an empty name beside num_outputs; ONNX Runtime refuses that. "
-            "Fix: drop the input"
+            "split is an input without a name next to num_outputs, which ONNX Runtime refuses. "
+            "Fix: remove the input"
         )
 
 
@@ -226,5 +227,5 @@ def _dynamic_num_outputs(arguments: Arguments, dimension: int | str) -> Iterator
     if isinstance(dimension, str) and count is not None and count > 2:
         yield (
             f"num_outputs={count} on a dynamic axis works only for sizes d with "
-            f"ceil(d / {count}) * {count - 1} < d; elsewhere implementations disagree"
+            f"ceil(d / {count}) * {count - 1} < d; for others, implementations disagree"
         )

@@ -71,7 +71,7 @@ class Located:
 
 
 class Reader:
-    """A file with a budget of fields to walk. A `WireError` says what is wrong at which byte."""
+    """A file with a limit on the fields to walk. A `WireError` says what is wrong, and where."""
 
     def __init__(self, data: bytes | mmap, maximum_fields: int) -> None:
         self._data = data
@@ -130,7 +130,7 @@ class Reader:
             start = position
             key = data[position]
             position += 1
-            if key >= 0x80:  # Most keys are one byte; spare those a call.
+            if key >= 0x80:  # Fast path: most keys are one byte.
                 key, position = self._varint(start, end)
             number, wire_type = key >> 3, key & 7
             if not 0 < number < 2**29:
@@ -144,7 +144,7 @@ class Reader:
             elif wire_type in _FIXED_BYTES:
                 position += _FIXED_BYTES[wire_type]
             else:
-                raise WireError(f"byte {start}: wire type {wire_type} is not in use")
+                raise WireError(f"byte {start}: wire type {wire_type} is invalid")
             if position > end:
                 raise WireError(
                     f"byte {start}: field {number} ends at byte {position}, after the end of its "

@@ -92,8 +92,8 @@ def split_to_sequence(
     x, device
         As in `split`.
     split
-        An integer is the size of every piece but a smaller last one; a list has the size of
-        each piece; None means pieces of size 1. An array must be int32 or int64.
+        An integer is the size of every piece, except that the last may be smaller; a list has the
+        size of each piece; None means pieces of size 1. An array must be int32 or int64.
     axis
         The dimension to split; a negative one counts from the end.
     keepdims
@@ -134,10 +134,10 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     if kind is ElementType.UNDEFINED:
         swapped = str(array.dtype)[:1] in "<>"
         has = "that type in native byte order only" if swapped else "no such type"
-        fix = "bytes in native order" if swapped else ""
+        fix = "convert it to native byte order" if swapped else ""
         found = f"the input has data type {array.dtype}"
         refuse(arguments.operator, found, f"ONNX has {has}", fix)
-    # Packed before viewing: a lazily conjugated tensor of torch has no bytes of its own.
+    # Pack before viewing: the memory of a lazily conjugated torch tensor does not hold its values.
     is_text = kind is ElementType.STRING
     source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)
     return run_split(lower, (arguments, kind, tuple(array.shape)), array, source, NAME, device)

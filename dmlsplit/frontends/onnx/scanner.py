@@ -38,8 +38,8 @@ def scan(
     Returns
     -------
     list of SplitSite
-        In the order of the file. A function is scanned for each call with other shapes or
-        attributes, and once without them if nothing calls it.
+        In the order of the file. A function is scanned once for each combination of shapes and
+        attributes that it is called with, or once without them if it is never called.
 
     Raises
     ------

@@ -34,7 +34,7 @@ def outputs(call: Call) -> list[Value]:
     shape, constant = None, None
     with suppress(*_UNKNOWN):
         found = rule(call)
-        # ONNX cannot write other shapes; hostile ones must not grow.
+        # ONNX cannot store other shapes, and a hostile model must not make them grow.
         if len(found) <= MAXIMUM_RANK and all(
             0 <= size < 2**63 for size in found if isinstance(size, int)
         ):
@@ -68,7 +68,7 @@ def _computed(call: Call, shape: Shape | None) -> Constant | None:
         part = [size for size in _part(call) if isinstance(size, int)]
         return tuple(part) if [len(part)] == sizes else None
     parts = [call.elements(at) for at in range(len(call.inputs))]
-    with np.errstate(over="ignore"):  # Their users refuse numbers that are not sizes.
+    with np.errstate(over="ignore"):  # A result that is not a size is refused where it is used.
         found = np.asarray(compute(call, *parts)).reshape(sizes)
     return int(found) if found.ndim == 0 else tuple(map(int, found))
 

@@ -1,4 +1,4 @@
-"""Knowledge of the values of an ONNX graph: types, shapes, elements, and reasons for gaps.
+"""Knowledge about the values of an ONNX graph: types, shapes, elements, and reasons for gaps.
 
 Elements are read from the model only; external data is never opened.
 """
@@ -34,14 +34,14 @@ Pieces = frozenset[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is known of a value."""
+    """What is known about a value."""
 
     data_type: int = 0  # TensorProto.DataType; 0 if unknown
     shape: Shape | None = None  # None if the rank is unknown
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # it derives from these element by element
-    source: str = ""  # name of the model's input that it is, or is made from
+    source: str = ""  # name of the model's input that it is, or derives from
 
     @property
     def element_type(self) -> ElementType | None:
@@ -54,7 +54,7 @@ class Value:
         return self.shape is not None and all(isinstance(size, int) for size in self.shape)
 
     def gap_error(self, dynamic: str) -> NotKnownError:
-        """The error of a size that is unknown because of the gap, or else is dynamic."""
+        """The error for a size that is unknown because of the gap or, without one, dynamic."""
         return NotKnownError(*(self.gap or (dynamic, Cause.DYNAMIC)))
 
 
@@ -171,7 +171,7 @@ def elements(reader: Reader, constant: Constant) -> np.ndarray:
     stored = _stored(reader, constant, field, dtype.itemsize)
     if len(stored) != count * dtype.itemsize:
         raise WireError(
-            f"tensor {name!r} has {len(stored)} bytes; its {count} values take "
+            f"tensor {name!r} has byte length {len(stored)}; its sizes {list(constant.shape)} need "
             f"{count * dtype.itemsize}"
         )
     return np.frombuffer(stored, dtype).reshape(constant.shape)
@@ -201,10 +201,10 @@ _STORAGE = {
 
 
 def met(inputs: Sequence[Pieces]) -> set[int]:
-    """The splits whose pieces come in by different inputs, as in GLU.
+    """The splits whose pieces arrive at different inputs, as in GLU.
 
     DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-MEET.
     """
-    # Pieces of one split in the same input would have met before.
+    # Pieces of one split in the same input have met before.
     first: dict[int, int] = {}
     return {split for pieces in inputs for split, at in pieces if first.setdefault(split, at) != at}

@@ -38,7 +38,7 @@ from dmlsplit.frontends.onnx.values import (
 from dmlsplit.frontends.site import Cause, SplitSite
 
 MAXIMUM_FIELDS = 1_600_000
-# Of bodies in bodies and functions in functions; real models stay below 20.
+# Levels of nested bodies and functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
 # Outputs of all descriptors of one file.
 SCAN_OUTPUT_BUDGET = 32_768
@@ -92,7 +92,7 @@ class _Visit(NamedTuple):
 
     def gap_after(self) -> Gap:
         """The reason for an unknown shape if this node lost it."""
-        return f"its shape is not known after {self.named}", Cause.UNTRACKED
+        return f"its shape is unknown after {self.named}", Cause.UNTRACKED
 
     def attributes(self) -> dict[str, Attribute | None]:
         """The node's attributes, with references to the function's resolved."""
@@ -188,14 +188,14 @@ class Walk:
             for name, value in zip(node.output, found, strict=False):
                 if name:
                     if contradict(value, declared.get(name)):
-                        # Later declarations are as wrong: for other sizes, or inferred by onnx.
+                        # Later declarations are wrong too: for other sizes, or inferred by onnx.
                         declared = {}
                     value = self._sized(name, merged(value, declared.get(name)), scope)
                     value = traced(value, given, at.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
     def _sized(self, name: str, value: Value, scope: _Scope) -> Value:
-        """A value with the sizes that the user gives to it."""
+        """A value with the sizes that the user gives."""
         if not self._dimensions.given or "()" in scope.path:  # names in functions are not unique
             return value
         shape = self._dimensions.applied(name, value.shape)
@@ -246,7 +246,7 @@ class Walk:
         if len(at.node.input) > 1 and at.node.input[1] in at.scope.defaults:
             warnings += ("split is the default of a graph input; a caller may override it",)
         if site.problem and at.scope.conditional:
-            warnings += ("the node is in a branch of an If, which may never be taken",)
+            warnings += ("the node is in a branch of an If, which may never run",)
         self._found.append(site if warnings is site.warnings else replace(site, warnings=warnings))
         if at.node.op_type != "Split" or site.problem:
             return values
@@ -262,7 +262,7 @@ class Walk:
         given, scope = at.attributes(), at.scope
         attributes.update({name: value for name, value in given.items() if value is not None})
         caller_knows = all(value is not None for value in given.values())
-        # Pieces are not followed through functions: each call would then be a new one.
+        # Drop the pieces: with them, every call of a function would be a new one.
         inputs = [replace(each, pieces=frozenset()) if each.pieces else each for each in at.inputs]
         call = function.key, tuple(inputs), frozenset(attributes.items())
         if call not in self._called:
@@ -307,7 +307,7 @@ class Walk:
 def _known(name: str, scope: _Scope) -> Value:
     if not name or name in scope.values:
         return scope.values.get(name, UNKNOWN)
-    text = f"value {shown_name(name)!r} is not made by an earlier node"
+    text = f"no earlier node produces value {shown_name(name)!r}"
     return Value(gap=(text, Cause.ORDER))
 
 
@@ -330,13 +330,13 @@ def _function_name(function: Function) -> str:
 def walked(
     name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, is_last: bool = True
 ) -> tuple[list[SplitSite], Mapping[str, Value]]:
-    """The sites of a model, and what is known of the values of its main graph."""
-    # A second walk, of calls and constants, may cost as much as a small model again.
+    """The sites of a model, and what is known about the values of its main graph."""
+    # Calls and constants are walked again, which may double the fields of a small model.
     reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:
-            raise WireError(f"it has {len(model.graph)} graphs; a model has 1")
+            raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
         dimensions.give_ranks = is_last
         walk = Walk(name, reader, model, dimensions)
         return walk.sites(), walk.values

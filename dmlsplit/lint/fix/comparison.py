@@ -25,7 +25,7 @@ Load = Callable[[str, set[str] | None], AbstractContextManager[Run]]
 SECONDS = 600
 # Not forked, because the caller may have threads.
 PROCESSES = multiprocessing.get_context("spawn")
-# Enough inputs that ran, and when to stop trying more after the first that ran.
+# Stop after so many successful runs, or, once one has succeeded, after so many seconds.
 _MOST_RUNS = 4
 _LOOKING_SECONDS = 20
 
@@ -65,7 +65,7 @@ def compare_models(
 
 
 def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
-    """The result of `_child`; a text says why there is none."""
+    """The result of `_child`; a string says why there is no result."""
     receiver, sender = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(target=_child, args=(sender, *job), daemon=True)
     with kept_from_children():
@@ -78,7 +78,7 @@ def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
         return f"it took over {SECONDS} s"
     except EOFError:
         child.join()
-        return f"the runtime ended its process ({child.exitcode})"
+        return f"the runtime ended its process with exit code {child.exitcode}"
     finally:
         child.kill()
         child.join()
@@ -137,7 +137,7 @@ def _difference(where: str, expected: Any, found: Any) -> str:
     """The first difference between two outputs; empty if they are equal bit for bit."""
     if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
         if len(expected) != len(found):
-            return f"{where}: {len(expected)} values became {len(found)}"
+            return f"{where}: length {len(expected)} became {len(found)}"
         pairs = enumerate(zip(expected, found, strict=True))
         differences = (_difference(f"{where}[{index}]", *pair) for index, pair in pairs)
         return next(filter(None, differences), "")

@@ -113,7 +113,7 @@ def _opened(path: Path) -> zipfile.ZipFile:
         with path.open("rb") as file:
             start = file.read(BEGINNING_BYTES)
         known = "" if start.startswith(b"PK") else what_it_is(start)
-        raise InvalidArgumentError(known or "is not a whole .npz file, of numpy.savez") from None
+        raise InvalidArgumentError(known or "is not an intact .npz file of numpy.savez") from None
 
 
 def _arrays(archive: zipfile.ZipFile, inputs: Mapping[str, _Input]) -> dict[str, np.ndarray]:
@@ -143,7 +143,7 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, wanted: _Input) -> 
         _check(header, wanted)
         data = file.read(header.size_in_bytes + 1)
     if len(data) != header.size_in_bytes:
-        raise InvalidArgumentError(f"is damaged: its header says {header.size_in_bytes} bytes")
+        raise InvalidArgumentError(f"is damaged: its header declares {header.size_in_bytes} bytes")
     shape = header.shape[::-1] if header.fortran_order else header.shape
     array = np.ndarray(shape, header.dtype, data).astype(header.dtype.newbyteorder("="))
     array = array.T if header.fortran_order else array

@@ -1,8 +1,8 @@
 """The standard ONNX nodes that replace a split.
 
 A split that is refused for its rank, an 8-bit type, an empty piece or a sequence output becomes
-those of ``Reshape, Cast, Split, Cast, Reshape`` that it needs. Empty pieces become constants, and
-``SequenceConstruct`` makes a sequence. 64-bit integers are split in halves, the low and the high.
+as many of ``Reshape, Cast, Split, Cast, Reshape`` as it needs. Empty pieces become constants, and
+``SequenceConstruct`` makes a sequence. 64-bit integers are split as low and high halves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +24,8 @@ from dmlsplit.lint.verdict import Verdict
 NewName = Callable[[str], str]
 _HALF = np.array(2**32, np.int64)
 
-# Reshape has its shape as an input since 5, Cast its type as a number since 6, and arithmetic
-# broadcasts by itself since 7.
+# Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
+# arithmetic broadcasts by itself since 7.
 _LEAST_OPSET = 7
 _INT32, _UINT32, _INT64 = (int(getattr(onnx.TensorProto, t)) for t in ("INT32", "UINT32", "INT64"))
 
@@ -96,7 +96,7 @@ def replacement(
         counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
         return [counted]
     if opset < _LEAST_OPSET:
-        raise UnsupportedError(f"the model has opset {opset}; rewriting needs {_LEAST_OPSET}")
+        raise UnsupportedError(f"the opset is {opset}; rewriting needs {_LEAST_OPSET} or later")
     sizes, axis = tuple(size for size in site.shape if isinstance(size, int)), site.axis
     before, after = sizes[:axis], sizes[axis + 1 :]
     support = capability_table()[target.level].input_tensor
@@ -116,7 +116,7 @@ def replacement(
     squeezed = is_sequence and _drops_axis(node)
     pieces = [new_name("piece") for _ in site.pieces] if is_sequence else list(node.output)
     # If nothing has to be undone, Split makes the pieces directly. An unused piece has no name, but
-    # Split must make it.
+    # Split still has to output it.
     direct = not (cast or reshaped or squeezed)
     parts = [piece if direct and piece else new_name("part") for piece in pieces]
     lengths = {part: size for part, size in zip(parts, site.pieces, strict=True) if size}
@@ -145,7 +145,7 @@ def _dimension_counts(support: TensorSupport, target: Target) -> range:
 
 
 def _drops_axis(node: NodeProto) -> bool:
-    """Whether a SplitToSequence drops the axis of its pieces, as it can only without sizes."""
+    """Whether a SplitToSequence drops the axis of its pieces, possible only without sizes."""
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     has_sizes = len(node.input) > 1 and bool(node.input[1])
     return not has_sizes and not attributes.get("keepdims", 1)

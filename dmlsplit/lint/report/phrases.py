@@ -6,7 +6,7 @@ from pathlib import PureWindowsPath
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.verdict import Assessment, Verdict
-from dmlsplit.messages import printable
+from dmlsplit.messages import counted, printable
 
 _NAMES = {
     0x80070057: "E_INVALIDARG",
@@ -53,13 +53,14 @@ def with_slashes(file: str) -> str:
 
 
 def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
-    """Each diagnostic once, with ``(and 2 more)`` if three tensors share it."""
+    """Each diagnostic once, with ``(the same in 2 other tensors)`` if three tensors share it."""
     alike: dict[tuple[str, ...], list[Violation]] = {}
     for each in verdict.diagnostics:
         said = (each.field, each.found, each.allowed) if each.field else (each.message,)
         alike.setdefault((each.rule.id, each.severity, *said), []).append(each)
     return [
-        (first, f" (and {len(others)} more)" if others else "") for first, *others in alike.values()
+        (first, f" (the same in {counted(len(others), 'other tensor')})" if others else "")
+        for first, *others in alike.values()
     ]
 
 

@@ -1,6 +1,6 @@
 """The page of a rule, in Markdown or plain text: a fault and its fix, the rule, and examples.
 
-SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, the manual includes it.
+SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manual includes it.
 """
 
 import re
@@ -22,7 +22,7 @@ _INDENT = "    "
 _MEANINGS = {
     0x80070057: ', "The parameter is incorrect"',
     0x887A0004: ": no device is created",
-    0x887A0005: ", from the next call on; dmlsplit raises InvalidArgumentError before that",
+    0x887A0005: ", at the next call; dmlsplit raises InvalidArgumentError before that",
 }
 _BASES = {
     "documented": "documented",
@@ -30,12 +30,12 @@ _BASES = {
     "policy": "policy, a choice of dmlsplit",
 }
 _TEXT_FORM = (
-    "The model is in ONNX's text form, after the command. "
-    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` makes a file of it.'
+    "After the command comes the model, in ONNX's text form. "
+    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes it to a file.'
 )
 _RELEASES = (
-    "Accepted from these on: the first widely available DirectML with the level, and the first "
-    "Windows build whose own DirectML.dll is documented to have it."
+    "The first releases that accept it: the first widely available DirectML with the level, and "
+    "the first Windows build whose own DirectML.dll is documented to have it."
 )
 
 

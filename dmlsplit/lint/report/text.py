@@ -34,7 +34,7 @@ _Paint = Callable[[str, Outcome], str]
 def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "usual") -> str:
     """The assessment as text, optionally with coloured verdicts.
 
-    Quiet, it says nothing of what is accepted; verbose, it shows every split.
+    "quiet" leaves out accepted splits; "verbose" shows every split.
     """
 
     def paint(text: str, outcome: Outcome) -> str:
@@ -81,7 +81,7 @@ def _of_the_target(assessment: Assessment) -> Iterator[str]:
         yield wrapped(f"fix: {diagnostic.rule.hint}", "  ")
 
 
-_Row = tuple[str, Verdict]  # its name, and the verdict of it
+_Row = tuple[str, Verdict]  # a split's name and verdict
 
 
 def _summary(assessment: Assessment, rows: Sequence[_Row], paint: _Paint) -> Iterator[str]:
@@ -102,9 +102,9 @@ def _summary(assessment: Assessment, rows: Sequence[_Row], paint: _Paint) -> Ite
 
 
 def _rows(verdicts: Sequence[Verdict], is_long: bool) -> list[_Row]:
-    """A row for each split; if there are many, first one for the accepted ones of each file.
+    """A row per split; if there are many, the accepted ones of each file share a row, first.
 
-    That row has the level that accepts all of them.
+    Such a row shows the level that accepts all of its splits.
     """
     rows: list[_Row] = []
     groups: dict[tuple[str, Outcome], list[Verdict]] = {}

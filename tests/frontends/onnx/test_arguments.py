@@ -95,7 +95,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"num_outputs": 2}, "num_outputs is 2; it exists since opset 18. Fix: give output_count"),
         (
             {"split": [1, 2], "output_count": 3},
-            "split has 2 sizes for 3 outputs; both must be equal",
+            "split has 2 sizes for 3 outputs; the two must be equal",
         ),
         ({}, "the number of pieces is not given; give num_outputs, output_count or split"),
         ({"output_count": 0}, "there are 0 outputs; there must be at least 1"),
@@ -111,16 +111,16 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"output_count": True}, "output_count is True (bool); it must be an integer"),
         (
             {"num_outputs": 2, "split": [1]},
-            "num_outputs is 2 and sizes are given; one of them may be given",
+            "num_outputs is 2 and sizes are given; give only one of them",
         ),
         ({"axis": True, "num_outputs": 1}, "axis is True (bool); it must be an integer"),
-        ({"split": [], "output_count": 1}, "split has 0 sizes for 1 output; both must be equal"),
+        ({"split": [], "output_count": 1}, "split has 0 sizes for 1 output; the two must be equal"),
         ({"split": []}, "there are 0 outputs; there must be at least 1"),
         ({"split": [[2, 4]]}, "split has rank 2; it must be 1-D"),
         ({"num_outputs": 0}, "num_outputs is 0; it must be at least 1"),
         (
             {"num_outputs": 2, "output_count": 3},
-            "num_outputs is 2 for 3 outputs; both must be equal",
+            "num_outputs is 2 for 3 outputs; the two must be equal",
         ),
     ],
     "SplitToSequence-11": [
@@ -148,14 +148,14 @@ NODES: dict[str, list[tuple[dict[str, Any], list[Any], str]]] = {
         (
             {"split": [1]},
             [np.ones(1, np.float32)],
-            "sizes are given as input and as attribute; one of them may be given",
+            "sizes are given both as input and as attribute; give only one",
         )
     ],
     "Split-2": [
         (
             {},
             [None],
-            "the node has 2 inputs; at most 1 exist. "
+            "the node has 2 inputs; at most 1 allowed. "
             "Fix: before opset 13, sizes are the attribute 'split'",
         )
     ],
@@ -163,13 +163,13 @@ NODES: dict[str, list[tuple[dict[str, Any], list[Any], str]]] = {
         (
             {"split": [1]},
             [],
-            "attribute 'split' is set; its attributes are axis. "
+            "attribute 'split' is set; allowed attributes: axis. "
             "Fix: since opset 13, sizes are the second input",
         ),
-        ({}, [None, None], "the node has 3 inputs; at most 2 exist"),
+        ({}, [None, None], "the node has 3 inputs; at most 2 allowed"),
     ],
     "Split-18": [
-        ({"colour": 1}, [], "attribute 'colour' is set; its attributes are axis, num_outputs")
+        ({"colour": 1}, [], "attribute 'colour' is set; allowed attributes: axis, num_outputs")
     ],
     "SplitToSequence-11": [
         ({}, [np.ones(1, np.int16)], "split has data type INT16; it must be INT32 or INT64")
@@ -188,11 +188,11 @@ def test_an_error_says_what_the_version_of_a_node_accepts(
 
 def test_every_assumption_is_reported() -> None:
     (text,) = read_arguments(version("Split-1"), split=[1]).assumed
-    assert text == "Split-1 names no default axis; 0 is assumed, as in later versions"
+    assert text == "Split-1 has no default axis; 0 is assumed, as in later versions"
     (text,) = read_arguments(version("Split-19"), output_count=3).assumed
     assert text == (
-        "Split-18 has neither sizes nor num_outputs, which ONNX forbids; 3 equal pieces are "
-        "assumed, one per output. Fix: set num_outputs"
+        "Split-18 has neither sizes nor num_outputs, which ONNX forbids; assuming 3 equal "
+        "pieces, one per output. Fix: set num_outputs"
     )
     assert read_arguments(version("Split-17"), output_count=3).assumed == ()
 

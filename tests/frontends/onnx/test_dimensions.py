@@ -54,7 +54,10 @@ def test_a_size_is_given_by_name_or_by_input_and_axis(
         ({"other": 1}, "dimension other is given the size 1; no .onnx model here has"),
         ({"x.1": 1}, "x.1 is 1; the model fixes it to 6"),
         ({"x.2": 1}, "dimension x.2 is given the size 1; no .onnx model here has"),
-        ({"batch": 1, "x.0": 2}, "dimension batch is 1, and as x.0 it is 2; both must be equal"),
+        (
+            {"batch": 1, "x.0": 2},
+            "dimension batch is 1, but x.0, the same dimension, is 2; the two must be equal",
+        ),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(

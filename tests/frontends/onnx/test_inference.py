@@ -17,7 +17,7 @@ from dmlsplit.frontends.site import Cause  # noqa: E402
 from tests.support.onnx_graphs import Scanned, model, node, sizes, value  # noqa: E402
 
 CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
-AFTER_RESIZE = "its shape is not known after Resize 'up' of main"
+AFTER_RESIZE = "its shape is unknown after Resize 'up' of main"
 SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
 
 
@@ -68,7 +68,7 @@ def test_an_equation_that_onnx_parses_forever_is_not_passed_to_it(
     monkeypatch.setattr(child, "SECONDS", 10)
     nodes = [node("Einsum", "x", "y", name="sum", equation=equation), CUT]
     (found,) = scanned(model(nodes, [value("x", [2, 6])]), infer_shapes=True)
-    assert found.unknown == "its shape is not known after Einsum 'sum' of main"
+    assert found.unknown == "its shape is unknown after Einsum 'sum' of main"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_computed_shapes_stay_unknown(scanned: Scanned) -> None:
     nodes = [node("NonZero", "x", "y", name="nz"), node("Split", "y s", "a b", axis=1)]
     content = model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),))
     (found,) = scanned(content, infer_shapes=True)
-    assert found.unknown == "its shape is not known after NonZero 'nz' of main"
+    assert found.unknown == "its shape is unknown after NonZero 'nz' of main"
 
 
 # Constants that onnx's evaluator computes.

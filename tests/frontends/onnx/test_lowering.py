@@ -43,7 +43,7 @@ def test_without_sizes_or_num_outputs_pieces_are_equal_with_a_warning() -> None:
     found = lowered("Split", 18, (6,), output_count=3)
     assert found.sizes == (2, 2, 2)
     assert "neither sizes nor num_outputs, which ONNX forbids" in found.assumed[0]
-    assert "3 must divide it" in refused("Split", 18, (7,), output_count=3)
+    assert "3, must divide it" in refused("Split", 18, (7,), output_count=3)
 
 
 @pytest.mark.parametrize("opset", [11, 24])
@@ -66,7 +66,7 @@ class TestSplitToSequence:
     def test_a_list_must_add_up_and_one_entry_is_not_a_chunk_size(
         self, opset: int, sizes: list[int]
     ) -> None:
-        assert "it must add up to the axis, of size 6" in refused(
+        assert "it must add up to 6, the size of the axis" in refused(
             "SplitToSequence", opset, (6,), split=sizes
         )
 
@@ -148,12 +148,12 @@ def test_a_lowering_prints_everything() -> None:
         ),
         (
             *("Split", 13, (7,), {"output_count": 3}),
-            "the axis, of size 7, has no sizes and 3 outputs; 3 must divide it. "
+            "the axis has size 7; without sizes, the number of outputs, 3, must divide it. "
             "Fix: give the size of each piece",
         ),
         (
             *("Split", 13, (7,), {"split": [1, 2]}),
-            "split is [1, 2], 3 in sum; it must add up to the axis, of size 7",
+            "split is [1, 2], which adds up to 3; it must add up to 7, the size of the axis",
         ),
         (
             "Split",
@@ -164,7 +164,7 @@ def test_a_lowering_prints_everything() -> None:
         ),
         (
             *("SplitToSequence", 11, (2**20 + 1, 0), {}),
-            "there are 1048577 pieces; at most 1048576 are made",
+            "there are 1048577 pieces; at most 1048576 are supported",
         ),
         (
             *("Split", 13, (), {"split": [1]}),
@@ -205,13 +205,13 @@ def test_the_most_pieces_that_are_made() -> None:
 def test_warnings_in_full() -> None:
     (text,) = lowered("Split", 18, (6,), split=[3, 0, 3]).warnings
     assert text == (
-        "piece 1 is empty; ONNX Runtime's DirectML provider appears to skip such a node whole, "
-        "and leaves the other pieces unwritten"
+        "piece 1 is empty; ONNX Runtime's DirectML provider appears to skip the whole node "
+        "and to leave the other pieces unwritten"
     )
     (text,) = lowered("SplitToSequence", 11, (6,), split=2, keepdims=0).warnings
     assert text == (
-        "keepdims=0 is ignored, as ONNX says for a given split; ONNX Runtime squeezes the pieces "
-        "of chunk size 1, and refuses other chunk sizes"
+        "keepdims=0 is ignored because split is given, as ONNX specifies; ONNX Runtime squeezes "
+        "pieces of chunk size 1 and refuses other chunk sizes"
     )
     assert not lowered("SplitToSequence", 11, (6,), split=[0, 6]).warnings
     assert not lowered("SplitToSequence", 11, (6,), keepdims=0).warnings
@@ -229,7 +229,7 @@ def test_what_a_lowering_carries() -> None:
         dml.TensorDataType.FLOAT16,
         dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT16", (2, 3)), axis=0, sizes=(1, 1)),
         squeeze=False,
-        assumed=("Split-1 names no default axis; 0 is assumed, as in later versions",),
+        assumed=("Split-1 has no default axis; 0 is assumed, as in later versions",),
     )
     assert not lowered("SplitToSequence", 11, (2,), keepdims=1).squeeze
     assert not lowered("SplitToSequence", 11, (2,), keepdims=0, split=1).squeeze

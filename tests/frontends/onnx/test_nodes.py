@@ -22,9 +22,9 @@ def test_a_dynamic_part_is_named(scanned: Scanned) -> None:
         return found.unknown
 
     assert unknown(["batch", 6], initializers=lengths) == "dimension 0 is dynamic (batch)"
-    assert unknown([2, "n"], initializers=lengths) == "the axis, dimension 1 is dynamic (n)"
-    assert unknown([2, -1], initializers=lengths) == "the axis, dimension 1 is dynamic"
-    assert unknown([2, None], initializers=lengths) == "the axis, dimension 1 is dynamic"
+    assert unknown([2, "n"], initializers=lengths) == "dimension 1, the axis, is dynamic (n)"
+    assert unknown([2, -1], initializers=lengths) == "dimension 1, the axis, is dynamic"
+    assert unknown([2, None], initializers=lengths) == "dimension 1, the axis, is dynamic"
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
     assert found.unknown == "split is dynamic: it is an input of the model"
@@ -37,7 +37,10 @@ def test_a_dynamic_part_is_named(scanned: Scanned) -> None:
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", axis=1)
     (found,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
-    assert "split is [2, 4], 6 in sum; it must add up to the axis, of size 7" in found.problem
+    assert (
+        "split is [2, 4], which adds up to 6; it must add up to 7, the size of the axis"
+        in found.problem
+    )
 
 
 def test_empty_pieces_give_a_warning(scanned: Scanned) -> None:
@@ -52,7 +55,7 @@ def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: S
     (found,) = scanned(model([cut], [value("x", [6])]))
     assert found.descriptors[0].split_sizes == (2, 2, 2)
     assert any("output 1 has no name" in text for text in found.warnings)
-    assert any("omitted by an empty name beside num_outputs" in text for text in found.warnings)
+    assert any("an input without a name next to num_outputs" in text for text in found.warnings)
 
 
 def test_num_outputs_on_a_dynamic_axis_gives_a_warning(scanned: Scanned) -> None:
@@ -72,7 +75,7 @@ def test_strings_have_no_descriptor(scanned: Scanned) -> None:
     cut = node("Split", "x", "a b", num_outputs=2)
     (found,) = scanned(model([cut], [value("x", [6], TensorProto.STRING)]))
     assert found.descriptors == ()
-    assert "they are split on the host" in found.warnings[0]
+    assert "the host splits them" in found.warnings[0]
 
 
 def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
@@ -81,18 +84,26 @@ def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
 
 PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
     ("negative dimension", {"shape": [-7]}, "the input's dimension 0 is -7"),
-    ("short lengths", {"s": lengths_of(INT64, [3], int64_data=[1])}, "has 8 bytes; its 3 values"),
-    ("torn lengths", {"s": lengths_of(INT64, [2], raw_data=b"123")}, "has 3 bytes; its 2 values"),
-    ("no lengths", {"s": lengths_of(INT64, [2])}, "has 0 bytes; its 2 values take 16"),
+    (
+        "short lengths",
+        {"s": lengths_of(INT64, [3], int64_data=[1])},
+        "has byte length 8; its sizes [3] need",
+    ),
+    (
+        "torn lengths",
+        {"s": lengths_of(INT64, [2], raw_data=b"123")},
+        "has byte length 3; its sizes [2] need",
+    ),
+    ("no lengths", {"s": lengths_of(INT64, [2])}, "has byte length 0; its sizes [2] need 16"),
     ("many lengths", {"s": lengths_of(INT64, [2**62, 2**62])}, "at most 65536 values are read"),
     ("negative size", {"s": lengths_of(INT64, [-2], int64_data=[2, 4])}, "at most 65536 values"),
     ("negative length", {"s": sizes("s", -(2**63), 6)}, "split[0] is -9223372036854775808"),
-    ("overflowing sum", {"s": sizes("s", *[2**62] * 2)}, "9223372036854775808 in sum"),
+    ("overflowing sum", {"s": sizes("s", *[2**62] * 2)}, "adds up to 9223372036854775808"),
     ("unknown type", {"s": lengths_of(2**31 - 1, [2])}, "split has data type UNDEFINED"),
     (
         "float axis",
         {"axis": 1.5},
-        "'axis' has another kind of value; it must be an integer or a list of at most 65536",
+        "'axis' has a value of another kind; it must be an integer or a list of at most 65536",
     ),
     ("far axis", {"axis": 2**63 - 1}, "axis is 9223372036854775807; it must be from -1 to 0"),
     ("near axis", {"axis": -(2**63)}, "axis is -9223372036854775808; it must be from -1 to 0"),

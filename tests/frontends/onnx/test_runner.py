@@ -140,7 +140,10 @@ def test_num_outputs_and_equal_pieces() -> None:
         (lambda x: split([1, 2], [1, 1]), "Split-18: the input is a list; it must be an array"),
         (lambda x: split(x, [6.0]), "Split-18: split is .*; it must hold integers"),
         (lambda x: split(x, [6], device="tpu"), "device is 'tpu'; it must be"),
-        (lambda x: split(x.astype(">f4"), [6]), "data type >f4; .*Fix: bytes in native order"),
+        (
+            lambda x: split(x.astype(">f4"), [6]),
+            "data type >f4; .*Fix: convert it to native byte order",
+        ),
         (lambda x: split(x.astype(">f4"), [6]), "ONNX has that type in native byte order only"),
         (
             lambda x: split(np.ma.masked_array(x, x == 0), [6]),

@@ -36,7 +36,7 @@ def test_declared_shapes_do_not_count_after_one_that_is_wrong(
     before, pooled, after = scanned(model(nodes, [value("x", [1, 1, 4])], declared=declared))
     assert before.shape == (1, 1, 4)
     assert pooled.shape == (1, 1, 2)
-    assert after.unknown == "its shape is not known after Mystery 'next' of main"
+    assert after.unknown == "its shape is unknown after Mystery 'next' of main"
 
 
 X = [2, 3, 8, 8]
@@ -116,7 +116,7 @@ def test_shapes_are_those_of_onnx_shape_inference(scanned: Scanned, case: tuple[
     if found.descriptors:
         assert list(found.descriptors[0].input_tensor.sizes) == wanted
     else:
-        assert found.unknown == f"the axis, dimension 0 is dynamic ({wanted[0]})"
+        assert found.unknown == f"dimension 0, the axis, is dynamic ({wanted[0]})"
 
 
 def test_shapes_travel_through_a_chain_as_in_a_yolo_head(scanned: Scanned) -> None:
@@ -157,7 +157,7 @@ def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, bro
     nodes = [broken, node("Split", "y", "a b", num_outputs=2)]
     inputs = [value("x", [4, 4]), value("x3", [3, 4]), value("x4", [1, 1, 4, 4])]
     (found,) = scanned(model(nodes, inputs, initializers=(sizes("s", -1, 0, 7),)))
-    assert found.unknown == f"its shape is not known after {broken.op_type}[0] of main"
+    assert found.unknown == f"its shape is unknown after {broken.op_type}[0] of main"
     assert found.cause is Cause.UNTRACKED
 
 
@@ -167,9 +167,9 @@ def test_values_that_cannot_be_read_leave_shape_and_type_unknown(scanned: Scanne
     for shape in (external, typed("s", [1]), sizes("other", 1)):
         reshape = node("Reshape", "x s", "y")
         (found,) = scanned(model([reshape, cut], [value("x", [4])], initializers=(shape,)))
-        said = "its shape is not known after Reshape[0] of main"
+        said = "its shape is unknown after Reshape[0] of main"
         if shape.name == "other":
-            said = "value 's' is not made by an earlier node"
+            said = "no earlier node produces value 's'"
         assert found.unknown == said
     (found,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
     assert found.unknown == "the input's data type is not known"

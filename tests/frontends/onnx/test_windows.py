@@ -170,4 +170,4 @@ def test_what_follows_a_doubtful_shape_is_unknown(scanned: Scanned) -> None:
     constants = [numpy_helper.from_array(np.array(v), name) for name, v in numbers.items()]
     content = model(nodes, [value("x", [1, 128, 1])], initializers=tuple(constants))
     (site,) = scanned(content, infer_shapes=True)
-    assert site.unknown == "its shape is not known after STFT 'stft' of main"
+    assert site.unknown == "its shape is unknown after STFT 'stft' of main"

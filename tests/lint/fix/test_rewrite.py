@@ -117,9 +117,9 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
     [
         (in_function(), LEVEL_2, "in the body of a function"),
         (single(TensorProto.DOUBLE, (6,), (2, 4), 0), LEVEL_2, "Cast would round FLOAT64"),
-        (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), LEVEL_2, "cannot show complex"),
+        (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), LEVEL_2, "cannot reinterpret complex"),
         (single(TensorProto.STRING, (6,), (2, 4), 0), LEVEL_2, "has no strings"),
-        (attribute_split(2, 0, (6,)), LEVEL_1, "opset 2; rewriting needs 7"),
+        (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
         (single(FLOAT, (2**20, 2**13), (2**19, 2**19), 0), LEVEL_1, "8589934592 elements"),
         (sequence(FLOAT, ("n", "m")), {"via": "ort"}, "only when the model runs"),
     ],
