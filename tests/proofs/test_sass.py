@@ -82,7 +82,7 @@ CASES = {
         misaligned=(140, 36, 68),
     ),
     "strided_1500_outputs_above_4_gib": Case(
-        (64, 4096, 393266250, 17),
+        (2, 64, 393266250, 17),
         (33, 1, 1048576, 100) * 375,
         axis=2,
         element_bytes=4,
