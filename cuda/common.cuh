@@ -4,7 +4,7 @@
 // in front of this text. Every launch passes one struct by value: the pointers, and the sizes that
 // splits with the same kernel differ in, such as the number of rows.
 //
-// No unsigned number wraps, which tests check; less_multiple is the exception. Bits may be shifted out.
+// No unsigned number wraps except in less_multiple; tests check that. Bits may be shifted out.
 //
 // All global memory is read and written through load() and store(). Reads may fetch a whole aligned
 // word or vector that holds at least one byte of the input; writes touch bytes of outputs only.
@@ -37,7 +37,8 @@ template <class T> __device__ inline T load(const Byte* pointer) {
 
 // Tests that run kernels on the host have functions of these names.
 #ifndef CUDA_ON_HOST
-// A store whose line the L2 cache keeps as a `cuda::access_property` says: an operand, not an instruction.
+// A store with a `cuda::access_property`, which tells the L2 cache how long to keep the line. The property
+// is an operand of the store and takes no instruction of its own.
 template <class T> __device__ inline void store_with(T* pointer, T value, Wide policy) {
 #if __CUDA_ARCH__ >= 800
     pointer = static_cast<T*>(__nv_associate_access_property(pointer, policy));
@@ -48,7 +49,7 @@ template <class T> __device__ inline void store_with(T* pointer, T value, Wide p
     *pointer = value;  // not __stwb, whose store is ordered among those of its multiprocessor
 }
 
-// The same value, worked out here. Otherwise the compiler adds the parts of a sum to each of its uses anew.
+// The same value, computed here. Otherwise the compiler may add up the parts of a sum again for each use.
 template <class T> __device__ inline T* settled(T* pointer) {
     asm("" : "+l"(pointer));
     return pointer;
@@ -69,7 +70,7 @@ template <class T> __device__ inline void store(Byte* pointer, T value, Wide pol
     store_with(reinterpret_cast<T*>(pointer), value, policy);
 }
 
-// Division of numbers below 2^31 by one that is known at the launch: a multiplication and a shift.
+// Division of numbers below 2^31 by a number known at the launch: a multiplication and a shift.
 struct Divisor {
     unsigned magic, shift;
 };
@@ -88,7 +89,7 @@ template <int kCount, class T> __device__ inline int find(const T* table, T valu
     return low;
 }
 
-// The same for a long table: the answer for `value` is from nearby[value >> shift] to the entry after that.
+// The same for a long table. The answer is between nearby[value >> shift] and the next entry of `nearby`.
 template <class T> __device__ inline int find_near(const T* table, const unsigned short* nearby, unsigned shift, T value) {
     int low = nearby[value >> shift], high = nearby[(value >> shift) + 1];
     while (low < high) {
@@ -106,8 +107,8 @@ __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
                       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
 }
 
-// Moves words down by a phase, a multiple of kUnit below 16: by 8 bytes, by 4, and by 0 to 3. The last ones
-// become anything: two, and as many as lie behind.
+// Moves words down by a phase, a multiple of kUnit below 16: by 8 bytes, by 4, and by 0 to 3. The last two
+// words, and as many as the phase has moved, get undefined values.
 template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&words)[kCount], unsigned phase) {
 #pragma unroll
     for (int i = 0; i < kCount - 2; ++i) words[i] = kUnit <= 8 && phase & 8 ? words[i + 2] : words[i];

@@ -8,12 +8,12 @@
 // its first store.
 //
 // The blocks of a chunk cover all outputs before the next chunk begins, so that sectors and pages of memory
-// that outputs share are still at hand. All sizes are arguments.
+// that outputs share are still in the L2 cache. All sizes are arguments.
 //
 // kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise a vector is read as the
-// two aligned vectors that hold it, which are shifted together in registers: at any alignment, the first-level
-// cache serves two bytes for each. Then two things are left, each for a few threads of few blocks: vectors
-// that the end of a row falls into, and the first and last bytes of an output.
+// two aligned vectors that hold it, which are shifted together in registers. At any alignment, the first-level
+// cache therefore serves two bytes for each byte copied. Two things remain, each for a few threads of few
+// blocks: vectors that hold the end of a row, and the first and last bytes of an output.
 // kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a
 // vector reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
 
@@ -22,7 +22,7 @@ template <> struct PlaceOf<true> { using Type = Wide; };
 using Place = typename PlaceOf<kOneRow>::Type;
 
 constexpr unsigned kWarp = 32;
-constexpr int kFewOutputs = 16;  // to be found without a second table
+constexpr int kFewOutputs = 16;  // that are found without a second table
 
 // One output's part of a chunk. Places count its bytes; in a chunk of one row, from where the tile begins.
 struct Part {
@@ -41,18 +41,18 @@ struct Part {
         else return quotient(at, by_width);
     }
     __device__ const Byte* from(unsigned at, unsigned row) const { return src + at + static_cast<Wide>(row) * gap; }
-    // A vector belongs to the chunk in which it starts. At the end of the output it must be all inside.
+    // A vector belongs to the chunk in which it starts. The last one of an output must be inside the output.
     __device__ unsigned end() const { return kAligned || !is_last ? bytes : whole_end(); }
     __device__ unsigned whole_end() const { return max(bytes, kVector - 1u) - (kVector - 1); }
 };
 
-// The two aligned vectors that hold one which begins at any byte. Each is read only if it has any of the
-// bytes from `begin` up to `end`.
+// The two aligned vectors that hold a vector at any address. Each is read only if it holds one of the bytes
+// `begin` to `end` - 1 of that vector.
 struct Window {
     uint4 low = {}, high = {};
     unsigned shift = 0;
 
-    // `step`, a multiple of 16, is added where it is part of an instruction.
+    // `step`, a multiple of 16, is a constant, so that adding it is part of the load instruction.
     __device__ void read(const Byte* from, int step = 0, unsigned begin = 0, unsigned end = kVector) {
         shift = settled(phase(from, kVector));
         const Byte* const vector = vector_around(from) + step;
@@ -85,8 +85,8 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
     }
 }
 
-// Copies a thread's vectors of a round, the first at `at`. Of those before `end`, which all are in a kFull
-// round, the ones that are inside one row are stored.
+// Copies a thread's vectors of a round, the first at `at`. It stores those that begin before `end` and are
+// inside one row. In a kFull round, all of them begin before `end`.
 template <bool kFull>
 __device__ inline void copy_round(const Part& part, unsigned at, unsigned end, const Byte* from, Byte* to) {
     Window windows[kLoads];
@@ -182,8 +182,8 @@ template <class Launch> __device__ inline Part part_of(const Launch& launch, con
     return part;
 }
 
-// Leaves of a row, which may be longer than 2^32 bytes, what is after `begin`: no more than 2^30 bytes, which
-// is so much longer than a tile that it makes no difference.
+// Moves the part of a row, which may be longer than 2^32 bytes, to `begin`, and limits it to 2^30 bytes. A tile
+// is so much shorter that the limit makes no difference.
 __device__ inline void drop(Part& part, Place begin, Place width) {
     part.src += begin;
     part.dst += begin;

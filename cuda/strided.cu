@@ -10,9 +10,9 @@
 // vectors, sorted by byte permutations. Up to kChannels outputs, whose units lie side by side in the
 // input, are filled from one window.
 //
-// Items of 16 bytes lie at multiples of 16 in memory. Where rows begin or end inside one (kEdges), the
-// units there are copied one by one, by threads of their own: no thread waits for one that has an edge. Without
-// kLeads, all rows begin at multiples of 16, so that only their ends are left.
+// Items of 16 bytes begin at multiples of 16 in memory. If rows begin or end inside an item (kEdges), other
+// threads copy the units there one by one, so that no thread waits for one that has an edge. Without kLeads,
+// all rows begin at multiples of 16, and only their ends remain.
 //
 // Sizes, strides and offsets are parameters: no split is compiled for its sizes. Each entry of the
 // tables, kChannels outputs, has its own nest, unless all nests are equal (kNests is 1).
@@ -36,13 +36,14 @@ __device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned sh
 }
 __device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) { return __umul64hi(2 * number, magic) >> shift; }
 
-// A place in the input, and the same in each output of an entry, as a number of bytes.
+// A place in the input, and the corresponding offset, in bytes, in each output of an entry.
 struct Place {
     const Byte* src;
     long long to;
 };
 
-// The beginning of a row. minus_sizes hold 2^32 or 2^64 less a size: one instruction takes a multiple away.
+// The beginning of a row. minus_sizes hold 2^32 or 2^64 minus a size, so that one instruction subtracts a
+// multiple of the size.
 __device__ inline Place row_at(const Parameters& launch, int entry, int nest, Index row) {
     Place place = {launch.input + launch.offsets[entry], 0};
 #pragma unroll
@@ -67,7 +68,7 @@ struct Item {
     bool is_stored;
 };
 
-// An item that is not to be stored lies where another is, so that it may be loaded.
+// An item that is not stored gets the place of another one, so that loading it is allowed.
 template <bool kFull>
 __device__ inline Item item_at(const Parameters& launch, int entry, int nest, Index number, long long step) {
     const int at = nest * kDimensions + kDimensions - 1;
@@ -84,7 +85,7 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     return {place, is_whole && is_item};
 }
 
-// Words are filled in order, from the lowest unit on.
+// Units must be put in ascending order: the first of a word sets it, the others are added.
 template <class T> __device__ inline void put(unsigned (&words)[kWords], int i, T value) {
     constexpr int kBytes = sizeof(T);
     if constexpr (kBytes == 16)
@@ -105,7 +106,7 @@ __device__ inline void fill_by_units(const Byte* src, long long step, unsigned (
     for (int i = 0; i < kUnits; ++i) put(words, i, units[i]);
 }
 
-// The bytes of a window, from the first on.
+// Loads the bytes of a window; its first byte becomes the first byte of `words`.
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
     // Where steps go down, the last unit comes first.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
@@ -114,7 +115,7 @@ __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWor
     const Byte* const last = kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-        // What is `last` is not always the last of the vectors: that may lie outside the input.
+        // The window may end before the last vector, which could be outside the input; `last` never is.
         const uint4 held = load<uint4>(i < kVectors - 1 ? vectors + i * kVector : last);
         words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
     }
@@ -167,10 +168,10 @@ template <class T> __device__ inline T vector_of(const unsigned (&words)[kWords]
         return static_cast<T>(words[0]);
 }
 
-// The units of rows that are before the first item or behind the last whole one, one to a thread. A block
-// copies those of the rows whose first item is among its own.
+// Copies the units of rows before the first item and after the last whole one; each thread takes one. A block
+// copies those of the rows whose first item it copies.
 __device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end, long long step) {
-    constexpr int kSlots = 2 * kUnits;  // of a row: before, and behind
+    constexpr int kSlots = 2 * kUnits;  // of a row: before, and after
     const int at = nest * kDimensions + kDimensions - 1;
     const Index up = ~launch.minus_sizes[at];  // its size less 1
     const Index first_row = quotient(begin + up, launch.magics[at], launch.shifts[at]);
@@ -178,9 +179,9 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
     for (Index slot = threadIdx.x; slot < (end_row - first_row) * kSlots; slot += kThreads) {
         const Place row = row_at(launch, entry, nest, first_row + slot / kSlots);
         const Signed units = launch.row_units[nest], before = units_before(launch, entry, row);
-        const Signed behind = before + (units - before) / kUnits * kUnits;
+        const Signed after = before + (units - before) / kUnits * kUnits;
         const Signed place = slot % kSlots;
-        const Signed unit = place < kUnits ? place : behind + place - kUnits;
+        const Signed unit = place < kUnits ? place : after + place - kUnits;
         if (unit >= (place < kUnits ? before : units)) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
@@ -189,7 +190,7 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
     }
 }
 
-// A tile is full, but for the last of an output.
+// Only the last tile of an output may not be full.
 template <bool kFull> __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index first, long long step) {
     Item items[kItems];
     unsigned held[kItems][kChannels][kWords];

@@ -11,10 +11,11 @@
 //
 // Nothing is compiled for columns or for a number of rows. A tile has a multiple of 32 rows where there are
 // as many: no two blocks share a 32-byte sector of an aligned output (kAligned). Of other outputs, a block
-// writes the vectors that begin in its rows, and reads some rows more for the last (fill_rows). Where the
-// input has no such rows, any vector takes their place: what is gathered at the end of an output is there.
+// writes the vectors that begin in its rows, and also reads the few rows after them that the last of these
+// vectors need (fill_rows). Where the input has no such rows, any vector takes their place, because bytes after
+// the end of an output are not stored.
 
-// The same vector twice does no harm: threads with nothing to load repeat the last one of the run.
+// Threads with nothing to load repeat the last vector of the run, which does no harm.
 __device__ inline void load_tile(uint4* shared, const Byte* corner, unsigned low, unsigned rows, unsigned run_bytes,
                                  const Parameters& launch) {
     uint4 held[kLoads];
@@ -46,7 +47,7 @@ __device__ inline void load_tile(uint4* shared, const Byte* corner, unsigned low
 __device__ inline uint4 window(const Byte* shared, unsigned place) {
     const auto word = [&](unsigned at) { return *reinterpret_cast<const unsigned*>(shared + at / 4 * 4); };
     const auto* from = reinterpret_cast<const unsigned*>(shared + place / 4 * 4);
-    // Behind a run there may be nothing, not even what registers held.
+    // After a run, shared memory may not have been written, not even by a repeated vector.
     const unsigned last = kWhole && !kPadded ? from[4] : word(place + 15);
     const unsigned words[5] = {from[0], from[1], from[2], from[3], last};
     return funnel(words, place);
@@ -85,7 +86,7 @@ template <int kBytes> __device__ inline void store_part(Byte*& dst, uint4& vecto
 constexpr unsigned kPart = kItem < 4 ? kItem : 4;
 using Part = typename Unsigned<kPart>::Type;
 
-// An output's share of the tile. kWidth: its width; 16 for any from there on, 0 for any.
+// An output's share of the tile. kWidth is its width, 16 for any width of at least 16, or 0 for any width.
 struct Share {
     const Byte* shared;
     Byte* dst;

@@ -270,7 +270,7 @@ class KernelLaunch:
 
 
 def resident_for(bytes_in_flight: int) -> int:
-    """The blocks that an SM must hold if each thread has so many bytes under way."""
+    """The blocks that an SM must hold if each thread has this many bytes under way."""
     resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * bytes_in_flight))
     return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
 
