@@ -160,7 +160,7 @@ CASES = [
     Case("onnx.lower", onnx.lower,
          {"arguments": ARGUMENTS, "data_type": onnx.ElementType.FLOAT, "shape": (6,)},
          {"arguments": OPERATORS, "data_type": [None, 1, "FLOAT", THING, 99],
-          "shape": [*LISTS, (), (5,), (-6,)]}, "the input|of size"),
+          "shape": [*LISTS, (), (5,), (-6,)]}, "the input|size of the axis"),
     Case("onnx.node_arguments", onnx.node_arguments,
          {"operator": SPLIT, "attributes": {}, "inputs": [np.array([2, 4])], "output_count": 2},
          {"operator": OPERATORS, "attributes": [None, 3, "x", {"a": 1}, THING, [1]],

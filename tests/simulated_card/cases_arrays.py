@@ -94,9 +94,7 @@ def test_an_interface_to_host_memory_is_refused() -> None:
     host = np.zeros((40, 8), "f4")
     source = Interface(cupy.zeros((40, 8), "f4"))
     source.__cuda_array_interface__ = host.__array_interface__
-    with pytest.raises(
-        dml.InvalidArgumentError, match=r"array .* its address 0x.* in no memory of one"
-    ):
+    with pytest.raises(dml.InvalidArgumentError, match="no device owns its address 0x"):
         dml.split(source, SIZES, 1)
 
 
