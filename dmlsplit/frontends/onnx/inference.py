@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # Index, attribute and position of each body around a node.
 BodyPath = tuple[int | str, ...]
+_Shapes = dict[str, tuple[int, ...]]
 
 # A scan does not read larger tensors (`MAXIMUM_VALUES`), so the child drops them.
 _LARGEST_BYTES = 8 * MAXIMUM_VALUES
@@ -44,8 +45,12 @@ def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
         found = onnx.shape_inference.infer_shapes(model, data_prop=True)
         for node in _nodes(found):
             node.op_type = node.op_type.removeprefix(_DOUBTED)
-        taught = _has_gaps(found) and _teach_shapes(model, found, sizes)
-        if not (taught | (_has_gaps(found) and _fold(model, found, folded))):
+        shapes = _static_shapes(found)
+        if not _has_gaps(found, shapes):
+            break
+        is_taught = _teach_shapes(model, found, shapes, sizes)
+        is_folded = _fold(model, found, shapes, folded)
+        if not (is_taught or is_folded):
             break
     _unfold(found, folded)
     content: bytes = found.SerializeToString()
@@ -54,9 +59,9 @@ def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
     return content
 
 
-def _static_shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
+def _static_shapes(model: ModelProto) -> _Shapes:
     """The shapes without dynamic sizes, by the name of the value."""
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: _Shapes = {}
     for _, graph in graphs(model.graph):
         shapes |= {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
         for value in (*graph.input, *graph.output, *graph.value_info):
@@ -66,23 +71,23 @@ def _static_shapes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _has_gaps(model: ModelProto) -> bool:
+def _has_gaps(model: ModelProto, shapes: _Shapes) -> bool:
     """Whether the shape or the lengths of a split are not known."""
-    known = _static_shapes(model)
     constants = {tensor.name for _, graph in graphs(model.graph) for tensor in graph.initializer}
     constants |= {name for n in _nodes(model) if n.op_type == "Constant" for name in n.output}
     splits = (node for node in _nodes(model) if node.op_type in _SPLITS)
-    return any(n.input[0] not in known or not constants.issuperset(n.input[1:2]) for n in splits)
+    return any(n.input[0] not in shapes or not constants.issuperset(n.input[1:2]) for n in splits)
 
 
-def _teach_shapes(model: ModelProto, found: ModelProto, sizes: Mapping[str, int]) -> bool:
+def _teach_shapes(
+    model: ModelProto, found: ModelProto, shapes: _Shapes, sizes: Mapping[str, int]
+) -> bool:
     """Declare shapes that only the walk over `found` knows; True if there are any."""
     from onnx import helper
 
     from dmlsplit.frontends.onnx.dimensions import FixedSizes
     from dmlsplit.frontends.onnx.walk import walked
 
-    shapes = _static_shapes(found)
     _, values = walked("", found.SerializeToString(), FixedSizes(sizes), False)
     new = [
         helper.make_tensor_value_info(name, value.data_type, value.shape)
@@ -95,14 +100,16 @@ def _teach_shapes(model: ModelProto, found: ModelProto, sizes: Mapping[str, int]
     return bool(new)
 
 
-def _fold(model: ModelProto, found: ModelProto, folded: dict[int, NodeProto]) -> bool:
+def _fold(
+    model: ModelProto, found: ModelProto, shapes: _Shapes, folded: dict[int, NodeProto]
+) -> bool:
     """Turn nodes into constants, and keep them in `folded` by position; True if there are any."""
     from onnx import helper, numpy_helper
 
     from dmlsplit.frontends.onnx.folding import constants
 
     before = len(folded)
-    values = constants(model.graph, _static_shapes(found), model.opset_import)
+    values = constants(model.graph, shapes, model.opset_import)
     for at, node in enumerate(model.graph.node):
         if node.op_type != "Constant" and node.output and node.output[0] in values:
             tensor = numpy_helper.from_array(values[node.output[0]])
