@@ -46,7 +46,7 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     """Judge one site for a target."""
     if site.implied:
         return _remarked(site, target)
-    remarks = [*_of_the_node(site)]
+    remarks = list(_of_the_node(site))
     # If sizes are unknown, judge the smallest descriptor: a rule that it breaks, all sizes break.
     judged = (site.smallest,) if site.unknown and site.smallest else site.descriptors
     if target.via == "ort":
@@ -70,8 +70,10 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     curable = all(each.rule.id == "ORT-FEATURE-LEVEL" for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     diagnostics = (*errors, *broken, *others)
-    verdict = Verdict(site, descriptors, outcome, diagnostics, equivalents, minimum)
-    verdict = replace(verdict, undecided=replaceable and bool(site.unknown))
+    undecided = replaceable and bool(site.unknown)
+    verdict = Verdict(
+        site, descriptors, outcome, diagnostics, equivalents, minimum, undecided=undecided
+    )
     return replace(verdict, fix="; ".join(_fixes(verdict, obstacle, target.level)))
 
 
