@@ -87,7 +87,7 @@ class _Chunks(NamedTuple):
 
     @property
     def tile_bytes(self) -> int:
-        return self.rounds * self.threads * LOADS * VECTOR
+        return _tile_bytes(self.threads, self.rounds)
 
 
 def _launch(
@@ -198,7 +198,7 @@ def _equal(columns: Columns, chunks: _Chunks) -> dict[str, int | bytes]:
         "first_byte": columns.offsets[0],
         "by_output_tiles": table(DIVISOR, *divisor(tiles)),
         "output_tiles": tiles,
-        # For more than one row.
+        # Chunks of one row have no such member; the width may be too large for a divisor.
         "by_width": b"" if chunks.is_one_row else table(DIVISOR, *divisor(columns.equal_width)),
     }
 
@@ -224,7 +224,7 @@ def _chunks(columns: Columns, limits: DeviceLimits) -> _Chunks:
     best = 0.0
     for at, sums in enumerate(np.add.reduce(tiles, axis=-1).tolist()):
         threads, rounds = BLOCKS[at]
-        tile = rounds * threads * LOADS * VECTOR
+        tile = _tile_bytes(threads, rounds)
         choice, grid = 0, columns.rows * sums[0]
         if len(sums) > 1 and (columns.widest < tile or total / (grid * tile) < FULL_ROW):
             pairs = zip(choices[1:], sums[1:], strict=True)
@@ -244,11 +244,14 @@ def _chunks(columns: Columns, limits: DeviceLimits) -> _Chunks:
     return found
 
 
+def _tile_bytes(threads: int, rounds: int) -> int:
+    return rounds * threads * LOADS * VECTOR
+
+
 @lru_cache
 def _tile_bits(choices: tuple[tuple[int, int], ...]) -> tuple[np.ndarray, np.ndarray]:
     """The masks and shifts, by block, that divide by the bytes of a tile, a power of two."""
-    tiles = [rounds * threads * LOADS * VECTOR for threads, rounds in choices]
-    bits = np.array([tile.bit_length() - 1 for tile in tiles]).reshape(-1, 1, 1)
+    bits = np.array([_tile_bytes(*each).bit_length() - 1 for each in choices]).reshape(-1, 1, 1)
     return (1 << bits) - 1, bits
 
 
