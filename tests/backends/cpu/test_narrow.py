@@ -180,8 +180,10 @@ def test_without_a_working_llvmlite_numpy_copies(
         (tmp_path / "llvmlite").mkdir()
         (tmp_path / "llvmlite" / "__init__.py").write_text("")
         (tmp_path / "llvmlite" / "binding.py").write_text(text)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "llvmlite"]:
-            monkeypatch.delitem(sys.modules, name)
+        loaded = {name for name in sys.modules if name.partition(".")[0] == "llvmlite"}
+        for name in loaded | {"llvmlite", "llvmlite.binding"}:
+            monkeypatch.setitem(sys.modules, name, None)  # at the end it removes the fake as well
+            del sys.modules[name]
         monkeypatch.syspath_prepend(tmp_path)
     program = program_of(500, (1, 3))
     assert program.narrow is not None
