@@ -165,7 +165,7 @@ def _report(arguments: argparse.Namespace, assessment: "Assessment") -> str:
     with wrapped_at(columns() if is_printed else WIDTH):
         if arguments.format == "text":
             return text_report(assessment, is_printed and wants_colour(), arguments.detail)
-        return REPORTS[arguments.format](assessment, False)
+        return REPORTS[arguments.format](assessment)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:

@@ -44,10 +44,10 @@ def _rules() -> Iterator[Case]:
     names = [each for each in RULES if each not in NOT_ASKED and not each.startswith("DML-LEVEL-")]
     asked = [RULES[each] for each in names]
     for rule in asked:
-        for name, about, desc, *_ in rule.broken:
+        for about, desc, name, _ in rule.broken:
             yield Case("-".join(filter(None, ("rule", rule.id[4:], name))), about, desc)
     for rule in asked:
-        for name, about, desc, *_ in rule.kept:
+        for about, desc, name, _ in rule.kept:
             if name:
                 yield Case(f"limit-{name}", about, desc)
 

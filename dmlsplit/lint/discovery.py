@@ -2,8 +2,8 @@
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence, Set
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Sequence, Set
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +63,11 @@ def scan_paths(
             unreadable.append((path, one_line(error, with_path=False)))
     sites: list[SplitSite] = []
     done, total = 0, sum(files.values())
-    with _one_process_for(files):
+    with ExitStack() as stack:
+        if any(map(_is_onnx, files)):
+            from dmlsplit.frontends.onnx.child import kept
+
+            stack.enter_context(kept())  # one process that infers the shapes of all models
         for file, size in files.items():
             try:
                 sites += scan_file(file, endings, dimensions, infer_shapes)
@@ -112,15 +116,6 @@ def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[i
 
 def _is_onnx(file: str) -> bool:
     return file.lower().endswith(".onnx")
-
-
-def _one_process_for(files: Iterable[str]) -> AbstractContextManager[object]:
-    """Infer all shapes of the block in one process."""
-    if not any(map(_is_onnx, files)):
-        return nullcontext()
-    from dmlsplit.frontends.onnx.child import kept
-
-    return kept()
 
 
 def _size(file: str) -> int:

@@ -8,18 +8,20 @@ from dmlsplit.directml.legalization import equivalent
 from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
-from dmlsplit.directml.tensor import UINT_MAX
+from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
 from dmlsplit.directml.validation import minimum_feature_level, violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
-from dmlsplit.lint.fix.obstacle import rewriting_obstacle
 from dmlsplit.lint.remedies import options, remedies
-from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.rules import remark
 from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 
 _Descriptors = tuple[SplitOperatorDesc, ...]
+IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
+# ONNX's Cast extracts the low bits of an integer, and standard arithmetic the high ones.
+IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
 # A model has many splits, but few different descriptors.
 _remembered = lru_cache(maxsize=4096)
 _minimum_level = _remembered(minimum_feature_level)
@@ -52,50 +54,47 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     if target.via == "ort":
         remarks += onnxruntime.violations(site, target)
         judged = tuple(map(onnxruntime.lowered, judged))
-    descriptors = () if site.unknown else judged
     broken = [*_broken(judged, target.level)]
     errors = [each for each in remarks if each.severity == "error"]
     others = [each for each in remarks if each.severity != "error"]
-    if site.scales and not errors and not broken:
-        return _at_every_size(site, judged, others, target)
-    if site.unknown:
+    sizes = None if errors or broken else _sizes(site)
+    descriptors = () if site.unknown and not sizes else judged
+    if site.unknown and not sizes:
         broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
-        others.append(_about("SPLIT-NODE-UNKNOWN", site.unknown))
+        others.append(remark("SPLIT-NODE-UNKNOWN", site.unknown))
     # The provider makes its own descriptors, so an equivalent cannot be passed to it.
     replaceable = bool(broken) and not errors and target.via == "directml"
     known = replaceable and not site.unknown
     equivalents, obstacle = _equivalents(descriptors, target.level) if known else ((), "")
-    outcome = _outcome(site, bool(errors or broken), bool(equivalents))
+    refused = bool(errors or broken)
+    outcome = Outcome.ALWAYS if sizes else _outcome(site, refused, bool(equivalents))
     # No other error of a node is cured by a higher level.
     curable = all(each.rule.id == "ORT-FEATURE-LEVEL" for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     diagnostics = (*errors, *broken, *others)
     undecided = replaceable and bool(site.unknown)
     verdict = Verdict(
-        site, descriptors, outcome, diagnostics, equivalents, minimum, undecided=undecided
+        site, descriptors, outcome, diagnostics, equivalents, minimum, "", undecided, sizes
     )
     return replace(verdict, fix="; ".join(_fixes(verdict, obstacle, target.level)))
 
 
-def _at_every_size(
-    site: SplitSite, smallest: _Descriptors, remarks: list[Violation], target: Target
-) -> Verdict:
-    """The verdict on a split that is accepted at its smallest sizes, and scales with them.
+def _sizes(site: SplitSite) -> SizeRange | None:
+    """The sizes at which a split breaks no rule, if it breaks none at the smallest ones.
 
     Larger sizes only multiply the number of elements, so no other rule can break.
     """
-    (desc,) = smallest
-    most = UINT_MAX // desc.input_tensor.element_count
-    sizes = SizeRange(tuple(name for name, _ in site.missing), most)
-    minimum, fix = _minimum(smallest, target), "; ".join(_cures(remarks))
-    return Verdict(site, smallest, Outcome.ALWAYS, tuple(remarks), (), minimum, fix, sizes=sizes)
+    if not site.smallest or not site.scales:
+        return None
+    most = UINT_MAX // site.smallest.input_tensor.element_count
+    return SizeRange(tuple(name for name, _ in site.missing), most)
 
 
 def _remarked(site: SplitSite, target: Target) -> Verdict:
     """Judge a node that ONNX Runtime turns into a split: a broken rule is only a warning."""
     descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
     broken = [*onnxruntime.empty_pieces(site), *_broken(descriptors, target.level)]
-    diagnostics = [_about("SPLIT-IMPLIED", site.implied)]
+    diagnostics = [remark("SPLIT-IMPLIED", site.implied)]
     diagnostics += [replace(each, severity="warning") for each in broken]
     minimum = _minimum(descriptors, target)
     fix = "; ".join(dict.fromkeys(each.hint for each in broken))
@@ -112,22 +111,17 @@ def _outcome(site: SplitSite, refused: bool, has_equivalent: bool) -> Outcome:
 
 def _of_the_node(site: SplitSite) -> Iterator[Violation]:
     if site.problem:
-        yield _about("SPLIT-NODE-INVALID", site.problem)
+        yield remark("SPLIT-NODE-INVALID", site.problem)
     if site.element_type == "STRING":
-        yield _about("SPLIT-NODE-TEXT", "InputTensor.DataType is STRING; DirectML has no strings")
+        yield remark("SPLIT-NODE-TEXT", "InputTensor.DataType is STRING; DirectML has no strings")
     for warning in site.warnings:
-        yield _about("SPLIT-NODE-SURPRISE", warning)
+        yield remark("SPLIT-NODE-SURPRISE", warning)
     for place in site.meets:
         message = (
             f"its pieces meet again in {place}. In fused graphs, such as GLU, DirectML is known to "
             "use one piece instead of the other (onnxruntime issues 32146, 24311, 21007)"
         )
-        yield _about("SPLIT-DEFECT-MEET", message)
-
-
-def _about(rule_id: str, text: str) -> Violation:
-    rule = RULES[rule_id]
-    return Violation(rule, text=text, severity=rule.severity)
+        yield remark("SPLIT-DEFECT-MEET", message)
 
 
 @_remembered
@@ -193,9 +187,29 @@ def _rewriting(verdict: Verdict, level: FeatureLevel) -> Iterator[str]:
     """What the author of the model can do about a refused split."""
     if any("model" not in each.rule.cured_by for each in verdict.errors) or verdict.undecided:
         return
-    why = rewriting_obstacle(verdict.site, verdict.errors, level)
+    why = rewriting_obstacle(verdict, level)
     yield (
         f"standard ONNX nodes cannot replace it: {why}"
         if why
         else "in the model, replace it with accepted nodes: --write-fixed fixed.onnx"
     )
+
+
+def rewriting_obstacle(verdict: Verdict, level: FeatureLevel) -> str:
+    """Why no rewriting of a refused split of an ONNX model is accepted; empty if one is."""
+    site, broken = verdict.site, verdict.errors
+    for error in broken:
+        if "model" not in error.rule.cured_by:
+            return f"{error.rule.id}: {error.message}"
+    if "()" in site.path:
+        return IN_A_FUNCTION
+    if {each.rule.id for each in broken} == {"ORT-NUM-OUTPUTS"}:
+        return ""
+    if len(site.descriptors) != 1 or not site.pieces or not site.element_type:
+        return "its sizes are known only when the model runs"
+    if site.element_type.startswith("COMPLEX"):
+        return "standard ONNX cannot reinterpret complex elements as another type"
+    kind = site.descriptors[0].input_tensor.data_type
+    if kind in capability_table()[level].input_tensor.data_types | IN_HALVES or kind.bits < 32:
+        return ""
+    return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"

@@ -12,7 +12,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.rules import RULES, remark
 from dmlsplit.lint.target import Target
 
 # The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
@@ -64,14 +64,8 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     if any(site.pieces) and not site.problem:
         yield from empty_pieces(site)
     if site.unused and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
-        yield unconnected(site)
-
-
-def unconnected(site: SplitSite) -> Violation:
-    """The defect that an unused output triggers."""
-    rule = RULES["SPLIT-DEFECT-UNCONNECTED"]
-    text = f"output {site.unused[0]} is unused; DirectML before 1.9.1 has a bug with unused outputs"
-    return Violation(rule, text=f"{text} in fused graphs", severity=rule.severity)
+        bug = "DirectML before 1.9.1 has a bug with unused outputs in fused graphs"
+        yield remark("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused[0]} is unused; {bug}")
 
 
 def empty_pieces(site: SplitSite) -> Iterator[Violation]:

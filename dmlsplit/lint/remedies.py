@@ -81,7 +81,6 @@ def _lacking(site: SplitSite) -> Cause:
 
 
 def _shape(site: SplitSite) -> list[int]:
-    """The shape with its missing sizes."""
     sizes = iter([size for _, size in site.missing])
     known = site.shape or ("?",) * len(site.missing)
     return [size if isinstance(size, int) else next(sizes, 1) for size in known]

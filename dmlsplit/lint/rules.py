@@ -4,6 +4,7 @@ from functools import partial
 
 from dmlsplit.directml import rules
 from dmlsplit.directml.rules.rule import Example, Rule, by_id
+from dmlsplit.directml.rules.violation import Violation
 
 _SOURCES = "https://github.com/microsoft/onnxruntime/"
 _models = partial(Example, "onnx")
@@ -49,7 +50,7 @@ ends = Constant <value = int64[1] {{{end}}}> ()
 axes = Constant <value = int64[1] {{0}}> ()
 y = Slice (x, starts, ends, axes)"""
 _HALVES = "float[3] a, float[3] b"
-_ORT = "--via ort"
+_ort = partial(_model, arguments="--via ort")
 
 RULES = rules.RULES | by_id(
     {
@@ -142,8 +143,8 @@ RULES = rules.RULES | by_id(
             hint="nothing to do",
             severity="note",
             example=_models(
-                _model(_ENDS.format(start=2, end=6), returned="float[4] y", arguments=_ORT),
-                _model(_ENDS.format(start=0, end=4), returned="float[4] y", arguments=_ORT),
+                _ort(_ENDS.format(start=2, end=6), returned="float[4] y"),
+                _ort(_ENDS.format(start=0, end=4), returned="float[4] y"),
                 "ONNX Runtime turns this Slice into a DirectML Split (onnxruntime pull request"
                 " 18289)",
             ),
@@ -167,8 +168,8 @@ RULES = rules.RULES | by_id(
             hint="set num_outputs",
             cured_by=("model",),
             example=_models(
-                _model(_UNSIZED, returned=_HALVES, arguments=_ORT),
-                _model(_COUNTED, returned=_HALVES, arguments=_ORT),
+                _ort(_UNSIZED, returned=_HALVES),
+                _ort(_COUNTED, returned=_HALVES),
                 "num_outputs is absent; it must be set if split is absent",
             ),
         ),
@@ -189,8 +190,8 @@ RULES = rules.RULES | by_id(
             "The DirectML provider has a kernel for this version of the operator.",
             hint="export the model at opset 13 or later. Otherwise, the node runs on the CPU",
             example=_models(
-                _model("a, b = Split <axis = 0, split = [2, 4]> (x)", opset=1, arguments=_ORT),
-                _model(_CUT, opset=13, arguments=_ORT),
+                _ort("a, b = Split <axis = 0, split = [2, 4]> (x)", opset=1),
+                _ort(_CUT, opset=13),
                 "OperatorType is Split-1; it must be one of Split-2, Split-11, Split-13, Split-18",
             ),
         ),
@@ -200,17 +201,12 @@ RULES = rules.RULES | by_id(
             " Otherwise, the node runs on the CPU",
             cured_by=("model",),
             example=_models(
-                _model(
+                _ort(
                     "size = Constant <value = int64 {3}> ()\n"
                     "y = SplitToSequence <axis = 0> (x, size)",
                     returned="seq(float[3]) y",
-                    arguments=_ORT,
                 ),
-                _model(
-                    f"{_COUNTED}\ny = SequenceConstruct (a, b)",
-                    returned="seq(float[3]) y",
-                    arguments=_ORT,
-                ),
+                _ort(f"{_COUNTED}\ny = SequenceConstruct (a, b)", returned="seq(float[3]) y"),
                 "OperatorType is SplitToSequence-11; it must be one of Split-2, Split-11, Split-13,"
                 " Split-18",
             ),
@@ -220,8 +216,8 @@ RULES = rules.RULES | by_id(
             hint="cast the tensor to a listed type around the split. Otherwise, the node runs on"
             " the CPU",
             example=_models(
-                _model(_CUT, "bfloat16[6] x", "bfloat16[2] a, bfloat16[4] b", arguments=_ORT),
-                _model(_CUT, "float16[6] x", "float16[2] a, float16[4] b", arguments=_ORT),
+                _ort(_CUT, "bfloat16[6] x", "bfloat16[2] a, bfloat16[4] b"),
+                _ort(_CUT, "float16[6] x", "float16[2] a, float16[4] b"),
                 "InputTensor.DataType is BFLOAT16; it must be one of BOOL, DOUBLE, FLOAT, FLOAT16,"
                 " INT16, INT32, INT64, INT8, UINT16, UINT32, UINT64, UINT8",
             ),
@@ -233,8 +229,8 @@ RULES = rules.RULES | by_id(
             " it",
             cured_by=("model",),
             example=_models(
-                _model(_CUT, *_of_rank(9), arguments=_ORT),
-                _model(_CUT, *_of_rank(8), arguments=_ORT),
+                _ort(_CUT, *_of_rank(9)),
+                _ort(_CUT, *_of_rank(8)),
                 "InputTensor.DimensionCount is 9; it must be at most 8",
             ),
         ),
@@ -246,15 +242,20 @@ RULES = rules.RULES | by_id(
             hresult=None,
             cured_by=("model",),
             example=_models(
-                _model(
+                _ort(
                     "sizes = Constant <value = int64[3] {2, 0, 4}> ()\n"
                     "a, none, b = Split <axis = 0> (x, sizes)",
                     returned="float[2] a, float[0] none, float[4] b",
-                    arguments=_ORT,
                 ),
-                _model(_CUT, arguments=_ORT),
+                _ort(_CUT),
                 "OutputTensors[1].Sizes is 0; it must be above 0",
             ),
         ),
     }
 )
+
+
+def remark(rule_id: str, text: str) -> Violation:
+    """What a rule says about a node, with the rule's own severity."""
+    rule = RULES[rule_id]
+    return Violation(rule, text=text, severity=rule.severity)

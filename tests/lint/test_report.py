@@ -74,7 +74,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", FORMATS)
 def test_names_cannot_break_out(form: str, name: str) -> None:
-    text = REPORTS[form](harmful(name), False)
+    text = REPORTS[form](harmful(name))
     assert text.encode("utf-8")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202e]", text)
     if form == "github":
@@ -216,7 +216,7 @@ def test_names_in_the_summary_stay_distinguishable() -> None:
 def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
     found = assess([], resolve_target(windows="19041", via="ort"))
     assert not found.accepted
-    text = REPORTS[form](found, False)
+    text = REPORTS[form](found)
     assert "ORT-FEATURE-LEVEL" in text
     assert "1.8.0" in text
     if form == "junit":

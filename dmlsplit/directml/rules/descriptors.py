@@ -71,35 +71,34 @@ DESCRIPTORS = {
         at_every_size=True,
         beyond_c="a C field cannot hold such a value",
         broken=(
-            Sample("axis", "axis -1", copy_of(-1)),
-            Sample("stride", "a stride of -2", with_input(strides=(24, 12, -2, 1), total=96)),
-            Sample("alignment", "an alignment of 2^32", with_input(alignment=1 << 32)),
-            Sample("total", "a total of 2^64 bytes", with_input(total=1 << 64)),
+            Sample("axis -1", copy_of(-1), "axis"),
+            Sample("a stride of -2", with_input(strides=(24, 12, -2, 1), total=96), "stride"),
+            Sample("an alignment of 2^32", with_input(alignment=1 << 32), "alignment"),
+            Sample("a total of 2^64 bytes", with_input(total=1 << 64), "total"),
         ),
     ),
     "DML-TENSOR-DATA-TYPE": _data_type(
         "DML_TENSOR_DATA_TYPE_UNKNOWN is never valid.",
         hint="name the tensor's data type",
-        broken=(Sample("", "no data type", copy_of(data_type="UNKNOWN", total=96)),),
+        broken=(Sample("no data type", copy_of(data_type="UNKNOWN", total=96)),),
     ),
     "DML-TENSOR-DIMENSION-COUNT": _buffer(
         "A tensor has 1 to 8 dimensions.",
         hint="merge or drop dimensions; a scalar becomes one dimension of size 1",
         cured_by=("descriptor", "model"),
         at_every_size=True,
-        broken=(Sample("", "nine dimensions", copy_of(8, sizes=(1,) * 8 + (4,))),),
-        kept=(Sample("", "eight dimensions", copy_of(7, sizes=(1,) * 7 + (4,))),),
+        broken=(Sample("nine dimensions", copy_of(8, sizes=(1,) * 8 + (4,))),),
+        kept=(Sample("eight dimensions", copy_of(7, sizes=(1,) * 7 + (4,))),),
     ),
     "DML-TENSOR-ZERO-SIZE": _buffer(
         "A dimension of size 0 is invalid.",
         hint="leave empty tensors out of the operator",
         broken=(
             Sample(
-                "",
                 "an empty output next to one that takes everything",
                 SplitOperatorDesc(tensor(), [tensor(), tensor(sizes=(1, 2, 0, 2), **_EMPTY)], AXIS),
             ),
-            Sample("copy", "an empty input", copy_of(sizes=(1, 2, 6, 0), **_EMPTY)),
+            Sample("an empty input", copy_of(sizes=(1, 2, 6, 0), **_EMPTY), "copy"),
         ),
     ),
     "DML-TENSOR-ELEMENT-COUNT": _buffer(
@@ -108,12 +107,12 @@ DESCRIPTORS = {
         cured_by=("descriptor",),
         wording="has {found}; it must have {allowed}",
         at_every_size=True,
-        broken=(Sample("", "2^32 elements", parts(2, 2, data_type="FLOAT16", sizes=_HUGE)),),
+        broken=(Sample("2^32 elements", parts(2, 2, data_type="FLOAT16", sizes=_HUGE)),),
         kept=(
             Sample(
-                "elements",
                 "2^32-1 elements",
                 copy_of(data_type="FLOAT16", sizes=(1, 1, UINT_MAX, 1)),
+                "elements",
             ),
         ),
     ),
@@ -122,26 +121,26 @@ DESCRIPTORS = {
         hint="give one stride per dimension, or none at all",
         wording="has {found}; it must have {allowed}",
         beyond_c="C passes strides without their count",
-        broken=(Sample("", "three strides instead of four", with_input(strides=(12, 2, 1))),),
+        broken=(Sample("three strides instead of four", with_input(strides=(12, 2, 1))),),
     ),
     "DML-TENSOR-SIZE-SMALL": _buffer(
         "TotalTensorSizeInBytes is at least what DMLCalcBufferTensorSize returns.",
         hint="raise TotalTensorSizeInBytes",
         broken=(
-            Sample("input", "4 bytes too few", with_input(total=92)),
-            Sample("output", "4 bytes too few", with_output(total=28)),
+            Sample("4 bytes too few", with_input(total=92), "input"),
+            Sample("4 bytes too few", with_output(total=28), "output"),
         ),
         kept=(
-            Sample("total-larger", "more bytes", with_input(total=256)),
-            Sample("total-huge", "a total of nearly 2^64", copy_of(total=UINT64_MAX - 3)),
+            Sample("more bytes", with_input(total=256), "total-larger"),
+            Sample("a total of nearly 2^64", copy_of(total=UINT64_MAX - 3), "total-huge"),
         ),
     ),
     "DML-TENSOR-SIZE-DWORD": _helpers(
         "TotalTensorSizeInBytes is a multiple of 4.",
         hint="round TotalTensorSizeInBytes up to a multiple of 4",
         broken=(
-            Sample("input", "a total of 97 bytes", with_input(total=97)),
-            Sample("output", "a total of 33 bytes", with_output(total=33)),
+            Sample("a total of 97 bytes", with_input(total=97), "input"),
+            Sample("a total of 33 bytes", with_output(total=33), "output"),
         ),
     ),
     "DML-TENSOR-SIZE-WRAP": _helpers(
@@ -151,14 +150,13 @@ DESCRIPTORS = {
         cured_by=("descriptor",),
         broken=(
             Sample(
-                "",
                 "a last element past 2^32; the 32-bit size is 44",
                 with_input(strides=(0, UINT_MAX, 2, 1)),
             ),
         ),
         kept=(
             Sample(
-                "index", "a last element at 2^32-1", with_input(strides=(0, UINT_MAX - 11, 2, 1))
+                "a last element at 2^32-1", with_input(strides=(0, UINT_MAX - 11, 2, 1)), "index"
             ),
         ),
     ),
@@ -166,20 +164,20 @@ DESCRIPTORS = {
         "GuaranteedBaseOffsetAlignment is 0, or a power of two of at least the element size.",
         hint="use 0, or a power of two such as 16 or 32",
         broken=(
-            Sample("input", "48, which is not a power of two", with_input(alignment=48)),
-            Sample("output", "2, below the element size", with_output(alignment=2)),
+            Sample("48, which is not a power of two", with_input(alignment=48), "input"),
+            Sample("2, below the element size", with_output(alignment=2), "output"),
         ),
         kept=(
-            Sample("alignment-element", "the smallest alignment", copy_of(alignment=4)),
-            Sample("alignment-largest", "alignment 2^31", copy_of(alignment=1 << 31)),
+            Sample("the smallest alignment", copy_of(alignment=4), "alignment-element"),
+            Sample("alignment 2^31", copy_of(alignment=1 << 31), "alignment-largest"),
         ),
     ),
     "DML-TENSOR-OWNED-OUTPUT": _flags(
         "DML_TENSOR_FLAG_OWNED_BY_DML is for inputs only.",
         hint="clear the flag on outputs",
-        broken=(Sample("", "an output owned by DirectML", with_output(flags="OWNED_BY_DML")),),
+        broken=(Sample("an output owned by DirectML", with_output(flags="OWNED_BY_DML")),),
         kept=(
-            Sample("owned-input", "an input owned by DirectML", with_input(flags="OWNED_BY_DML")),
+            Sample("an input owned by DirectML", with_input(flags="OWNED_BY_DML"), "owned-input"),
         ),
     ),
     "DML-TENSOR-OUTPUT-OVERLAP": _silent(
@@ -187,52 +185,52 @@ DESCRIPTORS = {
         hint="give outputs strides that keep elements apart",
         wording="is {found}; it must provide {allowed}",
         broken=(
-            Sample("zero", "an output with stride 0", with_output(strides=(0, 0, 2, 1))),
-            Sample("nested", "rows of an output overlap", with_output(strides=(8, 4, 1, 1))),
+            Sample("an output with stride 0", with_output(strides=(0, 0, 2, 1)), "zero"),
+            Sample("rows of an output overlap", with_output(strides=(8, 4, 1, 1)), "nested"),
         ),
         kept=(
             Sample(
-                "stride-one",
                 "any stride on an output's dimension of 1",
                 with_output(strides=(0, 4, 2, 1)),
+                "stride-one",
             ),
         ),
     ),
     "DML-SPLIT-OUTPUT-COUNT": _split(
         "OutputCount is greater than 0.",
         hint="give at least one output",
-        broken=(Sample("", "no outputs", SplitOperatorDesc(tensor(), [], AXIS)),),
+        broken=(Sample("no outputs", SplitOperatorDesc(tensor(), [], AXIS)),),
     ),
     "DML-SPLIT-AXIS-RANGE": _split(
         "Axis is below the input's DimensionCount.",
         hint="count the axis from 0 at the outermost dimension",
         broken=(
-            Sample("", "axis 4 of 4 dimensions", copy_of(4)),
-            Sample("minus-one", "axis 2^32-1, which is -1 in C", copy_of(UINT_MAX)),
+            Sample("axis 4 of 4 dimensions", copy_of(4)),
+            Sample("axis 2^32-1, which is -1 in C", copy_of(UINT_MAX), "minus-one"),
         ),
     ),
     "DML-SPLIT-DATA-TYPE-MATCH": _split(
         "Every output has the data type of the input.",
         hint="give the output the input's data type",
-        broken=(Sample("", "an INT32 output of a FLOAT32 input", with_output(data_type="INT32")),),
+        broken=(Sample("an INT32 output of a FLOAT32 input", with_output(data_type="INT32")),),
     ),
     "DML-SPLIT-DIMENSION-COUNT-MATCH": _split(
         "Every output has as many dimensions as the input.",
         hint="give the output the input's number of dimensions",
-        broken=(Sample("", "an output of 3 dimensions", with_output(sizes=(2, 2, 2))),),
+        broken=(Sample("an output of 3 dimensions", with_output(sizes=(2, 2, 2))),),
     ),
     "DML-SPLIT-SIZE-MATCH": _split(
         "Outputs have the input's sizes, except along Axis.",
         hint="give the output the input's size",
-        broken=(Sample("", "an output with a different size", with_output(sizes=(1, 3, 2, 2))),),
+        broken=(Sample("an output with a different size", with_output(sizes=(1, 3, 2, 2))),),
     ),
     "DML-SPLIT-AXIS-SUM": _split(
         "The outputs' sizes along Axis add up to the input's.",
         hint="change the sizes along the axis so that they add up",
         wording="adds up to {found}; it must add up to {allowed}",
         broken=(
-            Sample("less", "parts that add up to 5 instead of 6", parts(2, 1, 2)),
-            Sample("more", "parts that add up to 7 instead of 6", parts(2, 2, 3)),
+            Sample("parts that add up to 5 instead of 6", parts(2, 1, 2), "less"),
+            Sample("parts that add up to 7 instead of 6", parts(2, 2, 3), "more"),
         ),
     ),
     "DML-LEVEL-DATA-TYPE": _split(
@@ -242,7 +240,6 @@ DESCRIPTORS = {
         at_every_size=True,
         broken=(
             Sample(
-                "",
                 "64-bit elements at a level without them",
                 parts(2, 1, 3, data_type="INT64"),
                 level="4_0",
@@ -250,7 +247,6 @@ DESCRIPTORS = {
         ),
         kept=(
             Sample(
-                "",
                 "the same bytes",
                 parts(2, 1, 3, data_type="UINT32", sizes=(1, 2, 6, 4)),
                 level="4_0",
@@ -264,12 +260,11 @@ DESCRIPTORS = {
         at_every_size=True,
         broken=(
             Sample(
-                "",
                 "two dimensions at a level that requires four",
                 SplitOperatorDesc.from_sizes(tensor(sizes=(6, 2)), axis=0, sizes=(2, 1, 3)),
                 level="2_0",
             ),
         ),
-        kept=(Sample("", "four dimensions", GOOD, level="2_0"),),
+        kept=(Sample("four dimensions", GOOD, level="2_0"),),
     ),
 }

@@ -20,9 +20,9 @@ API = "https://learn.microsoft.com/windows/win32/api/directml/"
 class Sample(NamedTuple):
     """A descriptor that breaks one rule and no other, or that keeps it at its limit."""
 
-    name: str  # distinguishes the samples of a rule
     about: str  # what is special about it, in a few words
     desc: Any  # a SplitOperatorDesc: errors carry rules, and descriptors raise errors
+    name: str = ""  # distinguishes the samples of a rule
     level: str = "6_4"  # the feature level at which the rule is broken or kept
 
 

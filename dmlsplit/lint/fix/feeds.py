@@ -25,8 +25,6 @@ _MOST_BYTES = 1 << 30
 
 
 class _Input(NamedTuple):
-    """An input as the model declares it."""
-
     name: str
     kind: np.dtype
     sizes: tuple[int | None, ...] | None  # None is a dynamic size, or rank
@@ -151,7 +149,6 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, wanted: _Input) -> 
 
 
 def _check(header: NpyHeader, wanted: _Input) -> None:
-    """Refuse an array that does not fit the declared input."""
     found, sizes = header.dtype.newbyteorder("="), wanted.sizes
     # NumPy stores types that it lacks, such as bfloat16, as bytes.
     allowed = (wanted.kind, np.dtype(wanted.kind.str))

@@ -14,7 +14,7 @@ from dmlsplit.frontends.onnx import scan
 from dmlsplit.frontends.onnx.inference import fix_dimensions, graphs
 from dmlsplit.lint.fix.comparison import Comparison, compare_models
 from dmlsplit.lint.fix.subgraph import name_maker, replacement
-from dmlsplit.lint.judge import assess
+from dmlsplit.lint.judge import IN_A_FUNCTION, assess
 from dmlsplit.lint.verdict import FAILING, Assessment
 
 # The name of a replaced split while the models are compared, without its number.
@@ -93,7 +93,8 @@ def _replace_splits(
     """Edit a model in place; the first result maps the new splits' unique names to the old ones."""
     wanted = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    new_name = name_maker(_value_names(model.graph))
+    every_node = (node for _, body in graphs(model.graph) for node in body.node)
+    new_name = name_maker({name for node in every_node for name in (*node.input, *node.output)})
     probes: dict[str, str] = {}
     replaced: list[SplitSite] = []
     left: list[tuple[SplitSite, str]] = []
@@ -115,13 +116,11 @@ def _replace_splits(
         kept = GraphProto(node=nodes)  # a copy: clearing the field frees its nodes
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
-    inside = "it is in the body of a function; inline the functions first (onnx.inliner)"
-    left += [(verdict.site, inside) for verdict in wanted.values()]
+    left += [(verdict.site, IN_A_FUNCTION) for verdict in wanted.values()]
     return probes, tuple(replaced), tuple(left)
 
 
 def _external_files(graph: GraphProto) -> set[str]:
-    """The names of the files that hold a model's weights."""
     return {
         entry.value
         for _, body in graphs(graph)
@@ -130,8 +129,3 @@ def _external_files(graph: GraphProto) -> set[str]:
         if tensor.data_location == onnx.TensorProto.EXTERNAL and entry.key == "location"
         if "\0" not in entry.value  # never in a file name
     }
-
-
-def _value_names(graph: GraphProto) -> set[str]:
-    nodes = (node for _, body in graphs(graph) for node in body.node)
-    return {name for node in nodes for name in (*node.input, *node.output)}

@@ -16,7 +16,7 @@ from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.directml.levels import TensorSupport, capability_table
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.lint.fix.obstacle import IN_HALVES, rewriting_obstacle
+from dmlsplit.lint.judge import IN_HALVES, rewriting_obstacle
 from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
@@ -42,8 +42,9 @@ def name_maker(used: set[str]) -> NewName:
 class _Nodes(list[NodeProto]):
     """Nodes in execution order. A method adds nodes and returns the name of their output."""
 
-    def __init__(self, new_name: NewName) -> None:
+    def __init__(self, new_name: NewName, opset: int) -> None:
         self.new_name = new_name
+        self.opset = opset
 
     def add(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
         self.append(helper.make_node(operator, inputs, [output], **attributes))
@@ -73,6 +74,15 @@ class _Nodes(list[NodeProto]):
         half = self.constant(_HALF, self.new_name("half"))
         return self.step("Add", self.step("Mul", high, half), low)
 
+    def split(self, value: str, lengths: Mapping[str, int], axis: int, name: str = "") -> None:
+        inputs, sizes = [value], list(lengths.values())
+        attributes: dict[str, Any] = {"axis": axis}
+        if self.opset < 13:
+            attributes["split"] = sizes
+        else:
+            inputs.append(self.constant(np.array(sizes, np.int64), self.new_name("sizes")))
+        self.append(helper.make_node("Split", inputs, list(lengths), name, **attributes))
+
     def restore(self, part: str, piece: str, kind: int, shape: Sequence[int] | None) -> None:
         """Cast a part to `kind` unless that is 0, and reshape it unless `shape` is None."""
         if kind:
@@ -86,8 +96,8 @@ def replacement(
     node: NodeProto, name: str, verdict: Verdict, target: Target, opset: int, new_name: NewName
 ) -> list[NodeProto]:
     """The nodes that replace a refused split, with a Split called `name`; else UnsupportedError."""
-    site, value, nodes = verdict.site, node.input[0], _Nodes(new_name)
-    if obstacle := rewriting_obstacle(site, verdict.errors, target.level):
+    site, value, nodes = verdict.site, node.input[0], _Nodes(new_name, opset)
+    if obstacle := rewriting_obstacle(verdict, target.level):
         raise UnsupportedError(obstacle)
     if {each.rule.id for each in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
         counted = NodeProto()
@@ -120,10 +130,10 @@ def replacement(
     direct = not (cast or reshaped or squeezed)
     parts = [piece if direct and piece else new_name("part") for piece in pieces]
     lengths = {part: size for part, size in zip(parts, site.pieces, strict=True) if size}
-    _split(nodes, value, lengths, axis, name, opset)
+    nodes.split(value, lengths, axis, name)
     if in_halves:
         highs = {part: new_name("high") for part in lengths}
-        _split(nodes, high, {highs[part]: size for part, size in lengths.items()}, axis, "", opset)
+        nodes.split(high, {highs[part]: size for part, size in lengths.items()}, axis)
     kind = onnx.TensorProto.DataType.Value(site.element_type)
     for piece, part, size in zip(pieces, parts, site.pieces, strict=True):
         shape = (*before, *([] if squeezed else [size]), *after)
@@ -149,16 +159,3 @@ def _drops_axis(node: NodeProto) -> bool:
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     has_sizes = len(node.input) > 1 and bool(node.input[1])
     return not has_sizes and not attributes.get("keepdims", 1)
-
-
-def _split(
-    nodes: _Nodes, value: str, lengths: Mapping[str, int], axis: int, name: str, opset: int
-) -> None:
-    """Add a Split into parts of these lengths."""
-    inputs, sizes = [value], list(lengths.values())
-    attributes: dict[str, Any] = {"axis": axis}
-    if opset < 13:
-        attributes["split"] = sizes
-    else:
-        inputs.append(nodes.constant(np.array(sizes, np.int64), nodes.new_name("sizes")))
-    nodes.append(helper.make_node("Split", inputs, list(lengths), name, **attributes))

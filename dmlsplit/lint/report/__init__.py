@@ -1,4 +1,4 @@
-"""Reports, each a pure function of an `Assessment` and of whether to colour (only text does)."""
+"""Reports, each a pure function of an `Assessment`; the text has options for terminals."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.verdict import Assessment
 
-REPORTS: dict[str, Callable[[Assessment, bool], str]] = {
+REPORTS: dict[str, Callable[[Assessment], str]] = {
     "text": text_report,
     "json": json_report,
     "github": github_report,

@@ -5,7 +5,7 @@ from dmlsplit.lint.verdict import ACCEPTED, Assessment
 from dmlsplit.messages import printable
 
 
-def github_report(assessment: Assessment, colour: bool = False) -> str:
+def github_report(assessment: Assessment) -> str:
     """One workflow command per split that needs attention."""
     lines = []
     for each in assessment.diagnostics:

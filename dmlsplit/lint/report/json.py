@@ -14,7 +14,7 @@ from dmlsplit.lint.verdict import Assessment, Verdict
 SCHEMA = 2
 
 
-def json_report(assessment: Assessment, colour: bool = False) -> str:
+def json_report(assessment: Assessment) -> str:
     """The assessment as JSON."""
     from dmlsplit import __version__
 

@@ -10,7 +10,7 @@ from dmlsplit.messages import printable
 _COUNTS = {"testcase": "tests", "failure": "failures", "error": "errors", "skipped": "skipped"}
 
 
-def junit_report(assessment: Assessment, colour: bool = False) -> str:
+def junit_report(assessment: Assessment) -> str:
     """JUnit XML: one suite per file, one case per split."""
     root = ET.Element("testsuites", name="dmlsplit")
     suites: dict[str, ET.Element] = {}

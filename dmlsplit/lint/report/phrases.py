@@ -8,10 +8,14 @@ from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.verdict import Assessment, Verdict
 from dmlsplit.messages import counted, printable
 
-_NAMES = {
-    0x80070057: "E_INVALIDARG",
-    0x887A0004: "DXGI_ERROR_UNSUPPORTED",
-    0x887A0005: "DXGI_ERROR_DEVICE_REMOVED",
+# The name of each HRESULT, and how a call fails with it.
+HRESULTS = {
+    0x80070057: ("E_INVALIDARG", ', "The parameter is incorrect"'),
+    0x887A0004: ("DXGI_ERROR_UNSUPPORTED", ": no device is created"),
+    0x887A0005: (
+        "DXGI_ERROR_DEVICE_REMOVED",
+        ", at the next call; dmlsplit raises InvalidArgumentError before that",
+    ),
 }
 
 
@@ -42,7 +46,7 @@ def outcome(verdict: Verdict) -> str:
 
 def numbered(hresult: int) -> str:
     """An HRESULT in the form that users search for: its number and name."""
-    return f"{hresult:08X} ({_NAMES[hresult]})"
+    return f"{hresult:08X} ({HRESULTS[hresult][0]})"
 
 
 def with_slashes(file: str) -> str:

@@ -14,16 +14,11 @@ from dmlsplit.directml.rules.rule import Example, Rule, Sample
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import validate
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
-from dmlsplit.lint.report.phrases import numbered
+from dmlsplit.lint.report.phrases import HRESULTS, numbered
 from dmlsplit.lint.target import requirement
 from dmlsplit.messages import WIDTH
 
 _INDENT = "    "
-_MEANINGS = {
-    0x80070057: ', "The parameter is incorrect"',
-    0x887A0004: ": no device is created",
-    0x887A0005: ", at the next call; dmlsplit raises InvalidArgumentError before that",
-}
 _BASES = {
     "documented": "documented",
     "debug-layer": "known from DirectML's debug layer or its developers only",
@@ -128,7 +123,7 @@ def _at_run_time(rule: Rule) -> str:
     if rule.basis == "policy" or rule.beyond_c:
         why = rule.beyond_c or "DirectML's documents say nothing"
         return f"{numbered(rule.hresult)} from dmlsplit; {why}"
-    return numbered(rule.hresult) + _MEANINGS[rule.hresult]
+    return numbered(rule.hresult) + HRESULTS[rule.hresult][1]
 
 
 def _data_types() -> Iterator[tuple[str, FeatureLevel]]:
@@ -164,7 +159,7 @@ def example_of(rule: Rule) -> Example:
     """The example that a rule gives, or else programs that validate its samples."""
     if rule.example is not None:
         return rule.example
-    broken, kept = rule.broken[0], (rule.kept or [Sample("", "", GOOD)])[0]
+    broken, kept = rule.broken[0], (rule.kept or [Sample("", GOOD)])[0]
     first = validate(broken.desc, broken.level).violations[0]
     return Example("python", _program(broken), _program(kept), first.message)
 

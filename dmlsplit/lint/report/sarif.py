@@ -26,7 +26,7 @@ _SCHEMA = (
 _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 
-def sarif_report(assessment: Assessment, colour: bool = False) -> str:
+def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
     from dmlsplit import __version__
 

@@ -43,7 +43,10 @@ def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "
     most: dict[Detail, float] = {"quiet": 0, "usual": _MOST_OK, "verbose": math.inf}
     is_long = sum(map(_is_plain, assessment.verdicts)) > most[detail]
     told = [each for each in assessment.verdicts if not (is_long and _is_plain(each))]
-    last = list(_of_the_target(assessment))
+    last: list[str] = []
+    for each in assessment.diagnostics:
+        last.append(wrapped(f"{assessment.target}: {_said(each)}", ""))
+        last.append(wrapped(f"fix: {each.rule.hint}", "  "))
     if detail != "quiet":
         last += _summary(assessment, _rows(assessment.verdicts, is_long), paint)
     texts = [*("\n".join(_paragraph(verdict, paint)) for verdict in told), "\n".join(last)]
@@ -73,12 +76,6 @@ def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
 def _said(diagnostic: Violation) -> str:
     severity = "" if diagnostic.field else f"{diagnostic.severity}: "
     return f"{diagnostic.rule.id} {severity}{printable(diagnostic.message)}"
-
-
-def _of_the_target(assessment: Assessment) -> Iterator[str]:
-    for diagnostic in assessment.diagnostics:
-        yield wrapped(f"{assessment.target}: {_said(diagnostic)}", "")
-        yield wrapped(f"fix: {diagnostic.rule.hint}", "  ")
 
 
 _Row = tuple[str, Verdict]  # a split's name and verdict

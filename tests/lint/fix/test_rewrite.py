@@ -141,12 +141,12 @@ def test_a_model_that_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
 
 
 def test_a_wrong_rewriting_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = subgraph._split
+    honest = subgraph._Nodes.split
 
     def swapped(nodes, value, lengths, *rest):  # noqa: ANN001, ANN002, ANN202
         return honest(nodes, value, dict(reversed(lengths.items())), *rest)
 
-    monkeypatch.setattr(subgraph, "_split", swapped)
+    monkeypatch.setattr(subgraph._Nodes, "split", swapped)
     with pytest.raises(dml.InvalidArgumentError, match="computes something else"):
         fixed(single(FLOAT, (4, 2), (2, 2), 0), tmp_path, feature_level="1_0")
     assert [path.name for path in tmp_path.iterdir()] == ["in.onnx"]
