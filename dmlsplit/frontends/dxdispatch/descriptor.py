@@ -9,7 +9,6 @@ from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.values import data_type_of
 
 SPLIT_NAMES = {"SPLIT", "DML_OPERATOR_SPLIT"}
-_FLAGS = {"NONE": TensorFlags.NONE, "OWNED_BY_DML": TensorFlags.OWNED_BY_DML}
 
 
 def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
@@ -53,7 +52,7 @@ def _tensor(field: Field) -> TensorDesc:
     strides = [entry.integer() for entry in field.optional("Strides", default=[]).items()]
     flags = TensorFlags.NONE
     for entry in field.optional("Flags", default=[]).one_or_many():
-        flags |= entry.one_of(_FLAGS, "DML_TENSOR_FLAG_")
+        flags |= entry.one_of(TensorFlags.__members__, "DML_TENSOR_FLAG_")
     alignment = field.optional("GuaranteedBaseOffsetAlignment", default=0).integer(0, UINT_MAX)
     # As in DxDispatch, an empty list of strides and a size of 0 mean a packed tensor.
     return TensorDesc(

@@ -50,10 +50,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """A resource and its bytes on the device."""
-
     resource: Resource
-    memory: Any
+    memory: Any  # its bytes on the device
 
     def elements(self, size_in_bytes: int) -> np.ndarray:
         dtype = self.resource.dtype

@@ -248,7 +248,6 @@ def _lengths(operator: OperatorVersion, split: Any) -> Split:
 
 
 def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
-    """The sizes as an array of whole numbers."""
     try:
         values = np.asarray(split)
     except (ValueError, TypeError, OverflowError):

@@ -36,15 +36,6 @@ def is_installed() -> bool:
     return find_spec("onnx") is not None
 
 
-def with_inferred_shapes(path: str, sizes: Mapping[str, int]) -> bytes:
-    """A model without its weights, and with the shapes of its values.
-
-    `sizes` are its dynamic dimensions, as in `FixedSizes`. Any failure is an UnsupportedError.
-    """
-    with kept() as child:
-        return child.answer(path, sizes)
-
-
 class _Child:
     """The process: started by the first model, and again after a model that ended it."""
 
@@ -54,7 +45,7 @@ class _Child:
         self._is_late = False
 
     def answer(self, path: str, sizes: Mapping[str, int]) -> bytes:
-        """The answer about a model; without one, an UnsupportedError says why."""
+        """The result of `inferred` for a model; if there is none, an UnsupportedError says why."""
         process = self._process or self._start()
         timer = threading.Timer(SECONDS, self._stop)
         timer.start()
@@ -174,20 +165,16 @@ def _serve() -> None:
         if sys.platform != "win32":
             fork = os.fork()
             if fork:
-                _end_like(os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1]))
+                status = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+                if status < 0:  # end like the fork, unless it has answered
+                    os.kill(os.getpid(), -status)
+                if status:
+                    sys.exit(status)
                 continue
             # If the caller is killed, nothing else stops this process.
             signal.alarm(2 * SECONDS)
         _write_answer(answers, *json.loads(request))
         os._exit(0)
-
-
-def _end_like(status: int) -> None:
-    """End like a fork, unless it has answered."""
-    if status < 0:
-        os.kill(os.getpid(), -status)
-    if status:
-        sys.exit(status)
 
 
 def _write_answer(answers: int, path: str, sizes: Mapping[str, int]) -> None:

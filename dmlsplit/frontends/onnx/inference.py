@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES
+from dmlsplit.frontends.onnx.operators import OPERATORS
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
@@ -24,7 +25,6 @@ _MOST_BYTES = 256 << 20  # of a model without its weights
 # A prefix that makes an operator unknown, so that inference skips the node and its dependents.
 _DOUBTED = "doubted "
 _MOST_ROUNDS = 8
-_SPLITS = ("Split", "SplitToSequence")
 
 
 def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
@@ -75,7 +75,7 @@ def _has_gaps(model: ModelProto, shapes: _Shapes) -> bool:
     """Whether the shape or the lengths of a split are not known."""
     constants = {tensor.name for _, graph in graphs(model.graph) for tensor in graph.initializer}
     constants |= {name for n in _nodes(model) if n.op_type == "Constant" for name in n.output}
-    splits = (node for node in _nodes(model) if node.op_type in _SPLITS)
+    splits = (node for node in _nodes(model) if node.op_type in OPERATORS)
     return any(n.input[0] not in shapes or not constants.issuperset(n.input[1:2]) for n in splits)
 
 
@@ -124,7 +124,7 @@ def _unfold(model: ModelProto, folded: Mapping[int, NodeProto]) -> None:
     for at, node in folded.items():
         tensors[node.output[0]] = model.graph.node[at].attribute[0].t
         model.graph.node[at].CopyFrom(node)
-    lengths = [n for n in _nodes(model) if n.op_type in _SPLITS and n.input[1:2]]
+    lengths = [n for n in _nodes(model) if n.op_type in OPERATORS and n.input[1:2]]
     for node in lengths:
         tensor = tensors.get(node.input[1])
         if tensor is not None:

@@ -55,7 +55,8 @@ def scan(
         remark = ""
         if infers and any(map(_has_gap, sites)):
             try:
-                inferred = child.with_inferred_shapes(name, dimensions.given)
+                with child.kept() as process:
+                    inferred = process.answer(name, dimensions.given)
                 return walked(name, inferred, dimensions)[0]
             except UnsupportedError as error:
                 remark = f"; onnx's shape inference failed: {error.message}"

@@ -69,8 +69,6 @@ class _Scope:
 
 
 class _Visit(NamedTuple):
-    """The current node of the walk."""
-
     node: Node
     position: int
     inputs: list[Value]
@@ -312,7 +310,6 @@ def _known(name: str, scope: _Scope) -> Value:
 
 
 def _blank(file: str, at: _Visit) -> SplitSite:
-    """A site with the place of a node."""
     name, path = shown_name(at.node.name), (*at.scope.path, at.position)
     place, operator = at.scope.place, at.node.op_type
     return SplitSite(file, place, name, at.position, operator, path=path, format="onnx")

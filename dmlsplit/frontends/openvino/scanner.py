@@ -40,8 +40,6 @@ _CARRIERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A split layer in its graph."""
-
     layer: Layer
     graph: Graph
     xml: Path
@@ -124,19 +122,14 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
     try:
         lowering = _lowered(node)
         site = lowered_site(blank, lowering, tuple(_warnings(node, lowering)))
-        return _scaling(site, node)
     except InvalidArgumentError as error:
         return replace(blank, problem=error.message)
     except NotKnownError as reason:
         return _unknown(blank, reason, node)
-
-
-def _scaling(site: SplitSite, node: _Node) -> SplitSite:
-    """A site that was lowered with 1 for each dynamic size; unknown if it has one."""
     dynamic = [f"dimension {at}" for at, size in enumerate(_shape(node)) if size < 0]
     if not dynamic:
         return site
-    return replace(
+    return replace(  # it was lowered with 1 for each dynamic size
         site,
         descriptors=(),
         smallest=next(iter(site.descriptors), None),
@@ -154,8 +147,8 @@ def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
         kind = _data_type(node)
     with suppress(NotKnownError):
         shape = _shape(node)
-    sizes = tuple(max(1, size) for size in shape)
-    smallest = None if 0 in shape else split_descriptor(kind, sizes, 0, sizes[:1])
+    sizes = [abs(size) for size in shape]  # a dynamic size, -1, becomes 1
+    smallest = split_descriptor(kind, sizes, 0, sizes[:1])
     return replace(blank, unknown=str(reason), cause=reason.cause, smallest=smallest)
 
 
@@ -176,7 +169,7 @@ def _lowered(node: _Node) -> Lowering:
             sizes = resolve_count(count, axis, whole)
     if whole is None:
         raise NotKnownError(f"dimension {axis} of the data is dynamic", Cause.DYNAMIC)
-    least = tuple(abs(size) for size in shape)  # a dynamic size, -1, becomes 1
+    least = tuple(map(abs, shape))  # a dynamic size, -1, becomes 1
     return lower_sizes(node.operator, least, axis, sizes, data_type)
 
 

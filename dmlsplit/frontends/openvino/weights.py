@@ -73,7 +73,6 @@ def integers(layer: Layer, xml: Path) -> list[int]:
 
 
 def _weights(xml: Path) -> Path:
-    """The .bin file of an .xml."""
     path = xml.with_suffix(".bin")
     if not path.is_file():
         there = os.path.lexists(path)

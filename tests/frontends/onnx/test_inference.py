@@ -48,7 +48,8 @@ def test_large_weights_are_not_sent_back(tmp_path: Path) -> None:
     zeros = np.zeros((1024, 1024), np.float32)
     content.graph.initializer.append(numpy_helper.from_array(zeros, "w"))
     (tmp_path / "m.onnx").write_bytes(content.SerializeToString())
-    assert len(child.with_inferred_shapes(str(tmp_path / "m.onnx"), {})) < 2000
+    with child.kept() as kept:
+        assert len(kept.answer(str(tmp_path / "m.onnx"), {})) < 2000
 
 
 def test_a_crash_is_noted(scanned: Scanned) -> None:
@@ -88,8 +89,8 @@ def test_limits_hold(
     (tmp_path / "onnx.py").write_text(body)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(child, "SECONDS", 1 if "sleep" in body else 60)
-    with pytest.raises(UnsupportedError, match=message):
-        child.with_inferred_shapes(str(tmp_path / "m.onnx"), {})
+    with child.kept() as kept, pytest.raises(UnsupportedError, match=message):
+        kept.answer(str(tmp_path / "m.onnx"), {})
 
 
 def test_nothing_is_imported_from_the_current_folder(
@@ -114,7 +115,7 @@ def test_without_onnx_the_gap_is_reported(
 def test_no_process_starts_if_nothing_is_missing(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "with_inferred_shapes", None)
+    monkeypatch.setattr(child, "kept", None)
     relu = [node("Relu", "x", "y"), CUT]
     (known,) = scanned(model(relu, [value("x", [2, 6])]), infer_shapes=True)
     (dynamic,) = scanned(model(relu, [value("x", ["n", 6])]), infer_shapes=True)
