@@ -65,10 +65,9 @@ def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
         write_text(Path(output), text + "\n", [Path(each) for each in inputs])
 
 
-def forget(stream: TextIO | None) -> None:
+def forget(stream: TextIO) -> None:
     """Keep Python from reporting a closed pipe or a full disk again at exit."""
-    if stream is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def tell(message: str) -> None:

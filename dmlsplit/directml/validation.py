@@ -163,7 +163,6 @@ def _operator(desc: SplitOperatorDesc) -> Iterator[Broken]:
 
 
 def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Broken]:
-    """Compare one output with the input."""
     wanted, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
     if tensor.data_type is not wanted:
         allowed = f"{wanted.name}, as in InputTensor"

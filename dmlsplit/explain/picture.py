@@ -166,7 +166,6 @@ def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
 
 
 def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
-    """The rectangles of a page."""
     width, height = page.line_bytes * scale, page.lines * _LINE
     yield f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>'
     for line, column, size, run in page.parts:

@@ -155,7 +155,6 @@ class BlockGrid:
 
     @cached_property
     def _block_starts(self) -> list[Sequence[int]]:
-        """The starts of blocks along each dimension."""
         steps = map(mul, self.chunk, self._growth)
         starts: list[Sequence[int]] = [
             range(0, n, step) for n, step in zip(self.shape, steps, strict=True)
