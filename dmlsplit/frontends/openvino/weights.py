@@ -11,6 +11,7 @@ from dmlsplit.directml.tensor import NUMPY_TYPES
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
 from dmlsplit.frontends.site import Cause, NotKnownError
+from dmlsplit.messages import counted
 
 # The NumPy type for the attribute element_type of an integer Const.
 _INTEGERS = {
@@ -48,7 +49,8 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     size = checked_integer(f"{name}: size", layer.data.get("size", ""), 0)
     if size != count * dtype.itemsize:
         raise InvalidArgumentError(
-            f"{name}: size is {size}; its {count} elements of {kind} take {count * dtype.itemsize}"
+            f"{name}: size is {size}; it must be {count * dtype.itemsize}, for "
+            f"{counted(count, 'element')} of type {kind}"
         )
     if size > MAX_CONSTANT_BYTES:
         raise InvalidArgumentError(
