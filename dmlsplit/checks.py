@@ -113,8 +113,8 @@ def piece_sizes(
     sizes = integers("sizes", cast(Integers, sizes_or_count))
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
-            f"sizes are {shown(sizes)}, {sum(sizes)} in sum; they must be at least 0 and add up "
-            f"to axis {at}, of size {whole}{_if_cuts(sizes, whole)}"
+            f"sizes {shown(sizes)} add up to {sum(sizes)}; they must be at least 0 and add up to "
+            f"axis {at}, of size {whole}{_if_cuts(sizes, whole)}"
         )
     return at, sizes
 

@@ -117,7 +117,7 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         ((A.astype(object), 2), "Python objects cannot be split"),
         # test_checks.py has more.
         ((A, 3), r"count is 3; it must be at least 1 and divide axis 0, of size 2"),
-        ((A, (3, 4), 1), r"sizes are \[3, 4\], 7 in sum"),
+        ((A, (3, 4), 1), r"sizes \[3, 4\] add up to 7"),
         ((A, 2, 2), "axis is 2; it must be from -2 to 1"),
         ((np.array(1), 1), "a scalar cannot be split"),
         ((A, (2, 4), 1, [ONE]), "out is a list of 1; it must be a list of 2 arrays"),

@@ -190,7 +190,7 @@ def test_parameters_of_a_module_are_trained() -> None:
 
 def test_an_error_is_the_same_as_without_gradients() -> None:
     x = torch.ones(6, requires_grad=True)
-    with pytest.raises(dml.InvalidArgumentError, match=r"sizes are \[1, 2\], 3 in sum") as raised:
+    with pytest.raises(dml.InvalidArgumentError, match=r"sizes \[1, 2\] add up to 3") as raised:
         dml.split(x, (1, 2))
     assert raised.value.__context__ is None
 

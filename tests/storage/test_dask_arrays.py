@@ -165,7 +165,7 @@ class Foreign(np.lib.mixins.NDArrayOperatorsMixin):
         (da.from_array(np.array([1, "a"], object), chunks=1), (2,), "Python objects"),
         (da.ma.masked_equal(da.arange(4), 2), (2,), "masked blocks"),
         (da.Array({}, "x", ((2,),), meta=Foreign()), (2,), "Foreign; they must be arrays"),
-        (da.ones(6), ((2, 3),), r"sizes are \[2, 3\], 5 in sum"),
+        (da.ones(6), ((2, 3),), r"sizes \[2, 3\] add up to 5"),
         (da.ones(6), (4,), "count is 4"),
         (da.ones(6), (2, 1), "axis is 1; it must be from -1 to 0"),
         (da.ones(()), (1,), "a scalar cannot be split"),
