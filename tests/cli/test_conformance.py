@@ -34,15 +34,9 @@ def test_write_probe_check(
     assert (status, out) == (0, "")
     assert err == "dmlsplit: observed.json: 154 accepted, 75 refused\n"
     status, out, _ = ran(capsys, "probe", "--directml", library, "-o", "-")
-    assert (status, json.loads(out).keys()) == (
-        0,
-        json.loads(Path("observed.json").read_text()).keys(),
-    )
+    observed = json.loads(Path("observed.json").read_text())
+    assert (status, json.loads(out).keys()) == (0, observed.keys())
     assert not Path("-").exists()
-    asked = json.loads(Path("observed.json").read_text())["cases"]
-    listed = json.loads(Path("kit/cases.json").read_text())["cases"]
-    wanted = [(case["id"], case["desc"]) for case in listed if case["last_stage"] != "bind"]
-    assert [(case["id"], case["desc"]) for case in asked] == wanted
     status, out, err = ran(capsys, "check", "observed.json")
     assert (status, err) == (0, "")
     assert out.startswith("A STAND-IN, not DirectML, 1.2.3.4 agrees with the rules\n")

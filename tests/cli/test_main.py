@@ -2,9 +2,7 @@
 
 import os
 import re
-import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,36 +42,6 @@ def test_the_examples_of_the_help_are_understood() -> None:
             if line == "dmlsplit COMMAND --help":
                 continue
             parser.parse_args(line.partition(" > ")[0].replace("'", "").split()[1:])
-
-
-@pytest.mark.parametrize("command", sorted(PARSERS.keys() - LEAVES.keys()))
-def test_a_missing_command_prints_the_help(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = command.split()[1:]
-    assert main(words) == 2
-    shown = capsys.readouterr()
-    with pytest.raises(SystemExit):
-        main([*words, "--help"])
-    assert (shown.out, shown.err) == ("", capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    ("line", "near"),
-    [
-        ("validat m.onnx", "; did you mean validate?"),
-        ("conformance prob", "; did you mean probe?"),
-        ("levels --format jsn", "; did you mean json?"),
-        ("unknown", ")"),
-    ],
-)
-def test_a_mistyped_command_is_answered_with_the_nearest(
-    line: str, near: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(line.split())
-    assert exit_.value.code == 2
-    assert capsys.readouterr().err.endswith(f"{near}\n")
 
 
 # Terminals, pipes and interrupts.
@@ -131,18 +99,6 @@ def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
     assert max(map(len, out.decode().splitlines())) == 80
 
 
-def test_quiet_prints_only_verdicts_that_are_not_ok(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save("m.onnx", every_verdict())
-    assert main(["validate", "-q", *FLAGS]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert main(["validate", "m.onnx", "--windows", "19041", "--quiet"]) == 1
-    assert "splits in" not in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        main(["validate", "m.onnx", "-q", "-v"])
-
-
 @pytest.mark.slow
 def test_long_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
     for index in range(6):
@@ -173,18 +129,6 @@ def test_a_pipe_that_closes_early_keeps_the_verdict(here: Path) -> None:
     assert child.returncode == 1
 
 
-def test_an_interrupt_is_quiet(here: Path) -> None:
-    sparse_model(here / "big.onnx", 1 << 20, copies=200_000)
-    child = started("validate", "big.onnx", folder=here)
-    mapped = Path(f"/proc/{child.pid}/maps")
-    while "big.onnx" not in mapped.read_text():
-        assert child.poll() is None
-        time.sleep(0.01)
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate()
-    assert (child.returncode, err) == (130, b"dmlsplit: interrupted\n")
-
-
 # Large models.
 
 
@@ -208,7 +152,6 @@ def measured(*arguments: str, folder: Path) -> tuple[float, int, str]:
     return float(seconds), int(peak), done.stdout
 
 
-@pytest.mark.slow
 def test_a_gigabyte_of_weights_is_passed_over(
     here: Path, record_property: Callable[[str, object], None]
 ) -> None:

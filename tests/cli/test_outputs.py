@@ -194,12 +194,6 @@ def test_a_piece_never_overwrites_the_input(
     assert tree() == before
 
 
-def test_a_kit_never_overwrites_anything(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("kit").mkdir()
-    Path("kit/cases.json").write_text("{}")
-    assert "is not an empty folder" in refused(capsys, "conformance write kit")
-
-
 def test_a_report_never_replaces_a_file_that_is_not_text(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

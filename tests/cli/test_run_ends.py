@@ -3,9 +3,7 @@
 import re
 import shlex
 import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ import pytest
 import zarr
 
 from dmlsplit.cli import main
-from tests.support.command import ours, ran, refused, shell, started
+from tests.support.command import ran, refused, shell, started
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 HALVES = ["--axis", "0", "--count", "2"]
@@ -24,13 +22,6 @@ TIME_LIMIT_S = 120
 def npy(here: Path) -> Path:
     np.save("a.npy", INPUT)
     return here / "a.npy"
-
-
-def test_one_piece_is_reported_in_the_singular(
-    npy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["run", "a.npy", "--axis", "0", "--count", "1"]) == 0
-    assert "-> 1 piece along axis 0" in capsys.readouterr().out
 
 
 # Signals.
@@ -122,17 +113,6 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 
-def test_an_ignored_signal_stays_ignored(npy: Path) -> None:
-    line = ["nohup", sys.executable, "-c", SLOW, "run", "a.npy", *HALVES, "-o", "out"]
-    child = subprocess.Popen(line, env=ours(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert child.stdout
-    child.stdout.read(1)
-    child.send_signal(signal.SIGHUP)
-    child.communicate()
-    assert child.returncode == 0
-    assert Path("out/a_1.npy").exists()
-
-
 def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     assert main(["run", "a.npy", *HALVES]) == 0
@@ -173,37 +153,6 @@ def test_control_characters_do_not_reach_the_terminal(
     assert r"\x1b[31mred _0.npy exists" in refused(
         capsys, f"run {shlex.quote(name)} --axis 0 --count 2"
     )
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("a.npy -o s3://bucket/out", "s3://bucket/out is a URL; run reads and writes local files"),
-        ("objects.zarr", "its elements have no fixed size, so they cannot be split as bytes"),
-        # The rest is our message or, since zarr 3.4, zarr's warning, which is an error in tests.
-        ("chunk0.zarr", "chunk0.zarr: has damaged zarr metadata: "),
-        ("damaged.zarr.zip", "damaged.zarr.zip: has damaged zarr metadata: BadZipFile"),
-        ("folder.zarr.zip", "folder.zarr.zip: is not a zarr store"),
-    ],
-)
-def test_an_input_that_cannot_be_run_is_reported_at_once_in_one_line(
-    line: str, message: str, npy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    zarr.create_array("chunk0.zarr", data=INPUT, chunks=(2, 4))
-    metadata = Path("chunk0.zarr/zarr.json")
-    found = re.sub(r'"chunk_shape": \[\s*2', '"chunk_shape": [0', metadata.read_text())
-    metadata.write_text(found)
-    Path("objects.zarr").mkdir()
-    Path("objects.zarr/.zarray").write_text(
-        '{"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "|O", "compressor": null,'
-        ' "fill_value": null, "order": "C", "filters": [{"id": "vlen-utf8"}]}'
-    )
-    Path("damaged.zarr.zip").write_bytes(b"PK")
-    Path("folder.zarr.zip").mkdir()
-    begun = time.monotonic()
-    assert message in refused(capsys, f"run {line} --axis 0 --count 2")
-    assert time.monotonic() - begun < 10
-    assert not Path("s3:").exists()
 
 
 def test_a_corrupt_chunk_is_one_line(here: Path) -> None:

@@ -1,6 +1,5 @@
 """`validate`: files, folders, formats and targets. Most refusals are in tests/golden/cli."""
 
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
-from tests.support import openvino_files
 from tests.support.command import judged, save
 from tests.support.models import constant, every_verdict, model, single, split_nodes
 
@@ -36,17 +34,6 @@ def test_a_file_name_may_look_like_a_pattern(
     assert judged(capsys, "m[1].onnx") == (0, {"m[1].onnx:net/cut": "ok"})
 
 
-def test_openvino_models_are_judged(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("m.xml").write_text(openvino_files.variadic())
-    Path("m.bin").write_bytes(openvino_files.weights())
-    status, verdicts = judged(capsys, "m.xml", "--feature-level", "3_0")
-    assert (status, list(verdicts.values())) == (0, ["ok"])
-    status, verdicts = judged(capsys, ".", "--feature-level", "2_0")
-    assert (status, list(verdicts.values())) == (1, ["refused, an equivalent exists"])
-    Path("m.bin").unlink()
-    assert judged(capsys, "m.xml") == (2, {})
-
-
 @pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
 def test_every_format_goes_to_a_file_as_well(
     form: str, here: Path, capsys: pytest.CaptureFixture[str]
@@ -59,8 +46,6 @@ def test_every_format_goes_to_a_file_as_well(
     assert capsys.readouterr().out == ""
     assert Path("report").read_text("utf-8") == shown
     assert sorted(path.name for path in here.iterdir()) == ["m.onnx", "report"]
-    if form == "junit":
-        ET.parse("report")
 
 
 # Dynamic models and targets.
@@ -68,10 +53,6 @@ def test_every_format_goes_to_a_file_as_well(
 
 def test_dim_gives_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save("m.onnx", single(TensorProto.INT64, ("batch", 6), (2, 4), 1))
-    assert judged(capsys, "m.onnx", "--fail-on", "unknown") == (
-        0,
-        {"m.onnx:net/cut": "ok for every size"},
-    )
     for dim in ("batch=3", "cut=3"):
         status = main(["validate", "m.onnx", "--dim", dim])
         assert status == (0 if dim == "batch=3" else 2)
@@ -84,10 +65,8 @@ def test_dim_gives_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None
         said = capsys.readouterr().err
         note = "note: --dim cut: none of these models has a dynamic dimension of that name"
         assert (said == f"dmlsplit: {note}\n") == (status == 0), said
-    status, verdicts = judged(capsys, "m.onnx", "--feature-level", "1_0")
-    assert (status, list(verdicts.values())) == (1, ["refused for every size"])
-    status, _ = judged(capsys, "m.onnx", "--feature-level", "1_0", "--allow", "equivalent")
-    assert status == 0
+    # What is refused for every size may have an equivalent for some.
+    assert main(["validate", "m.onnx", "--feature-level", "1_0", "--allow", "equivalent"]) == 0
 
 
 @pytest.mark.parametrize("text", ["batch", "=1", "batch=", "batch=-1", "batch=x", "batch=\u0661"])
@@ -95,11 +74,6 @@ def test_dim_is_read_strictly(text: str, capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         main(["validate", "m.onnx", "--dim", text])
     assert "it must be NAME=N or VALUE.AXIS=N" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_dimension_is_given_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", "m.onnx", "--dim", "n=1", "--dim", "n=2"]) == 2
-    assert "--dim n is given as 1 and as 2" in capsys.readouterr().err
 
 
 def test_shapes_are_inferred_unless_told_otherwise(
@@ -142,3 +116,15 @@ def test_a_slice_is_judged_through_onnx_runtime_only(
     save("m.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 4))}, {"y": TensorProto.FLOAT}))
     assert judged(capsys, "m.onnx") == (0, {})
     assert judged(capsys, "m.onnx", "--via", "ort") == (0, {"m.onnx:net/half": "ok"})
+
+
+def test_names_from_a_model_cannot_drive_the_terminal(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = single(TensorProto.FLOAT, (6,), (2, 5), 0)
+    content.graph.node[1].name = "\x1b]0;owned\x07"
+    save("m.onnx", content)
+    main(["validate", "m.onnx", "bad\x1b[2J.onnx"])
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+    assert "\\x1b" in captured.out
