@@ -6,15 +6,9 @@ from pathlib import Path
 import pytest
 
 from dmlsplit.cli import main
-from tests.conformance.stand_in import build as stand_in
+from tests.conformance.stand_in.build import library
 
-
-@pytest.fixture
-def library(builds: Path) -> Path:
-    why = stand_in.missing()
-    if why:
-        pytest.skip(why)
-    return stand_in.built(builds)
+__all__ = ["library"]
 
 
 def ran(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -11,11 +11,10 @@ import pytest
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.cli.completion import parsers
-from tests.support.command import FLAGS, ROOT, leaves, ours, ran, save, shell, sparse_model, started
+from tests.support.command import FLAGS, ROOT, ours, ran, save, shell, sparse_model, started
 from tests.support.models import every_verdict
 
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
-LEAVES = {parser.prog: parser for parser in leaves(build_parser())}
 
 
 @pytest.mark.parametrize("command", PARSERS)

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -237,17 +236,6 @@ def test_a_device_is_written_to_and_a_full_device_is_named(
     assert main([command, "m.onnx", option, "/dev/null"]) == 0
     said = refused(capsys, f"{command} m.onnx {option} /dev/full")
     assert said == "dmlsplit: error: /dev/full: No space left on device\n"
-
-
-def test_a_pipe_is_written_to(files: Path) -> None:
-    os.mkfifo("pipe")
-    received: list[str] = []
-    reader = threading.Thread(target=lambda: received.append(Path("pipe").read_text()))
-    reader.start()
-    assert main(["validate", "m.onnx", "-o", "pipe"]) == 0
-    reader.join()
-    assert "1 split in 1 file" in received[0]
-    assert Path("pipe").is_fifo()
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])

@@ -13,20 +13,6 @@ from tests.support.models import constant, every_verdict, model, single, split_n
 # Files.
 
 
-def test_folders_and_patterns_are_searched(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good = single(TensorProto.FLOAT, (6,), (2, 4), 0)
-    for name in ("models/a.onnx", "models/deep/b.ONNX", "other/c.onnx"):
-        save(name, good)
-    Path("models/settings.xml").write_text("<settings/>")
-    Path("models/settings.json").write_text("{}")
-    Path("models/link.onnx").symlink_to(Path("../other/c.onnx"))
-    Path("models/loop").symlink_to(Path())
-    status, verdicts = judged(capsys, "models")
-    assert status == 0
-    assert sorted(verdicts) == ["models/a.onnx:net/cut", "models/deep/b.ONNX:net/cut"]
-    assert len(judged(capsys, "**/c.onnx", "models/*.onnx", "models/a.onnx")[1]) == 3
-
-
 def test_a_file_name_may_look_like_a_pattern(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,17 +25,3 @@ def test_the_path_is_a_field_of_the_error(
     assert error.value.path == str(path)
     assert str(path) not in error.value.message
     assert str(error.value) == f"{path}: {error.value.message}"
-
-
-def test_a_model_that_breaks_a_rule_keeps_its_report(tmp_path: Path) -> None:
-    path = tmp_path / "model.json"
-    tensor = '{"DataType": "FLOAT32", "Sizes": [4]}'
-    desc = f'{{"InputTensor": {tensor}, "OutputTensors": [{tensor}], "Axis": 1}}'
-    path.write_text(
-        f'{{"resources": {{}}, "dispatchables": {{"cut": {{"type": "SPLIT", "desc": {desc}}}}}, '
-        '"commands": []}'
-    )
-    with pytest.raises(InvalidArgumentError, match=r"model\.json: dispatchables\.cut: ") as error:
-        dxdispatch.run(path, "cpu")
-    assert error.value.report is not None
-    assert error.value.message.startswith("dispatchables.cut: ")

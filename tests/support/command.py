@@ -18,6 +18,7 @@ from onnx import TensorProto
 from dmlsplit.cli import main
 from dmlsplit.cli.terminal import STOPS
 from tests.support.models import single
+from tests.support.onnx_graphs import field, varint
 
 ROOT = Path(__file__).parents[2]
 FLAGS = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
@@ -94,36 +95,21 @@ def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, di
     return status, {f"{s['file']}:{s['place']}/{s['node']}": s["verdict"] for s in splits}
 
 
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def length_delimited(number: int, size: int) -> bytes:
-    return varint(number << 3 | 2) + varint(size)
-
-
 def sparse_model(path: Path, weights: int, copies: int = 1) -> None:
     """Write a model with a split and `weights` bytes of initializers, as holes in the file."""
+
+    def begun(number: int, size: int) -> bytes:
+        """The beginning of a field whose content follows."""
+        return varint(number << 3 | 2) + varint(size)
+
     graph = single(TensorProto.FLOAT, (6, 4), (2, 4), 0).graph
-    nodes = graph.SerializeToString() + b"".join(
-        length_delimited(1, len(node)) + node
-        for node in [graph.node[1].SerializeToString()] * (copies - 1)
-    )
-    head = b"".join(
-        [
-            b"\x08\x01\x08" + varint(weights // 4),  # dims: 1, elements
-            b"\x10\x01" + length_delimited(8, 1) + b"w",  # data_type FLOAT, name
-            length_delimited(9, weights),  # raw_data
-        ]
-    )
-    tensor = length_delimited(5, len(head) + weights) + head
-    opset = length_delimited(8, 2) + b"\x10\x12"
-    front = b"\x08\x0a" + opset
-    front += length_delimited(7, len(nodes) + len(tensor) + weights) + nodes + tensor
+    nodes = graph.SerializeToString()
+    nodes += field(1, graph.node[1].SerializeToString()) * (copies - 1)
+    dims, kind, name = field(1, 1) + field(1, weights // 4), field(2, 1), field(8, b"w")
+    head = dims + kind + name + begun(9, weights)  # raw_data
+    tensor = begun(5, len(head) + weights) + head
+    front = field(1, 10) + field(8, field(2, 18))  # ir_version, opset
+    front += begun(7, len(nodes) + len(tensor) + weights) + nodes + tensor
     with path.open("wb") as file:
         file.write(front)
         file.truncate(len(front) + weights)

@@ -62,6 +62,7 @@ def session(content: onnx.ModelProto) -> Any:
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     provider = ["CPUExecutionProvider"]
     return onnxruntime.InferenceSession(content.SerializeToString(), options, provider)
 
@@ -132,3 +133,9 @@ def every_verdict() -> onnx.ModelProto:
         "x": (TensorProto.INT8, (4, 4)),
     }
     return model(nodes, inputs, {"fits_0": TensorProto.FLOAT, "y": TensorProto.INT8})
+
+
+def parsed(graph: str, functions: str = "") -> onnx.ModelProto:
+    """A model in ONNX's text form, with functions of the domain ``local``."""
+    header = '<ir_version: 10, opset_import: ["" : 18, "local" : 1]>'
+    return onnx.parser.parse_model(f"{header} net {graph} {functions}")

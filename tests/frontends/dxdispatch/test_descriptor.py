@@ -58,6 +58,7 @@ def test_every_tensor_field_is_read() -> None:
     desc = read_descriptor(
         {"InputTensor": entry, "OutputTensors": [tensor([2, 3], "INT64")], "Axis": 1}
     )
+    assert desc.axis == 1
     assert desc.input_tensor == dml.TensorDesc(
         "INT64",
         (2, 3),

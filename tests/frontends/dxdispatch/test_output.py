@@ -1,6 +1,5 @@
 """The output that a model prints, and the files that it writes."""
 
-import errno
 import json
 import os
 from pathlib import Path
@@ -81,19 +80,6 @@ def test_files_that_do_not_fit_on_the_disk_are_refused_before_anything_runs(
     message = r"d.npy cannot be written: does not fit: 12 bytes are needed, 11 are free"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         run(file)
-
-
-def test_an_error_of_the_system_is_one_line_that_names_the_file(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(handle: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    assert main(["run", str(file)]) == 2
-    said = capsys.readouterr().err
-    assert said.endswith(f"{file.with_name('d.npy')} cannot be written: Input/output error\n")
-    assert [entry.name for entry in file.parent.iterdir()] == ["m.json"]
 
 
 def test_resources_that_exceed_the_free_memory_are_refused(

@@ -1,6 +1,5 @@
 """ONNX's shape inference runs in a child process and fills gaps; a crash there is only noted."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +71,16 @@ def test_an_equation_that_onnx_parses_forever_is_not_passed_to_it(
     assert found.unknown == "its shape is unknown after Einsum 'sum' of main"
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGABRT)", "ended its process with sig"),
-        ("import time; time.sleep(60)", "it took over 1 s"),
-        ("raise ValueError('no\\nsuch')", r"such \(exit status 1\)"),
-        ("import resource; x = bytearray(1 << 40)", "MemoryError"),
-    ],
-)
-@pytest.mark.skipif(sys.platform == "win32", reason="signals and limits of POSIX")
-def test_limits_hold(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
+def test_a_child_that_cannot_start_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Replaces the package onnx in the child.
-    (tmp_path / "onnx.py").write_text(body)
+    (tmp_path / "onnx.py").write_text("raise ValueError('no\\nsuch')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(child, "SECONDS", 1 if "sleep" in body else 60)
-    with child.kept() as kept, pytest.raises(UnsupportedError, match=message):
+    with (
+        child.kept() as kept,
+        pytest.raises(UnsupportedError, match=r"such \(exit status 1\)"),
+    ):
         kept.answer(str(tmp_path / "m.onnx"), {})
 
 

@@ -100,7 +100,6 @@ def test_complex128_travels_as_two_lanes() -> None:
 def test_strings_have_no_descriptor() -> None:
     found = lowered("Split", 18, (3,), "STRING", split=[1, 2])
     assert found.descriptor is None
-    assert "split on the host: DirectML has no strings" in str(found)
 
 
 @pytest.mark.parametrize("axis", range(9))
@@ -126,16 +125,6 @@ def test_nothing_is_dispatched_for_an_empty_tensor(shape: tuple[int, ...]) -> No
     found = lowered("Split", 18, shape, split=[0, shape[0]])
     assert found.descriptor is None
     assert not found.warnings
-    assert "nothing to dispatch: every output is empty" in str(found)
-
-
-def test_a_lowering_prints_everything() -> None:
-    assert str(lowered("SplitToSequence", 11, (2, 2), "BOOL", keepdims=0)).splitlines() == [
-        "SplitToSequence-11 axis 0: BOOL[2,2] -> [1, 1] squeezed",
-        "  SPLIT axis 0: UINT8[2,2] -> UINT8[1,2], UINT8[1,2]",
-    ]
-    text = str(lowered("Split", 18, (1,), split=[0, 1]))
-    assert "warning: piece 0 is empty" in text
 
 
 @pytest.mark.parametrize(

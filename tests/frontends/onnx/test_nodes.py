@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from onnx import TensorProto, helper  # noqa: E402
 
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
 
@@ -43,18 +42,12 @@ def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     )
 
 
-def test_empty_pieces_give_a_warning(scanned: Scanned) -> None:
-    cut = node("Split", "x s", "a b")
-    (found,) = scanned(model([cut], [value("x", [4])], initializers=(sizes("s", 0, 4),)))
-    assert str(found.descriptors[0]) == "SPLIT axis 0: FLOAT32[4] -> FLOAT32[4]"
-    assert "DirectML provider appears to skip" in found.warnings[0]
-
-
 def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: Scanned) -> None:
     cut = helper.make_node("Split", ["x", ""], ["a", "", "c"], num_outputs=3)
     (found,) = scanned(model([cut], [value("x", [6])]))
     assert found.descriptors[0].split_sizes == (2, 2, 2)
-    assert any("output 1 has no name" in text for text in found.warnings)
+    crash = "output 1 has no name; ONNX Runtime 1.31 crashes on such a node"
+    assert any(crash in text for text in found.warnings)
     assert any("an input without a name next to num_outputs" in text for text in found.warnings)
 
 
@@ -63,19 +56,6 @@ def test_num_outputs_on_a_dynamic_axis_gives_a_warning(scanned: Scanned) -> None
         cut = node("Split", "x", " ".join("abc"[:count]), num_outputs=count)
         (found,) = scanned(model([cut], [value("x", ["n"])]))
         assert len(found.warnings) == warned
-
-
-def test_neither_sizes_nor_num_outputs_gives_a_warning(scanned: Scanned) -> None:
-    (found,) = scanned(model([node("Split", "x", "a b")], [value("x", [6])]))
-    assert found.descriptors[0].split_sizes == (3, 3)
-    assert "which ONNX forbids" in found.warnings[0]
-
-
-def test_strings_have_no_descriptor(scanned: Scanned) -> None:
-    cut = node("Split", "x", "a b", num_outputs=2)
-    (found,) = scanned(model([cut], [value("x", [6], TensorProto.STRING)]))
-    assert found.descriptors == ()
-    assert "the host splits them" in found.warnings[0]
 
 
 def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
@@ -133,26 +113,3 @@ def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> No
     cut = node("Split", "x", "a b", num_outputs=2)
     (found,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
     assert found.descriptors[0].split_sizes == (2**61, 2**61)
-
-
-@pytest.mark.parametrize(
-    ("cut", "message"),
-    [
-        # This crashes ONNX's shape inference and ONNX Runtime with SIGABRT.
-        (node("Split", "x", "a b c", num_outputs=2), "num_outputs is 2 for 3 outputs"),
-        # This crashes ONNX Runtime with SIGSEGV.
-        (helper.make_node("Split", ["x", "s"], ["a", ""]), ""),
-        # This crashes ONNX Runtime with SIGFPE.
-        (node("SplitToSequence", "x zero", "q"), "the chunk size, a scalar split, is 0"),
-    ],
-    ids=["SIGABRT", "SIGSEGV", "SIGFPE"],
-)
-def test_models_that_crash_onnx_s_own_tools_are_described(
-    scanned: Scanned, cut: Any, message: str
-) -> None:
-    zero = numpy_helper.from_array(np.array(0, np.int64), "zero")
-    (found,) = scanned(model([cut], [value("x", [6])], initializers=(sizes("s", 2, 4), zero)))
-    assert message in found.problem
-    if not message:
-        assert found.descriptors
-        assert "ONNX Runtime 1.31 crashes on such a node" in found.warnings[0]

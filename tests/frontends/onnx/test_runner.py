@@ -57,21 +57,13 @@ def splits(draw: st.DrawFn, most_rank: int = 5) -> Case:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @settings(max_examples=25)
-@given(case=splits(), opset=st.sampled_from([2, 11, 13, 18]), seed=st.integers(0, 99))
+@given(case=splits(most_rank=12), opset=st.sampled_from([2, 11, 13, 18]), seed=st.integers(0, 99))
 def test_split_moves_every_bit(dtype: str, case: Case, opset: int, seed: int) -> None:
     shape, axis, sizes = case
     x = random_bits(shape, dtype, seed)
     found = split(x, sizes, axis=axis, opset=opset)
     assert_same(found, reference(x, sizes, axis))
     assert not any(np.shares_memory(piece, x) for piece in found)
-
-
-@settings(max_examples=50)
-@given(case=splits(most_rank=12), dtype=st.sampled_from(DTYPES))
-def test_ranks_above_8_work(case: Case, dtype: str) -> None:
-    shape, axis, sizes = case
-    x = random_bits(shape, dtype)
-    assert_same(split(x, sizes, axis=axis), reference(x, sizes, axis))
 
 
 @settings(max_examples=50)
@@ -137,23 +129,15 @@ def test_num_outputs_and_equal_pieces() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda x: split([1, 2], [1, 1]), "Split-18: the input is a list; it must be an array"),
-        (lambda x: split(x, [6.0]), "Split-18: split is .*; it must hold integers"),
-        (lambda x: split(x, [6], device="tpu"), "device is 'tpu'; it must be"),
         (
             lambda x: split(x.astype(">f4"), [6]),
-            "data type >f4; .*Fix: convert it to native byte order",
+            "data type >f4; ONNX has that type in native byte order only.*Fix: convert it to nat",
         ),
-        (lambda x: split(x.astype(">f4"), [6]), "ONNX has that type in native byte order only"),
         (
             lambda x: split(np.ma.masked_array(x, x == 0), [6]),
             "Split-18: the input is masked; .*Fix: split .data and .mask",
         ),
         (lambda x: split(x.view("M8[s]"), [6]), "data type datetime64.*; ONNX has no such type"),
-        (
-            lambda x: split_to_sequence(x, opset=10),
-            "SplitToSequence: opset is 10; .* since opset 11",
-        ),
     ],
 )
 def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) -> None:
@@ -192,26 +176,21 @@ RUNTIME_TYPES = {"split": DTYPES[:-2], "sequence": ["bool", "int32", "int64", *D
 def runtime_session(
     operator: str, opset: int, dtype: str, axis: int, outputs: int, keepdims: int
 ) -> Any:
-    runtime = pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
+    pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
     onnx = pytest.importorskip("onnx", reason="builds the model for ONNX Runtime")
-    helper = onnx.helper
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    inputs = {"x": kind} | ({"sizes": onnx.TensorProto.INT64} if keepdims else {})
+    from tests.support.models import session
+    from tests.support.onnx_graphs import INT64, model, node, value
+
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = [value("x", kind=kind), value("sizes", kind=INT64)][: 2 if keepdims else 1]
     attributes = {"axis": axis}
     if operator == "SplitToSequence":
         attributes["keepdims"] = keepdims
     elif not keepdims:  # Here no sizes are given either.
         attributes["num_outputs"] = outputs
-    results = [f"y{i}" for i in range(outputs)]
-    declared = [helper.make_tensor_value_info(name, kind, None) for name, kind in inputs.items()]
-    types = [onnx.ValueInfoProto(name=name) for name in results]
-    node = helper.make_node(operator, list(inputs), results, **attributes)
-    graph = helper.make_graph([node], "g", declared, types)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = 1
-    providers = ["CPUExecutionProvider"]
-    return runtime.InferenceSession(model.SerializeToString(), options, providers=providers)
+    results = " ".join(f"y{i}" for i in range(outputs))
+    cut = node(operator, " ".join(each.name for each in inputs), results, **attributes)
+    return session(model([cut], inputs, opsets={"": opset}, outputs=results))
 
 
 @settings(max_examples=60)
@@ -322,17 +301,6 @@ def test_lazily_conjugated_tensors_of_torch_are_split_as_they_read() -> None:
     for lazy in (x.conj(), x.conj().imag):
         found = torch.cat(split(lazy, [1, 2]))
         assert torch.equal(found, lazy.clone())
-
-
-@settings(max_examples=50)
-@given(size=st.integers(1, 40), count=st.integers(1, 12), axis=st.sampled_from([0, 1, -1]))
-def test_even_num_outputs_is_torch_s_tensor_split(size: int, count: int, axis: int) -> None:
-    torch = pytest.importorskip("torch", reason="compares with PyTorch")
-    shape = (2, size * count) if axis else (size * count, 2)
-    x = torch.from_numpy(random_bits(shape, "int32"))
-    found = split(x.transpose(0, 1).contiguous().transpose(0, 1), num_outputs=count, axis=axis)
-    for one, other in zip(found, torch.tensor_split(x, count, axis), strict=True):
-        assert torch.equal(one, other)
 
 
 def test_only_the_backend_needs_the_package_onnx() -> None:

@@ -1,7 +1,6 @@
 """The splits of an ONNX file: places, bodies, functions, and odd graphs."""
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.support.onnx_graphs import (  # noqa: E402
     INT64,
     Scanned,
     branch,
-    chained,
     halve,
     model,
     node,
@@ -61,12 +59,9 @@ def test_split_to_sequence_is_found(scanned: Scanned) -> None:
     assert "no SplitToSequence; the node runs on the CPU" in found.warnings[0]
 
 
-def test_an_opset_that_is_missing_or_too_old_is_a_problem(scanned: Scanned) -> None:
+def test_a_missing_opset_is_a_problem(scanned: Scanned) -> None:
     (found,) = scanned(model([node("Split", "x", "a")], [value("x", [4])], opsets={"own": 1}))
     assert "the model imports no opset of ai.onnx" in found.problem
-    sequence = node("SplitToSequence", "x", "a")
-    (found,) = scanned(model([sequence], [value("x", [4])], opsets={"": 10}))
-    assert "the operator exists since opset 11" in found.problem
 
 
 def test_splits_of_other_domains_are_not_ours(scanned: Scanned) -> None:
@@ -145,13 +140,6 @@ def test_types_declared_inside_a_function_count(scanned: Scanned) -> None:
     call = node("Halve", "x", "a b", domain="own", at=1)
     (found,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
     assert found.descriptors[0].input_tensor.sizes == (4, 6)
-
-
-def test_functions_that_call_each_other_twice_do_not_double_the_work(scanned: Scanned) -> None:
-    calls = [(f"f{i}", [f"f{i + 1}"] * 2) for i in range(40)] + [("f40", [])]
-    start = time.process_time()
-    assert scanned(chained(calls)) == []
-    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("what", ["missing", "folder", "pipe", "NUL"])

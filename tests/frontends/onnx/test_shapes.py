@@ -119,24 +119,6 @@ def test_shapes_are_those_of_onnx_shape_inference(scanned: Scanned, case: tuple[
         assert found.unknown == f"dimension 0, the axis, is dynamic ({wanted[0]})"
 
 
-def test_shapes_travel_through_a_chain_as_in_a_yolo_head(scanned: Scanned) -> None:
-    weights = numpy_helper.from_array(np.zeros((64, 3, 3, 3), np.float32), "w")
-    nodes = [
-        node("Conv", "x w", "c", strides=[2, 2], pads=[1, 1, 1, 1]),
-        node("Sigmoid", "c", "s"),
-        node("Mul", "c s", "m"),
-        node("Split", "m lengths", "a b", axis=1),
-        node("Concat", "a b m", "j", axis=1),
-        node("Split", "j", "p q", axis=1, num_outputs=2),
-    ]
-    initializers = (weights, sizes("lengths", 32, 32))
-    found = scanned(model(nodes, [value("x", [1, 3, 160, 160])], initializers=initializers))
-    assert [str(f.descriptors[0].input_tensor) for f in found] == [
-        "FLOAT32[1,64,80,80]",
-        "FLOAT32[1,128,80,80]",
-    ]
-
-
 @pytest.mark.parametrize(
     "broken",
     [

@@ -32,12 +32,6 @@ def test_a_lowering_is_a_value_that_reads_well() -> None:
     assert hash(lowering) == hash(lower_variadic_split((6, 2), 0, [2, 4, 0], F32))
 
 
-def test_nothing_is_dispatched_for_empty_data() -> None:
-    lowering = lower_split((0, 4), 0, 2, F32)
-    assert lowering.descriptor is None
-    assert str(lowering).splitlines()[1] == "  nothing to dispatch: every output is empty"
-
-
 def test_many_lengths_are_cut_in_messages() -> None:
     with pytest.raises(InvalidArgumentError) as error:
         lower_variadic_split((5,), 0, [1] * 100_000, F32)

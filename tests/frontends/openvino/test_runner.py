@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlsplit import Device, InvalidArgumentError, TensorDataType
+from dmlsplit import InvalidArgumentError, TensorDataType
 from dmlsplit.frontends.openvino import split, variadic_split
 
 F32 = TensorDataType.FLOAT32
@@ -31,30 +31,6 @@ def six() -> np.ndarray:
     return np.arange(12, dtype=np.float32).reshape(6, 2)
 
 
-# VariadicSplit-1: accepted arguments.
-
-
-@pytest.mark.parametrize(
-    ("lengths", "sizes"),
-    [
-        ([0, 6, 0], [0, 6, 0]),
-        ([4, 2, -1], [4, 2, 0]),
-        ([-1], [6]),
-        ([6], [6]),
-        ([2, -1], [2, 4]),
-        ([-1, 2], [4, 2]),
-        ([1, -1, 2], [1, 3, 2]),
-        ((1, 2, 3), [1, 2, 3]),
-    ],
-)
-def test_lengths_that_fit(lengths: Any, sizes: list[int]) -> None:
-    same(variadic_split(six(), 0, lengths), cut(six(), sizes))
-
-
-def test_the_axis_may_count_from_the_end() -> None:
-    same(variadic_split(six(), -2, [2, 4]), cut(six(), [2, 4]))
-
-
 def test_data_of_size_zero_gives_empty_pieces() -> None:
     data = np.zeros((0, 3), np.int16)
     same(variadic_split(data, 0, [0, 0]), [data, data])
@@ -71,7 +47,7 @@ def test_any_rank(rank: int) -> None:
     same(variadic_split(data, -1, [1, 2]), [data[..., :1], data[..., 1:]])
 
 
-# VariadicSplit-1: refused arguments.
+# Refused arguments; tests/test_wrong_arguments.py has values of wrong types.
 
 
 @pytest.mark.parametrize(
@@ -85,13 +61,8 @@ def test_any_rank(rank: int) -> None:
         (0, [7, -1], "split_lengths [7, -1] add up to 7; they must not exceed 6"),
         # OpenVINO accepts floats too; its specification does not.
         (0.0, [6], "axis is 0.0; it must have an integer type of at most 64 bits"),
-        (np.float32(0), [6], "axis is np.float32(0.0)"),
         (0, np.array([6], np.float32), "split_lengths is of type float32"),
-        (True, [6], "axis is True"),
         (0, np.array([True]), "split_lengths is of type bool"),
-        (0, ["6"], "split_lengths is ['6']"),
-        (0, [[1], [2, 3]], "it must hold integers"),
-        (None, [6], "axis is None"),
         (0, [2**64, 6], "integer type of at most 64 bits"),
         (2**63, [6], "axis is 9223372036854775808"),
     ],
@@ -110,34 +81,14 @@ def test_a_scalar_cannot_be_split() -> None:
         split(np.array(1), 0, 1)
 
 
-def test_data_that_is_not_an_array_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="data is a list"):
-        variadic_split([1, 2], 0, [2])
+def test_a_type_that_directml_cannot_carry_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"type .* of 3 bytes"):
         variadic_split(np.zeros(2, "V3"), 0, [2])
 
 
-# Split-1.
-
-
-@pytest.mark.parametrize(("axis", "count"), [(0, 1), (0, 2), (0, 3), (0, 6), (1, 2), (-1, 2)])
-def test_equal_parts(axis: int, count: int) -> None:
-    same(split(six(), axis, count), np.split(six(), count, axis))
-    same(split(six(), np.array(axis), np.int32(count)), np.split(six(), count, axis))
-
-
-@pytest.mark.parametrize(
-    ("axis", "count", "message"),
-    [
-        (0, [3], "num_splits has shape [1]"),
-        (0.0, 3, "axis is 0.0"),
-        (0, 3.0, "num_splits is 3.0"),
-    ],
-)
-def test_parts_that_cannot_be_equal(axis: Any, count: Any, message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=re.escape(message)) as error:
-        split(six(), axis, count)
-    assert str(error.value).startswith("Split-1")
+def test_a_count_is_one_integer() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^Split-1: num_splits has shape \[1\]"):
+        split(six(), 0, [3])
 
 
 # Types and layouts.
@@ -169,50 +120,13 @@ def test_strided_data_and_fresh_outputs() -> None:
     assert not any(np.shares_memory(piece, whole) for piece in got)
 
 
-@pytest.mark.parametrize("level", ["1_0", "3_0", "6_4"])
-@pytest.mark.parametrize("kind", ["f4", "i8", "f2", "u1"])
-def test_low_levels_run_the_legalized_operator(level: str, kind: str) -> None:
-    data = np.arange(24).astype(kind).reshape(2, 6, 2)
-    got = variadic_split(data, 1, [2, 4], device=Device("cpu", level))
-    same(got, [data[:, :2], data[:, 2:]])
-
-
-def test_a_split_that_a_low_level_cannot_express_is_refused_with_the_reason() -> None:
-    with pytest.raises(InvalidArgumentError, match="UINT16 needs runs"):
-        variadic_split(np.zeros(5, np.int8), 0, [2, 3], device=Device("cpu", "1_0"))
-
-
 def test_a_device_may_be_named() -> None:
-    same(split(six(), 0, 2, device="cpu"), np.split(six(), 2))
+    same(split(six(), np.array(0), np.int32(2), device="cpu"), np.split(six(), 2))
     with pytest.raises(InvalidArgumentError, match="device is 'tpu'"):
         split(six(), 0, 2, device="tpu")
 
 
 # Published vectors: tensorflow-directml's split_op_test, -1 inference and empty parts.
-
-
-@pytest.mark.parametrize(("axis", "count"), [(0, 2), (1, 4), (2, 7)])
-def test_tensorflow_empty_vectors(axis: int, count: int) -> None:
-    data = np.zeros((8, 0, 21), np.float32)
-    same(split(data, axis, count), np.split(data, count, axis))
-
-
-def test_tensorflow_thousand_outputs() -> None:
-    sizes = [1 + i % 2 for i in range(1000)]
-    data = np.random.default_rng(1).random((3, sum(sizes)), np.float32)
-    same(variadic_split(data, 1, sizes), cut(data, sizes, 1))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    shape=st.lists(st.integers(1, 3), min_size=5, max_size=5),
-    axis=st.integers(-5, 4),
-    sizes=st.lists(st.integers(1, 4), min_size=2, max_size=24),
-)
-def test_tensorflow_random_vectors(shape: list[int], axis: int, sizes: list[int]) -> None:
-    shape[axis] = sum(sizes)
-    data = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-    same(variadic_split(data, axis, sizes), cut(data, sizes, axis))
 
 
 # OpenVINO itself. Its CPU plugin is exact only for these types.
