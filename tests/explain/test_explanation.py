@@ -54,31 +54,6 @@ def test_a_time_has_a_sensible_unit_and_is_marked_as_computed(
     assert "no GPU has run dmlsplit yet" in record["seconds_note"]
 
 
-def test_every_output_has_its_number_of_elements() -> None:
-    text = explanation_text(explained("FLOAT32", (5, 6), 1, (1, 5)))
-    assert "output 0: 5 elements, bytes 0 to 3 of every row" in text
-    text = explanation_text(explained("UINT8", (5, 6), 1, (1, 5)))
-    assert "output 0: 5 elements, byte 0 of every row" in text
-
-
-@pytest.mark.parametrize(
-    ("given_", "kernel"),
-    [
-        (("FLOAT32", (1024, 1024), 1, (512, 512)), "rows"),
-        (("UINT8", (480, 640, 3), 2, (1, 1, 1)), "strided"),
-        (("UINT8", (1000, 85), 1, (4, 1, 80)), "tile"),
-        (("UINT8", (1000, 5001), 1, (2500, 2501)), "rows"),
-    ],
-)
-def test_the_kernel_is_the_planners(given_: tuple, kernel: str) -> None:  # type: ignore[type-arg]
-    shown = explained(*given_)
-    (launch,) = shown.launches
-    assert launch.kernel == kernel
-    text = explanation_text(shown)
-    assert f"kernel: {kernel}, because" in text
-    assert f"launch: {launch.grid} blocks of {launch.block} threads" in " ".join(text.split())
-
-
 def test_a_strided_split_shows_its_loops() -> None:
     x = dml.TensorDesc("UINT8", (4, 6), strides=(1, 4))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
@@ -96,13 +71,6 @@ def test_assumptions_about_an_unknown_gpu_are_listed() -> None:
     assert "assumed: 50 MiB of L2 cache, the least of the known GPUs" in text
     (record,) = json.loads(explanation_json([shown]))["splits"]
     assert (record["seconds"], record["assumed"]) == (None, list(unknown.assumed))
-
-
-def test_long_lists_are_cut_short() -> None:
-    text = explanation_text(explained("FLOAT32", (16, 1000), 1, (1,) * 1000))
-    assert "... and 992 more outputs" in text
-    assert text.count("  output ") == 8
-    assert len(text.splitlines()) < 60
 
 
 @given(desc=split_descriptors())

@@ -60,25 +60,6 @@ def texts(root: ET.Element) -> list[str]:
     return [element.text or "" for element in root.iter(f"{SVG}text")]
 
 
-def test_every_tensor_has_its_shape_and_size() -> None:
-    assert texts(drawn(described("FLOAT32", (2, 3), 1, (1, 2)))) == [
-        "SPLIT axis 1 into 2 outputs",
-        "input: FLOAT32[2,3]: 6 elements, 24 bytes; 12 bytes per line",
-        *("output 0: FLOAT32[2,1]", "2 elements, 8 bytes"),
-        *("output 1: FLOAT32[2,2]", "4 elements, 16 bytes"),
-    ]
-
-
-def test_the_pixels_of_a_line_are_drawn_in_a_line() -> None:
-    root = drawn(PIXELS)
-    assert "input: UINT8[1,4,8,3]: 96 elements, 96 bytes; 24 bytes per line" in texts(root)
-    widths = {float(rect.get("width", 0)) for rect in root.iter(f"{SVG}rect") if len(rect)}
-    assert widths == {28.5}
-    tops = [rect.get("y") for rect in root.iter(f"{SVG}rect") if rect.get("fill") == "#e8e8e8"]
-    assert len(set(tops[1:])) == 1  # The outputs are side by side.
-    assert len(texts(root)) == 2 + 2 * 3  # nothing is left out
-
-
 @pytest.mark.parametrize(
     ("shape", "axis", "sizes", "input_drawn"),
     [

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
 from dmlsplit.frontends.onnx import child
-from tests.support.models import model, sequence, single, split_nodes
+from tests.support.models import model, parsed, sequence, single, split_nodes
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 OPTION = re.compile(r'--dim (?:"[^"]*"|[^\s;,]+)')
@@ -53,49 +53,27 @@ def counted(shape: Any, outputs: int) -> onnx.ModelProto:
     return model([node], {"x": (FLOAT, shape)}, dict.fromkeys(names, FLOAT))
 
 
-def in_scan() -> onnx.ModelProto:
-    """A split of a value without a shape in the body of a Loop."""
-    kind, shape = FLOAT, None
-    body = helper.make_graph(
-        split_nodes("cut", "state", (2, 4), 1),
-        "body",
-        [
-            helper.make_tensor_value_info("i", INT64, []),
-            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("state", kind, shape),
-        ],
-        [
-            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("state", kind, shape),
-            helper.make_tensor_value_info("cut_0", kind, shape),
-        ],
-    )
-    loop = helper.make_node("Loop", ["", "on0", "x"], ["last", "all"], name="loop", body=body)
-    inputs = {"on0": (TensorProto.BOOL, ()), "x": (FLOAT, (1, 6))}
-    return model([loop], inputs, {"all": FLOAT})
-
-
-def function(calls: bool) -> onnx.ModelProto:
-    """A split in a function: not called with its attribute, or called on a dynamic axis."""
-    cut = helper.make_node("Split", ["a"], ["b", "c"], name="cut", axis=0, num_outputs=2)
-    attributes = []
-    if not calls:
-        axis = next(each for each in cut.attribute if each.name == "axis")
-        axis.ClearField("i")
-        axis.ref_attr_name = "where"
-        attributes = ["where"]
-    opsets = [helper.make_opsetid("", 18)]
-    local = helper.make_function("local", "Cut", ["a"], ["b", "c"], [cut], opsets, attributes)
-    nodes = [helper.make_node("Cut", ["y"], ["p", "q"], name="call", domain="local")]
-    if not calls:
-        nodes = split_nodes("other", "y", (2, 4), 1)
-    nonzero = helper.make_node("NonZero", ["x"], ["z"])
-    change = helper.make_node("Transpose", ["z"], ["y"])
-    inputs = {"x": (FLOAT, (2, 6))}
-    outputs = {"p": INT64} if calls else {"other_0": FLOAT}
-    extra = [helper.make_opsetid("local", 1)]
-    first = [nonzero, change] if calls else [helper.make_node("Relu", ["x"], ["y"])]
-    return model([*first, *nodes], inputs, outputs, functions=[local], extra_opsets=extra)
+# A split of a value without a shape in the body of a Loop.
+IN_LOOP = """(bool on0, float[1,6] x) => (float[] all) {
+    last, all = Loop <body = body (int64 i, bool on, float[] state)
+                      => (bool on, float[] state, float[] cut_0) {
+        sizes = Constant <value = int64[2] {2, 4}> ()
+        [cut] cut_0, cut_1 = Split <axis = 1> (state, sizes)
+    }> ("", on0, x)
+}"""
+FUNCTION = '<domain: "local", opset_import: ["" : 18]> Cut '
+NOT_CALLED = """(float[2,6] x) => (float[] other_0) {
+    y = Relu (x)
+    sizes = Constant <value = int64[2] {2, 4}> ()
+    [other] other_0, other_1 = Split <axis = 1> (y, sizes)
+}"""
+OF_CALLER = "<where> (a) => (b, c) { [cut] b, c = Split <axis: int = @where, num_outputs = 2> (a) }"
+CALLED = """(float[2,6] x) => (int64[] p) {
+    z = NonZero (x)
+    y = Transpose (z)
+    [call] p, q = local.Cut (y)
+}"""
+OF_ITS_OWN = "(a) => (b, c) { [cut] b, c = Split <axis = 0, num_outputs = 2> (a) }"
 
 
 UNKNOWN = {
@@ -107,9 +85,9 @@ UNKNOWN = {
     "a dynamic rank": single(FLOAT, None, (2, 4), 1),
     "a value in the middle": after("NonZero"),
     "an unknown operator": custom(),
-    "a body": in_scan(),
-    "an attribute of a caller": function(calls=False),
-    "a value in a function": function(calls=True),
+    "a body": parsed(IN_LOOP),
+    "an attribute of a caller": parsed(NOT_CALLED, FUNCTION + OF_CALLER),
+    "a value in a function": parsed(CALLED, FUNCTION + OF_ITS_OWN),
     "a sequence": sequence(FLOAT, ("n", "m")),
 }
 
@@ -203,90 +181,61 @@ def test_openvino_fixes_its_own_sizes(here: Path, capsys: pytest.CaptureFixture[
 # Models as they are exported, which were unknown whatever was given.
 
 
-def voice_activity() -> onnx.ModelProto:
-    """As silero-vad: gates of an LSTM cell, of a dynamic batch."""
-    weights = numpy_helper.from_array(np.ones((128, 512), np.float32), "w")
-    nodes = [
-        helper.make_node("Constant", [], ["w"], value=weights),
-        helper.make_node("MatMul", ["x", "w"], ["gates"]),
-        *split_nodes("cut", "gates", (128,) * 4, 1),
-    ]
-    return model(nodes, {"x": (FLOAT, ("batch", 128))}, {"cut_0": FLOAT})
-
-
-def super_resolution() -> onnx.ModelProto:
-    """A Reshape by a computed shape before the split, as PyTorch exports pixel shuffles."""
-    text = """
-        shape = Shape (x)
-        rows = Gather <axis = 0> (shape, two)
-        real = Cast <to = 1> (rows)
-        half = Div (real, scale)
-        low = Floor (half)
-        whole = Cast <to = 7> (low)
-        one = Unsqueeze (whole, zero)
-        wanted = Concat <axis = 0> (batch, one, rest)
-        y = Reshape (x, wanted)
-        a, b = Split <axis = 1, num_outputs = 2> (y)
-    """
-    constants = """
-        two = Constant <value = int64 {2}> ()
-        scale = Constant <value = float {2.0}> ()
-        zero = Constant <value = int64[1] {0}> ()
-        batch = Constant <value = int64[1] {1}> ()
-        rest = Constant <value = int64[2] {2, -1}> ()
-    """
-    content = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["" : 18]> net (float[1, 4, h, w] x) => (float a)'
-        f" {{ {constants} {text} }}"
-    )
-    for node in content.graph.node:
-        for names in (node.input, node.output):
-            for at, name in enumerate(names):
-                names[at] = "/head/Reshape" if name == "y" else name
-    return content
-
-
-def quantized_lstm() -> onnx.ModelProto:
-    """A quantized LSTM cell in a Loop, whose state has no declared shape."""
-    weights = numpy_helper.from_array(np.ones((32, 64), np.int8), "w")
-    state = helper.make_tensor_value_info("state", FLOAT, None)
-    on = helper.make_tensor_value_info("on", TensorProto.BOOL, [])
-    cell = [
-        helper.make_node("Constant", [], ["w"], value=weights),
-        helper.make_node("DynamicQuantizeLinear", ["state"], ["q", "scale", "zero"]),
-        helper.make_node("MatMulInteger", ["q", "w", "zero"], ["sums"]),
-        helper.make_node("Cast", ["sums"], ["real"], to=FLOAT),
-        helper.make_node("Mul", ["real", "scale"], ["gates"], name="gates"),
-        helper.make_node("Split", ["gates"], ["i", "f"], name="cut", axis=-1, num_outputs=2),
-        helper.make_node("Sigmoid", ["i"], ["next"]),
-    ]
-    body = helper.make_graph(
-        cell,
-        "cell",
-        [helper.make_tensor_value_info("step", INT64, []), on, state],
-        [on, helper.make_tensor_value_info("next", FLOAT, None)],
-    )
-    loop = helper.make_node("Loop", ["steps", "", "x"], ["last"], name="loop", body=body)
-    return model([loop], {"steps": (INT64, ()), "x": (FLOAT, ("batch", 32))}, {"last": FLOAT})
+# As silero-vad: gates of an LSTM cell, of a dynamic batch.
+VOICE_ACTIVITY = """(float[batch,128] x) => (float[] a) {
+    shape = Constant <value = int64[2] {128, 512}> ()
+    w = ConstantOfShape (shape)
+    gates = MatMul (x, w)
+    sizes = Constant <value = int64[4] {128, 128, 128, 128}> ()
+    [cut] a, b, c, d = Split <axis = 1> (gates, sizes)
+}"""
+# A Reshape by a computed shape before the split, as PyTorch exports pixel shuffles.
+SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
+    two = Constant <value = int64 {2}> ()
+    scale = Constant <value = float {2.0}> ()
+    zero = Constant <value = int64[1] {0}> ()
+    batch = Constant <value = int64[1] {1}> ()
+    rest = Constant <value = int64[2] {2, -1}> ()
+    shape = Shape (x)
+    rows = Gather <axis = 0> (shape, two)
+    real = Cast <to = 1> (rows)
+    half = Div (real, scale)
+    low = Floor (half)
+    whole = Cast <to = 7> (low)
+    one = Unsqueeze (whole, zero)
+    wanted = Concat <axis = 0> (batch, one, rest)
+    "/head/Reshape" = Reshape (x, wanted)
+    a, b = Split <axis = 1, num_outputs = 2> ("/head/Reshape")
+}"""
+# A quantized LSTM cell in a Loop, whose state has no declared shape.
+QUANTIZED_LSTM = """(int64 steps, float[batch,32] x) => (float[] last) {
+    [loop] last = Loop <body = cell (int64 step, bool on, float[] state)
+                        => (bool on, float[] next) {
+        shape = Constant <value = int64[2] {32, 64}> ()
+        w = ConstantOfShape <value = int8[1] {1}> (shape)
+        q, scale, zero = DynamicQuantizeLinear (state)
+        sums = MatMulInteger (q, w, zero)
+        real = Cast <to = 1> (sums)
+        [gates] gates = Mul (real, scale)
+        [cut] i, f = Split <axis = -1, num_outputs = 2> (gates)
+        next = Sigmoid (i)
+    }> (steps, "", x)
+}"""
 
 
 @pytest.mark.parametrize(
     ("content", "options", "verdict"),
     [
-        (voice_activity(), "", "ok for every size"),
-        (super_resolution(), "--dim /head/Reshape.1=2", "ok for every size"),
-        (quantized_lstm(), "--dim gates.0=1 --dim gates.1=2", "ok"),
+        (VOICE_ACTIVITY, "", "ok for every size"),
+        (SUPER_RESOLUTION, "--dim /head/Reshape.1=2", "ok for every size"),
+        (QUANTIZED_LSTM, "--dim gates.0=1 --dim gates.1=2", "ok"),
     ],
     ids=["silero-vad", "super-resolution", "qlstm"],
 )
 def test_models_as_exported_are_decided_by_the_printed_options(
-    content: onnx.ModelProto,
-    options: str,
-    verdict: str,
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
+    content: str, options: str, verdict: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    onnx.save(content, "model.onnx")
+    onnx.save(parsed(content), "model.onnx")
     for via in ("directml", "ort"):
         (before,) = validated(capsys, "model.onnx", "--via", via)
         assert " ".join(OPTION.findall(before["fix"])) == options

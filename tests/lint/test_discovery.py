@@ -59,6 +59,9 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         save(name, single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     for name in (".venv", "env", "sub/env"):
         Path(name, "pyvenv.cfg").touch()
+    # Links may lead out of the folder, or in a circle.
+    Path("sub/link.onnx").symlink_to("m.onnx")
+    Path("sub/loop").symlink_to(tmp_path)
     Path(".git/ir.xml").write_text("<net></net>")
     Path(".git/config.xml").write_text("<config></config>")
     return tmp_path

@@ -16,7 +16,7 @@ from dmlsplit.lint.judge import assess, judge
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome, Verdict
 from tests.support.descriptors import split_descriptors
-from tests.support.models import every_verdict, single
+from tests.support.models import single
 
 
 def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str, Verdict]:
@@ -29,21 +29,6 @@ def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str
 
 def rules(verdict: Verdict) -> set[str]:
     return {diagnostic.rule.id for diagnostic in verdict.diagnostics}
-
-
-def test_every_verdict_of_one_model(tmp_path: Path) -> None:
-    found = verdicts(every_verdict(), tmp_path, feature_level="2_0")
-    assert {name: verdict.outcome for name, verdict in found.items()} == {
-        "fits": Outcome.OK,
-        "wide": Outcome.EQUIVALENT,
-        "odd": Outcome.REFUSED,
-        "wrong": Outcome.REFUSED,
-        "late": Outcome.NEVER,
-        "frame": Outcome.ALWAYS,
-        "left": Outcome.EQUIVALENT,
-        "right": Outcome.EQUIVALENT,
-    }
-    assert found["left"].site.place == "net/choose.then_branch"
 
 
 def test_equal_splits_are_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,16 +62,6 @@ def test_ort_supports_some_types(tmp_path: Path, names: str, outcome: Outcome) -
 
 
 # What counts as refused.
-
-
-@pytest.mark.parametrize(
-    ("failing", "accepted"),
-    [((Outcome.REFUSED, Outcome.EQUIVALENT), False), ((Outcome.REFUSED,), True)],
-)
-def test_what_counts_as_refused_is_chosen(failing: tuple[Outcome, ...], accepted: bool) -> None:
-    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
-    site = SplitSite("f", "net", "n", 0, "Split-13", (desc,))
-    assert assess([site], resolve_target(feature_level="1_0"), (), failing).accepted == accepted
 
 
 # The verdict and the library agree.
