@@ -8,6 +8,9 @@ import pytest
 
 from dmlsplit.conformance.kit import write_kit
 from tests.conformance.stand_in import build as stand_in
+from tests.conformance.stand_in.build import library
+
+__all__ = ["library"]
 
 Observe = Callable[..., Path]
 
@@ -17,14 +20,6 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("conformance") / "kit"
     write_kit(folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def library(builds: Path) -> Path:
-    why = stand_in.missing()
-    if why:
-        pytest.skip(why)
-    return stand_in.built(builds)
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,11 @@
 import re
 from pathlib import Path
 
-import yaml
-
 from dmlsplit.conformance.cases import QUESTIONS, all_cases
 from dmlsplit.conformance.check import APART, KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "conformance.md").read_text("utf-8")
-WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/conformance.yml").read_text("utf-8"))
 
 
 def table(after: str) -> list[list[str]]:

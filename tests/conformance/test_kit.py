@@ -58,7 +58,6 @@ def test_each_rule_says_what_it_is_based_on() -> None:
     flagged = {case["id"] for case in LISTED["cases"] for row in case["expected"] if row["policy"]}
     assert flagged == {"rule-TENSOR-OUTPUT-OVERLAP-zero", "rule-TENSOR-OUTPUT-OVERLAP-nested"}
     assert all(LISTED["not_asked"].values())
-    assert [len(question["cases"]) > 0 for question in LISTED["questions"]] == [True] * 9 + [False]
 
 
 def test_huge_tensors_are_created_but_not_compiled() -> None:

@@ -15,6 +15,7 @@ from dmlsplit.cli import main
 from dmlsplit.storage import journal, resumable, worker
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.resumable import split_store
+from tests.support.command import refused
 from tests.support.stores import (
     VALUES,
     StopError,
@@ -96,14 +97,13 @@ def test_after_a_corrupt_chunk_the_store_can_be_copied_again(
 ) -> None:
     shutil.copytree(store, tmp_path / "whole")
     (store / "c/9/0/0").write_bytes(b"short")
-    line = ["run", str(store), "--axis", "2", "--split", "1,6", "-o", str(tmp_path / "out")]
-    assert main(line) == 2
-    said = capsys.readouterr().err
+    line = f"run {store} --axis 2 --split 1,6 -o {tmp_path / 'out'}"
+    said = refused(capsys, line)
     assert f"{store}: the chunks of [36:40, 0:33, 0:7] cannot be read" in said
     assert "Fix: copy the store again, then run the same command again" in said
     shutil.rmtree(store)
     shutil.copytree(tmp_path / "whole", store, copy_function=copy)  # type: ignore[arg-type]
-    assert main(line) == 0
+    assert main(line.split()) == 0
     assert_pieces(tmp_path / "out", VALUES, 2, (1, 6))
     assert [p.name for p in (tmp_path / "out").glob(".*")] == []
 

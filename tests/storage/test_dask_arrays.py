@@ -1,7 +1,6 @@
 """`dml.split` on dask arrays, in this process and on a cluster of two worker processes."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -215,24 +214,6 @@ def test_two_worker_processes_share_the_blocks(client: Any) -> None:
     np.testing.assert_array_equal(left, values[:, :, 1:12])
     np.testing.assert_array_equal(right, values[:, :, 12:])
     assert set(pids.ravel().tolist()) == set(client.run(os.getpid).values())
-
-
-def test_killing_a_worker_during_a_run_does_not_change_the_result(client: Any) -> None:
-    def slow(block: np.ndarray) -> np.ndarray:
-        time.sleep(0.02)
-        return block
-
-    values = RNG.integers(0, 1 << 40, (60, 50))
-    lazy = da.from_array(values, chunks=(1, 50)).map_blocks(slow, dtype=values.dtype)
-    pieces = dml.split(lazy, (7, 0, 43), axis=1)
-    victims = client.run(os.getpid)
-    futures = client.compute(pieces)
-    time.sleep(0.3)
-    assert not all(future.done() for future in futures)
-    os.kill(next(iter(victims.values())), signal.SIGKILL)
-    done = client.gather(futures)
-    for piece, right in zip(done, np.split(values, (7, 7), axis=1), strict=True):
-        np.testing.assert_array_equal(piece, right)
 
 
 @pytest.mark.gpu

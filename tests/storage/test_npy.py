@@ -71,23 +71,11 @@ def test_a_run_that_fails_leaves_old_pieces_and_nothing_else(
     assert contents(tmp_path / "out") == {"a_0.npy": b"old"}
 
 
-# More about headers is in tests/arrays.
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"PK\x03\x04" + bytes(60), "is a zip archive. Fix: unpack it"),
-        (NPY[:20], "is a damaged .npy file"),
-        (NPY[:-1], "has 175 bytes; its header says 176"),
-    ],
-)
-def test_a_damaged_file_is_refused_in_one_line(
-    content: bytes, message: str, tmp_path: Path
-) -> None:
-    (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(dml.InvalidArgumentError, match=message) as error:
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    """Damaged headers are in tests/arrays."""
+    (tmp_path / "a.npy").write_bytes(NPY[:-1])
+    with pytest.raises(dml.InvalidArgumentError, match=r"a\.npy: has 175 bytes; its header says"):
         split_file(tmp_path / "a.npy", 2, 0, tmp_path / "out")
-    assert "a.npy" in str(error.value)
-    assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
 
 

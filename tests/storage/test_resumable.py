@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.cli import main
 from dmlsplit.storage import executors, resumable, workspace
 from dmlsplit.storage.resumable import split_store
+from tests.support.command import refused
 from tests.support.stores import (
     VALUES,
     StopError,
@@ -119,11 +119,11 @@ def test_a_dead_scheduler_is_reported_at_once(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = address.replace("PORT", str(server.getsockname()[1]))
-    line = ["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path / "out")]
+    line = f"run {store} --axis 0 --count 2 -o {tmp_path / 'out'} --scheduler '{address}'"
     begun = time.monotonic()
-    assert main([*line, "--scheduler", address]) == 2
+    said = refused(capsys, line)
     assert time.monotonic() - begun < 5
-    assert f"no Dask scheduler answers at {address or repr('')}: " in capsys.readouterr().err
+    assert f"no Dask scheduler answers at {address or repr('')}: " in said
     assert not (tmp_path / "out").exists()
 
 
