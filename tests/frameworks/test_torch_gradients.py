@@ -144,12 +144,7 @@ def test_vmap_leaves_the_batch_whole(axis: int) -> None:
         assert torch.equal(piece, wanted)
 
 
-def test_a_batch_is_not_written_to_out() -> None:
-    def into(x: Any) -> Any:
-        return dml.split(x, 2, out=[torch.zeros(3), torch.zeros(3)])
-
-    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
-        torch.func.vmap(into)(torch.ones(2, 6))
+def test_an_operator_has_no_batches() -> None:
     op = dml.Device("cpu").compile(
         dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(2, 4))
     )
@@ -196,14 +191,13 @@ def test_an_error_is_the_same_as_without_gradients() -> None:
 
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64"]
-OTHERS = ["bool", "uint8", "int16", "int32", "int64", "float8_e4m3fn"]
 
 
 @st.composite
-def strided(draw: st.DrawFn, types: list[str]) -> tuple[Any, int, list[int]]:
+def strided(draw: st.DrawFn) -> tuple[Any, int, list[int]]:
     """A tensor with any strides that torch allows, with an axis and sizes."""
     shape = draw(st.lists(st.integers(0, 5), min_size=1, max_size=4))
-    dtype = getattr(torch, draw(st.sampled_from(types)))
+    dtype = getattr(torch, draw(st.sampled_from(FLOATS)))
     steps = [draw(st.integers(1, 3)) for _ in shape]
     order = draw(st.permutations(range(len(shape))))
     wide = [n * step + 1 for n, step in zip(shape, steps, strict=True)]
@@ -223,17 +217,7 @@ def raw(x: Any) -> list[int]:
     return list(whole.tolist())
 
 
-@given(strided(FLOATS + OTHERS))
-@settings(max_examples=60)
-def test_pieces_are_those_of_torch(given_: tuple[Any, int, list[int]]) -> None:
-    x, axis, sizes = given_
-    found = dml.split(x, sizes, axis)
-    for piece, wanted in zip(found, torch.split(x, sizes, axis), strict=True):
-        assert (piece.shape, piece.dtype) == (wanted.shape, wanted.dtype)
-        assert raw(piece) == raw(wanted)
-
-
-@given(strided(FLOATS), st.data())
+@given(strided(), st.data())
 @settings(max_examples=60)
 def test_gradients_are_those_of_torch(
     given_: tuple[Any, int, list[int]], data: st.DataObject

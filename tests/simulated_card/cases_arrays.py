@@ -22,29 +22,6 @@ def check(found: list[Any], array: np.ndarray) -> None:
         assert piece.get().tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
-def test_split_of_cupy_arrays_returns_cupy_arrays() -> None:
-    array = noise((40, 8), "f4")
-    check(dml.split(cupy.asarray(array), SIZES, 1), array)
-
-
-def test_split_writes_outputs_of_any_strides() -> None:
-    array = noise((40, 8), "f4")
-    outs = [cupy.zeros((size, 40), "f4").T for size in SIZES]
-    found = dml.split(cupy.asarray(array), SIZES, 1, out=outs)
-    assert found is not outs
-    for piece, wanted in zip(outs, np.split(array, [1, 3], 1), strict=True):
-        assert piece.T.get().tobytes() == np.ascontiguousarray(wanted.T).tobytes()
-
-
-def test_split_on_the_second_device_returns_arrays_there() -> None:
-    array = noise((40, 8), "f4")
-    with cupy.cuda.Device(1):
-        source = cupy.asarray(array)
-    found = dml.split(source, SIZES, 1)
-    assert {piece.device.id for piece in found} == {1}
-    check(found, array)
-
-
 class DlPack:
     """An array of a library that has only DLPack; its values are computed on stream `made_on`."""
 

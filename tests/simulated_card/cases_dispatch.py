@@ -113,19 +113,6 @@ def test_threads_split_on_their_own_streams() -> None:
         assert list(pool.map(work, range(8))) == [array.tobytes() for array in arrays]
 
 
-def test_the_current_stream_is_the_default() -> None:
-    source, outs = problem()
-    split = bound(source, outs)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    cupy.cuda.Device().synchronize()
-    with stream:
-        split.dispatch()
-    cupy.cuda.Stream.null.synchronize()  # Does not wait for a non-blocking stream.
-    assert card.pending() == 1
-    stream.synchronize()
-    assert same(source, outs)
-
-
 def test_a_capture_holds_one_launch_that_every_replay_repeats() -> None:
     source, outs = problem()
     split = bound(source, outs)
