@@ -54,7 +54,7 @@ def to_host(array: Any) -> np.ndarray:
     """Copy a CuPy array to the host; a NumPy array is returned unchanged."""
     if isinstance(array, np.ndarray):
         return array
-    return driver.load().download(device_number(view(array, "array").device), array)
+    return driver.load().download(array.data.device_id, array)
 
 
 def _chosen(kind: type) -> Adapter | None:

@@ -81,7 +81,7 @@ def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     steps = [
         abs(s) for view in views for n, s in zip(view.shape, view.strides, strict=True) if n > 1
     ]
-    pitch = max(steps, default=0) or 1
+    pitch = max([1, *steps])
     found = []
     for view in views:
         # A stride of whole rows stays in the same column.

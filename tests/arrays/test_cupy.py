@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.arrays import CUPY, view
+from dmlsplit.arrays import CUPY, to_device, to_host, view
 from dmlsplit.arrays.cupy import cuda_view
 from dmlsplit.arrays.packing import packing
 from dmlsplit.frontends.openvino import variadic_split
@@ -47,5 +47,32 @@ def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
 
 def test_only_cupy_s_own_arrays_can_be_viewed_as_another_type(fake: FakeDriver) -> None:
     foreign = fake.array(np.zeros(3, "f4"))
-    with pytest.raises(dml.InvalidArgumentError, match=r"data is a tests\.FakeArray on a CUDA"):
+    said = (
+        r"^data is a tests\.FakeArray on a CUDA device; there it must be a CuPy or PyTorch array\. "
+        r"Fix: cupy\.asarray\(\.\.\.\)$"
+    )
+    with pytest.raises(dml.InvalidArgumentError, match=said):
         variadic_split(foreign, 0, [1, 2])
+
+
+def test_an_array_is_copied_to_a_device_and_back(fake: FakeDriver) -> None:
+    host = np.arange(6)
+    there = to_device(host, "cuda:1")
+    assert view(there, "array").device == "cuda:1"
+    assert to_host(there).tolist() == host.tolist()
+    assert to_device(host, "cpu") is to_host(host) is host
+
+
+def test_too_little_device_memory_is_reported(fake: FakeDriver) -> None:
+    fake.memory_bytes = 11
+    like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
+    for shapes, size in ((((3,),), 12), (((3,), (3,)), 1024)):
+        said = f"^an output cannot be allocated on cuda:1: {size} bytes are needed, 11 are free$"
+        with pytest.raises(dml.OutOfMemoryError, match=said):
+            CUPY.empty(like, packing(shapes, 4))
+
+
+def test_a_type_without_a_type_string_is_that_of_the_array(fake: FakeDriver) -> None:
+    kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
+    array = fake.array(np.zeros(3, kind))
+    assert cuda_view(array, array.__cuda_array_interface__, 0).type == "bfloat16"

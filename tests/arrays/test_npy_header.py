@@ -37,11 +37,16 @@ def test_headers_that_numpy_writes_are_read(
     assert file.tell() == offset
 
 
-@pytest.mark.parametrize("shape", ["()", "(0, 3)", "(1,)"])
+@pytest.mark.parametrize("shape", ["()", "(0, 3)", "(1,)", f"(0, {2**60})"])
 def test_every_shape_is_read(shape: str) -> None:
     header = read_npy_header(io.BytesIO(changed("(6, 2)", shape)))
     assert str(header.shape) == shape
-    assert header.size_in_bytes == 4 * np.empty(header.shape).size
+    assert header.size_in_bytes == 4 * np.empty(header.shape, "u1").size
+
+
+def test_an_array_may_have_as_many_bytes_as_an_index_counts() -> None:
+    largest = changed("6, 2", f"{2**63 - 1},").replace(b"<f4", b"|u1")
+    assert read_npy_header(io.BytesIO(largest)).size_in_bytes == 2**63 - 1
 
 
 def test_headers_of_python_2_are_read_without_a_warning() -> None:

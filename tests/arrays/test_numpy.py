@@ -37,6 +37,7 @@ def test_a_subclass_is_packed_into_a_plain_array() -> None:
             return np.asarray(self).reshape(-1, 2)
 
     packed = NUMPY.packed(np.arange(4).reshape(2, 2).T.view(Wide), "array")
+    assert NUMPY.packed(packed, "array") is packed
     assert type(packed) is np.ndarray
     assert packed.flags.c_contiguous
     assert NUMPY.reinterpreted(packed, "u1", (4, 8)).tobytes() == packed.tobytes()

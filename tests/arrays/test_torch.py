@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit import arrays
-from dmlsplit.arrays import adapter_of
+from dmlsplit.arrays import ArrayView, adapter_of
 
 
 @pytest.fixture
@@ -42,6 +43,8 @@ def test_tensors_that_require_grad_are_not_read_or_written_unnoticed(torch: Any)
     for call in refused:
         with pytest.raises(dml.InvalidArgumentError, match=r"requires grad.*Fix: detach\(\)"):
             call()
+    with pytest.raises(dml.InvalidArgumentError, match=r"^data requires grad"):
+        adapter_of(tracked).packed(tracked, "data")
     with pytest.raises(dml.InvalidArgumentError, match=r"out is given, but array requires grad"):
         dml.split(tracked, 1, out=[plain])
     assert (tracked.tolist(), plain.tolist()) == ([1.0] * 6, [0.0] * 6)
@@ -322,6 +325,28 @@ def test_torch_is_told_of_the_stream_that_uses_a_tensor(made_up_torch: SimpleNam
     tensor = CudaTensor()
     adapter_of(tensor).used_on(tensor, 77)
     assert tensor.recorded == [(77, 1)]
+
+
+def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
+    made_up_torch: SimpleNamespace,
+) -> None:
+    made_up_torch.cuda.stream = nullcontext
+    like = ArrayView(CudaTensor(), 0, (), (), "<f4", 4, "cuda:1", False)
+    adapter = adapter_of(like.owner)
+    with adapter.allocating_on(like, 77) as used:
+        assert used == (77, "cuda:1")
+    for other in (adapter.allocating_on(like, None), adapter.allocating_on(ON_THE_CPU, 77)):
+        with other as used:
+            assert used is None
+
+
+ON_THE_CPU = arrays.view(np.zeros(1, np.float32), "array")
+
+
+def test_packed_outputs_take_the_fast_path(torch: Any) -> None:
+    source, outs = torch.ones(6), [torch.zeros(2), torch.zeros(4)]
+    found = adapter_of(source).packed_addresses(source, outs, [(2,), (4,)])
+    assert found == [out.data_ptr() for out in outs]
 
 
 @pytest.mark.parametrize("count", [3, 64])

@@ -187,6 +187,7 @@ class FakeDriver:
 
     def download(self, device: int, array: FakeArray) -> np.ndarray:
         self.calls.append("download")
+        assert device == array.data.device_id
         return array.host.copy()
 
     @contextmanager
