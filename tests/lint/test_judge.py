@@ -61,6 +61,15 @@ def test_ort_supports_some_types(tmp_path: Path, names: str, outcome: Outcome) -
         assert ("ORT-DATA-TYPE" in rules(verdict)) == (outcome is Outcome.REFUSED)
 
 
+def test_a_rule_that_an_implied_split_breaks_is_a_warning() -> None:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
+    site = SplitSite("f", "net", "n", 0, "Slice", (desc,), implied="a Slice")
+    verdict = judge(site, resolve_target(feature_level="2_1"))
+    found = {(each.rule.id, each.severity) for each in verdict.diagnostics}
+    assert found == {("SPLIT-IMPLIED", "note"), ("DML-LEVEL-DATA-TYPE", "warning")}
+    assert (verdict.outcome, verdict.errors, bool(verdict.fix)) == (Outcome.OK, (), True)
+
+
 # What counts as refused.
 
 
