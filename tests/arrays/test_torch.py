@@ -266,6 +266,17 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
     assert torch.equal(found, source)
 
 
+def test_private_names_of_torch_mean_what_they_say(torch: Any) -> None:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    from dmlsplit.arrays.torch_private import known, storage_of
+
+    one, other = torch.zeros(4), torch.zeros(4)
+    assert storage_of(one) == storage_of(one[2:]) != storage_of(other)
+    assert known(5) == 5
+    assert known(ShapeEnv().create_unbacked_symint()) == 1
+
+
 class CudaTensor:
     """A fake tensor on the second device; `recorded` has the streams that use it."""
 
