@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.p
 PROOFS = Path(__file__).parent / "proofs"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
+
+# Hundreds of processes start here. Without bytecode, each of them compiles the package again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -65,11 +70,13 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    core = [config.rootpath / path for path in _core_tests(config.rootpath)]
+    specified = [config.rootpath / path for path in _core_tests(config.rootpath)]
+    files = {item.path for item in items}
+    core = {file for file in files if any(file.is_relative_to(path) for path in specified)}
     for item in items:
         if item.path.parent == PROOFS:
             item.add_marker(pytest.mark.proof)
-        if any(item.path.is_relative_to(path) for path in core):
+        if item.path in core:
             item.add_marker(pytest.mark.core)
     # The longest files come first, so that processes that share the suite end together.
     items.sort(key=lambda item: item.path.parent != PROOFS)
