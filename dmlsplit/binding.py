@@ -7,7 +7,7 @@ A `BufferBinding` is raw memory: the rules of DML_BUFFER_BINDING apply.
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import add
+from operator import add, attrgetter, itemgetter
 from typing import Any
 
 from dmlsplit.arrays import ArrayView, view
@@ -20,8 +20,8 @@ from dmlsplit.directml.rules.violation import Violation, report
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
-# The fields of an ArrayView that describe neither its owner nor its address.
-_LAYOUT = slice(ArrayView._fields.index("shape"), None)
+_LAYOUT = itemgetter(slice(ArrayView._fields.index("shape"), ArrayView._fields.index("read_only")))
+_ADDRESS, _READ_ONLY = attrgetter("address"), attrgetter("read_only")
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
@@ -58,7 +58,7 @@ class _Expected:
         kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = tuple(step * width for step in tensor.effective_strides)
         # The `_LAYOUT` of an ArrayView that matches exactly.
-        self.layout = tensor.sizes, strides, kind, width, device, False
+        self.layout = tensor.sizes, strides, kind, width, device
 
     def bound(self, given: Any, found: list[Violation], is_alone: bool = False) -> ArrayView | None:
         """The memory of `given`; broken rules are added to `found`.
@@ -76,9 +76,6 @@ class _Expected:
             allowed = f"an array on {self.device}"
             found.append(Violation(rule, self.name, found=said, allowed=allowed, text=said))
             return None
-        # Fast path: one comparison accepts an exact match. Anything else is checked rule by rule.
-        if array[_LAYOUT] == self.layout and not is_buffer:
-            return array
         found += violations_of(self.name, list(self._broken(given, array)))
         if not is_buffer:
             return array
@@ -104,11 +101,14 @@ class BindingTable:
         self.desc, self.device = desc, device
         tensors = named_tensors(desc)
         expected = (_Expected(*named, device, at > 0) for at, named in enumerate(tensors))
-        self._input, *self._outputs = expected
+        self._input, *self._outputs = self._all = list(expected)
+        self._names, self._layouts = [e.name for e in self._all], [e.layout for e in self._all]
         self._sizes = [tensor.total_tensor_size_in_bytes for _, tensor in tensors]
 
     def bind_input(self, given: Any) -> ArrayView:
         """Check the input alone; its outputs will be allocated to match."""
+        if exact := self._exact(given, ()):
+            return exact[0]
         found: list[Violation] = []
         entry = self._input.bound(given, found, is_alone=True)
         if entry is None or found:
@@ -125,25 +125,37 @@ class BindingTable:
                 f"outputs is a {type(outputs).__name__}; it must be a list with one array per "
                 "output"
             )
-        found: list[Violation] = []
         given, count = len(outputs), len(self._outputs)
+        if given == count and (exact := self._exact(source, outputs)):
+            return exact[0], exact[1:]
+        found: list[Violation] = []
         if given != count:
             found += violations_of("Outputs", [("DML-BIND-COUNT", "BindingCount", given, count)])
         entry = self._input.bound(source, found)
         pairs = zip(self._outputs, outputs, strict=False)
-        # Each array is viewed only once: a view may wait for its library's pending work.
         bound = [expected.bound(output, found) for expected, output in pairs]
-        if found or not self._are_apart([entry, *bound]):
-            for index, broken in _overlaps(entry, bound):
-                found += violations_of(f"OutputTensors[{index}]", [broken])
+        for index, broken in _overlaps(entry, bound):
+            found += violations_of(f"OutputTensors[{index}]", [broken])
         if found:
             raise self._refused(found)
         return entry, bound  # type: ignore[return-value]
 
-    def _are_apart(self, bound: Sequence[Any]) -> bool:
-        """Fast path: True if no tensors overlap, padding included. No other rule is broken."""
-        starts = [entry.address for entry in bound]
-        return are_apart(starts, map(add, starts, self._sizes))
+    def _exact(self, source: Any, outputs: Sequence[Any]) -> list[ArrayView] | None:
+        """Fast path: the memory of arrays that fit exactly and are apart, padding included.
+
+        None for any others, which are checked rule by rule.
+        """
+        if isinstance(source, BufferBinding):
+            return None
+        try:
+            views = list(map(view, (source, *outputs), self._names))
+        except InvalidArgumentError:
+            return None
+        fits = list(map(_LAYOUT, views)) == self._layouts[: len(views)]
+        if not fits or any(map(_READ_ONLY, views[1:])):
+            return None
+        starts = list(map(_ADDRESS, views))
+        return views if are_apart(starts, map(add, starts, self._sizes)) else None
 
     def _refused(self, found: Sequence[Violation]) -> InvalidArgumentError:
         refused = report(f"binding of {self.desc}", None, found)

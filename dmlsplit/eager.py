@@ -181,13 +181,14 @@ def _made(
     layouts = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
     # Without `prepare`: a call must not wait for the compiler because its sizes are new.
-    backend = find_backend(device)
+    backend = _backend(device)
     is_kept = len(sizes) <= _FEW_PIECES
     program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
     outputs = pieces_packing(shape, axis, sizes, item_bytes)
     return Plan(program, outputs, small_cut(geometry, axis, sizes) if device == "cpu" else None)
 
 
+_backend = lru_cache(maxsize=64)(find_backend)
 # A plan takes more than a kilobyte per piece, so few plans with many pieces are cached.
 _plan = lru_cache(maxsize=1024)(_made)
 _plan_of_many = lru_cache(maxsize=8)(_made)

@@ -8,7 +8,7 @@ one loop over rows: a `RowSplit`.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import accumulate, repeat
+from itertools import accumulate, compress, repeat
 from math import prod
 from operator import mul
 from typing import NamedTuple, TypeVar
@@ -73,11 +73,10 @@ class RowSplit(NamedTuple):
     widths: tuple[int, ...]
 
     @property
-    def filled(self) -> list[int]:
+    def filled(self) -> tuple[int, ...]:
         """The outputs that have elements."""
-        if 0 not in self.widths:
-            return list(every(len(self.widths)))
-        return [index for index, width in enumerate(self.widths) if width]
+        outputs = every(len(self.widths))
+        return tuple(compress(outputs, self.widths)) if 0 in self.widths else outputs
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,11 @@ class SplitGeometry:
         return len(self.row_split.widths if self.row_split else self.strided)
 
     @property
-    def filled(self) -> list[int]:
+    def filled(self) -> tuple[int, ...]:
         """The outputs that have elements."""
         if self.row_split:
             return self.row_split.filled
-        return [index for index, piece in enumerate(self.strided) if piece.run_bytes]
+        return tuple([index for index, piece in enumerate(self.strided) if piece.run_bytes])
 
     @property
     def total_bytes(self) -> int:

@@ -151,5 +151,5 @@ def test_packed_splits_agree_with_the_general_calculation(
     assert list(found.pieces) == merged
     assert found.total_bytes == sum(piece.total_bytes for piece in merged)
     assert found.output_count == len(sizes)
-    filled = [index for index, piece in enumerate(merged) if piece.run_bytes]
+    filled = tuple(index for index, piece in enumerate(merged) if piece.run_bytes)
     assert found.filled == general.filled == filled

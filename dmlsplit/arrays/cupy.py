@@ -16,9 +16,10 @@ from dmlsplit.geometry import packed_byte_strides
 class _Cupy(Adapter):
     def view(self, array: Any, name: str) -> ArrayView:
         # The CUDA array interface has the same values, but takes several times as long.
-        dtype, memory, shape, strides = array.dtype, array.data, array.shape, array.strides
-        kind, width, device = type_string(dtype), dtype.itemsize, device_name(memory.device_id)
-        return view_of((array, memory.ptr, shape, strides, kind, width, device, False))
+        dtype, memory = array.dtype, array.data
+        kind, device = type_string(dtype), device_name(memory.device_id)
+        address, shape, strides = memory.ptr, array.shape, array.strides
+        return view_of((array, address, shape, strides, kind, dtype.itemsize, device, False))
 
     def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
         found, number = driver.load(), device_number(like.device)

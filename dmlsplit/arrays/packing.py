@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from math import prod
+from typing import NamedTuple
 
 from dmlsplit.geometry import SplitGeometry, piece_shapes, turns
 
@@ -22,8 +23,7 @@ Shapes = tuple[tuple[int, ...], ...]
 Layouts = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
+class Packing(NamedTuple):
     """Arrays of one type to allocate: their shapes, and where each begins in a shared block."""
 
     shapes: Shapes

@@ -197,8 +197,7 @@ def _phases(draw: Random, outputs: int) -> tuple[int, ...]:
 
 
 def _limits(draw: Random) -> DeviceLimits:
-    return replace(
-        H200.limits,
+    return H200.limits._replace(
         sm_count=draw.choice((1, 7, 16, 40, 108, 132, 160)),
         threads_per_sm=draw.choice((1024, 2048)),
         parameter_bytes=draw.choice((4096, 4096, 4352, 9000, 32764, 32764)),

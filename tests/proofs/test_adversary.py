@@ -51,7 +51,7 @@ def test_a_plan_with_a_block_too_many_is_refused(kernel: str) -> None:
     case = replace(OF_EACH_KERNEL[kernel])
     assert case.kernels == {kernel}
     adversary.check_plan(case)
-    case.__dict__["launches"] = [replace(one, grid=one.grid + 1) for one in case.launches]
+    case.__dict__["launches"] = [one._replace(grid=one.grid + 1) for one in case.launches]
     with pytest.raises(AssertionError):
         adversary.check_plan(case)
 

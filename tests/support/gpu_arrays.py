@@ -94,5 +94,6 @@ def forget_programs() -> None:
     """Clear the caches that hold programs of a driver."""
     find.compiled.cache_clear()
     device._compile.cache_clear()
+    eager._backend.cache_clear()
     eager._plan.cache_clear()
     eager._plan_of_many.cache_clear()

@@ -234,4 +234,4 @@ def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain)
 
 def small_parameters(case: Case) -> Case:
     """The case on a driver that accepts 4096 bytes of parameters."""
-    return replace(case, limits=replace(H200.limits, parameter_bytes=4096))
+    return replace(case, limits=H200.limits._replace(parameter_bytes=4096))

@@ -130,7 +130,7 @@ def narrow_split(split: RowSplit | None) -> NarrowSplit | None:
         return None
     loop = _loop(split.pitch, widths)
     is_short = loop.pitch <= MOST_ELEMENTS * loop.element
-    return NarrowSplit(split.rows, tuple(split.filled), loop) if is_short else None
+    return NarrowSplit(split.rows, split.filled, loop) if is_short else None
 
 
 def _compiled(loop: Loop) -> Copy | None:

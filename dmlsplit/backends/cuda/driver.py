@@ -165,7 +165,7 @@ class Driver:
         # `map` keeps the loop in C.
         made = list(map(self._array, shapes, repeat(dtype), map(memory.__add__, offsets)))
         start = memory.ptr
-        return made, [start + offset for offset in offsets]
+        return made, list(map(start.__add__, offsets))
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""

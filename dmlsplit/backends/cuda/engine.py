@@ -84,9 +84,9 @@ class CudaProgram:
             launcher.once((src, *picked(dsts)), handle)
 
 
-def _picks(outputs: Sequence[int], count: int) -> Picked:
+def _picks(outputs: tuple[int, ...], count: int) -> Picked:
     """A function that selects these outputs from all `count`."""
-    if tuple(outputs) == every(count):
+    if outputs == every(count):
         return iter
     return lambda dsts: [dsts[output] for output in outputs]
 

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from sys import intern
@@ -58,9 +58,8 @@ RESIDENT_BLOCKS = 6
 SLOW_RESIDENT_BLOCKS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceLimits:
-    """The properties of a CUDA device that plans depend on."""
+class DeviceLimits(NamedTuple):
+    """The properties of a CUDA device that plans depend on. A tuple, for its fast hash."""
 
     sm_count: int  # streaming multiprocessors
     threads_per_sm: int  # resident at the same time
@@ -174,13 +173,12 @@ class Code:
         )
 
     @cached_property
-    def _pack(self) -> Callable[..., bytes]:
+    def pack(self) -> Callable[[Mapping[str, int | bytes]], bytes]:
+        """Packs arguments, given by name; what a table lacks at its end is 0."""
         layout = "<" + "".join(member.format for member in self.members)
-        return struct.Struct(f"{layout}{-struct.calcsize(layout) % POINTER_BYTES}x").pack
-
-    def pack(self, values: Mapping[str, int | bytes]) -> bytes:
-        """The arguments in memory, by name; what a table lacks at its end is 0."""
-        return self._pack(*[values[name] for _, name, _ in self.members])
+        pack = struct.Struct(f"{layout}{-struct.calcsize(layout) % POINTER_BYTES}x").pack
+        names = [member.name for member in self.members]
+        return lambda values: pack(*map(values.__getitem__, names))
 
 
 @lru_cache(maxsize=1024)
@@ -220,9 +218,8 @@ class Assumptions(NamedTuple):
     bypasses_cache: bool  # outputs are too large for the L2 cache, and must not evict the input
 
 
-@dataclass(frozen=True, slots=True)
-class KernelLaunch:
-    """One launch of one kernel."""
+class KernelLaunch(NamedTuple):
+    """One launch of one kernel. A tuple, because one is made for every new combination of sizes."""
 
     code: Code
     packed: bytes  # the values of its members
@@ -236,7 +233,7 @@ class KernelLaunch:
     block: int = THREADS  # threads
     # Makes the launches whose programs the same columns need with other sizes. All are compiled
     # together, so that no later call waits for the compiler.
-    siblings: Callable[[], Sequence["KernelLaunch"]] = field(default=tuple, compare=False)
+    siblings: Callable[[], Sequence["KernelLaunch"]] = tuple
 
     @property
     def kernel(self) -> str:

@@ -3,7 +3,6 @@
 test_gpu.py compares the results, on the simulated card and on GPUs.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,7 +132,7 @@ def test_a_stream_of_another_device_is_refused(fake: FakeDriver) -> None:
 def test_outputs_beyond_the_parameters_take_more_launches(
     fake: FakeDriver, limit: int, launches: int
 ) -> None:
-    fake.device_limits = replace(H200.limits, parameter_bytes=limit)
+    fake.device_limits = H200.limits._replace(parameter_bytes=limit)
     source = fake.array(noise((4097 * 16,)))
     outs = dml.split(source, 4097)
     assert len(fake.launched) == launches
@@ -169,7 +168,7 @@ def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:
 def test_a_first_call_compiles_two_programs_at_any_alignment(fake: FakeDriver, start: int) -> None:
     """This holds for any number of rows, and whether or not outputs bypass the cache."""
     for l2_bytes in (50 << 20, 0):
-        fake.device_limits = replace(fake.device_limits, l2_bytes=l2_bytes)
+        fake.device_limits = fake.device_limits._replace(l2_bytes=l2_bytes)
         for rows in (4, 1, 300):
             store = fake.array(noise((rows * 2304 + 1,), "f2"))
             source = FakeArray(store.host[start : start + rows * 2304].reshape(rows, 2304), 0)

@@ -81,7 +81,7 @@ def test_a_device_is_known_by_the_name_that_nvml_gives_it(
 
 def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
     found = gpu_of_device(device("NVIDIA GeForce RTX 5090 Laptop GPU", "12.0", 82 * 128))
-    assert found.limits == replace(find_gpu("RTX 5090").limits, sm_count=82)
+    assert found.limits == find_gpu("RTX 5090").limits._replace(sm_count=82)
     assert found.bandwidth is None
     assert found.assumed == (
         "96 MiB of L2 cache, the least of the known GPUs of compute capability 12.0",

@@ -115,9 +115,10 @@ def _by_width(columns: Columns, assumed: Assumptions, wide: int) -> Iterator[Ker
 
 def _is_crowded(columns: Columns) -> bool:
     """Whether outputs are narrow, and too many of them share what a warp reads."""
+    if columns.rows < TILE_ROWS or columns.widest >= WIDE_BYTES[VECTOR]:
+        return False
     outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
-    is_narrow = columns.widest < WIDE_BYTES[VECTOR] and columns.rows >= TILE_ROWS
-    return is_narrow and outputs > WARP_OUTPUTS
+    return outputs > WARP_OUTPUTS
 
 
 def _is_interleaved(columns: Columns) -> bool:

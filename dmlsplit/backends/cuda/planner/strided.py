@@ -7,7 +7,6 @@ powers of two, and up to 3 % for deeper nests, single units and broadcast elemen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import accumulate, chain
 from math import gcd
 
@@ -69,7 +68,7 @@ def interleaved_launch(columns: Columns, assumed: Assumptions) -> KernelLaunch:
 
     # Whole vectors have a program without edges.
     other = columns.rows // VECTOR * VECTOR + (columns.rows * unit % VECTOR == 0)
-    return replace(launch(columns.rows), siblings=lambda: [launch(other)])
+    return launch(columns.rows)._replace(siblings=lambda: [launch(other)])
 
 
 def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entry], int]]:

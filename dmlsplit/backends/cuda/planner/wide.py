@@ -50,6 +50,7 @@ MOST_CHUNK_BYTES = 1 << 30
 # Chunks of a single row are simpler, and preferred if they fill this share of their tiles.
 FULL_ROW = 0.97
 CHOICES = 16
+_UNUSED = table("unsigned", UNUSED_TILE)
 # Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
 NUMBERS_BYTES = 96
 
@@ -64,14 +65,15 @@ def wide_launches(
     count = len(columns.outputs)
     # Along axis 0, the outputs that are not empty may be equal by chance.
     is_equal = _is_equal(columns) and (columns.rows > 1 or count == assumed.outputs)
-    place_bytes = 4 if _place(columns) == "unsigned" else 8
+    kind = index_type(max(columns.offsets[-1], columns.widest))
+    place_bytes = 4 if kind == "unsigned" else 8
     tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 2
     most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
         chunks = _chunks(part, assumed.limits)
-        yield _launch(part, assumed, is_aligned, is_equal, most, chunks)
+        yield _launch(part, assumed, is_aligned, is_equal, kind, most, chunks)
 
 
 class _Chunks(NamedTuple):
@@ -95,21 +97,22 @@ def _launch(
     assumed: Assumptions,
     is_aligned: bool,
     is_equal: bool,
+    kind: str,
     most: int,
     chunks: _Chunks,
 ) -> KernelLaunch:
+    """`kind` is the type of places in the tables, and `most` the outputs that fit a launch."""
     count = len(columns.outputs)
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
-    kind = _place(columns)
-    resident = resident_blocks(assumed.limits, REGISTERS[is_aligned], THREADS)
-    code = _code(is_aligned, chunks.is_one_row, is_equal, capacity(wanted, most), kind, resident)
+    slots = capacity(wanted, most)
+    code = _code(is_aligned, chunks.is_one_row, is_equal, slots, kind, assumed.limits)
 
     def siblings() -> list[KernelLaunch]:
         if columns.rows == 1 or columns.pitch >= MOST_CHUNK_BYTES:
             return []
         other = chunks._replace(is_one_row=not chunks.is_one_row)
-        return [_launch(columns, assumed, is_aligned, is_equal, most, other)]
+        return [_launch(columns, assumed, is_aligned, is_equal, kind, most, other)]
 
     aligned = "and every width, offset and address is a multiple of 16 bytes"
     last = blocks(columns.rows, chunks.rows) - 1
@@ -140,9 +143,13 @@ def _launch(
 
 @lru_cache
 def _code(
-    is_aligned: bool, is_one_row: bool, is_equal: bool, slots: int, kind: str, resident: int
+    is_aligned: bool,
+    is_one_row: bool,
+    is_equal: bool,
+    slots: int,
+    kind: str,
+    limits: DeviceLimits,
 ) -> Code:
-    """The code of a launch; `kind` is the type of places in the tables."""
     place = COUNT_64 if is_one_row else "unsigned"
     members = [Member(place, "pitch"), Member(place, "chunk_pitch")]
     members.append(Member(DIVISOR, "by_chunk_tiles"))
@@ -166,17 +173,18 @@ def _code(
         Constant("bool", "kOneRow", int(is_one_row)),
         Constant("bool", "kEqual", int(is_equal)),
     )
+    resident = resident_blocks(limits, REGISTERS[is_aligned], THREADS)
     return code_of("rows", slots, resident, constants, tuple(members))
 
 
 def _tables(columns: Columns, chunks: _Chunks, slots: int, kind: str) -> dict[str, int | bytes]:
     """The tables of outputs."""
-    starts = chunks.tiles.cumsum() - chunks.tiles
+    starts = np.add.accumulate(chunks.tiles) - chunks.tiles
     spare = slots - len(starts)
     values: dict[str, int | bytes] = {
         "offsets": table(kind, *columns.offsets),
         "widths": table(kind, *columns.widths),
-        "tile_starts": starts.astype("u4").tobytes() + table("unsigned", UNUSED_TILE) * spare,
+        "tile_starts": starts.astype(np.uint32).tobytes() + _UNUSED * spare,
     }
     if not chunks.is_one_row:
         by_width = table(DIVISOR, *chain.from_iterable(map(divisor, columns.widths)))
@@ -186,7 +194,7 @@ def _tables(columns: Columns, chunks: _Chunks, slots: int, kind: str) -> dict[st
         shift = max(0, (blocks(chunks.chunk_tiles, slots) - 1).bit_length())
         near = np.arange(0, chunks.chunk_tiles + (1 << shift), 1 << shift)
         nearby = starts.searchsorted(near, "right") - 1
-        values |= {"nearby_shift": shift, "nearby": nearby.astype("u2").tobytes()}
+        values |= {"nearby_shift": shift, "nearby": nearby.astype(np.uint16).tobytes()}
     return values
 
 
@@ -203,10 +211,6 @@ def _equal(columns: Columns, chunks: _Chunks) -> dict[str, int | bytes]:
     }
 
 
-def _place(columns: Columns) -> str:
-    return index_type(max(columns.offsets[-1], columns.widest))
-
-
 def _is_equal(columns: Columns) -> bool:
     """Whether outputs need no table. Few are found as fast in a table, and share its program."""
     if len(columns.outputs) <= FEW_OUTPUTS or not columns.equal_width:
@@ -218,30 +222,27 @@ def _chunks(columns: Columns, limits: DeviceLimits) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
     total, choices = columns.total_bytes, _row_choices(columns, limits)
     widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
-    masks, bits = _tile_bits(BLOCKS)
+    scaled = widths if len(choices) == 1 else np.multiply.outer(choices, widths)
+    sizes, masks, bits = _tilings(BLOCKS)
     # By block, rows of a chunk, and output.
-    tiles = (np.multiply.outer(choices, widths) + masks) >> bits
+    tiles = (scaled + masks) >> bits
     best = 0.0
-    for at, sums in enumerate(np.add.reduce(tiles, axis=-1).tolist()):
-        threads, rounds = BLOCKS[at]
-        tile = _tile_bytes(threads, rounds)
+    for at, sums in enumerate(np.add.reduce(tiles, -1).tolist()):
+        tile, needed = sizes[at]
         choice, grid = 0, columns.rows * sums[0]
         if len(sums) > 1 and (columns.widest < tile or total / (grid * tile) < FULL_ROW):
             pairs = zip(choices[1:], sums[1:], strict=True)
             grids = [blocks(columns.rows, rows) * each for rows, each in pairs]
             grid = min(grids)
             choice = 1 + grids.index(grid)
-        # Blocks that keep memory busy; that more fit makes the last of them no shorter.
-        at_once = limits.sm_count * blocks(IN_FLIGHT_BYTES, threads * LOADS * VECTOR)
-        busy = total / (grid * tile) * evenness(grid, at_once, limits.sm_count)
+        busy = total / (grid * tile) * evenness(grid, limits.sm_count * needed, limits.sm_count)
         if busy > best:
-            best = busy
-            found = _Chunks(
-                threads, rounds, choices[choice], choice == 0, tiles[at, choice], sums[choice], grid
-            )
+            best, found = busy, (at, choice, sums[choice], grid)
         if busy >= BUSY:
             break
-    return found
+    at, choice, chunk_tiles, grid = found
+    rows, mine = choices[choice], tiles[at, choice]
+    return _Chunks(*BLOCKS[at], rows, choice == 0, mine, chunk_tiles, grid)
 
 
 def _tile_bytes(threads: int, rounds: int) -> int:
@@ -249,10 +250,19 @@ def _tile_bytes(threads: int, rounds: int) -> int:
 
 
 @lru_cache
-def _tile_bits(choices: tuple[tuple[int, int], ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The masks and shifts, by block, that divide by the bytes of a tile, a power of two."""
-    bits = np.array([_tile_bytes(*each).bit_length() - 1 for each in choices]).reshape(-1, 1, 1)
-    return (1 << bits) - 1, bits
+def _tilings(
+    choices: tuple[tuple[int, int], ...],
+) -> tuple[list[tuple[int, int]], np.ndarray, np.ndarray]:
+    """By block: the bytes of a tile and how many blocks of an SM keep memory busy.
+
+    The masks and shifts divide by the bytes of a tile, a power of two. That more blocks fit makes
+    the last of them no shorter.
+    """
+    sizes = [
+        (_tile_bytes(*each), blocks(IN_FLIGHT_BYTES, each[0] * LOADS * VECTOR)) for each in choices
+    ]
+    bits = np.array([size.bit_length() - 1 for size, _ in sizes]).reshape(-1, 1, 1)
+    return sizes, (1 << bits) - 1, bits
 
 
 def _row_choices(columns: Columns, limits: DeviceLimits) -> list[int]:

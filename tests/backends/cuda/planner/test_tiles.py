@@ -1,7 +1,6 @@
 """Plans of `tile`: the rows and outputs of a block."""
 
 import itertools
-from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -20,7 +19,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
     return Assumptions(
         input_alignment,
         output_alignment,
-        limits=replace(H200.limits, parameter_bytes=bytes_),
+        limits=H200.limits._replace(parameter_bytes=bytes_),
         outputs=100,
         most_outputs=4000,
         bypasses_cache=True,
@@ -112,4 +111,4 @@ def test_parameters_fit(columns: Columns, most: int) -> None:
     launches = list(tile_launches(columns, assumed(1, 16, most)))
     assert [output for launch in launches for output in launch.outputs] == list(columns.outputs)
     for launch in launches:
-        check_fits(launch, replace(H200.limits, parameter_bytes=most))
+        check_fits(launch, H200.limits._replace(parameter_bytes=most))

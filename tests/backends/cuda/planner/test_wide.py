@@ -1,6 +1,5 @@
 """Plans for wide outputs: how rows become chunks, tiles and blocks."""
 
-from dataclasses import replace
 from itertools import accumulate, chain
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_evenness_is_the_share_of_thread_slots_in_use(grid: int, wanted: float) 
 def test_chunks_shrink_with_the_gpu() -> None:
     """What a slice of a GPU copies at the same time is in all outputs."""
     geometry = packed((1 << 16, 4096), 1, (1024, 1024, 2048), 4)
-    slice_ = replace(H200.limits, sm_count=16)
+    slice_ = H200.limits._replace(sm_count=16)
     rows = [
         known(launch)["chunk_rows"]
         for limits in (H200.limits, slice_)
