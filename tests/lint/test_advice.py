@@ -244,3 +244,11 @@ def test_models_as_exported_are_decided_by_the_printed_options(
         assert found["verdict"] == verdict
         assert main(["validate", *line, "--fail-on", "unknown"]) == 0
         capsys.readouterr()
+
+
+def test_a_command_has_no_name_that_a_shell_could_change(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(custom(), "a 'b'.onnx")
+    (split,) = validated(capsys, "a 'b'.onnx")
+    assert "onnx.load('MODEL'); v = onnx.helper.make_tensor_value_info('y'," in split["fix"]
