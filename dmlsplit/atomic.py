@@ -36,7 +36,9 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
 
     Inputs are refused, and so are binary files, such as models and their weights.
     """
-    if _is_stream(path):
+    # A device, a pipe, or a link in /dev or /proc to an open file.
+    is_stream = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
+    if is_stream or (path.exists() and not path.is_file() and not path.is_dir()):
         refuse_inputs(path, inputs)
         with naming(path), path.open("a", encoding="utf-8") as file:
             file.write(text)
@@ -62,12 +64,6 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
             raise InvalidArgumentError(
                 f"{path} {what} {source}; it is not replaced. Fix: name another file or folder"
             )
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether a path is a device, a pipe, or a link in /dev or /proc to an open file."""
-    is_open_file = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
-    return is_open_file or (path.exists() and not path.is_file() and not path.is_dir())
 
 
 def _is_binary(path: Path) -> bool:

@@ -79,7 +79,13 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
     for note in _notes(geometry, [page, *pages]):
         body.append(_text(_MARGIN, y + _LINE, note))
         y += _LINE + _GAP
-    return _document(body, y + _MARGIN)
+    width, height = PAGE_WIDTH, y + _MARGIN
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
+    )
+    background = f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+    return "\n".join([head, background, *body, "</svg>"]) + "\n"
 
 
 def _output_pages(
@@ -204,12 +210,3 @@ def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
 def _text(x: float, y: int, text: str, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
     return f'<text x="{x:g}" y="{y}"{weight}>{escape(text)}</text>'
-
-
-def _document(body: list[str], height: int) -> str:
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{PAGE_WIDTH}" height="{height}" '
-        f'viewBox="0 0 {PAGE_WIDTH} {height}" font-family="sans-serif" font-size="12">'
-    )
-    background = f'<rect width="{PAGE_WIDTH}" height="{height}" fill="#ffffff"/>'
-    return "\n".join([head, background, *body, "</svg>"]) + "\n"

@@ -1,7 +1,6 @@
 """Front ends for the splits of ONNX, OpenVINO and DxDispatch.
 
-Each front end turns a split into a `SplitOperatorDesc`, without side effects, and runs it on a
-`Device`.
+Each turns a split into a `SplitOperatorDesc`, without side effects, and runs it on a `Device`.
 `scan(path)` finds every split of a model file without running anything.
 """
 

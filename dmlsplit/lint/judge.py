@@ -154,15 +154,11 @@ def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
     return requirement(max(known)) if descriptors and len(known) == len(levels) else None
 
 
-def _cures(diagnostics: Iterable[Violation]) -> Iterator[str]:
-    found = (each.rule.hint for each in diagnostics if each.severity == "defect")
-    yield from dict.fromkeys(found)
-
-
 def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str]:
     """Possible fixes, the most direct first."""
     site, minimum = verdict.site, verdict.minimum
-    yield from _cures(verdict.diagnostics)
+    defects = (each for each in verdict.diagnostics if each.severity == "defect")
+    yield from dict.fromkeys(each.rule.hint for each in defects)
     if verdict.outcome is Outcome.UNKNOWN:
         yield from remedies(site)
     if verdict.outcome not in FAILING:

@@ -1,6 +1,6 @@
 """Splits stores larger than memory, block by block, in runs that can be resumed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -81,7 +81,14 @@ def _run_blocks(
         journal.record(block, 0)
     work = partial(move_block, str(workspace.folder), journal.run.name, device)
     missing = map(int, np.flatnonzero(journal.marks == 0))
-    _record(journal, submit(work, missing), progress)
+    grid = journal.run.grid
+    total = prod(grid.shape) * grid.item_bytes
+    done = sum(map(grid.nbytes, np.flatnonzero(journal.marks).tolist()))
+    progress(done, total)
+    for block, mark in submit(work, missing):
+        journal.record(block, mark)
+        done += grid.nbytes(block)
+        progress(done, total)
     late = len(_changed(workspace, journal, submit))
     if late:
         raise InvalidArgumentError(
@@ -90,17 +97,6 @@ def _run_blocks(
         )
     again = f"{counted(len(old), 'block')} of {workspace.input} had changed and were split again"
     return (again,) if old else ()
-
-
-def _record(journal: Journal, finished: Iterable[tuple[int, int]], progress: Progress) -> None:
-    grid = journal.run.grid
-    total = prod(grid.shape) * grid.item_bytes
-    done = sum(map(grid.nbytes, np.flatnonzero(journal.marks).tolist()))
-    progress(done, total)
-    for block, mark in finished:
-        journal.record(block, mark)
-        done += grid.nbytes(block)
-        progress(done, total)
 
 
 def _changed(workspace: Workspace, journal: Journal, submit: Submit) -> list[int]:

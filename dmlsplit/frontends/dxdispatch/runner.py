@@ -117,7 +117,12 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     for command in model.commands:
         match command:
             case Dispatch():
-                _dispatch(command, *ready[command.dispatchable], buffers)
+                operator, owned = ready[command.dispatchable]
+                place = f"{command.place}.bindings"
+                points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
+                bound = _bound(place, command.bindings, points, buffers)
+                with within(place):
+                    operator.dispatch(owned or bound["InputTensor"][0], bound["OutputTensors"])
             case Print():
                 buffer = buffers[command.resource]
                 values = buffer.elements(buffer.resource.values.size_in_bytes)
@@ -187,19 +192,6 @@ def _owned_input(
             "Fix: bind the other tensors in the dispatch command"
         )
     return None
-
-
-def _dispatch(
-    command: Dispatch,
-    compiled: CompiledOperator,
-    owned: BufferBinding | None,
-    buffers: Mapping[str, _Buffer],
-) -> None:
-    place = f"{command.place}.bindings"
-    points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
-    bound = _bound(place, command.bindings, points, buffers)
-    with within(place):
-        compiled.dispatch(owned or bound["InputTensor"][0], bound["OutputTensors"])
 
 
 def _bound(
