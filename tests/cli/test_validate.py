@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
 from tests.support.command import judged, save
-from tests.support.models import constant, every_verdict, model, single, split_nodes
+from tests.support.models import constant, every_verdict, model, parsed, single
 
 # Files.
 
@@ -65,11 +64,12 @@ def test_dim_is_read_strictly(text: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_shapes_are_inferred_unless_told_otherwise(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scales = constant("scales", (1, 2))
-    scales.attribute[0].t.CopyFrom(numpy_helper.from_array(np.array([1, 2], np.float32)))
-    resize = helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up")
-    nodes = [scales, resize, *split_nodes("cut", "y", (2, 4), 1)]
-    save("m.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 3))}, {"cut_0": TensorProto.FLOAT}))
+    text = """(float[1,3] x) => (float[] p) {
+        scales = Constant <value = float[2] {1.0, 2.0}> ()
+        y = Resize (x, "", scales)
+        [cut] p, q = Split <axis = 1, num_outputs = 2> (y)
+    }"""
+    save("m.onnx", parsed(text))
     assert judged(capsys, "m.onnx")[1] == {"m.onnx:net/cut": "ok"}
     assert judged(capsys, "m.onnx", "--no-infer-shapes")[1] == {"m.onnx:net/cut": "unknown"}
 
@@ -82,12 +82,12 @@ def test_an_old_onnx_runtime_supports_sizes(here: Path, capsys: pytest.CaptureFi
 def test_a_known_defect_fails_only_when_asked(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nodes = [
-        *split_nodes("cut", "x", (2, 2), 1),
-        helper.make_node("Sigmoid", ["cut_1"], ["g"]),
-        helper.make_node("Mul", ["cut_0", "g"], ["y"], name="gate"),
-    ]
-    save("glu.onnx", model(nodes, {"x": (TensorProto.FLOAT, (1, 4, 5))}, {"y": TensorProto.FLOAT}))
+    text = """(float[1,4,5] x) => (float[] y) {
+        a, b = Split <axis = 1, num_outputs = 2> (x)
+        g = Sigmoid (b)
+        y = Mul (a, g)
+    }"""
+    save("glu.onnx", parsed(text))
     for via in ("directml", "ort"):
         assert main(["validate", "glu.onnx", "--via", via]) == 0
         assert "SPLIT-DEFECT-MEET defect: its pieces meet again in" in capsys.readouterr().out

@@ -32,16 +32,6 @@ def test_every_rule_that_a_c_program_can_break_is_broken_alone() -> None:
     assert broken == set(RULES) - set(NOT_ASKED)
 
 
-@pytest.mark.parametrize("case", of("rule-"), ids=lambda case: case.id)
-def test_a_case_of_a_rule_breaks_it_at_every_level_and_is_named_for_it(case: Case) -> None:
-    for level, now in by_level(case):
-        levels = {"DML-LEVEL-DIMENSION-COUNT"} if level < FeatureLevel.LEVEL_3_0 else set()
-        (rule,) = set(now.rules) - levels
-        assert case.id.removeprefix("rule-").startswith(rule.removeprefix("DML-"))
-        assert (now.stage, now.hresult) == ("create", 0x80070057)
-        assert now.policy == (RULES[rule].basis == "policy")
-
-
 @pytest.mark.parametrize("case", of("limit-"), ids=lambda case: case.id)
 def test_a_value_at_its_limit_is_accepted_at_every_level(case: Case) -> None:
     outcomes = [(level, now.verdict) for level, now in by_level(case)]
@@ -52,15 +42,6 @@ def test_the_table_has_every_type_at_every_dimension_count() -> None:
     inputs = [case.desc.input_tensor for case in of("table")]
     found = {(tensor.data_type, tensor.dimension_count) for tensor in inputs}
     assert found == {(kind, rank) for kind in TensorDataType for rank in range(10)}
-
-
-def test_expectations_follow_the_level() -> None:
-    rows = [(str(level), now) for level, now in by_level(CASES["table-INT64-5"])]
-    assert [(level, now.stage, now.rules) for level, now in rows] == [
-        ("1_0", "create", ("DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT")),
-        ("3_0", "create", ("DML-LEVEL-DATA-TYPE",)),
-        ("4_1", "done", ()),
-    ]
 
 
 def test_a_bad_binding_removes_the_device() -> None:

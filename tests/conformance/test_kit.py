@@ -1,8 +1,6 @@
 """The folder that `write` makes: it is always the same, it is small, and it overwrites nothing."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,8 @@ import dmlsplit as dml
 from dmlsplit.conformance.kit import kit as kit_files
 from dmlsplit.conformance.kit import write_kit
 from dmlsplit.frontends.dxdispatch import read_descriptor
+from tests.support.command import ran
 
-ROOT = Path(__file__).parents[2]
 FILES = kit_files()
 LISTED: dict[str, Any] = json.loads(FILES["cases.json"])
 
@@ -22,9 +20,8 @@ LISTED: dict[str, Any] = json.loads(FILES["cases.json"])
 def test_the_kit_has_the_same_bytes_every_time(kit: Path) -> None:
     code = "from dmlsplit.conformance.kit import write_kit; import pathlib; "
     other = kit.with_name("other")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
-    line = [sys.executable, "-c", code + f"write_kit(pathlib.Path({str(other)!r}))"]
-    subprocess.run(line, env=environment, check=True)
+    code += f"write_kit(pathlib.Path({str(other)!r}))"
+    ran(sys.executable, "-c", code, env={"PYTHONHASHSEED": "7"}, check=True)
     for name, text in FILES.items():
         assert (kit / name).read_bytes() == (other / name).read_bytes() == text.encode(), name
     found = {str(path.relative_to(kit)) for path in kit.rglob("*") if path.is_file()}

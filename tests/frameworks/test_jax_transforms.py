@@ -1,7 +1,6 @@
 """`dml.split` under JAX's transforms: derivatives, batches, and several devices."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from tests.support.command import ran
 from tests.support.jax_splits import own
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
@@ -142,9 +142,8 @@ def test_an_array_that_is_not_batched_is_split_once() -> None:
 def test_several_devices() -> None:
     """The test runs in a process of its own, because JAX counts the devices when it starts."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
-    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     cases = Path(__file__).with_name("jax_two_devices.py")
-    line = [sys.executable, "-W", "error", str(cases)]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
+    environment = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    done = ran(sys.executable, "-W", "error", str(cases), env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done\n"

@@ -1,11 +1,10 @@
 """`dml.split` of DTensors of PyTorch, if each device has the whole axis."""
 
-import subprocess
 import sys
 
 import pytest
 
-from tests.support.command import ROOT, ours
+from tests.support.command import ROOT, ran
 
 
 @pytest.mark.parametrize("backend", ["gloo", "fake"])
@@ -15,9 +14,5 @@ def test_each_device_splits_its_own_part(backend: str) -> None:
     if not (torch.distributed.is_available() and torch.distributed.is_gloo_available()):
         pytest.skip("this PyTorch has no torch.distributed")
     cases = ROOT / "tests" / "support" / "torch_distributed.py"
-    line = [sys.executable, str(cases), backend]
-    environment = {**ours(), "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(
-        line, capture_output=True, text=True, check=False, cwd=ROOT, env=environment
-    )
+    done = ran(sys.executable, str(cases), backend, env={"GLOO_SOCKET_IFNAME": "lo"})
     assert done.stdout == "done\n", done.stderr

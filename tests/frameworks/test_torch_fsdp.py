@@ -1,8 +1,5 @@
 """FSDP2's copy-out: our operator instead of PyTorch's own, and the cases of the benchmark."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +7,10 @@ import pytest
 
 from benchmarks.peers_gpu import copy_twice
 from benchmarks.workloads import WORKLOADS
+from tests.support.command import ours, started
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-ROOT = Path(__file__).parent.parent.parent
+
 
 # Two training steps of a model with sharded parameters, and of a copy that is not sharded.
 TRAINING = """
@@ -54,20 +52,13 @@ dist.destroy_process_group()
 def test_fsdp2_trains_with_the_split_of_dmlsplit(tmp_path: Path) -> None:
     if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
         pytest.skip("this PyTorch has no gloo")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
+    environment = {**ours(), "GLOO_SOCKET_IFNAME": "lo"}
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", TRAINING, str(rank), str(tmp_path)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for rank in range(2)
+        started(str(rank), str(tmp_path), program=TRAINING, env=environment) for rank in range(2)
     ]
     for process in processes:
         found, error = process.communicate(timeout=200)
-        assert found == "[True, True, True, True] [(2, 22), (2, 35)]\n", error
+        assert found == b"[True, True, True, True] [(2, 22), (2, 35)]\n", error
 
 
 def test_the_benchmark_has_the_cases_of_the_pull_request() -> None:

@@ -1,6 +1,5 @@
 """`dml.split` in graphs of PyTorch: torch.compile, torch.export, FakeTensors, the operators."""
 
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
+from tests.support.command import ran
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-ROOT = Path(__file__).parent.parent.parent
 # Torch's own modules of derivatives and of its compiler.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`torch.jit:DeprecationWarning", "ignore:`isinstance.treespec:FutureWarning"
@@ -163,12 +162,6 @@ def test_dim_is_compiled_as_axis_is(backend: str) -> None:
         torch.compile(lambda x: dml.split(x, 2, 0, dim=1), backend=backend)(x)
 
 
-def test_the_gradients_of_a_split_along_dim() -> None:
-    x = torch.rand(2, 3, dtype=torch.float64, requires_grad=True)
-    for check in (torch.autograd.gradcheck, torch.autograd.gradgradcheck):
-        assert check(lambda x: tuple(dml.split(x**2, (1, 2), dim=1)), (x,))
-
-
 EARLY = """
 import warnings
 warnings.simplefilter("error")
@@ -181,8 +174,7 @@ print([piece.tolist() for piece in f(torch.arange(4))])
 
 def test_the_first_call_of_all_may_be_compiled() -> None:
     """This holds even if dmlsplit was imported before torch and could not prepare anything."""
-    line = [sys.executable, "-c", EARLY]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=ROOT)
+    done = ran(sys.executable, "-c", EARLY)
     assert done.stdout == "[[0, 1], [2, 3]]\n", done.stderr
 
 

@@ -198,24 +198,6 @@ COMMANDS = {
     ],
 }
 
-CUT_XML = """<?xml version="1.0"?>
-<net name="toy" version="11">
-<layers>
-<layer id="0" name="x" type="Parameter" version="opset1"><data shape="6,2" element_type="f32"/>
-<output><port id="0" precision="FP32"><dim>6</dim><dim>2</dim></port></output></layer>
-<layer id="1" name="axis" type="Const" version="opset1">
-<data element_type="i64" shape="" offset="0" size="8"/>
-<output><port id="0" precision="I64"/></output></layer>
-<layer id="2" name="cut" type="Split" version="opset1"><data num_splits="2"/>
-<input><port id="0" precision="FP32"><dim>6</dim><dim>2</dim></port><port id="1"/></input>
-<output><port id="2" precision="FP32"><dim>3</dim><dim>2</dim></port>
-<port id="3" precision="FP32"><dim>3</dim><dim>2</dim></port></output></layer>
-</layers>
-<edges><edge from-layer="0" from-port="0" to-layer="2" to-port="0"/>
-<edge from-layer="1" from-port="0" to-layer="2" to-port="1"/></edges>
-</net>
-"""
-
 
 def descriptor(split: tuple[int, ...], strides: list[int] | None = None) -> str:
     """A descriptor file that splits INT64[6, 2] along axis 0."""
@@ -246,7 +228,6 @@ def write_inputs(folder: Path) -> None:
     texts = {
         "models/settings.xml": "<settings/>",
         "nothing/settings.json": "{}",
-        "cut.xml": CUT_XML,
         "descriptor.json": descriptor((2, 4)),
         "broken.json": descriptor((2, 5)),
         "strided.json": descriptor((2, 4), [1, 6]),
@@ -264,7 +245,7 @@ def write_inputs(folder: Path) -> None:
         onnx.save(content, folder / name)
     (folder / "cut.bin").write_bytes(bytes(8))
     os.mkfifo(folder / "pipe.onnx")
-    for name in ("picture.npy", "dispatch.json"):
+    for name in ("picture.npy", "dispatch.json", "cut.xml"):
         shutil.copy(DATA / name, folder)
     numbers = np.arange(24, dtype=np.int16).reshape(4, 6)
     zarr.create_array(str(folder / "numbers.zarr"), data=numbers, chunks=(2, 3))

@@ -8,9 +8,8 @@ import pytest
 
 from dmlsplit.storage import resumable, worker, zarr_arrays
 from dmlsplit.storage.resumable import split_store
+from tests.support.command import ROOT
 from tests.support.stores import StopError, make_store, stop_after
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

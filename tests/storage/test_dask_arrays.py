@@ -1,11 +1,9 @@
 """`dml.split` on dask arrays, in this process and on a cluster of two worker processes."""
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import dask
@@ -19,8 +17,8 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit.backends.find import compiled
 from dmlsplit.storage import dask_arrays
+from tests.support.command import ran
 
-ROOT = Path(__file__).parent.parent.parent
 RNG = np.random.default_rng(7)
 
 
@@ -187,9 +185,7 @@ try:
 except dmlsplit.UnsupportedError as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ran(sys.executable, "-c", program)
     assert 'Fix: dask.config.set({"array.query-planning": False})' in done.stdout, done.stderr
 
 

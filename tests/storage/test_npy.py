@@ -1,7 +1,6 @@
 """`dmlsplit run` on .npy files of any layout, in blocks; pieces appear complete or not at all."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import dmlsplit as dml
 from dmlsplit.arrays.npy_header import npy_header
 from dmlsplit.storage import npy
 from dmlsplit.storage.npy import split_file
+from tests.support.command import ran
 from tests.support.stores import contents
 
 NPY = npy_header((6, 2), False, np.dtype("f4")) + bytes(48)
@@ -124,11 +124,8 @@ def test_a_file_larger_than_the_memory_allowed_is_split(tmp_path: Path) -> None:
         "resource.setrlimit(resource.RLIMIT_DATA, (400 << 20, 400 << 20))\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    line = [sys.executable, "-c", code, "run", str(tmp_path / "a.npy"), "--axis", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
-    environment |= {"OPENBLAS_NUM_THREADS": "1"}
-    line += ["--split", "1,1000,23", "-o", str(tmp_path)]
-    subprocess.run(line, env=environment, check=True, capture_output=True)
+    line = f"run {tmp_path / 'a.npy'} --axis 1 --split 1,1000,23 -o {tmp_path}".split()
+    ran(sys.executable, "-c", code, *line, env={"OPENBLAS_NUM_THREADS": "1"}, check=True)
     piece = np.load(tmp_path / "a_1.npy", mmap_mode="r")
     np.testing.assert_array_equal(piece[4096 * 7], np.arange(1, 1001))
     assert not piece[4096 * 7 + 1].any()

@@ -1,6 +1,7 @@
 """DxDispatch models in JSON, and texts that are not models."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 F32 = "FLOAT32"
@@ -74,48 +75,7 @@ def printed_values(ran: Run, resource: dict[str, Any], verbose: bool = False) ->
 
 
 # DxDispatch's own example of a Split: [6] into three pieces of [2].
-EXAMPLE = """{
-    "$schema": "./_schema.json",
-    "resources": {
-        "A": { "initialValuesDataType": "FLOAT32", "initialValues": [1,2,3,4,5,6] },
-        "Out1": {
-            "initialValuesDataType": "FLOAT32", "initialValues": { "valueCount": 2, "value": 0 }
-        },
-        "Out2": {
-            "initialValuesDataType": "FLOAT32", "initialValues": { "valueCount": 2, "value": 0 }
-        },
-        "Out3": {
-            "initialValuesDataType": "FLOAT32", "initialValues": { "valueCount": 2, "value": 0 }
-        }
-    },
-    "dispatchables": {
-        "split": {
-            "type": "DML_OPERATOR_SPLIT",
-            "desc": {
-                "Axis": 0,
-                "InputTensor": { "DataType": "FLOAT32", "Sizes": [6] },
-                "OutputCount": 3,
-                "OutputTensors": [
-                    { "DataType": "FLOAT32", "Sizes": [2] },
-                    { "DataType": "FLOAT32", "Sizes": [2] },
-                    { "DataType": "FLOAT32", "Sizes": [2] }
-                ]
-            }
-        }
-    },
-    "commands": [
-        {
-            "type": "dispatch",
-            "dispatchable": "split",
-            "bindings": { "InputTensor": "A", "OutputTensors": ["Out1", "Out2", "Out3"] }
-        },
-        { "type": "print", "resource": "Out1" },
-        { "type": "print", "resource": "Out2" },
-        { "type": "print", "resource": "Out3" }
-    ]
-}"""
-
-
+EXAMPLE = Path(__file__).parents[1].joinpath("data", "dml_split.json").read_text("utf-8")
 DEEP = "[" * 100_000
 
 

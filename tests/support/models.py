@@ -27,8 +27,6 @@ def model(
     inputs: dict[str, tuple[int, Sequence[int | str]]],
     outputs: dict[str, int],
     opset: int = 18,
-    functions: Sequence[onnx.FunctionProto] = (),
-    extra_opsets: Sequence[onnx.OperatorSetIdProto] = (),
 ) -> onnx.ModelProto:
     graph = helper.make_graph(
         list(nodes),
@@ -36,8 +34,7 @@ def model(
         [helper.make_tensor_value_info(n, kind, shape) for n, (kind, shape) in inputs.items()],
         [helper.make_tensor_value_info(name, kind, None) for name, kind in outputs.items()],
     )
-    opsets = [helper.make_opsetid("", opset), *extra_opsets]
-    return helper.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=10)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
 def single(
@@ -77,38 +74,35 @@ def sequence(kind: int, shape: Sequence[int], keepdims: int = 1) -> onnx.ModelPr
     return model(nodes, {"x": (kind, shape)}, {"y": kind})
 
 
-def nested(kind: int = TensorProto.INT8) -> onnx.ModelProto:
+def parsed(graph: str, functions: str = "") -> onnx.ModelProto:
+    """A model in ONNX's text form, with functions of the domain ``local``."""
+    header = '<ir_version: 10, opset_import: ["" : 18, "local" : 1]>'
+    return onnx.parser.parse_model(f"{header} net {graph} {functions}")
+
+
+def nested() -> onnx.ModelProto:
     """A split in each branch of an If; the branches read the outer input."""
 
-    def branch(name: str, axis: int) -> onnx.GraphProto:
-        nodes = split_nodes(name, "x", (2, 2), axis)
-        return helper.make_graph(
-            nodes, name, [], [helper.make_tensor_value_info(f"{name}_0", kind, None)]
-        )
+    def branch(name: str, axis: int) -> str:
+        return f"""{name} () => (int8[] {name}_0) {{
+            {name}_sizes = Constant <value = int64[2] {{2, 2}}> ()
+            [{name}] {name}_0, {name}_1 = Split <axis = {axis}> (x, {name}_sizes)
+        }}"""
 
-    choose = helper.make_node(
-        "If",
-        ["flag"],
-        ["y"],
-        name="choose",
-        then_branch=branch("left", 0),
-        else_branch=branch("right", 1),
+    branches = f"else_branch = {branch('right', 1)}, then_branch = {branch('left', 0)}"
+    return parsed(
+        f"(bool flag, int8[4,4] x) => (int8[] y) {{ [choose] y = If (flag) <{branches}> }}"
     )
-    return model([choose], {"flag": (TensorProto.BOOL, ()), "x": (kind, (4, 4))}, {"y": kind})
 
 
-def in_function(kind: int = TensorProto.INT8) -> onnx.ModelProto:
+def in_function() -> onnx.ModelProto:
     """A split in the body of a function that the graph calls."""
-    body = split_nodes("inner", "a", (1, 3), 0)
-    opsets = [helper.make_opsetid("", 18)]
-    function = helper.make_function("local", "Cut", ["a"], ["inner_0", "inner_1"], body, opsets)
-    call = helper.make_node("Cut", ["x"], ["p", "q"], name="call", domain="local")
-    return model(
-        [call],
-        {"x": (kind, (4, 4))},
-        {"p": kind, "q": kind},
-        functions=[function],
-        extra_opsets=[helper.make_opsetid("local", 1)],
+    return parsed(
+        "(int8[4,4] x) => (int8[] p, int8[] q) { [call] p, q = local.Cut (x) }",
+        """<domain: "local", opset_import: ["" : 18]> Cut (a) => (inner_0, inner_1) {
+            sizes = Constant <value = int64[2] {1, 3}> ()
+            [inner] inner_0, inner_1 = Split <axis = 0> (a, sizes)
+        }""",
     )
 
 
@@ -133,9 +127,3 @@ def every_verdict() -> onnx.ModelProto:
         "x": (TensorProto.INT8, (4, 4)),
     }
     return model(nodes, inputs, {"fits_0": TensorProto.FLOAT, "y": TensorProto.INT8})
-
-
-def parsed(graph: str, functions: str = "") -> onnx.ModelProto:
-    """A model in ONNX's text form, with functions of the domain ``local``."""
-    header = '<ir_version: 10, opset_import: ["" : 18, "local" : 1]>'
-    return onnx.parser.parse_model(f"{header} net {graph} {functions}")

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
@@ -168,7 +168,6 @@ TREES = st.recursive(
 )
 
 
-@settings(settings.get_profile("many"))
 @given(mapping=st.dictionaries(KEYS, TREES, max_size=6))
 def test_any_mapping_is_a_descriptor_or_one_error(mapping: dict[str, Any]) -> None:
     try:

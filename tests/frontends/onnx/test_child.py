@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import numpy_helper  # noqa: E402
-
-from dmlsplit.errors import UnsupportedError  # noqa: E402
-from dmlsplit.frontends.onnx import child  # noqa: E402
-from dmlsplit.lint.discovery import scan_paths  # noqa: E402
-from tests.support.onnx_graphs import model, node, value  # noqa: E402
+from dmlsplit.errors import UnsupportedError
+from dmlsplit.frontends.onnx import child
+from dmlsplit.lint.discovery import scan_paths
+from tests.support.onnx_graphs import model, node, value
 
 SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals, forks and pipes of POSIX")

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
-from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
+from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value
 
 
 @pytest.mark.parametrize(

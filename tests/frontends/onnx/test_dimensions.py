@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-
-import dmlsplit as dml  # noqa: E402
-from dmlsplit.frontends.onnx import FixedSizes  # noqa: E402
-from tests.support.onnx_graphs import Scanned, model, node, value  # noqa: E402
+import dmlsplit as dml
+from dmlsplit.frontends.onnx import FixedSizes
+from tests.support.onnx_graphs import Scanned, model, node, value
 
 CUT = node("Split", "y", "a b", axis=1, num_outputs=2)
 

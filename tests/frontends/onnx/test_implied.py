@@ -2,13 +2,12 @@
 
 from typing import Any
 
+import onnx
 import pytest
+from onnx import helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import helper  # noqa: E402
-
-from dmlsplit.frontends import SplitSite  # noqa: E402
-from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
+from dmlsplit.frontends import SplitSite
+from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 
 
 def sliced(scanned: Scanned, shape: list[Any], *rows: tuple[int, ...]) -> list[SplitSite]:

@@ -4,16 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import numpy_helper  # noqa: E402
-
-from dmlsplit.errors import UnsupportedError  # noqa: E402
-from dmlsplit.frontends.onnx import FixedSizes, child  # noqa: E402
-from dmlsplit.frontends.onnx.folding import constants  # noqa: E402
-from dmlsplit.frontends.site import Cause  # noqa: E402
-from tests.support.onnx_graphs import Scanned, model, node, sizes, value  # noqa: E402
+from dmlsplit.errors import UnsupportedError
+from dmlsplit.frontends.onnx import FixedSizes, child
+from dmlsplit.frontends.onnx.folding import constants
+from dmlsplit.frontends.site import Cause
+from tests.support.onnx_graphs import Scanned, model, node, sizes, value
 
 CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
 AFTER_RESIZE = "its shape is unknown after Resize 'up' of main"

@@ -5,13 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from onnx import helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import helper  # noqa: E402
-
-from dmlsplit.frontends.onnx import walk  # noqa: E402
-from dmlsplit.frontends.onnx.values import met  # noqa: E402
-from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value  # noqa: E402
+from dmlsplit.frontends.onnx import walk
+from dmlsplit.frontends.onnx.values import met
+from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value
 
 HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
 

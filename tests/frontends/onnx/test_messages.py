@@ -3,12 +3,11 @@
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import onnx
 import pytest
+from google.protobuf.descriptor import FieldDescriptor as F
 
 from dmlsplit.frontends.onnx import messages
-
-onnx = pytest.importorskip("onnx", reason="compares with the messages of the package onnx")
-from google.protobuf.descriptor import FieldDescriptor as F  # noqa: E402
 
 PROTO = {
     messages.Entry: "StringStringEntryProto",

@@ -3,11 +3,9 @@
 from typing import Any
 
 import pytest
+from onnx import TensorProto, helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import TensorProto, helper  # noqa: E402
-
-from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value  # noqa: E402
+from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 
 
 def test_a_dynamic_part_is_named(scanned: Scanned) -> None:

@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import scan
-
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import helper  # noqa: E402
-
-from tests.support.mutated import mutated  # noqa: E402
-from tests.support.onnx_graphs import (  # noqa: E402
+from tests.support.mutated import mutated
+from tests.support.onnx_graphs import (
     GOOD,
     REFUSED,
     Scanned,

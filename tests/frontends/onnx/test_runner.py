@@ -1,6 +1,5 @@
 """Split and SplitToSequence on arrays, against NumPy, ONNX Runtime and PyTorch."""
 
-import subprocess
 import sys
 from functools import cache
 from typing import Any
@@ -9,9 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import split, split_to_sequence
+from tests.support.command import ran
+from tests.support.models import session
+from tests.support.onnx_graphs import INT64, model, node, value
 
 DTYPES = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
@@ -176,12 +179,7 @@ RUNTIME_TYPES = {"split": DTYPES[:-2], "sequence": ["bool", "int32", "int64", *D
 def runtime_session(
     operator: str, opset: int, dtype: str, axis: int, outputs: int, keepdims: int
 ) -> Any:
-    pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
-    onnx = pytest.importorskip("onnx", reason="builds the model for ONNX Runtime")
-    from tests.support.models import session
-    from tests.support.onnx_graphs import INT64, model, node, value
-
-    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     inputs = [value("x", kind=kind), value("sizes", kind=INT64)][: 2 if keepdims else 1]
     attributes = {"axis": axis}
     if operator == "SplitToSequence":
@@ -314,6 +312,6 @@ try:
 except dmlsplit.UnsupportedError as error:
     print(error)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = ran(sys.executable, "-c", code, check=True)
     assert "DmlSplitBackend needs the package onnx" in found.stdout
     assert 'Fix: pip install "dmlsplit[onnx]"' in found.stdout

@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import helper, numpy_helper
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx import scan, walk
 from dmlsplit.frontends.onnx.reader import Reader
 from dmlsplit.frontends.onnx.shapes import _RULES
 from dmlsplit.frontends.site import Cause
-
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import helper, numpy_helper  # noqa: E402
-
-from tests.support.onnx_graphs import (  # noqa: E402
+from tests.support.onnx_graphs import (
     INT64,
     Scanned,
     branch,

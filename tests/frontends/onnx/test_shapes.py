@@ -3,13 +3,12 @@
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, numpy_helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-from onnx import TensorProto, numpy_helper  # noqa: E402
-
-from dmlsplit.frontends.site import Cause  # noqa: E402
-from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, typed, value  # noqa: E402
+from dmlsplit.frontends.site import Cause
+from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, sizes, typed, value
 
 
 def test_declared_shapes_count_if_the_tracker_knows_none(scanned: Scanned) -> None:

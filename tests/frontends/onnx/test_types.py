@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-onnx = pytest.importorskip("onnx", reason="compares with the schemas of the package onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
-from dmlsplit import InvalidArgumentError  # noqa: E402
-from dmlsplit.frontends.onnx import DmlSplitBackend, ElementType, scan, split, split_to_sequence  # noqa: E402
-from tests.support.onnx_graphs import model, node, value  # noqa: E402
+from dmlsplit import InvalidArgumentError
+from dmlsplit.frontends.onnx import DmlSplitBackend, ElementType, scan, split, split_to_sequence
+from tests.support.onnx_graphs import model, node, value
 
 KINDS = {name: kind for name, kind in TensorProto.DataType.items() if kind}
 SCHEMAS = {

@@ -5,13 +5,12 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
+from onnx import numpy_helper
 
-onnx = pytest.importorskip("onnx", reason="builds models with the package onnx")
-ort = pytest.importorskip("onnxruntime", reason="compares with ONNX Runtime")
-from onnx import numpy_helper  # noqa: E402
-
-from tests.support.onnx_graphs import Scanned, model, node, value  # noqa: E402
+from tests.support.onnx_graphs import Scanned, model, node, value
 
 Shape = tuple[int, ...]
 

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino as ov
 import pytest
+from openvino import opset1
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino import scan, split, variadic_split
 from tests.support.openvino_files import Scan, const, variadic, weights
-
-ov = pytest.importorskip("openvino", reason="compares with the package openvino")
-from openvino import opset1  # noqa: E402
 
 TYPES = {name: kind for name, kind in vars(ov.Type).items() if isinstance(kind, ov.Type)}
 # OpenVINO's documentation, "VariadicSplit": axis and lengths are of any integer type.
