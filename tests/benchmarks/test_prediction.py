@@ -36,14 +36,6 @@ def test_a_sector_costs_as_much_as_an_instruction() -> None:
     assert fraction(H200, 16, sectors=15) == 1, "and what is not read saves nothing"
 
 
-@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.name)
-def test_fewer_served_sectors_outweigh_some_instructions(gpu: Gpu) -> None:
-    """Windows of five words against two vectors, at 1 byte and where some rows are aligned."""
-    words = fraction(gpu, 66, sectors=80), fraction(gpu, 60, sectors=68)
-    vectors = fraction(gpu, 74, sectors=31), fraction(gpu, 68, sectors=25)
-    assert words[0] < words[1] < vectors[0] < vectors[1]
-
-
 def test_what_has_to_be_read_is_part_of_the_copy() -> None:
     """Every second element: a copy of one and a half times the bytes does as much."""
     assert fraction(H200, 24, sectors=24, work=1.5) == 1
