@@ -90,8 +90,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
 
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
-    from dmlsplit.explain.explanation import explain as explain_split
-    from dmlsplit.explain.explanation import explanation_json, explanation_text
+    from dmlsplit.explain import explanation
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report.phrases import location
     from dmlsplit.lint.verdict import FAILING, Outcome
@@ -109,11 +108,11 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         else:
             place += ", with dynamic sizes of 1" if verdict.sizes else ""
             descriptors = verdict.equivalents or verdict.descriptors
-            explained += [explain_split(place, desc, gpu) for desc in descriptors]
+            explained += [explanation.explain(place, desc, gpu) for desc in descriptors]
     if arguments.svg != STDOUT and arguments.format == "json":
-        show(explanation_json(explained))
+        show(explanation.explanation_json(explained))
     elif arguments.svg != STDOUT:
-        show("\n\n".join(map(explanation_text, explained)))
+        show("\n\n".join(map(explanation.explanation_text, explained)))
     if arguments.svg is not None:
         from dmlsplit.explain.picture import svg_picture
 

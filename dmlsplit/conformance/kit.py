@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from dmlsplit import __version__
 from dmlsplit.conformance.case import (
     Case,
     Placed,
@@ -69,8 +70,6 @@ def kit() -> dict[str, str]:
 
 
 def _cases_text() -> str:
-    from dmlsplit import __version__
-
     used = {rule for case in all_cases() for _, now in by_level(case) for rule in now.rules}
     return json_lines(
         {

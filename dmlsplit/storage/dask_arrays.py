@@ -12,7 +12,10 @@ from itertools import accumulate, pairwise, product
 from operator import itemgetter
 from typing import Any, SupportsIndex
 
+import dask.array as da
 import numpy as np
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
 
 from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.eager import split
@@ -28,10 +31,6 @@ def split_dask(
     Pieces keep the chunks of `array`, cut at the ends of the pieces along the axis. Pieces that are
     computed together (``dask.compute(*pieces)``) read and dispatch each block once.
     """
-    import dask.array as da
-    from dask.base import tokenize
-    from dask.highlevelgraph import HighLevelGraph
-
     if out is not None:
         raise InvalidArgumentError(
             "out is given for a dask.array, which is split lazily; it must be None. "

@@ -6,8 +6,6 @@ many models and answers each from a fork, which no other model can affect. If a 
 process, the child ends too, and the next model starts a new one.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

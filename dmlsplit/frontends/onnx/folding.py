@@ -3,8 +3,6 @@
 Exporters compute sizes from sizes; onnx's own data propagation follows few of these operators.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 

@@ -3,17 +3,17 @@
 It may crash its process or never end, so a scan asks for it through `child`.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import onnx
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper, numpy_helper
+
+from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES
 from dmlsplit.frontends.onnx.operators import OPERATORS
-
-if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from dmlsplit.frontends.onnx.walk import walked
 
 # Index, attribute and position of each body around a node.
 BodyPath = tuple[int | str, ...]
@@ -33,8 +33,6 @@ def inferred(path: str, sizes: Mapping[str, int]) -> bytes:
     `sizes` are its dynamic dimensions, as in `FixedSizes`. While a split is unknown, onnx infers
     again, given the shapes that the walk knows and the constants that its evaluator computes.
     """
-    import onnx
-
     model = onnx.load_model(path, load_external_data=False)
     fix_dimensions(model, sizes)
     _drop_weights(model.graph)
@@ -83,11 +81,6 @@ def _teach_shapes(
     model: ModelProto, found: ModelProto, shapes: _Shapes, sizes: Mapping[str, int]
 ) -> bool:
     """Declare shapes that only the walk over `found` knows; True if there are any."""
-    from onnx import helper
-
-    from dmlsplit.frontends.onnx.dimensions import FixedSizes
-    from dmlsplit.frontends.onnx.walk import walked
-
     _, values = walked("", found.SerializeToString(), FixedSizes(sizes), False)
     new = [
         helper.make_tensor_value_info(name, value.data_type, value.shape)
@@ -104,9 +97,7 @@ def _fold(
     model: ModelProto, found: ModelProto, shapes: _Shapes, folded: dict[int, NodeProto]
 ) -> bool:
     """Turn nodes into constants, and keep them in `folded` by position; True if there are any."""
-    from onnx import helper, numpy_helper
-
-    from dmlsplit.frontends.onnx.folding import constants
+    from dmlsplit.frontends.onnx.folding import constants  # most models need no evaluator
 
     before = len(folded)
     values = constants(model.graph, shapes, model.opset_import)

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
@@ -16,8 +17,6 @@ SCHEMA = 2
 
 def json_report(assessment: Assessment) -> str:
     """The assessment as JSON."""
-    from dmlsplit import __version__
-
     target = assessment.target
     about_splits = [each for verdict in assessment.verdicts for each in verdict.diagnostics]
     rules = {each.rule.id: each.rule for each in (*assessment.diagnostics, *about_splits)}

@@ -12,6 +12,7 @@ from pathlib import PureWindowsPath
 from typing import Any
 from urllib.parse import quote
 
+from dmlsplit import __version__
 from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.report.phrases import address, grouped, headline, with_slashes
@@ -28,8 +29,6 @@ _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
-    from dmlsplit import __version__
-
     said = [(verdict, *each) for verdict in assessment.verdicts for each in grouped(verdict)]
     rules = {diagnostic.rule.id: diagnostic.rule for _, diagnostic, _ in said}
     rules |= {each.rule.id: each.rule for each in assessment.diagnostics}
