@@ -218,6 +218,15 @@ def test_views_that_share_a_byte_share_a_column(data: st.DataObject) -> None:
         assert max(one, third) < min(other, fourth)
 
 
+@pytest.mark.parametrize("start", [0, 1])
+def test_columns_are_counted_from_the_first_address(start: int) -> None:
+    base = np.zeros((3, 13), np.uint8)[:, start:]
+    assert columns([view(base[:, at], "view") for at in (slice(0, 5), slice(5, 12))]) == [
+        (0, 5),
+        (5, 12),
+    ]
+
+
 def test_thousands_of_columns_of_one_array_are_told_apart() -> None:
     whole = np.empty((3, 20_000), np.float32)
     values = np.arange(60_000, dtype=np.float32).reshape(3, -1)

@@ -22,6 +22,7 @@ class Array(FakeArray):
 
     def __init__(self, made: FakeArray, device: int) -> None:
         super().__init__(made.host, device, stream=77)
+        self.flags = made.host.flags
 
 
 def test_describing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
@@ -38,11 +39,13 @@ def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
     like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
     (packed,), (address,) = CUPY.empty(like, packing(((2, 3),), 4))
     (store,), _ = CUPY.empty(like, packing(((6,),), 2, "i2"))
+    shared, _ = CUPY.empty(like, packing(((3,), (2,)), 4))
+    assert [array.data.device_id for array in shared] == [1, 1]
     strided = CUPY.strided(store, (2, 3), (2, 4))
     seen = cuda_view(packed, packed.__cuda_array_interface__, 1)
     assert (seen.address, seen.shape, seen.strides, seen.type) == (address, (2, 3), (12, 4), "<f4")
     assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)
-    assert fake.calls == ["allocate"] * 2
+    assert fake.calls == ["allocate"] * 3
 
 
 def test_only_cupy_s_own_arrays_can_be_viewed_as_another_type(fake: FakeDriver) -> None:
@@ -53,6 +56,8 @@ def test_only_cupy_s_own_arrays_can_be_viewed_as_another_type(fake: FakeDriver) 
     )
     with pytest.raises(dml.InvalidArgumentError, match=said):
         variadic_split(foreign, 0, [1, 2])
+    own = Array(foreign, 0)
+    assert CUPY.packed(own, "data") is own
 
 
 def test_an_array_is_copied_to_a_device_and_back(fake: FakeDriver) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.arrays.npy_header import NpyHeader, read_npy_header
+from dmlsplit.arrays.npy_header import NpyHeader, npy_header, read_npy_header
 
 HEADER = "{'descr': '<f4', 'fortran_order': False, 'shape': (6, 2)}\n"
 
@@ -37,7 +37,7 @@ def test_headers_that_numpy_writes_are_read(
     assert file.tell() == offset
 
 
-@pytest.mark.parametrize("shape", ["()", "(0, 3)", "(1,)", f"(0, {2**60})"])
+@pytest.mark.parametrize("shape", ["()", "(0, 3)", "(1,)", f"(0, {2**60})", str((1,) * 64)])
 def test_every_shape_is_read(shape: str) -> None:
     header = read_npy_header(io.BytesIO(changed("(6, 2)", shape)))
     assert str(header.shape) == shape
@@ -47,6 +47,13 @@ def test_every_shape_is_read(shape: str) -> None:
 def test_an_array_may_have_as_many_bytes_as_an_index_counts() -> None:
     largest = changed("6, 2", f"{2**63 - 1},").replace(b"<f4", b"|u1")
     assert read_npy_header(io.BytesIO(largest)).size_in_bytes == 2**63 - 1
+
+
+def test_numpy_reads_a_header_of_any_length() -> None:
+    kind = np.dtype([(f"field {index}", "u1") for index in range(5000)])
+    file = io.BytesIO(npy_header((2,), False, kind) + bytes(10_000))
+    found = np.load(file, max_header_size=1 << 20)
+    assert (found.shape, found.dtype) == ((2,), kind)
 
 
 def test_headers_of_python_2_are_read_without_a_warning() -> None:
