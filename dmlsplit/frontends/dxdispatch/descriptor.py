@@ -27,7 +27,7 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
         If a field is missing or has the wrong kind of value, or if OutputCount or DimensionCount
         contradicts the array that it counts. DirectML's rules are left to `dmlsplit.validate`.
     """
-    return read_split(Field(mapping, ""))
+    return read_split(Field(mapping))
 
 
 def read_split(field: Field) -> SplitOperatorDesc:
