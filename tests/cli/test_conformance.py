@@ -41,19 +41,3 @@ def test_write_probe_check(
     assert json.loads(out)["counts"]["verdict"] == 2
     status, out, _ = ran(capsys, "check", "other.json", "--format", "markdown")
     assert (status, out[:4]) == (1, "### ")
-
-
-@pytest.mark.parametrize(
-    ("output", "said"),
-    [
-        ("note", "note exists; it is not replaced. Fix: name a new file"),
-        ("no/o.json", "no: there is no such folder"),
-    ],
-)
-def test_an_output_that_cannot_be_written_is_refused_before_the_library_is_asked(
-    here: Path, capsys: pytest.CaptureFixture[str], output: str, said: str
-) -> None:
-    Path("note").write_text("mine")
-    status, out, err = ran(capsys, "probe", "--directml", "none.dll", "-o", output)
-    assert (status, out, err) == (2, "", f"dmlsplit: error: {said}\n")
-    assert [path.read_text() for path in here.rglob("*")] == ["mine"]

@@ -207,14 +207,6 @@ def test_a_report_never_replaces_a_file_that_is_not_text(
     assert "1 split in 1 file" in Path("report").read_text()
 
 
-def test_a_report_and_a_model_are_two_files(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = f"{VALIDATE} m.onnx -o ./new.onnx --write-fixed new.onnx"
-    assert "-o and --write-fixed name the same file" in refused(capsys, line)
-    assert not Path("new.onnx").exists()
-
-
 # Standard output, devices and pipes.
 
 

@@ -74,11 +74,6 @@ def test_shapes_are_inferred_unless_told_otherwise(
     assert judged(capsys, "m.onnx", "--no-infer-shapes")[1] == {"m.onnx:net/cut": "unknown"}
 
 
-def test_an_old_onnx_runtime_supports_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save("m.onnx", single(TensorProto.FLOAT, (6,), (2, 4), 0))
-    assert judged(capsys, "m.onnx", "--via", "ort", "--ort-version", "1.15.1")[0] == 0
-
-
 def test_a_known_defect_fails_only_when_asked(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

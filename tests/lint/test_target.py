@@ -3,7 +3,6 @@
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.cli import main
 from dmlsplit.lint.target import requirement, resolve_target
 
 
@@ -101,10 +100,3 @@ def test_a_version_from_the_future_is_noted(asked: dict[str, str], note: str) ->
     found = resolve_target(**asked).note
     assert note in found
     assert bool(note) == bool(found)
-
-
-def test_the_note_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = "--data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3".split()
-    for command in ("validate", "explain"):
-        assert main([command, *flags, "--directml", "9.9.9"]) == 0
-        assert capsys.readouterr().err.startswith("dmlsplit: note: DirectML 9.9.9 is newer than")

@@ -46,9 +46,6 @@ def test_files_are_replaced_only_when_asked(file: Path, capsys: pytest.CaptureFi
     assert target.read_text() == "precious"
     assert main(["run", str(file), "--overwrite"]) == 0
     assert np.load(target).tolist() == [4, 5, 6]
-    with pytest.raises(dml.InvalidArgumentError, match="exists; it is not replaced"):
-        run(file)
-    run(file, overwrite=True)
 
 
 def test_a_run_may_write_a_file_twice(file: Path) -> None:

@@ -111,6 +111,9 @@ def test_given_inputs_are_used(saved: Saved, tmp_path: Path) -> None:
     np.savez(tmp_path / "feed.npz", x=x)
     for feeds in runs(saved, ("n", 4), feed=tmp_path / "feed.npz"):
         np.testing.assert_array_equal(feeds["x"], x)
+    np.savez(tmp_path / "feed.npz", y=x)
+    with pytest.raises(dml.InvalidArgumentError, match="has 'y'; the model's inputs are x"):
+        runs(saved, ("n", 4), feed=tmp_path / "feed.npz")
 
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "onnx.reference"])
