@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import onnx
@@ -61,14 +62,9 @@ def on_a_terminal(*arguments: str, folder: Path, columns: int = 80, **environmen
     )
     os.close(theirs)
     shown = b""
-    while True:
-        try:
-            block = os.read(ours, 65536)
-        except OSError:
-            break
-        if not block:
-            break
-        shown += block
+    with suppress(OSError):  # at the end, on Linux
+        while block := os.read(ours, 65536):
+            shown += block
     child.wait()
     os.close(ours)
     return shown.decode()

@@ -11,7 +11,7 @@ from dmlsplit.lint.discovery import scan_paths
 from dmlsplit.lint.judge import assess
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
-from tests.support.models import model, sequence, single
+from tests.support.models import model, parsed, sequence, single
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -130,27 +130,16 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
 
 # Each kind of unknown has a fix of its own.
 
-
-def computed() -> onnx.ModelProto:
-    node = helper.make_node("Split", ["x", "s"], ["a", "b"], name="cut")
-    inputs = {"x": (FLOAT, (6,)), "s": (INT64, (2,))}
-    return model([node], inputs, {"a": FLOAT})
-
-
-def cyclic() -> onnx.ModelProto:
-    nodes = [
-        helper.make_node("Split", ["y"], ["a", "b"], name="cut", num_outputs=2),
-        helper.make_node("Add", ["a", "x"], ["y"]),
-    ]
-    return model(nodes, {"x": (FLOAT, (6,))}, {"b": FLOAT})
+COMPUTED = "(float[6] x, int64[2] s) => (float[] a) { a, b = Split (x, s) }"
+CYCLIC = "(float[6] x) => (float[] b) { a, b = Split <num_outputs = 2> (y) y = Add (a, x) }"
 
 
 @pytest.mark.parametrize(
     ("content", "said", "fix"),
     [
         (single(FLOAT, (2, "$(x)"), (2, 4), 1), "is dynamic ($(x))", "--dim NAME=N"),
-        (computed(), "split is dynamic", "make the split lengths a constant"),
-        (cyclic(), "no earlier node produces value 'y'", "a graph with a cycle cannot run"),
+        (parsed(COMPUTED), "split is dynamic", "make the split lengths a constant"),
+        (parsed(CYCLIC), "no earlier node produces value 'y'", "a graph with a cycle cannot run"),
         (sequence(FLOAT, (2, 2**18)), "262144 pieces", "larger chunk size"),
     ],
 )

@@ -5,7 +5,6 @@ from pathlib import Path
 import onnx
 import pytest
 from hypothesis import given
-from onnx import TensorProto, helper
 
 import dmlsplit as dml
 from dmlsplit.directml import rules
@@ -17,7 +16,7 @@ from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
 from tests.support.descriptors import split_descriptors
-from tests.support.models import model
+from tests.support.models import parsed
 
 
 @given(desc=split_descriptors())
@@ -54,18 +53,6 @@ def test_rules_are_complete() -> None:
 # A Split with an output that nothing uses, in the fused graphs of an old DirectML.
 
 
-def two_uses(*used: str) -> onnx.ModelProto:
-    """A split into a and b, and a branch that uses some of them."""
-    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    body = helper.make_graph([helper.make_node("Concat", used, ["y"], axis=0)], "body", [], outputs)
-    nodes = [
-        helper.make_node("Split", ["x"], ["a", "b"], name="cut", num_outputs=2),
-        helper.make_node("If", ["flag"], ["z"], then_branch=body, else_branch=body),
-    ]
-    inputs = {"x": (TensorProto.FLOAT, (6,)), "flag": (TensorProto.BOOL, ())}
-    return model(nodes, inputs, {"z": TensorProto.FLOAT})
-
-
 @pytest.mark.parametrize(
     ("used", "asked", "found"),
     [
@@ -81,7 +68,12 @@ def two_uses(*used: str) -> onnx.ModelProto:
 def test_an_unused_output_meets_a_defect(
     used: str, asked: dict[str, str], found: str, tmp_path: Path
 ) -> None:
-    onnx.save(two_uses(*used), tmp_path / "m.onnx")
+    branch = f"() => (float[] y) {{ y = Concat <axis = 0> ({', '.join(used)}) }}"
+    text = f"""(bool flag, float[6] x) => (float[] z) {{
+        a, b = Split <num_outputs = 2> (x)
+        z = If (flag) <else_branch = no {branch}, then_branch = yes {branch}>
+    }}"""
+    onnx.save(parsed(text), tmp_path / "m.onnx")
     (verdict,) = assess(scan_file(str(tmp_path / "m.onnx")), resolve_target(**asked)).verdicts
     defects = [each for each in verdict.diagnostics if each.severity == "defect"]
     assert [each.rule.id for each in defects] == ["SPLIT-DEFECT-UNCONNECTED"] * bool(found)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.host_cuda import harness
-from tests.support import builds
+from tests.support import builds, nvrtc
 
 HERE = Path(__file__).parent
 WORDS = HERE.parent / "host_cuda"
@@ -71,14 +71,13 @@ def build(folder: Path) -> Libraries:
         _compile(partial, ["-I", str(headers), "-I", str(partial), "-I", str(HERE)])
 
     made = builds.made(folder / f"card-{_key(runtime)}", compile_to)
-    real = next(headers.parent.glob("lib/libnvrtc.so.*"), None)
     return Libraries(
         made,
         {
             "LD_LIBRARY_PATH": str(made),
             # The folder's key covers the headers that the card adds to a kernel; CuPy's does not.
             "CUPY_CACHE_DIR": str(made / "kernels"),
-            "CARD_NVRTC": str(real or ""),
+            "CARD_NVRTC": str(nvrtc.find("lib/libnvrtc.so.*") or ""),
             "CARD_COMPILER": " ".join(("g++", *KERNEL_FLAGS)),
             "CARD_HEADERS": f"{WORDS} -I {HERE}",
             "CARD_MODULE": str(made / "kernel_module.o"),
@@ -155,7 +154,5 @@ def _runtime_module() -> Path | None:
 
 
 def _headers() -> Path | None:
-    spec = importlib.util.find_spec("nvidia")
-    folders = spec.submodule_search_locations if spec else None
-    found = [path for folder in folders or [] for path in Path(folder).glob("*/include")]
-    return next((path for path in found if (path / "cuda_runtime_api.h").exists()), None)
+    found = nvrtc.find("include/cuda_runtime_api.h")
+    return found.parent if found else None

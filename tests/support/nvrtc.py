@@ -42,7 +42,7 @@ def missing() -> str | None:
         ("bin/cuobjdump", "nvidia-cuda-cuobjdump"),
         ("bin/nvdisasm", "nvidia-cuda-nvdisasm"),
     ):
-        if _find(file) is None:
+        if find(file) is None:
             return f"{wheel} is not installed; pip install 'dmlsplit[test]'"
     return None
 
@@ -96,7 +96,7 @@ def disassembly(cubin: bytes, folder: Path) -> str:
 
 
 @cache
-def _find(pattern: str) -> Path | None:
+def find(pattern: str) -> Path | None:
     """A file in the folders of NVIDIA's wheels: nvidia/cu13, nvidia/cuda_nvrtc, ..."""
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec else None
@@ -105,7 +105,7 @@ def _find(pattern: str) -> Path | None:
 
 
 def _nvrtc() -> Path:
-    path = _find("lib/libnvrtc.so.*")
+    path = find("lib/libnvrtc.so.*")
     assert path, missing()
     return path
 
@@ -136,7 +136,7 @@ def _read(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_vo
 
 def _said(tool: str, option: str, cubin: bytes, folder: Path) -> str:
     """The output of a tool for a cubin."""
-    path = _find(f"bin/{tool}")
+    path = find(f"bin/{tool}")
     assert path, missing()
     name = builds.key(_fingerprint(path), option, cubin) + ".txt"
     return builds.made(folder / name, lambda at: _run(path, option, cubin, at)).read_text()
