@@ -22,6 +22,7 @@ from tests.support.gpu_arrays import forget_programs
 BUILDS = "builds"
 ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.py")
 PROOFS = Path(__file__).parent / "proofs"
+LONGEST = "test_run_faults.py"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
@@ -79,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path in core:
             item.add_marker(pytest.mark.core)
     # The longest files come first, so that processes that share the suite end together.
-    items.sort(key=lambda item: item.path.parent != PROOFS)
+    items.sort(key=lambda item: item.path.name != LONGEST and item.path.parent != PROOFS)
     if not config.getoption("--slow"):
         skip = pytest.mark.skip(reason="a long sweep; run it with --slow")
         for item in items:

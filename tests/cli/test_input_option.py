@@ -30,11 +30,11 @@ def model(here: Path) -> Path:
 
 
 def bomb() -> None:
-    """A gigabyte of zeros, and a little more, in a megabyte."""
+    """1.1 gigabytes of zeros in five megabytes."""
     header = np.lib.format.magic(1, 0) + b"\x76\0"
     text = "{'descr': '<f4', 'fortran_order': False, 'shape': (275000000,), }".ljust(117) + "\n"
     with (
-        zipfile.ZipFile("f.npz", "w", zipfile.ZIP_DEFLATED) as archive,
+        zipfile.ZipFile("f.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("x.npy", "w", force_zip64=True) as file,
     ):
         file.write(header + text.encode())

@@ -129,9 +129,11 @@ CALL(int, unlinkat, (int d, const char* p, int g), (d, p, g), of_path(p, d))
 CALL(int, rmdir, (const char* p), (p), of_path(p))
 CALL(int, mkdir, (const char* p, mode_t m), (p, m), of_path(p))
 CALL(int, mkdirat, (int d, const char* p, mode_t m), (d, p, m), of_path(p, d))
-CALL(int, fsync, (int f), (f), of_handle(f))
-CALL(int, fdatasync, (int f), (f), of_handle(f))
 CALL(int, flock, (int f, int g), (f, g), of_handle(f))
+
+// No test cuts the power, so nothing waits for the disk.
+int fsync(int handle) { return fails("fsync", of_handle(handle)) ? -1 : 0; }
+int fdatasync(int handle) { return fails("fdatasync", of_handle(handle)) ? -1 : 0; }
 
 int posix_fallocate64(int handle, off_t start, off_t size) {
     if (fails("posix_fallocate", of_handle(handle))) return errno;

@@ -18,7 +18,7 @@ import tqdm  # noqa: F401
 import zarr.codecs  # noqa: F401
 
 from dmlsplit.backends.cpu import engine  # noqa: F401
-from dmlsplit.cli import main
+from dmlsplit.cli import build_parser, main
 from dmlsplit.frontends.dxdispatch import runner  # noqa: F401
 from dmlsplit.storage import npy, resumable  # noqa: F401
 
@@ -63,6 +63,7 @@ def serve() -> None:
     library.choose_fault.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int]
     library.counted_calls.restype = ctypes.c_long
     library.failed_call.restype = ctypes.c_char_p
+    build_parser()  # imports the commands
     gc.freeze()  # Otherwise the first collection in each child would copy all memory.
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:

@@ -19,12 +19,11 @@ from tests.support.kernel_cases import COMPILING, Case, each_toolchain
 WRAPPED, FAR_PITCH, FILLED = 510, 2117, 977
 BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 
-# The sweeps, and how many of their cases are one test.
-PLANS = 100
+# The sweeps: how many of their cases are one test, and how many they have for each of --adversary.
 SWEEPS = {
-    "test_many_more_plans_copy_every_byte_once": PLANS,
-    "test_more_machine_code_stores_every_byte_once": 1,
-    "test_the_processor_copies_every_byte_of_many_more": 12,
+    "test_many_more_plans_copy_every_byte_once": (100, 10),
+    "test_more_machine_code_stores_every_byte_once": (1, 1),
+    "test_the_processor_copies_every_byte_of_many_more": (12, 2),
 }
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
@@ -71,7 +70,7 @@ def test_machine_code_stores_every_byte_once(number: int, builds: Path) -> None:
 
 @needs_gcc
 @each_toolchain
-@settings(COMPILING, max_examples=10)
+@settings(COMPILING, max_examples=COMPILING.max_examples // 20)
 @given(numbers=BATCHES)
 def test_the_processor_copies_every_byte_once(
     numbers: list[int], builds: Path, toolchain: harness.Toolchain
@@ -93,11 +92,11 @@ def test_machine_code_stays_in_its_shared_memory(builds: Path) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give the sweeps as many cases as --adversary asks for, and ten times as many plans."""
+    """Give the sweeps as many cases as --adversary asks for, or several times as many."""
     count = metafunc.config.getoption("--adversary")
     if "part" in metafunc.fixturenames:
-        step = SWEEPS[metafunc.function.__name__]
-        most = count * 10 if step == PLANS else count
+        step, times = SWEEPS[metafunc.function.__name__]
+        most = count * times
         parts = [range(first, min(first + step, most)) for first in range(0, most, step)]
         metafunc.parametrize("part", parts, ids=[str(one[0]) for one in parts])
 
