@@ -142,12 +142,19 @@ def test_a_fault_in_an_output_is_noticed(
     assert seen == [first, (True, True), (True, True)]
 
 
-@pytest.mark.parametrize(("fault", "outcome"), [("hang", "hung"), ("crash", "crashed")])
+@pytest.mark.parametrize(
+    ("fault", "seconds", "outcome"), [("hang", 1, "hung"), ("crash", 60, "crashed")]
+)
 def test_a_program_that_hangs_or_crashes_is_told_apart(
-    kit: Path, program: Path, monkeypatch: pytest.MonkeyPatch, fault: str, outcome: str
+    kit: Path,
+    program: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
+    seconds: int,
+    outcome: str,
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)
-    found = dispatched(kit, program, "bind-swapped", timeout=3)
+    found = dispatched(kit, program, "bind-swapped", timeout=seconds)
     assert found["bind-swapped"]["outcome"] == outcome
 
 
