@@ -1,9 +1,9 @@
 """The CPU engine: a geometry's loop nests as NumPy assignments, shared by threads if large."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, starmap
 from typing import Any, NoReturn
 
 from dmlsplit.backends import BoundCopy
@@ -13,10 +13,13 @@ from dmlsplit.backends.cpu.narrow import NarrowSplit
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry
 
+_Batch = tuple[Any, int, int, int]  # nests, their rows, the bytes of one and the rows of a block
+_Cut = tuple[Any, int, int, int]  # a batch, the first row, the end and the rows of a block
+
 
 @dataclass(frozen=True)
 class NumpyProgram:
-    """A compiled geometry: its loop nests, in batches of equally many rows."""
+    """A compiled geometry: its loop nests. A batch has those that share cache lines and rows."""
 
     batches: tuple[tuple[EqualNests, ...], ...]
     narrow: NarrowSplit | None = None  # the same split, if machine code may copy it
@@ -58,20 +61,16 @@ class NumpyProgram:
         if self.narrow is not None and (copy := self.narrow.ready()):
             return _in_one_pass(self.narrow, copy, src, dsts)
         if self._single_moves is not None:
-            found = self._single_moves
-            return _on_this_thread([move(src + at, dsts[out]) for out, at, move in found])
+            singles = self._single_moves
+            return _on_this_thread([move(src + at, dsts[out]) for out, at, move in singles])
         workers = threads.thread_count() if self._is_worth_sharing else 1
-        batches = [
-            [bound for nests in batch for bound in moves.bind(nests, src, dsts, workers)]
-            for batch in self.batches
-        ]
+        found: list[_Batch] = []
+        for batch in self.batches:
+            bound = [part for nests in batch for part in moves.bind(nests, src, dsts, workers)]
+            found.append((bound, bound[0].rows, _row_bytes(bound), _block(bound, workers)))
         if self._is_worth_sharing:
-            return _on_threads(batches, workers)
-        whole = [
-            batch_moves(batch, 0, batch[0].rows, block_rows(_row_bytes(batch), batch[0].rows))
-            for batch in batches
-        ]
-        return _on_this_thread(list(chain.from_iterable(whole)))
+            return _on_threads(found, workers)
+        return _on_this_thread(list(_moves((batch, 0, rows, to) for batch, rows, _, to in found)))
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``."""
@@ -89,9 +88,10 @@ class NumpyBackend:
         # Invalid environment variables fail here, not when a large split is bound.
         threads.thread_count()
         narrow.is_allowed()
-        batches: dict[int, list[EqualNests]] = {}
-        for nests in moves.equal_nests(geometry.pieces):
-            batches.setdefault(nests.shape[0], []).append(nests)
+        batches: dict[tuple[int, int], list[EqualNests]] = {}
+        for number, nests in enumerate(moves.equal_nests(geometry.pieces)):
+            alone = number if nests.run_bytes >= tuning.LONG_RUN else -1
+            batches.setdefault((nests.shape[0], alone), []).append(nests)
         narrow_split = narrow.narrow_split(geometry.row_split)
         return NumpyProgram(tuple(map(tuple, batches.values())), narrow_split)
 
@@ -107,24 +107,21 @@ def _on_this_thread(prepared: list[Move]) -> BoundCopy:
 
 
 def _in_one_pass(split: NarrowSplit, copy: narrow.Copy, src: int, dsts: Sequence[int]) -> BoundCopy:
-    if split.total_bytes < tuning.PARALLEL_BYTES:
-        return _run([split.part(copy, src, dsts, 0, split.rows)], 1)
-    workers = threads.thread_count()
-    cuts = _tasks(split.rows, split.row_bytes, workers)
-    return _run([split.part(copy, src, dsts, start, stop) for start, stop, _ in cuts], workers)
+    workers = threads.thread_count() if split.total_bytes >= tuning.PARALLEL_BYTES else 1
+    part = partial(split.part, copy, src, dsts)
+    tasks = _tasks([(part, split.rows, split.row_bytes, 1)], workers)
+    return _run([part(*rows) for part, *rows, _ in chain.from_iterable(tasks)], workers)
 
 
-def _on_threads(batches: Sequence[Sequence[BoundNests]], workers: int) -> BoundCopy:
-    cuts = [
-        (batch, *task)
-        for batch in batches
-        for task in _tasks(batch[0].rows, _row_bytes(batch), workers)
-    ]
-    if sum(batch[0].rows * _row_bytes(batch) for batch in batches) > tuning.PREPARED_BYTES:
-        tasks = [partial(_prepare_and_run, *cut) for cut in cuts]
-    else:
-        tasks = [partial(moves.run, list(batch_moves(*cut))) for cut in cuts]
-    return _run(tasks, workers)
+def _on_threads(batches: Sequence[_Batch], workers: int) -> BoundCopy:
+    tasks: list[Any] = [partial(_moves, cuts) for cuts in _tasks(batches, workers)]
+    if sum(rows * row_bytes for _, rows, row_bytes, _ in batches) <= tuning.PREPARED_BYTES:
+        tasks = [partial(iter, list(task())) for task in tasks]
+    return _run([partial(moves.run, task) for task in tasks], workers)
+
+
+def _moves(cuts: Iterable[_Cut]) -> Iterator[Move]:
+    return chain.from_iterable(starmap(batch_moves, cuts))
 
 
 def _run(tasks: Sequence[Callable[[], None]], workers: int) -> BoundCopy:
@@ -146,27 +143,35 @@ def _refuse_stream(stream: object) -> NoReturn:
     )
 
 
-def _tasks(rows: int, row_bytes: int, workers: int) -> Iterator[tuple[int, int, int]]:
-    """The first row, the end and the rows per block of each task.
+def _tasks(batches: Sequence[_Batch], workers: int) -> Iterator[list[_Cut]]:
+    """Share batches between threads. The first task is the caller's.
 
-    A task has all outputs of a batch, which share cache lines of the input. Each task takes an
-    equal share of the remaining rows, so that tasks get shorter and threads end together.
+    Each of the others is an equal share of what remains, so that threads end together.
     """
-    most = max(1, tuning.TASK_BYTES // row_bytes)
-    least = max(1, tuning.LEAST_TASK_BYTES // row_bytes)
-    parts = 4 * workers if workers > 1 else 1
-    block = min(block_rows(row_bytes, rows), -(-rows // parts))
-    start = 0
-    while start < rows:
-        share = min(most, max(least, (rows - start) // parts))
-        stop = min(rows, start + -(-share // block) * block)
-        yield start, stop, block
-        start = stop
+    remaining = sum(rows * row_bytes for _, rows, row_bytes, _ in batches)
+    room, task = remaining // workers + tuning.HEAD_START_BYTES, []
+    for batch, rows, row_bytes, block in batches:
+        start = 0
+        while start < rows:
+            blocks = -(-min(room, tuning.TASK_BYTES) // (row_bytes * block))
+            stop = min(rows, start + blocks * block)
+            task.append((batch, start, stop, block))
+            room -= (stop - start) * row_bytes
+            remaining -= (stop - start) * row_bytes
+            start = stop
+            if room < tuning.LEAST_TASK_BYTES // 4:
+                yield task
+                room, task = max(tuning.LEAST_TASK_BYTES, remaining // workers), []
+    if task:
+        yield task
+
+
+def _block(batch: Sequence[BoundNests], workers: int) -> int:
+    if all(len(bound.dsts) == 1 for bound in batch):
+        return 1  # each task is one assignment to each output
+    rows, parts = batch[0].rows, 4 * workers if workers > 1 else 1
+    return min(block_rows(_row_bytes(batch), rows), -(-rows // parts))
 
 
 def _row_bytes(batch: Sequence[BoundNests]) -> int:
     return sum(bound.row_bytes for bound in batch)
-
-
-def _prepare_and_run(batch: Sequence[BoundNests], start: int, stop: int, block: int) -> None:
-    moves.run(batch_moves(batch, start, stop, block))

@@ -10,7 +10,7 @@ is one iteration of the outermost loop, the one that tasks and blocks cut.
 
 import ctypes
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -51,6 +51,7 @@ class EqualNests:
     input_strides: tuple[int, ...]  # in bytes
     output_strides: tuple[int, ...]
     input_offset: int  # bytes from the first element of the input to the first nest
+    run_bytes: int  # contiguous in the input and in an output
     step: int = 0  # bytes from one nest to the next in the input
 
     @property
@@ -91,12 +92,12 @@ def _nests(outputs: tuple[int, ...], piece: StridedCopy, step: int = 0) -> Equal
         loops.sort(reverse=True)
     shape, src, dst = zip(*loops or [ONE_TURN], strict=True)
     item = np.dtype(_ITEMS.get(item_bytes, f"|V{item_bytes}"))
-    return EqualNests(outputs, item, shape, src, dst, piece.input_offset, step)
+    return EqualNests(outputs, item, shape, src, dst, piece.input_offset, piece.run_bytes, step)
 
 
-def run(moves: Iterable[Move]) -> None:
+def run(moves: Callable[[], Iterator[Move]]) -> None:
     """Carry out assignments."""
-    for dst, index, src in moves:
+    for dst, index, src in moves():
         dst[index] = src
 
 

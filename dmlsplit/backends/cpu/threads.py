@@ -2,9 +2,7 @@
 
 The caller works too, and never waits for a helper that has not begun, so that concurrent splits
 compete for processors only. An executor of the standard library does wait, and costs more per task.
-
-Helpers run on any processor. Bound to one each, they were up to three times as slow where anything
-else ran on the machine, and no faster where nothing did (docs/design/005).
+docs/design/005 says what was measured.
 """
 
 import os
@@ -16,6 +14,8 @@ from math import ceil
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
+
+import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.system import processors
@@ -53,6 +53,7 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
                 return
             task()
 
+    _ended.ring(False)
     shares = [_Share(work) for _ in range(min(threads, len(waiting)) - 1)]
     try:
         # If no thread can start (a limit, or interpreter shutdown), work alone.
@@ -66,6 +67,38 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
     for failure in failures:
         if failure is not None:
             raise failure
+
+
+# A thread listens for about 100 us before it sleeps. To wake it takes 40 us.
+_TURNS = 300_000
+# It hears a ring about 5 us late, when whoever rang has released the interpreter lock: a thread
+# that must wait for the lock sleeps.
+_PAUSE = 200
+
+
+class _Bell:
+    """A sign to wait for without sleeping, and without the interpreter lock.
+
+    It only saves time. All splits share it, so it may ring too often or not at all: whoever listens
+    looks at the share or the queue afterwards, and sleeps if nothing is there.
+    """
+
+    __slots__ = ("_cells", "_turns")
+
+    def __init__(self) -> None:
+        self._cells = bytearray(b"\0" + b"\1" * _PAUSE)
+        # Each row repeats one cell: the first is read until it is set, the others once.
+        self._turns = np.ndarray((1 + _PAUSE, _TURNS), np.bool_, self._cells, 0, (1, 0))
+
+    def ring(self, rings: bool = True) -> None:
+        self._cells[0] = rings
+
+    def listen(self) -> None:
+        """Wait until it rings, but not for long."""
+        np.logical_or.reduce(self._turns, 1)  # a row ends at its first True
+
+
+_called, _ended = _Bell(), _Bell()  # rung by callers, and by helpers
 
 
 class _Share:
@@ -90,17 +123,17 @@ class _Share:
             self._failure = error
         finally:
             self._is_done = True
+            _ended.ring()
             self._done.release()
 
     def end(self) -> BaseException | None:
         """Wait for the helper if it has begun, and return its error; no task may be waiting."""
-        if not self._has_begun:
-            return None
         interrupt: BaseException | None = None
         while True:
             try:
                 # An interrupt may come just after the acquire, which must not be repeated.
-                while not self._is_done:
+                while self._has_begun and not self._is_done:
+                    _ended.listen()
                     self._done.acquire()
                 return interrupt or self._failure
             except BaseException as error:  # the helper still writes: keep waiting
@@ -124,9 +157,13 @@ class _Helpers:
                     self._started += 1
         for share in shares:
             self._shares.put(share)
+        _called.ring()
 
     def _serve(self) -> None:
         while True:
+            _called.ring(False)
+            if self._shares.empty():
+                _called.listen()
             # Not in a variable, which would keep arrays alive until the next split.
             self._shares.get()()
 

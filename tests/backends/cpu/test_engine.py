@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.cpu import threads, tuning
+from dmlsplit.backends.cpu import engine, threads, tuning
 from dmlsplit.backends.cpu.engine import NumpyBackend
 from dmlsplit.geometry import SplitGeometry, StridedCopy, split_geometry
 
@@ -245,3 +245,25 @@ def goes_on_during(call: Callable[[], object]) -> bool:
         time.sleep(0)
     other.join()
     return any(span[0] < moment < span[1] for moment in moments)
+
+
+@given(
+    sizes=st.lists(
+        st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 99)), min_size=1
+    ),
+    workers=st.integers(1, 5),
+)
+def test_tasks_copy_each_row_once_and_the_caller_begins_with_its_share(
+    sizes: list[tuple[int, int, int]], workers: int
+) -> None:
+    batches = [(number, *size) for number, size in enumerate(sizes)]
+    tasks = list(engine._tasks(batches, workers))
+    done = dict.fromkeys(range(len(sizes)), 0)
+    for number, start, stop, _ in chain(*tasks):
+        assert done[number] == start < stop
+        done[number] = stop
+    assert list(done.values()) == [rows for rows, _, _ in sizes]
+    lengths = [sum((end - at) * sizes[n][1] for n, at, end, _ in task) for task in tasks]
+    total, largest = sum(lengths), max(row * block for _, row, block in sizes)
+    assert lengths[0] >= min(total, total // workers - tuning.LEAST_TASK_BYTES // 4)
+    assert max(lengths) <= total // workers + tuning.LEAST_TASK_BYTES + largest

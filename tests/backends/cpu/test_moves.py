@@ -61,7 +61,7 @@ def test_a_copy_of_the_input_takes_little_memory() -> None:
     addresses = [address(out) for out in outputs]
     (bound,) = moves.bind(nests, address(source), addresses, 2)
     tracemalloc.start()
-    moves.run(bound.moves(0, rows, 32))
+    moves.run(lambda: bound.moves(0, rows, 32))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 1.25 * tuning.LEAST_TASK_BYTES < source.nbytes / 4

@@ -60,6 +60,22 @@ def test_an_interrupt_waits_for_the_helpers() -> None:
     assert ended.is_set()
 
 
+def test_a_bell_is_heard_before_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "_TURNS", 1 << 36)  # half a minute for each row of turns
+    bell = threads._Bell()
+    # It can only ring if listening releases the interpreter lock.
+    threading.Timer(0.02, bell.ring).start()
+    begin = time.monotonic()
+    bell.listen()
+    assert 0.01 < time.monotonic() - begin < 10
+
+
+def test_nobody_listens_for_long() -> None:
+    silent, begin = threads._Bell(), time.thread_time()
+    silent.listen()
+    assert 0 < time.thread_time() - begin < 0.1
+
+
 def test_helpers_keep_nothing_alive() -> None:
     array = np.zeros(8)
     alive = weakref.ref(array)
