@@ -121,6 +121,6 @@ template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&wo
 
 // `count` bytes of one word, then the other's.
 __device__ inline unsigned joined(unsigned one, unsigned other, int count) {
-    const unsigned mask = count >= 4 ? ~0u : count <= 0 ? 0u : ~(~0u << 8 * count);
+    const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all of 4 and more
     return (one & mask) | (other & ~mask);
 }

@@ -93,7 +93,8 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for entry, (first, end) in enumerate(pairwise(starts)):
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
-        assert blocks(items, THREADS * known["kItems"]) == end - first
+        tile = THREADS * known["kItems"] - 4 * (0 < known["kStaged"] < VECTOR)
+        assert blocks(items + bool(known["kStaged"]), tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest
         for channel in range(channels):

@@ -21,14 +21,15 @@ LARGE = 64_000_000
 # The clocks that an SM of an H200 has for 128 bytes at the speed of its memory.
 CYCLES = 15
 MOST_WAVEFRONTS = CYCLES // 2
-BYTE_BY_BYTE = {45: 8.2, 46: 9.4}
+# `strided` puts elements in order in shared memory too, if they are not vectors of aligned outputs.
+STAGED = {40, 45, 46}
 # The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
 MOST_ISSUED = {
     1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 26, 7: 14, 8: 17, 9: 33, 10: 10,
     11: 10, 12: 14, 13: 17, 14: 17, 15: 63, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
     21: 31, 22: 42, 23: 43, 24: 52, 25: 26, 26: 30, 27: 10, 28: 13, 29: 28, 30: 11,
-    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 49, 38: 68, 39: 34, 40: 57,
-    41: 21, 42: 36, 43: 20, 44: 11, 45: 157, 46: 92, 47: 106, 48: 36,
+    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 49, 38: 68, 39: 34, 40: 34,
+    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 93, 48: 36,
 }  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
 MOST_READ = {37: 1.13, 38: 1.39, 47: 1.06}
@@ -43,9 +44,9 @@ MOST_LOADED = {
 # short rows are read twice.
 MOST_SERVED, SHORT_ROWS = 2.2, {37: 2.4, 38: 3.2}
 # The least predicted fraction on an H100 and an H200. Below it are rows of 101 bytes, whose ends
-# take half of the work, and bytes that are gathered one by one, at odd addresses or in threes.
+# take half of the work, and ends of rows at odd addresses in shared memory.
 LEAST_PREDICTED = 0.9
-SLOW = {37: (0.9, 0.89), 38: (0.88, 0.84), 45: (0.82, 0.76), 46: (0.89, 0.86), 47: (0.87, 0.83)}
+SLOW = {37: (0.9, 0.89), 38: (0.88, 0.84), 47: (0.89, 0.85)}
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
@@ -90,8 +91,8 @@ def test_large_inputs_keep_the_memory_busy(
 @each
 def test_shared_memory_keeps_up(workload: Workload, figures: dict[int, model.Figures]) -> None:
     wavefronts = figures[workload.number].mean("wavefronts")
-    assert wavefronts <= BYTE_BY_BYTE.get(workload.number, MOST_WAVEFRONTS)
-    assert (wavefronts > 0) == any(
+    assert wavefronts <= MOST_WAVEFRONTS
+    assert (wavefronts > 0) == (workload.number in STAGED) | any(
         launch.kernel in ("tile", "transpose") for launch in figures[workload.number].launches
     )
 

@@ -28,6 +28,7 @@ CASES = {
     "strided_interleaved": (Case((3 * GIB + 5, 3), (1, 1, 1)), 1 << 15, 1),
     "transpose": (Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001)), 256, 1024),
     "transpose_elements": (Case((100_000_003, 61), (1,) * 61), 512, None),
+    "strided_staged": (Case((3 * GIB + 5, 3), (1, 1, 1), misaligned=(0, 1)), 1 << 15, 1),
     "strided_source": (Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1)), 5, 2048),
     "strided_targets": (
         Case((5, 4096), (2048, 2048), element_bytes=2, output_strides=((2 * GIB, 1),) * 2),

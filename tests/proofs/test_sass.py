@@ -44,6 +44,8 @@ CASES = {
     "strided_interleaved_2": Case((1 << 24, 2), (1,) * 2, element_bytes=2),
     "strided_interleaved_4": Case((1 << 24, 2), (1,) * 2, element_bytes=4),
     "strided_interleaved_8": Case((1 << 24, 2), (1,) * 2, element_bytes=8),
+    "strided_staged_rgb": Case((1 << 24, 3), (1,) * 3, misaligned=(0, 1)),
+    "strided_staged_most": Case((1 << 23, 21), (3,) * 7, misaligned=(1, 1)),
     "transpose_4": Case((8192, 8192), (4096, 4096), element_bytes=4, strides=(1, 8192)),
     "transpose_1": Case((8192, 8192), (4096, 4096), strides=(1, 8192)),
     "transpose_2": Case((8192, 8192), (4096, 4096), element_bytes=2, strides=(1, 8192)),

@@ -29,6 +29,8 @@ WHOLE = {
     "uneven": Case((3, 30011), (1, 7, 1000, 5003, 24000)),
     "odd_halves": Case((5, 50257), (25129, 25128), element_bytes=2),
     "narrow_bytes": Case((999, 21), (3,) * 7),
+    "narrow_misaligned": Case((4099, 21), (3,) * 7, misaligned=(1, 1, 2, 3, 4, 5, 16, 15)),
+    "rgb_misaligned": Case((16 * 504, 3), (1, 1, 1), misaligned=(0, 16, 1, 7)),
     "narrow_words": Case((999, 32), (1,) * 32, element_bytes=4),
     "heads": Case((700, 85), (2, 2, 1, 80), element_bytes=2),
     "many_columns": Case((65, 800), (8,) * 100, element_bytes=4),

@@ -40,6 +40,7 @@ CASES = {
     "tile_one_row": Case((5000, 173), (1, 2, 3, 167), axis=1, strides=((1 << 24) - 1, 1)),
     "strided_below_2_to_30": Case((2, GIB // 2 - 1), (GIB // 2 - 1,), strides=(GIB, 2)),
     "strided_above_2_to_30": Case((2, GIB + 1), (GIB - 257, 258), strides=(2 * GIB + 5, 2)),
+    "strided_staged": Case((GIB + 77, 6), (3, 3), misaligned=(1, 7)),
     "strided_far_units": Case((3, (1 << 28) + 3), (5, (1 << 28) - 2), strides=(1 << 33, 9)),
 }
 

@@ -22,9 +22,13 @@ from dmlsplit.backends.cuda.launch import (
     DeviceLimits,
     KernelLaunch,
 )
-from dmlsplit.backends.cuda.planner.forms import LEAST_EDGED_UNITS, Columns, Nest, form_of, nest_of
+from dmlsplit.backends.cuda.planner.forms import Columns, Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
-from dmlsplit.backends.cuda.planner.strided import interleaved_launch, strided_launches
+from dmlsplit.backends.cuda.planner.strided import (
+    fit_windows,
+    interleaved_launch,
+    strided_launches,
+)
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
@@ -45,8 +49,6 @@ WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # Below this share of the bytes, narrow outputs among wide ones do not get their own launch, which
 # would read their sectors again.
 NARROW_SHARE = 1 / 16
-# Interleaved outputs for whose windows a thread has registers.
-MOST_INTERLEAVED = 8
 
 
 def plan(
@@ -85,7 +87,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
     least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
     if has_aligned_memory and unit == VECTOR and not _is_crowded(columns):
         yield from wide_launches(columns, assumed, is_aligned=True)
-    elif assumed.output_alignment == VECTOR and _is_interleaved(columns):
+    elif fit_windows(columns, assumed):
         yield interleaved_launch(columns, assumed)
     elif has_aligned_memory and (squares := transposed_elements(columns, assumed)) is not None:
         yield squares
@@ -119,15 +121,6 @@ def _is_crowded(columns: Columns) -> bool:
         return False
     outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
     return outputs > WARP_OUTPUTS
-
-
-def _is_interleaved(columns: Columns) -> bool:
-    return (
-        columns.equal_width in (1, 2, 4, 8)
-        and 2 <= len(columns.outputs) <= MOST_INTERLEAVED
-        and columns.row_bytes == columns.pitch
-        and columns.rows >= LEAST_EDGED_UNITS
-    )
 
 
 def _are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:

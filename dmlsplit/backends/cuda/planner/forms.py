@@ -95,6 +95,8 @@ class Form:
     item: int  # bytes that a thread stores at once
     channels: int  # outputs that are filled from one window
     window_step: int | None  # units, where items are filled from windows
+    # Where they go through shared memory: the alignment of the outputs.
+    staged: int = 0
 
     @property
     def items(self) -> int:
@@ -113,12 +115,13 @@ class Entry:
     offset: int  # of the first of them in the input, in bytes
     nest: Nest
 
-    def window_alignment(self, assumed: Assumptions) -> int:
+    def window_alignment(self, assumed: Assumptions, staged_item: int = 0) -> int:
         """The largest power of two, up to 16, that divides the addresses of windows."""
         *outer, row = self.nest.loops
-        # Items begin where the row's address is a multiple of 16. If steps go down, an item's last
-        # unit comes first.
-        to_item = self.nest.row_alignment(assumed) * self.nest.step
+        # Staged items begin with the row, others where its address is a multiple of 16. If steps go
+        # down, an item's last unit comes first.
+        begin = staged_item or self.nest.row_alignment(assumed)
+        to_item = begin * self.nest.step
         strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
         return gcd(VECTOR, assumed.input_alignment, self.offset, to_item, *strides)
 

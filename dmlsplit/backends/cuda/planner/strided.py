@@ -8,7 +8,7 @@ powers of two, and up to 3 % for deeper nests, single units and broadcast elemen
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
-from math import gcd
+from math import gcd, lcm
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
@@ -27,7 +27,15 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     resident_for,
 )
-from dmlsplit.backends.cuda.planner.forms import Columns, Entry, Form, Nest, entries, form_of
+from dmlsplit.backends.cuda.planner.forms import (
+    LEAST_EDGED_UNITS,
+    Columns,
+    Entry,
+    Form,
+    Nest,
+    entries,
+    form_of,
+)
 from dmlsplit.geometry import ONE_TURN, Loop, turns
 
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
@@ -38,6 +46,10 @@ SHALLOW = 3
 NARROW_RESIDENT = 4
 # The same if several items, 64-bit numbers and the edges of one of several nests need registers.
 EDGED_RESIDENT = 5
+
+# Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
+# in order. A thread of two blocks has registers for that many.
+MOST_DIRECT, MOST_STAGED = 8, 22
 
 # The loops of a nest over items; the innermost one is over those of a row.
 Walk = tuple[Loop, ...]
@@ -57,14 +69,35 @@ def strided_launches(
             yield _strided(form, part, slots, assumed)
 
 
+def fit_windows(columns: Columns, assumed: Assumptions) -> bool:
+    """Whether rows are equal elements, few enough for one window of all outputs."""
+    unit, count = columns.equal_width, len(columns.outputs)
+    is_direct = _is_direct(unit, assumed)
+    beside = 0 if is_direct else VECTOR - assumed.input_alignment
+    most = MOST_DIRECT if is_direct else MOST_STAGED
+    return (
+        unit % VECTOR > 0
+        and count > 1
+        and columns.row_bytes == columns.pitch
+        and columns.rows >= LEAST_EDGED_UNITS
+        and lcm(unit, VECTOR) * count + beside <= most * VECTOR
+    )
+
+
+def _is_direct(unit: int, assumed: Assumptions) -> bool:
+    """Whether the units that a thread sorts are one aligned vector of each output."""
+    return lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
+
+
 def interleaved_launch(columns: Columns, assumed: Assumptions) -> KernelLaunch:
     """The launch for equal outputs, one unit wide each, that are all filled from one window."""
     unit, count = columns.equal_width, len(columns.outputs)
+    staged = 0 if _is_direct(unit, assumed) else assumed.output_alignment
+    form = Form(unit, lcm(unit, VECTOR), count, count, staged)
 
     def launch(rows: int) -> KernelLaunch:
         nest = Nest(unit, (Loop(rows, columns.pitch, unit),))
-        entry = Entry(columns.outputs, columns.offsets[0], nest)
-        return _strided(Form(unit, VECTOR, count, count), [entry], 1, assumed)
+        return _strided(form, [Entry(columns.outputs, columns.offsets[0], nest)], 1, assumed)
 
     # Whole vectors have a program without edges.
     other = columns.rows // VECTOR * VECTOR + (columns.rows * unit % VECTOR == 0)
@@ -95,14 +128,16 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
     # 64-bit numbers and the strides of many loops need registers.
     is_light = depth <= SHALLOW and (is_one_nest or not _is_far(nests, walks))
     items = form.items if is_small and is_light else blocks(form.items, 2)
-    *starts, grid = accumulate((blocks(turns(walk), THREADS * items) for walk in walks), initial=0)
+    # The ends of a staged row belong to a block that has fewer items than threads.
+    more, tile = int(form.staged > 0), THREADS * items - 4 * (0 < form.staged < VECTOR)
+    *starts, grid = accumulate((blocks(turns(walk) + more, tile) for walk in walks), initial=0)
     if is_one_nest:
         nests, walks = nests[:1], walks[:1]
     else:
         nests = list(filled(nests, slots, nests[0]))
         walks = list(filled(walks, slots, walks[0]))
     parts = (gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
-    has_edges = min(parts) < form.item
+    has_edges = not form.staged and min(parts) < form.item
     has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item
     in_flight = items * form.channels * form.item
     # Eight items, each with a number and two addresses, need registers.
@@ -110,6 +145,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
     if form.item == VECTOR and has_edges and not is_small and not is_one_nest and items > 1:
         resident = EDGED_RESIDENT
     has_window = form.window_step is not None
+    staged_item = form.item if form.staged else 0
     how = "from vectors of the input" if has_window else "each by its own load"
     constants = (
         Constant("int", "kUnit", form.unit),
@@ -118,9 +154,12 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
         Constant("int", "kChannels", form.channels),
         Constant("bool", "kWindow", int(has_window)),
         Constant("int", "kStep", form.window_step or 0),
-        Constant("int", "kAlign", min(entry.window_alignment(assumed) for entry in found)),
+        Constant(
+            "int", "kAlign", min(entry.window_alignment(assumed, staged_item) for entry in found)
+        ),
         Constant("bool", "kEdges", int(has_edges)),
         Constant("bool", "kLeads", int(has_edges and has_leads)),
+        Constant("int", "kStaged", form.staged),
         Constant("int", "kNests", len(nests)),
         Constant("int", "kDimensions", depth),
         Constant("using", "Index", "unsigned" if is_small else COUNT_64),
@@ -138,6 +177,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
         assumed.bypasses_cache,
         grid,
         bytes_in_flight=in_flight,
+        shared_bytes=THREADS * staged_item,
         reason=f"strided, in units of {form.unit} bytes, {how}",
     )
 
