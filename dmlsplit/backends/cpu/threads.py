@@ -161,8 +161,8 @@ class _Helpers:
 
     def _serve(self) -> None:
         while True:
-            _called.ring(False)
             if self._shares.empty():
+                _called.ring(False)
                 _called.listen()
             # Not in a variable, which would keep arrays alive until the next split.
             self._shares.get()()
