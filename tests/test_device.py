@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import dmlsplit as dml
+from dmlsplit.backends.cpu.engine import NumpyProgram
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
 
 CPU = dml.Device("cpu")
@@ -98,6 +99,60 @@ def test_a_bound_operator_belongs_to_its_memory(duplicate: Callable[[object], ob
     bound = CPU.compile(DESC).bind(A, outputs_of())
     with pytest.raises(dml.UnsupportedError, match=r"neither copied nor pickled\. Fix: bind"):
         duplicate(bound)
+
+
+def test_the_same_buffers_are_bound_once_but_checked_at_every_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy is kept for its addresses; an array there may have become another one."""
+    bound: list[Any] = []
+    bind = NumpyProgram.bind
+    monkeypatch.setattr(NumpyProgram, "bind", lambda *to: bound.append(to) or bind(*to))
+    source, outs = ramp(4, 1 << 18), [np.zeros((4, 1 << 17), "f4") for _ in range(2)]
+    x = dml.TensorDesc("FLOAT32", source.shape)
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(1 << 17, 1 << 17))
+    calls = [
+        lambda: CPU.compile(desc).dispatch(source, outs),
+        lambda: dml.split(source, 2, 1, out=outs),
+    ]
+
+    def check(binds: int) -> None:
+        before = len(bound)
+        for call in calls:
+            source[...] += 1
+            call()
+            assert np.hstack(outs).tobytes() == source.tobytes()
+        assert len(bound) == before + binds
+
+    def check_refused() -> None:
+        before = [out.tobytes() for out in outs]
+        for call in calls:
+            with pytest.raises(dml.InvalidArgumentError):
+                call()
+        assert [out.tobytes() for out in outs] == before
+
+    check(1)
+    check(0)
+    outs.reverse()
+    check(1)
+    source = source.copy()
+    check(1)
+    for change, back in [
+        (lambda: outs[1].setflags(write=False), lambda: outs[1].setflags(write=True)),
+        (
+            lambda: setattr(outs[1], "shape", (1 << 17, 4)),
+            lambda: setattr(outs[1], "shape", (4, -1)),
+        ),
+        (lambda: setattr(outs[1], "dtype", "i4"), lambda: setattr(outs[1], "dtype", "f4")),
+        (
+            lambda: outs[1].resize(4, refcheck=False),
+            lambda: outs.__setitem__(1, np.zeros((4, 1 << 17), "f4")),
+        ),
+    ]:
+        change()
+        check_refused()
+        back()
+    check(1)
 
 
 def test_a_dispatch_keeps_its_buffers_alive() -> None:

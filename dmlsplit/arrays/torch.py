@@ -68,11 +68,9 @@ class _Torch(Adapter):
         self, like: Any, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
     ) -> list[int] | None:
         private = _private()
-        if (
-            not is_plain(like)
-            or private.is_forward()
-            or not set(map(type, arrays)) <= private.PLAIN
-        ):
+        # `like` has a view, which excludes modes and tensors without memory.
+        is_usual = like.is_cpu and set(map(type, arrays)) <= private.PLAIN
+        if not is_usual or private.is_forward():
             return None
         kind = _torch().Tensor
         wanted = [(shape, like.dtype) for shape in shapes]
@@ -82,7 +80,7 @@ class _Torch(Adapter):
                 or set(map(kind.get_device, arrays)) != {-1}
                 or not all(map(kind.is_contiguous, arrays))
                 or any(map(kind.is_neg, arrays))
-                or any(map(kind.is_conj, arrays))
+                or (like.is_complex() and any(map(kind.is_conj, arrays)))
                 or (_torch().is_grad_enabled() and any(map(_REQUIRES_GRAD, arrays)))
             ):
                 return None

@@ -1,7 +1,7 @@
 """The CPU engine: a geometry's loop nests as NumPy assignments, shared by threads if large."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain, starmap
 from typing import Any, NoReturn
@@ -23,12 +23,21 @@ class NumpyProgram:
 
     batches: tuple[tuple[EqualNests, ...], ...]
     narrow: NarrowSplit | None = None  # the same split, if machine code may copy it
+    # The copy that `copy` made last, by the number of threads and the addresses.
+    recent: dict[tuple[int, ...], BoundCopy] = field(default_factory=dict, compare=False)
 
     @cached_property
     def _is_worth_sharing(self) -> bool:
         found = chain.from_iterable(self.batches)
         work = sum(nests.items * (nests.item.itemsize + tuning.ITEM_BYTES) for nests in found)
         return work >= tuning.PARALLEL_BYTES
+
+    @cached_property
+    def _is_kept(self) -> bool:
+        """Whether binding again costs a noticeable part of a copy. Narrow rows are counted."""
+        found = chain.from_iterable(self.batches)
+        size = sum(nests.items * nests.item.itemsize for nests in found)
+        return self.narrow is None and size <= tuning.KEPT_BYTES
 
     @cached_property
     def _single_moves(self) -> list[tuple[int, int, Callable[[int, int], Move]]] | None:
@@ -73,8 +82,15 @@ class NumpyProgram:
         return _on_this_thread(list(_moves((batch, 0, rows, to) for batch, rows, _, to in found)))
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """Equivalent to ``bind(src, dsts)(stream)``."""
-        self.bind(src, dsts)(stream)
+        """Equivalent to ``bind(src, dsts)(stream)``, which is kept for the same addresses."""
+        key = threads.thread_count() if self._is_worth_sharing else 1, src, *dsts
+        copy = self.recent.get(key)
+        if copy is None:
+            copy = self.bind(src, dsts)
+            if self._is_kept:
+                self.recent.clear()
+                self.recent[key] = copy
+        copy(stream)
 
 
 @dataclass(frozen=True, slots=True)
