@@ -46,6 +46,19 @@ def test_the_command_line_offers_every_format() -> None:
     assert tuple(REPORTS) == FORMATS
 
 
+def test_a_target_that_the_provider_refuses_is_a_failure_without_a_file() -> None:
+    found = assess([], resolve_target(feature_level="2_0", via="ort"))
+    assert re.fullmatch(r"::error title=dmlsplit%3A target::.*at least 5_0.*", github_report(found))
+    (failure,) = ET.fromstring(junit_report(found)).iter("failure")
+    assert failure.get("type") == "target"
+
+
+def test_github_reads_a_percent_sign_as_one() -> None:
+    found = assess([], resolve_target(), [("50%/m.onnx", "is 50%")])
+    wanted = "::error title=dmlsplit%3A unreadable,file=50%25/m.onnx,line=1::is 50%25"
+    assert github_report(found) == wanted
+
+
 def harmful(name: str) -> Assessment:
     """Verdicts of sites whose every string comes from a hostile file."""
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
