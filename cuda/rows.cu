@@ -14,6 +14,8 @@
 // two aligned vectors that hold it, which are shifted together in registers. At any alignment, the first-level
 // cache therefore serves two bytes for each byte copied. Two things remain, each for a few threads of few
 // blocks: vectors that hold the end of a row, and the first and last bytes of an output.
+// kShort: rows of at most MOST_SHORT bytes (planner/wide.py) go through shared memory, as what two vectors per
+// vector would cost is too much where every fifth one holds the end of a row. A block copies rows, not bytes.
 // kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a
 // vector reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
 
@@ -66,6 +68,13 @@ struct Window {
     }
 };
 
+// `count` bytes of one vector, then the other's.
+__device__ inline uint4 joined(uint4 one, uint4 other, unsigned count) {
+    const int bytes = static_cast<int>(count);
+    return make_uint4(joined(one.x, other.x, bytes), joined(one.y, other.y, bytes - 4),
+                      joined(one.z, other.z, bytes - 8), joined(one.w, other.w, bytes - 12));
+}
+
 // Copies the vectors, among those from `first` up to `end`, that hold the end of a row and the start of the
 // next. Thread t takes the t-th end of a row.
 __device__ inline void join_rows(const Part& part, unsigned first, unsigned end) {
@@ -78,10 +87,7 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
         Window one, other;
         one.read(part.from(at, row), 0, 0, count);
         other.read(part.from(at, row + 1), 0, count);
-        const uint4 a = one.vector(), b = other.vector();
-        const int bytes = static_cast<int>(count);
-        store(part.dst + at, make_uint4(joined(a.x, b.x, bytes), joined(a.y, b.y, bytes - 4),
-                                        joined(a.z, b.z, bytes - 8), joined(a.w, b.w, bytes - 12)), part.policy);
+        store(part.dst + at, joined(one.vector(), other.vector(), count), part.policy);
     }
 }
 
@@ -140,7 +146,7 @@ struct Output {
     int index;
     unsigned first_tile;
     Place offset, width;
-    Divisor by_width;
+    Divisor by_width, by_slot;
 };
 
 // Templates, because a launch has only the tables that it needs.
@@ -157,12 +163,14 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
         output.width = launch.width;
         output.offset = launch.first_byte + output.index * output.width;
         if constexpr (!kOneRow) output.by_width = launch.by_width;
+        if constexpr (kShort) output.by_slot = launch.by_slot;
     } else {
         output.index = tile_output(launch, tile);
         output.first_tile = launch.tile_starts[output.index];
         output.width = launch.widths[output.index];
         output.offset = launch.offsets[output.index];
         if constexpr (!kOneRow) output.by_width = launch.by_width[output.index];
+        if constexpr (kShort) output.by_slot = launch.by_slot[output.index];
     }
     return output;
 }
@@ -190,6 +198,85 @@ __device__ inline void drop(Part& part, Place begin, Place width) {
     part.bytes = part.width = static_cast<unsigned>(min(width - min(begin, width), static_cast<Place>(1 << 30)));
 }
 
+// A short row has a slot of whole vectors in shared memory, and one more that moves the next slot to other
+// banks. It begins in its slot at the phase that it has in the input.
+constexpr int kRounds = 2;  // in which a block fills its shared memory
+
+__device__ inline unsigned slot_vectors(unsigned width) { return (width + 34) / kVector; }
+
+struct Slots {
+    const Byte* memory;
+    unsigned bytes;  // from slot to slot
+    unsigned first_phase, pitch_phase;
+
+    __device__ unsigned place(unsigned row) const { return row * bytes + (first_phase + row * pitch_phase) % kVector; }
+
+    __device__ uint4 vector(unsigned place) const {
+        const auto* from = reinterpret_cast<const unsigned*>(memory + place / 4 * 4);
+        const unsigned words[5] = {from[0], from[1], from[2], from[3], from[4]};
+        return funnel(words, place);
+    }
+};
+
+// Reads kLoads * `step` rows, the first at `corner`, where `rows` are left. Others repeat the last.
+__device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
+                                 unsigned pitch, Divisor by_slot) {
+    const unsigned slot = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
+    if (row >= step) return;
+    const unsigned vector = (threadIdx.x - row * slot) * kVector, corner_phase = phase(corner, kVector);
+    const Byte* const around = settled(corner - corner_phase);
+    uint4 held[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+        const unsigned from = corner_phase + min(row + i * step, rows - 1) * pitch, last = from + width - 1;
+        held[i] = load<uint4>(around + min(from / kVector * kVector + vector, last) / kVector * kVector);
+    }
+    uint4* to = memory + threadIdx.x + row;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i, to += step * (slot + 1)) *to = held[i];
+}
+
+// Copies the vectors that begin in `rows` short rows, a multiple of 16, from row `first` on. Phases repeat every
+// 16 rows, so what a thread finds out about a vector is true of those `repeat` rows later, which it also copies.
+__device__ inline void copy_short(const Part& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
+                                  Divisor by_slot, bool is_first_round) {
+    __shared__ uint4 memory[kLoads * kThreads * 4 / 3 + 64];
+    const unsigned width = part.width, begin = first * width;
+    const Byte* const corner = settled(part.src + static_cast<Wide>(first) * pitch);
+    // The row after a chunk completes the chunk's last vector.
+    read_rows(memory, corner, rows / kLoads, part.rows - first + !part.is_last, width, pitch, by_slot);
+    const unsigned slot = slot_vectors(width) + 1;
+    if (is_first_round)  // vectors at the ends of rows are read from there too, but not stored
+        for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += blockDim.x * slot) memory[end - 1] = {};
+    __syncthreads();
+
+    const Slots slots = {reinterpret_cast<const Byte*>(memory), slot * kVector, phase(corner, kVector), pitch % kVector};
+    const unsigned repeat = (rows / 4 + 15) / 16 * 16, repeat_bytes = repeat * width, repeat_slots = repeat * slots.bytes;
+    const unsigned whole = rows * width - (kVector - 1);  // after which vectors may end in another row than the last
+    const unsigned end = min(max(part.end(), begin) - begin, whole);
+    Byte* const dst = settled(part.dst + begin);
+    for (unsigned place = lead + threadIdx.x * kVector; place < repeat_bytes; place += blockDim.x * kVector) {
+        const unsigned row = quotient(place, part.by_width), column = place - row * width;
+        if (width - column < kVector) continue;
+        const unsigned from = slots.place(row) + column;
+        Slots later = slots;
+        Byte* to = dst + place;
+#pragma unroll 2
+        for (unsigned at = place; at < end; at += repeat_bytes, to += repeat_bytes, later.memory += repeat_slots)
+            store(to, later.vector(from), part.policy);
+    }
+    for (unsigned row = threadIdx.x; row < repeat; row += blockDim.x) {
+        const unsigned next = (row + 1) * width, count = (next - lead) % kVector;
+        if (count == 0) continue;
+        const unsigned one = slots.place(row) + width - count, other = slots.place(row + 1) - count;
+        Slots later = slots;
+        for (unsigned at = next - count; at < end; at += repeat_bytes, later.memory += repeat_slots)
+            store(dst + at, joined(later.vector(one), later.vector(other), count), part.policy);
+    }
+    const unsigned at = begin + whole - 1 + lead;
+    if (lead > 0 && at < part.end()) join_rows(part, at, at + kVector);
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __grid_constant__ Parameters launch) {
     const unsigned chunk = quotient(blockIdx.x, launch.by_chunk_tiles);
     const unsigned tile = blockIdx.x - chunk * launch.chunk_tiles;
@@ -198,6 +285,18 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
 
     const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
     const unsigned tile_bytes = launch.tile_bytes;
+    if constexpr (kShort) {
+        const unsigned rows = quotient(blockDim.x, output.by_slot) / 2 * (2 * kLoads);
+        const unsigned row = (tile - output.first_tile) * rows * kRounds;
+        copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, rows * part.width * kRounds);
+#pragma unroll
+        for (int i = 0; i < kRounds; ++i) {
+            if (row + i * rows >= part.rows) break;
+            if (i > 0) __syncthreads();
+            copy_short(part, row + i * rows, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, i == 0);
+        }
+        return;
+    }
     const Place begin = static_cast<Place>(tile - output.first_tile) * tile_bytes;
     if constexpr (kOneRow) drop(part, begin, output.width);
     const unsigned first = lead + (kOneRow ? 0u : static_cast<unsigned>(begin));

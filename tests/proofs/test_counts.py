@@ -28,25 +28,25 @@ MOST_ISSUED = {
     1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 26, 7: 14, 8: 17, 9: 33, 10: 10,
     11: 10, 12: 14, 13: 17, 14: 17, 15: 63, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
     21: 31, 22: 42, 23: 43, 24: 52, 25: 26, 26: 30, 27: 10, 28: 13, 29: 28, 30: 11,
-    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 49, 38: 68, 39: 34, 40: 34,
+    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 57, 38: 63, 39: 34, 40: 34,
     41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 93, 48: 36,
 }  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
-MOST_READ = {37: 1.13, 38: 1.39, 47: 1.06}
+MOST_READ = {37: 1.11, 38: 1.31, 47: 1.06}
 # Bytes that threads load for each one that they store, where it is not nearly one: windows hold
 # what is between the elements, and at odd addresses a fourth vector where three are full. `rows`
 # reads two vectors for one, unless they are aligned alike.
 MOST_LOADED = {
-    9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 37: 2.1, 38: 2.4,
+    9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 38: 1.3,
     39: 4 / 3, 41: 1.25, 42: 1.25,
 }  # fmt: skip
-# Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment. Ends of
-# short rows are read twice.
-MOST_SERVED, SHORT_ROWS = 2.2, {37: 2.4, 38: 3.2}
-# The least predicted fraction on an H100 and an H200. Below it are rows of 101 bytes, whose ends
-# take half of the work, and ends of rows at odd addresses in shared memory.
+# Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment.
+MOST_SERVED = 2.2
+SHORT_ROWS = {37, 38}  # which `rows` copies through shared memory
+# The least predicted fraction on an H100 and an H200. Below it are ends of rows at odd addresses in
+# shared memory.
 LEAST_PREDICTED = 0.9
-SLOW = {37: (0.9, 0.89), 38: (0.88, 0.84), 47: (0.89, 0.85)}
+SLOW = {47: (0.89, 0.85)}
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
@@ -92,7 +92,7 @@ def test_large_inputs_keep_the_memory_busy(
 def test_shared_memory_keeps_up(workload: Workload, figures: dict[int, model.Figures]) -> None:
     wavefronts = figures[workload.number].mean("wavefronts")
     assert wavefronts <= MOST_WAVEFRONTS
-    assert (wavefronts > 0) == (workload.number in STAGED) | any(
+    assert (wavefronts > 0) == (workload.number in STAGED | SHORT_ROWS) | any(
         launch.kernel in ("tile", "transpose") for launch in figures[workload.number].launches
     )
 
@@ -166,8 +166,7 @@ def test_wide_outputs_ask_little_of_the_first_cache(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
     for launch in figures[workload.number].launches:
-        most = SHORT_ROWS.get(workload.number, MOST_SERVED)
-        assert launch.kernel != "rows" or launch.executed.served <= most
+        assert launch.kernel != "rows" or launch.executed.served <= MOST_SERVED
 
 
 @each
@@ -177,7 +176,9 @@ def test_the_source_and_the_machine_code_ask_for_the_same(
     """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""
     row = figures[workload.number]
     by_source = row.mean("wavefronts") * 512 / model.LINE
-    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05, abs=0.05)
+    # host_cuda takes the n-th accesses of a warp's threads together, even if some skip vectors.
+    apart = 0.1 if workload.number in SHORT_ROWS else 0.05
+    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=apart, abs=0.05)
     parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
     assert sum(parts) == pytest.approx(row.executed("issue"))
     assert 1 <= row.executed("load_bytes") <= MOST_LOADED.get(workload.number, 1.2) + 1e-9

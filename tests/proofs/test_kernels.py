@@ -70,6 +70,13 @@ CASES = {
     "odd_vocabulary": Case((5, 50257), (25129, 25128), element_bytes=2),
     "uneven_parameters": Case((3, 30011), (1, 7, 1000, 5003, 24000)),
     "five_wide": Case((4, 16005), (1001, 5000, 3004, 6000, 1000)),
+    # Short rows, in slots of shared memory.
+    **{
+        f"short_{width}_at_{m}": Case((600, 8 * width), (width,) * 8, misaligned=(m, 16 - m))
+        for m, width in enumerate((96, 101, 206, 478), 1)
+    },
+    "short_uneven": Case((300, 800), (100, 0, 398, 17, 285), misaligned=(0, 3)),
+    "short_few_rows": Case((3, 900), (450, 301, 149)),
     "seven_aligned": Case((40, 2048), (16, 1024, 32, 512, 48, 400, 16)),
     # Narrow rows.
     **{f"narrow_{size}": narrow(*numbers(size)) for size in NARROW},

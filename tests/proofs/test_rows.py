@@ -26,13 +26,15 @@ wide_widths = st.one_of(
 )
 # These outputs go with a wide one; without it they would be copied through shared memory.
 narrow_widths = st.one_of(st.integers(16, 60), st.sampled_from([16, 32, 48]))
+short_widths = st.one_of(st.integers(96, wide.MOST_SHORT), st.sampled_from([101, 128, 301]))
 phases = st.one_of(st.just(0), st.integers(0, 15))
 
 
 @st.composite
 def wide_cases(draw: st.DrawFn) -> Case:
     """Rows of bytes for which the planner gives all outputs to `rows`."""
-    widths = draw(st.lists(wide_widths, min_size=1, max_size=20))
+    kind = draw(st.sampled_from([wide_widths, short_widths]))
+    widths = draw(st.lists(kind, min_size=1, max_size=20))
     if draw(st.booleans()):
         widths += draw(st.lists(narrow_widths, max_size=sum(widths) // 60 // 16))
     if draw(st.booleans()):
@@ -57,7 +59,8 @@ def single_rows(draw: st.DrawFn) -> Case:
 def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
     """Plan chunks of so many bytes of input and such blocks, so that a small split has several."""
     each = chunk_bytes // H200.limits.sm_count
-    return patch.multiple(wide, CHUNK_BYTES=each, BLOCKS=(blocks,))
+    short = ((blocks[0], 4),)
+    return patch.multiple(wide, CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
 
 
 def check(

@@ -29,6 +29,8 @@ CASES = {
     "rows_aligned_segments": Case((256, 1 << 20), (1,) * 256, axis=0, element_bytes=4),
     "rows_aligned_4095_pointers": Case((4094, 1 << 14), (1,) * 4094, axis=0, element_bytes=4),
     "rows_aligned_above_4_gib": Case((1 << 20, 4096), (3072, 1024), element_bytes=2),
+    "rows_short_equal": Case((65536, 2408), (301,) * 8),
+    "rows_short_uneven": Case((65536, 900), (101, 478, 321), misaligned=(1, 2)),
     "rows_long_rows": Case((4096, 50257), (25129, 25128), element_bytes=2),
     "rows_chunks": Case((65536, 4099), (1000, 3099)),
     "rows_rows_above_4_gib": Case((2, 5 << 30), ((3 << 30) - 1, (2 << 30) + 1)),

@@ -31,6 +31,7 @@ CASES = {
     "rows_as_wide_as_chunks": Case((3, GIB - 1), (GIB - 1602, 1601), misaligned=(1, 0)),
     "rows_of_one_output": Case((7, GIB // 2 - 3), (GIB // 2 - 3,), misaligned=(0, 9)),
     "rows_equal": Case((5, 17 * ((1 << 24) + 1)), ((1 << 24) + 1,) * 17),
+    "rows_short": Case((1 << 24, 2408), (301,) * 8, misaligned=(3, 5)),
     "rows_many": Case((1 << 18, 300 * 601), (600, 602) * 150),
     "rows_one_segment": Case(((1 << 33) + 5,), (1, (1 << 33) + 4)),
     "tile_misaligned": Case((64_000_001, 85), (2, 3, 80), misaligned=(1, 7)),

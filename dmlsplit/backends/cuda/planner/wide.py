@@ -20,6 +20,7 @@ from dmlsplit.backends.cuda.launch import (
     Code,
     Constant,
     DeviceLimits,
+    Divisor,
     KernelLaunch,
     Member,
     blocks,
@@ -39,6 +40,14 @@ FEW_OUTPUTS = 16
 # finds out about its output, which is up to half of the instructions of a single one.
 BLOCKS = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
 REGISTERS = {True: 40, False: 64}  # of a thread, for aligned memory or not
+# Rows that fit a slot of shared memory, of up to 32 vectors, are short. A slot has room for a row
+# at any phase and the word after it. A block reads a vector per load and thread, for an even number
+# of rows at once, and does so twice; rows.cu has the same numbers.
+SLOT_MORE = 2 * VECTOR + 2
+MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
+SHORT_LOADS = 2 * LOADS
+SHORT_BLOCKS = (256, 4), (128, 4), (64, 4)
+SHORT_BYTES = (THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
 # If at least this share of the GPU's thread slots does useful work, no smaller blocks are tried,
 # as fewer rounds take more instructions.
 BUSY = 7 / 8
@@ -63,17 +72,27 @@ def wide_launches(
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
     count = len(columns.outputs)
+    is_short = not is_aligned and columns.rows > 1 and columns.widest <= MOST_SHORT
+    is_short = is_short and columns.pitch < MOST_CHUNK_BYTES
     # Along axis 0, the outputs that are not empty may be equal by chance.
-    is_equal = _is_equal(columns) and (columns.rows > 1 or count == assumed.outputs)
+    is_equal = _is_equal(columns, is_short) and (columns.rows > 1 or count == assumed.outputs)
     kind = index_type(max(columns.offsets[-1], columns.widest))
     place_bytes = 4 if kind == "unsigned" else 8
-    tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 2
+    tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 2 + 8 * is_short
     most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
         part = columns.take(range(first, min(first + each, count)))
-        chunks = _chunks(part, assumed.limits)
-        yield _launch(part, assumed, is_aligned, is_equal, kind, most, chunks)
+        chunks = _chunks(part, assumed.limits, is_short)
+        yield _launch(part, assumed, _Form(is_aligned, is_short, is_equal), kind, most, chunks)
+
+
+class _Form(NamedTuple):
+    """The constants that columns share whatever their number of rows."""
+
+    is_aligned: bool
+    is_short: bool  # but chunks of one row are not
+    is_equal: bool
 
 
 class _Chunks(NamedTuple):
@@ -86,6 +105,7 @@ class _Chunks(NamedTuple):
     tiles: np.ndarray  # of each output in a chunk
     chunk_tiles: int  # their sum
     grid: int  # tiles of all chunks
+    slots: list[int]  # vectors of a slot for each output, if rows are short
 
     @property
     def tile_bytes(self) -> int:
@@ -95,8 +115,7 @@ class _Chunks(NamedTuple):
 def _launch(
     columns: Columns,
     assumed: Assumptions,
-    is_aligned: bool,
-    is_equal: bool,
+    form: _Form,
     kind: str,
     most: int,
     chunks: _Chunks,
@@ -106,13 +125,14 @@ def _launch(
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
     slots = capacity(wanted, most)
-    code = _code(is_aligned, chunks.is_one_row, is_equal, slots, kind, assumed.limits)
+    code = _code(form, chunks.is_one_row, slots, kind, assumed.limits)
+    is_short = form.is_short and not chunks.is_one_row
 
     def siblings() -> list[KernelLaunch]:
         if columns.rows == 1 or columns.pitch >= MOST_CHUNK_BYTES:
             return []
         other = chunks._replace(is_one_row=not chunks.is_one_row)
-        return [_launch(columns, assumed, is_aligned, is_equal, kind, most, other)]
+        return [_launch(columns, assumed, form, kind, most, other)]
 
     aligned = "and every width, offset and address is a multiple of 16 bytes"
     last = blocks(columns.rows, chunks.rows) - 1
@@ -126,7 +146,10 @@ def _launch(
         "last_chunk": last,
         "last_rows": columns.rows - last * chunks.rows,
     }
-    values |= _equal(columns, chunks) if is_equal else _tables(columns, chunks, code.slots, kind)
+    if form.is_equal:
+        values |= _equal(columns, chunks)
+    else:
+        values |= _tables(columns, chunks, code.slots, kind)
     return KernelLaunch(
         code,
         code.pack(values),
@@ -135,21 +158,17 @@ def _launch(
         assumed.bypasses_cache,
         chunks.grid,
         block=chunks.threads,
-        bytes_in_flight=LOADS * VECTOR,
-        reason=f"outputs are wide, {aligned if is_aligned else 'at any alignment'}",
+        shared_bytes=SHORT_BYTES * is_short,
+        bytes_in_flight=(SHORT_LOADS if is_short else LOADS) * VECTOR,
+        reason=f"outputs are wide, {aligned if form.is_aligned else 'at any alignment'}",
         siblings=siblings,
     )
 
 
 @lru_cache
-def _code(
-    is_aligned: bool,
-    is_one_row: bool,
-    is_equal: bool,
-    slots: int,
-    kind: str,
-    limits: DeviceLimits,
-) -> Code:
+def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLimits) -> Code:
+    is_aligned, is_short, is_equal = form
+    is_short = is_short and not is_one_row
     place = COUNT_64 if is_one_row else "unsigned"
     members = [Member(place, "pitch"), Member(place, "chunk_pitch")]
     members.append(Member(DIVISOR, "by_chunk_tiles"))
@@ -162,14 +181,17 @@ def _code(
         members += [Member(kind, "offsets", slots), Member(kind, "widths", slots)]
     if not is_one_row:
         members.append(Member(DIVISOR, "by_width", 0 if is_equal else slots))
+    if is_short:
+        members.append(Member(DIVISOR, "by_slot", 0 if is_equal else slots))
     if not is_equal:
         members.append(Member("unsigned", "tile_starts", slots))
     if not is_equal and slots > FEW_OUTPUTS:
         members.append(Member("unsigned", "nearby_shift"))
         members.append(Member("unsigned short", "nearby", slots + 1))
     constants = (
-        Constant("int", "kLoads", LOADS),
+        Constant("int", "kLoads", SHORT_LOADS if is_short else LOADS),
         Constant("bool", "kAligned", int(is_aligned)),
+        Constant("bool", "kShort", int(is_short)),
         Constant("bool", "kOneRow", int(is_one_row)),
         Constant("bool", "kEqual", int(is_equal)),
     )
@@ -186,9 +208,9 @@ def _tables(columns: Columns, chunks: _Chunks, slots: int, kind: str) -> dict[st
         "widths": table(kind, *columns.widths),
         "tile_starts": starts.astype(np.uint32).tobytes() + _UNUSED * spare,
     }
-    if not chunks.is_one_row:
-        by_width = table(DIVISOR, *chain.from_iterable(map(divisor, columns.widths)))
-        values["by_width"] = by_width + table(DIVISOR, *divisor(1)) * spare
+    for name, divisors in _divisors(columns, chunks):
+        found = table(DIVISOR, *chain.from_iterable(divisors))
+        values[name] = found + table(DIVISOR, *divisor(1)) * spare
     if slots > FEW_OUTPUTS:
         # The outputs of every 2^n-th tile, between which `find_near` searches.
         shift = max(0, (blocks(chunks.chunk_tiles, slots) - 1).bit_length())
@@ -201,48 +223,68 @@ def _tables(columns: Columns, chunks: _Chunks, slots: int, kind: str) -> dict[st
 def _equal(columns: Columns, chunks: _Chunks) -> dict[str, int | bytes]:
     """The arguments that replace the tables if outputs are equal and contiguous in the input."""
     tiles = int(chunks.tiles[0])
-    return {
+    values: dict[str, int | bytes] = {
         "width": columns.equal_width,
         "first_byte": columns.offsets[0],
         "by_output_tiles": table(DIVISOR, *divisor(tiles)),
         "output_tiles": tiles,
-        # Chunks of one row have no such member; the width may be too large for a divisor.
-        "by_width": b"" if chunks.is_one_row else table(DIVISOR, *divisor(columns.equal_width)),
+    }
+    return values | {
+        name: table(DIVISOR, *next(found)) for name, found in _divisors(columns, chunks)
     }
 
 
-def _is_equal(columns: Columns) -> bool:
-    """Whether outputs need no table. Few are found as fast in a table, and share its program."""
-    if len(columns.outputs) <= FEW_OUTPUTS or not columns.equal_width:
+def _divisors(columns: Columns, chunks: _Chunks) -> Iterator[tuple[str, Iterator[Divisor]]]:
+    """The divisors of each output. The width of a single row may be too large for one."""
+    if not chunks.is_one_row:
+        yield "by_width", map(divisor, columns.widths)
+        if chunks.slots:
+            yield "by_slot", map(divisor, chunks.slots)
+
+
+def _is_equal(columns: Columns, is_short: bool) -> bool:
+    """Whether outputs need no table. Few are found about as fast in one, and share its program."""
+    if len(columns.outputs) <= (1 if is_short else FEW_OUTPUTS) or not columns.equal_width:
         return False
     return columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
 
 
-def _chunks(columns: Columns, limits: DeviceLimits) -> _Chunks:
+def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
-    total, choices = columns.total_bytes, _row_choices(columns, limits)
     widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
-    scaled = widths if len(choices) == 1 else np.multiply.outer(choices, widths)
-    sizes, masks, bits = _tilings(BLOCKS)
-    # By block, rows of a chunk, and output.
-    tiles = (scaled + masks) >> bits
+    all_blocks: tuple[tuple[int, int], ...] = SHORT_BLOCKS if is_short else BLOCKS
+    sizes, masks, bits = _tilings(all_blocks)
+    slots: list[int] = []
+    # By block, rows of a chunk, and output; `full` would do if no tile had an unused part.
+    if is_short:
+        vectors = (widths + SLOT_MORE) // VECTOR
+        rows = [threads // vectors // 2 * (2 * LOADS * rounds) for threads, rounds in all_blocks]
+        choices = _row_choices(columns, limits, int(rows[0].max()))
+        tiles = np.array([-(-np.array(choices)[:, None] // each) for each in rows])
+        full = [columns.rows * float((1 / each).sum()) for each in rows]
+        slots = vectors.tolist()
+    else:
+        choices = _row_choices(columns, limits, 1)
+        scaled = widths if len(choices) == 1 else np.multiply.outer(choices, widths)
+        tiles = (scaled + masks) >> bits
+        full = [columns.total_bytes / size for size, _ in sizes]
     best = 0.0
     for at, sums in enumerate(np.add.reduce(tiles, -1).tolist()):
         tile, needed = sizes[at]
         choice, grid = 0, columns.rows * sums[0]
-        if len(sums) > 1 and (columns.widest < tile or total / (grid * tile) < FULL_ROW):
+        if len(sums) > 1 and (columns.widest < tile or full[at] < FULL_ROW * grid):
             pairs = zip(choices[1:], sums[1:], strict=True)
             grids = [blocks(columns.rows, rows) * each for rows, each in pairs]
             grid = min(grids)
             choice = 1 + grids.index(grid)
-        busy = total / (grid * tile) * evenness(grid, limits.sm_count * needed, limits.sm_count)
+        busy = full[at] / grid * evenness(grid, limits.sm_count * needed, limits.sm_count)
         if busy > best:
             best, found = busy, (at, choice, sums[choice], grid)
         if busy >= BUSY:
             break
     at, choice, chunk_tiles, grid = found
-    rows, mine = choices[choice], tiles[at, choice]
-    return _Chunks(*BLOCKS[at], rows, choice == 0, mine, chunk_tiles, grid)
+    shape = *all_blocks[at], choices[choice], choice == 0
+    return _Chunks(*shape, tiles[at, choice], chunk_tiles, grid, slots)
 
 
 def _tile_bytes(threads: int, rounds: int) -> int:
@@ -265,13 +307,16 @@ def _tilings(
     return sizes, (1 << bits) - 1, bits
 
 
-def _row_choices(columns: Columns, limits: DeviceLimits) -> list[int]:
-    """The rows that a chunk may have; the first is a single row, which is simpler."""
+def _row_choices(columns: Columns, limits: DeviceLimits, multiple: int) -> list[int]:
+    """The rows that a chunk may have: a single row, which is simpler, and multiples if possible."""
     if columns.rows == 1 or (largest := max(columns.widest, columns.pitch)) >= MOST_CHUNK_BYTES:
         return [1]
     most = min(columns.rows, (MOST_CHUNK_BYTES - 1) // largest)
-    least = min(most, blocks(limits.sm_count * CHUNK_BYTES // 2, columns.pitch))
-    return [1, *range(least, min(most, 2 * least) + 1, blocks(least, CHOICES))]
+    multiple = multiple if multiple <= most else 1
+    wanted = blocks(limits.sm_count * CHUNK_BYTES // 2, columns.pitch)
+    least = min(most // multiple, blocks(wanted, multiple)) * multiple
+    step = blocks(least, CHOICES * multiple) * multiple
+    return [1, *range(least, min(most, 2 * least) + 1, step)]
 
 
 @lru_cache
