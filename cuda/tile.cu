@@ -24,8 +24,8 @@ __device__ inline void load_tile(uint4* shared, const Byte* corner, unsigned low
     for (int i = 0; i < kLoads; ++i) {
         const unsigned index = threadIdx.x + i * kThreads;
         if constexpr (kWhole) {
-            const unsigned last = (low + run_bytes - 1) / kVector;
-            held[i] = load<uint4>(corner - low + min(index, last) * kVector);
+            const unsigned last = low + run_bytes - 1;
+            held[i] = load<uint4>(corner - low + min(index * kVector, last / kVector * kVector));
             places[i] = kPadded ? index + quotient(index, launch.by_pad_vectors) : index;
         } else {
             const unsigned run = quotient(index, launch.by_run_vectors);
@@ -82,6 +82,9 @@ template <int kBytes> __device__ inline void store_part(Byte*& dst, uint4& vecto
     if (count >= kBytes) store_piece();
 }
 
+// Vectors that hold ends of rows are copied separately, by warps that have no others.
+constexpr bool kJoins = kItem < 4 && !kAligned;
+
 // Part of a word. Every width, offset, pitch and address is a multiple of kItem bytes.
 constexpr unsigned kPart = kItem < 4 ? kItem : 4;
 using Part = typename Unsigned<kPart>::Type;
@@ -123,6 +126,25 @@ struct Share {
         return make_uint4(words[0], words[1], words[2], words[3]);
     }
 
+    // Copies a vector that does not hold the end of a row.
+    __device__ void copy_inside(unsigned at, unsigned pad_bits) const {
+        const unsigned row = quotient(at, by_width);
+        unsigned place = first + at + row * gap;
+        if constexpr (kPadded) place += (row >> pad_bits) * kVector;
+        const uint4 vector = window(shared, place);
+        // Settled after the window is read, which takes fewer instructions than a branch around it.
+        const int begun = static_cast<int>(settled(at - row * width));  // bytes of the row before the vector
+        if (begun <= static_cast<int>(width) - kVector) store(dst + at, vector, policy);
+    }
+
+    // Copies those that hold an end of `rows` rows, and the start of the next one.
+    __device__ void join_rows(unsigned rows, unsigned lane, unsigned pad_bits) const {
+        for (unsigned row = lane; row < rows; row += 32) {
+            const unsigned end = (row + 1) * width, at = end - phase(dst + end, kVector);
+            if (at < end && at + kVector <= static_cast<unsigned>(have)) store(dst + at, gather<kVector>(at, pad_bits), policy);
+        }
+    }
+
     template <unsigned kWidth> __device__ void store_edge(unsigned at, unsigned count, unsigned pad_bits) const {
         Byte* to = dst + at;
         uint4 vector = gather<kWidth>(at, pad_bits);
@@ -139,7 +161,9 @@ struct Share {
         const int whole = kAligned ? end - kVector + 1 : min(end, have - kVector + 1);
         Byte* to = dst + static_cast<unsigned>(at);
 #pragma unroll kItem == kVector ? 4 : 1
-        for (; at < whole; at += step, to += step) store(to, gather<kWidth>(at, pad_bits), policy);
+        for (; at < whole; at += step, to += step)
+            if (!kJoins || kWidth != kVector) store(to, gather<kWidth>(at, pad_bits), policy);
+            else copy_inside(at, pad_bits);
         if (at < end) store_edge<kWidth>(at, have - at, pad_bits);
     }
 };
@@ -159,16 +183,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
 
     const unsigned member = threadIdx.x & launch.last_member, last = launch.chunk_starts[group + 1];
     unsigned chunk = launch.chunk_starts[group] + (threadIdx.x >> launch.team_bits);
-    for (; chunk < last; chunk += launch.teams) {
-        const unsigned output = launch.chunks[chunk] & 0xffff, begin = launch.chunks[chunk] >> 16;
+    const auto share_of = [&](unsigned output) {
         const unsigned width = static_cast<unsigned>(launch.places[output] & ~0u);
         const unsigned offset = static_cast<unsigned>(launch.places[output] >> 32);
         Byte* dst = launch.outputs[output] + static_cast<Wide>(number) * (launch.tile_rows * width);
-        const Share share = {reinterpret_cast<const Byte*>(memory), dst,
-                             low + offset, width, launch.row_pitch - width, launch.by_width[output],
-                             static_cast<int>(rows * width), number == 0, launch.policy};
-        const int start = static_cast<int>(begin) - (kAligned ? 0 : static_cast<int>(phase(dst, kVector)));
-        const unsigned own_rows = kAligned ? rows : min(rows, launch.tile_rows);
+        return Share{reinterpret_cast<const Byte*>(memory), dst,
+                     low + offset, width, launch.row_pitch - width, launch.by_width[output],
+                     static_cast<int>(rows * width), number == 0, launch.policy};
+    };
+    const unsigned own_rows = kAligned ? rows : min(rows, launch.tile_rows);
+    for (; chunk < last; chunk += launch.teams) {
+        const unsigned begin = launch.chunks[chunk] >> 16;
+        const Share share = share_of(launch.chunks[chunk] & 0xffff);
+        const unsigned width = share.width;
+        const int start = static_cast<int>(begin) - (kAligned ? 0 : static_cast<int>(phase(share.dst, kVector)));
         const int end = min(start + launch.chunk_bytes, static_cast<int>(own_rows * width));
         const int at = start + static_cast<int>(member * kVector);
         if (kItem == kVector || width >= kVector) share.copy<kVector>(at, end, launch.team_bytes, launch.pad_bits);
@@ -177,5 +205,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
         else if ((kAligned || kItem == 4) && width == 4) share.copy<4>(at, end, launch.team_bytes, launch.pad_bits);
         else if (kAligned && width == 8) share.copy<8>(at, end, launch.team_bytes, launch.pad_bits);
         else share.copy<0>(at, end, launch.team_bytes, launch.pad_bits);
+    }
+    // The widest outputs come first. Each has a warp, whose lanes are all busy.
+    for (chunk = launch.chunk_starts[group] + threadIdx.x / 32; kJoins && chunk < last; chunk += kThreads / 32) {
+        if (launch.chunks[chunk] >> 16 > 0) break;
+        const Share share = share_of(launch.chunks[chunk] & 0xffff);
+        if (share.width < kVector) break;
+        share.join_rows(own_rows, threadIdx.x % 32, launch.pad_bits);
     }
 }

@@ -29,7 +29,7 @@ MOST_ISSUED = {
     11: 10, 12: 14, 13: 17, 14: 17, 15: 63, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
     21: 31, 22: 42, 23: 43, 24: 52, 25: 26, 26: 30, 27: 10, 28: 13, 29: 28, 30: 11,
     31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 57, 38: 63, 39: 34, 40: 34,
-    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 93, 48: 36,
+    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 66, 48: 36,
 }  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
 MOST_READ = {37: 1.11, 38: 1.31, 47: 1.06}
@@ -43,10 +43,8 @@ MOST_LOADED = {
 # Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment.
 MOST_SERVED = 2.2
 SHORT_ROWS = {37, 38}  # which `rows` copies through shared memory
-# The least predicted fraction on an H100 and an H200. Below it are ends of rows at odd addresses in
-# shared memory.
+# The least predicted fraction on an H100 and an H200.
 LEAST_PREDICTED = 0.9
-SLOW = {47: (0.89, 0.85)}
 PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
@@ -155,10 +153,7 @@ def test_no_split_is_predicted_to_be_slow(
     workload: Workload, figures: dict[int, model.Figures]
 ) -> None:
     found = figures[workload.number].predicted
-    least = SLOW.get(workload.number, (LEAST_PREDICTED, LEAST_PREDICTED))
-    assert found["H100"] >= least[0]
-    assert found["H200"] >= least[1]
-    assert (workload.number in SLOW) == (found["H200"] < LEAST_PREDICTED), "no longer slow"
+    assert min(found["H100"], found["H200"]) >= LEAST_PREDICTED
 
 
 @each

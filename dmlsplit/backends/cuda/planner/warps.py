@@ -15,7 +15,7 @@ WARP, BANKS = 32, 32
 # Warps that are counted: one at a third, one at two thirds of the tile.
 SAMPLED_WARPS = 2
 # The most vectors of a thread in a chunk: enough to be worth a look-up of the output.
-MOST_STEPS = 4
+MOST_STEPS = 6
 
 
 def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
