@@ -5,13 +5,13 @@ from functools import cache, partial
 
 from dmlsplit import SplitOperatorDesc, TensorDesc
 from dmlsplit.backends.cuda.gpus import find_gpu
+from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 
 ROWS = 64
 SHOWN = 100, 1000, 4000
-_MOST = 1 << 13
 
 
 def _packed(width: Callable[[int], int], count: int) -> SplitOperatorDesc:
@@ -42,18 +42,32 @@ LAYOUTS: dict[str, Callable[[int], SplitOperatorDesc]] = {
 
 
 @cache
-def launches(layout: str, count: int) -> int:
-    """The number of launches that a split with this layout takes on an H200."""
+def planned(layout: str, count: int) -> tuple[KernelLaunch, ...]:
+    """The launches of a split with this layout on an H200."""
     geometry = descriptor_geometry(LAYOUTS[layout](count))
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT
-    return len(plan(geometry, aligned, aligned, find_gpu("H200").limits))
+    return plan(geometry, aligned, aligned, find_gpu("H200").limits)
+
+
+def launches(layout: str, count: int) -> int:
+    """The number of launches that a split with this layout takes."""
+    return len(planned(layout, count))
 
 
 def most_in_one_launch(layout: str) -> int:
-    """The most outputs that fit one launch; 0 if two outputs already take more launches."""
+    """The most outputs that fit one launch; 0 if two outputs already take more launches.
+
+    The search begins at the room of a launch of a larger split, which is nearly the answer.
+    """
     if launches(layout, 2) > 1:
         return 0
-    least, most = 2, _MOST
+    count = SHOWN[-1]
+    while launches(layout, count) == 1:
+        count *= 2
+    least = planned(layout, count)[0].slots
+    most = least + 1
+    while launches(layout, most) == 1:
+        least, most = most, most + 2 * (most - least)
     while most - least > 1:
         middle = (least + most) // 2
         least, most = (middle, most) if launches(layout, middle) == 1 else (least, middle)

@@ -3,6 +3,7 @@
 import os
 import time
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,16 +31,17 @@ def model(here: Path) -> Path:
 
 
 def bomb() -> None:
-    """1.1 gigabytes of zeros in five megabytes."""
-    header = np.lib.format.magic(1, 0) + b"\x76\0"
+    """1.1 gigabytes of zeros in one megabyte: a block of zeros, again and again."""
     text = "{'descr': '<f4', 'fortran_order': False, 'shape': (275000000,), }".ljust(117) + "\n"
-    with (
-        zipfile.ZipFile("f.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("x.npy", "w", force_zip64=True) as file,
-    ):
-        file.write(header + text.encode())
-        for _ in range(1100):
-            file.write(bytes(10**6))
+    header, zeros = SHORT + text.encode(), bytes(10**6)
+    deflate = zlib.compressobj(wbits=-15)
+    data = deflate.compress(header + zeros) + deflate.flush(zlib.Z_FULL_FLUSH)
+    block = deflate.compress(zeros) + deflate.flush(zlib.Z_FULL_FLUSH)
+    entry = zipfile.ZipInfo("x.npy")
+    with zipfile.ZipFile("f.npz", "w") as archive:
+        archive.writestr(entry, data + block * 1099 + deflate.flush())
+        entry.compress_type = zipfile.ZIP_DEFLATED  # written into the directory at the end
+        entry.file_size = len(header) + 1100 * len(zeros)
 
 
 def corrupt() -> None:

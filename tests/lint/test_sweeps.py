@@ -63,6 +63,7 @@ def verdict_on(
     content: onnx.ModelProto, folder: Path, target: Target, sizes: dict[str, int] | None = None
 ) -> Verdict:
     path = folder / "m.onnx"
+    path.unlink(missing_ok=True)  # ext4 takes 3 ms to empty a file
     path.write_bytes(content.SerializeToString())
     (site,) = (site for site in scan(path, FixedSizes(sizes or {})) if not site.implied)
     return judge(site, target)

@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         field(7, field(5, field(1, b"\1" * 1000))),
         "a rank above 64",
     ),
-    "fields without end": (field(7, field(1, b"") * 850_000), "more than 1600000 fields"),
+    "fields without end": (field(7, field(1, b"") * 60_000), "more than 100000 fields"),
     "self-call": (chained([("f0", ["f0"])]).SerializeToString(), "own.f0 calls itself"),
     "cycle": (
         chained([("f0", ["f1"]), ("f1", ["f2"]), ("f2", ["f0"])]).SerializeToString(),

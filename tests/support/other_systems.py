@@ -105,8 +105,8 @@ if __name__ == "__main__":
 
     import dmlsplit as dml
 
-    # Large enough for more than one thread.
-    whole = np.arange(1 << 25, dtype=np.float32).reshape(-1, 64)
+    # 8 MiB, enough for more than one thread.
+    whole = np.arange(1 << 21, dtype=np.float32).reshape(-1, 64)
     left, right = dml.split(whole, 2, axis=1)
     assert (left == whole[:, :32]).all()
     assert (right == whole[:, 32:]).all()
