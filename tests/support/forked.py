@@ -1,24 +1,59 @@
-"""Children that compare models without starting Python and importing the runtimes each time.
+"""Children that compare models, or are commands, without starting Python and its imports each time.
 
 They are forked from a process that has imported the runtimes. The library itself starts every child
 from the beginning, also for the golden transcripts.
 """
 
 import multiprocessing
+import os
+import sys
+import tempfile
 from functools import cache
+from multiprocessing import forkserver
+from pathlib import Path
 
 import pytest
 
+from dmlsplit.__main__ import main
 from dmlsplit.lint.fix import comparison
+from tests.support.command import ROOT
 
-_IMPORTED = ["numpy", "onnx.reference", "onnxruntime", "pytest"]
+_IMPORTED = ["numpy", "onnx.reference", "onnxruntime", "pytest", "dmlsplit.cli.validate", __name__]
+_NAMES = "stdin", "stdout", "stderr"
 
 
 @cache
 def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        forkserver.ensure_running()
     return context
+
+
+def forked(line: str, streams: str) -> tuple[int | None, str, str]:
+    """How a command ends, with redirections of the shell such as ``2>&-``: status and output."""
+    with tempfile.TemporaryDirectory() as folder:
+        child = _context().Process(target=_command, args=(line, streams, folder))
+        child.start()
+        child.join()
+        out, err = ((Path(folder) / name).read_text() for name in _NAMES[1:])
+    return child.exitcode, out, err
+
+
+def _command(line: str, streams: str, folder: str) -> None:
+    for number, name in enumerate(_NAMES):
+        os.dup2(os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT), number)
+    for stream in streams.split():
+        number = {"<": 0, ">": 1, "2": 2}[stream[0]]
+        if stream.endswith("&-"):
+            os.close(number)
+            setattr(sys, _NAMES[number], None)  # as Python does when it starts
+        else:
+            os.dup2(os.open(stream[1:], os.O_WRONLY), number)
+    sys.argv[1:] = line.split()
+    sys.exit(main())
 
 
 @pytest.fixture
