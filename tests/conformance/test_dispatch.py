@@ -143,14 +143,14 @@ def test_a_fault_in_an_output_is_noticed(
 
 
 @pytest.mark.parametrize(
-    ("fault", "seconds", "outcome"), [("hang", 1, "hung"), ("crash", 60, "crashed")]
+    ("fault", "seconds", "outcome"), [("hang", 0.5, "hung"), ("crash", 60, "crashed")]
 )
 def test_a_program_that_hangs_or_crashes_is_told_apart(
     kit: Path,
     program: Path,
     monkeypatch: pytest.MonkeyPatch,
     fault: str,
-    seconds: int,
+    seconds: float,
     outcome: str,
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)
