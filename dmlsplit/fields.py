@@ -92,10 +92,11 @@ class Field:
         return int(value)
 
     def one_of(self, names: Mapping[str, Any], prefix: str) -> Any:
-        """The value of an enum name, with or without its prefix."""
+        """The value of an enum name, with or without its prefix, which may be empty."""
         name = self.text().removeprefix(prefix)
         if name not in names:
-            raise self.error(f"one of {', '.join(names)}, with or without {prefix}")
+            either = f", with or without {prefix}" if prefix else ""
+            raise self.error(f"one of {', '.join(names)}{either}")
         return names[name]
 
     def read(self, convert: Callable[[Any], T], allowed: str) -> T:
