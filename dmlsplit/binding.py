@@ -60,28 +60,26 @@ class _Expected:
         # The `_LAYOUT` of an ArrayView that matches exactly.
         self.layout = tensor.sizes, strides, kind, width, device
 
-    def bound(self, given: Any, found: list[Violation], is_alone: bool = False) -> ArrayView | None:
-        """The memory of `given`; broken rules are added to `found`.
-
-        If `given` is not an array, a broken rule is added and the result is None. With `is_alone`,
-        the error is raised instead.
-        """
+    def bound(self, given: Any, found: list[Violation]) -> ArrayView:
+        """The memory of `given`, which must be an array; broken rules are added to `found`."""
         is_buffer = isinstance(given, BufferBinding)
-        try:
-            array = view(given.buffer if is_buffer else given, self.name)
-        except InvalidArgumentError as error:
-            if is_alone:
-                raise
-            rule, said = RULES["DML-BIND-KIND"], error.message
-            allowed = f"an array on {self.device}"
-            found.append(Violation(rule, self.name, found=said, allowed=allowed, text=said))
-            return None
+        array = view(given.buffer if is_buffer else given, self.name)
         found += violations_of(self.name, list(self._broken(given, array)))
         if not is_buffer:
             return array
         size = self.tensor.total_tensor_size_in_bytes
         at = array.address + given.offset
         return ArrayView(array.owner, at, (size,), (1,), "|u1", 1, self.device, array.read_only)
+
+    def bound_or_none(self, given: Any, found: list[Violation]) -> ArrayView | None:
+        """The same; if `given` is not an array, None, and that is one more broken rule."""
+        try:
+            return self.bound(given, found)
+        except InvalidArgumentError as error:
+            rule, said = RULES["DML-BIND-KIND"], error.message
+            allowed = f"an array on {self.device}"
+            found.append(Violation(rule, self.name, found=said, allowed=allowed, text=said))
+            return None
 
     def _broken(self, given: Any, array: ArrayView) -> Iterator[Broken]:
         if array.device != self.device:
@@ -110,8 +108,8 @@ class BindingTable:
         if exact := self._exact(given, ()):
             return exact[0]
         found: list[Violation] = []
-        entry = self._input.bound(given, found, is_alone=True)
-        if entry is None or found:
+        entry = self._input.bound(given, found)
+        if found:
             raise self._refused(found)
         return entry
 
@@ -131,9 +129,9 @@ class BindingTable:
         found: list[Violation] = []
         if given != count:
             found += violations_of("Outputs", [("DML-BIND-COUNT", "BindingCount", given, count)])
-        entry = self._input.bound(source, found)
+        entry = self._input.bound_or_none(source, found)
         pairs = zip(self._outputs, outputs, strict=False)
-        bound = [expected.bound(output, found) for expected, output in pairs]
+        bound = [expected.bound_or_none(output, found) for expected, output in pairs]
         for index, broken in _overlaps(entry, bound):
             found += violations_of(f"OutputTensors[{index}]", [broken])
         if found:

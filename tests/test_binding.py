@@ -73,6 +73,7 @@ def test_the_same_rules_hold_for_an_input_whose_outputs_are_made_later() -> None
 def test_a_buffer_is_bound_from_its_offset_to_the_size_of_the_tensor() -> None:
     store = np.zeros(256, np.uint8)
     bound_input, _ = TABLE.bind(BufferBinding(store, 32, 64), outputs())
+    assert TABLE.bind_input(BufferBinding(store, 32, 64))[1:] == bound_input[1:]
     assert bound_input.address == address(store) + 32
     assert bound_input.span == (address(store) + 32, address(store) + 80)
     assert bound_input.owner is store
