@@ -1,13 +1,13 @@
 """Device -> CompiledOperator -> BoundOperator: compile once, bind, dispatch many times."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, overload
 
 from dmlsplit.arrays import ArrayView, is_native
-from dmlsplit.arrays.adapter import Context, package_of
+from dmlsplit.arrays.adapter import package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.plan import Plan
@@ -197,7 +197,7 @@ class BoundOperator:
         )
 
 
-def _on_stream(device: str, stream: Stream | None) -> Context:
+def _on_stream(device: str, stream: Stream | None) -> AbstractContextManager[object]:
     """A context in which views and CuPy's new arrays are for work on a stream.
 
     Pending work on a foreign array is awaited on that stream. Memory pools reuse memory as soon as

@@ -1,7 +1,6 @@
 """The interface to an array library, and the errors that all adapters share."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import repeat
 from math import prod
 from typing import Any, Protocol, TypeAlias
@@ -14,7 +13,7 @@ from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
 
 Shape: TypeAlias = Sequence[int]
 Shapes: TypeAlias = Sequence[Shape]
-Context: TypeAlias = AbstractContextManager[object]
+Made: TypeAlias = tuple[list[Any], list[int]]  # arrays, and their addresses
 
 
 class Adapter(Protocol):
@@ -23,9 +22,10 @@ class Adapter(Protocol):
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
 
-    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
+    def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         """Packed arrays on the device of `like`, and the address of the first element of each.
 
+        They are for work on the stream; None is the current one.
         If there is not enough memory, an OutOfMemoryError says so, and on CUDA how much is free.
         """
 
@@ -56,10 +56,6 @@ class Adapter(Protocol):
     def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
         """A callable that reports a write to those arrays that track writes; None if none do."""
         return None
-
-    def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
-        """A context in which `empty` makes arrays for work on a stream."""
-        return nullcontext()
 
     def used_on(self, array: Any, stream: Stream) -> None:
         """Tell the library to keep an array's memory until the work queued on a stream is done."""

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Shape, allocate, not_allocated, package_of, type_name
+from dmlsplit.arrays.adapter import Adapter, Made, Shape, allocate, not_allocated, type_name
 from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
 from dmlsplit.arrays.packing import Packing
+from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
@@ -21,7 +22,7 @@ class _Cupy(Adapter):
         address, shape, strides = memory.ptr, array.shape, array.strides
         return view_of((array, address, shape, strides, kind, dtype.itemsize, device, False))
 
-    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
+    def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         found, number = driver.load(), device_number(like.device)
         kind = _dtype(like.owner, like.type) if wanted.dtype is None else np.dtype(wanted.dtype)
         if wanted.is_shared:
@@ -37,7 +38,7 @@ class _Cupy(Adapter):
         return driver.load().strided(packed, shape, strides)
 
     def packed(self, array: Any, name: str) -> Any:
-        if package_of(array) != "cupy":
+        if not type_name(array).startswith("cupy."):
             raise InvalidArgumentError(
                 f"{name} is a {type_name(array)} on a CUDA device; there it must be a CuPy "
                 "or PyTorch array. Fix: cupy.asarray(...)"

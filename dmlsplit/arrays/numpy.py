@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Shape, allocate
+from dmlsplit.arrays.adapter import Adapter, Made, Shape, allocate
 from dmlsplit.arrays.array_view import EXTENSION, ArrayView, type_string, view_of
 from dmlsplit.arrays.packing import Cut, Packing
+from dmlsplit.arrays.types import Stream
 from dmlsplit.errors import InvalidArgumentError
 
 _WHOLE_KINDS = "?biufcmMSU"
@@ -32,7 +33,7 @@ class _Numpy(Adapter):
         read_only = not array.flags.writeable
         return view_of((array, at, array.shape, array.strides, kind, width, "cpu", read_only))
 
-    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[np.ndarray], list[int]]:
+    def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         # The type itself, because extensions such as bfloat16 share one string.
         kind = like.owner.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
         made = allocate(like, np.empty, wanted.shapes, kind)

@@ -45,29 +45,23 @@ class Cut:
     slices: tuple[tuple[slice, ...], ...]
 
 
-def packing(
-    shapes: Shapes, item_bytes: int, dtype: str | None = None, layouts: Layouts | None = None
-) -> Packing:
-    """Lay out arrays one after the other."""
-    return _packed(shapes, [prod(shape) for shape in shapes], item_bytes, dtype, layouts)
-
-
 def pieces_packing(
     shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int
 ) -> Packing:
     """Lay out the pieces of a split. There are often hundreds, and a call waits for this."""
     step = item_bytes * prod(shape[:axis]) * prod(shape[axis + 1 :])
-    return _packed(piece_shapes(shape, axis, sizes), sizes, step)
+    return packing(piece_shapes(shape, axis, sizes), step, sizes=sizes)
 
 
-def _packed(
+def packing(
     shapes: Shapes,
-    sizes: Sequence[int],
     step: int,
     dtype: str | None = None,
     layouts: Layouts | None = None,
+    sizes: Sequence[int] | None = None,
 ) -> Packing:
-    """`sizes` are in units of `step` bytes."""
+    """Lay out arrays one after the other; their sizes, in units of `step` bytes, may be known."""
+    sizes = [prod(shape) for shape in shapes] if sizes is None else sizes
     offsets, size = [], 0
     if len(shapes) > 1 and sum(sizes) * step < SHARED_BYTES:
         parts = [-(-each * step // ALIGNMENT) * ALIGNMENT for each in sizes]

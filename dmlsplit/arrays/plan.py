@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlsplit.arrays import adapter_of, adapters_of
-from dmlsplit.arrays.adapter import Adapter
+from dmlsplit.arrays.adapter import Adapter, Made
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Cut, Packing
@@ -30,12 +30,7 @@ class Plan:
         library = adapter_of(source.owner)
         if self.cut is not None and (pieces := library.copies(source.owner, self.cut)):
             return give_back(pieces, model)
-        # A context, even one that does nothing, costs a tenth of a small split's time.
-        if stream is None:
-            made, addresses = _allocated(library, source, self.outputs)
-        else:
-            with library.allocating_on(source, stream):
-                made, addresses = _allocated(library, source, self.outputs)
+        made, addresses = _allocated(library, source, self.outputs, stream)
         self._copy(library, source, addresses, stream)
         if stream is not None:
             library.used_on(source.owner, stream)
@@ -87,8 +82,8 @@ def _write_counts(owners: Sequence[Any]) -> list[Callable[[], None]]:
     return list(filter(None, found))
 
 
-def _allocated(library: Adapter, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
-    made, addresses = library.empty(like, wanted)
+def _allocated(library: Adapter, like: ArrayView, wanted: Packing, stream: Stream | None) -> Made:
+    made, addresses = library.empty(like, wanted, stream)
     # A library may allocate less for a type that packs several elements into a byte. If any array
     # of the type gets too little, so does the largest.
     if wanted.most and held(made[wanted.largest]) < wanted.most:

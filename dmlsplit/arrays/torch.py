@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from functools import cache, lru_cache, partial
 from math import prod
 from operator import attrgetter
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Context, Shape, allocate, not_shared, type_name
+from dmlsplit.arrays.adapter import Adapter, Made, Shape, allocate, not_shared, type_name
 from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
 from dmlsplit.arrays.packing import MOST_BYTES, MOST_RUNS, Cut, Packing
 from dmlsplit.arrays.types import Stream
@@ -49,7 +48,10 @@ class _Torch(Adapter):
         device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
         return view_of((tensor, address, shape, strides, kind, width, device, False))
 
-    def empty(self, like: ArrayView, wanted: Packing) -> tuple[list[Any], list[int]]:
+    def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
+        if stream is not None and like.device != "cpu":
+            with _torch().cuda.stream(_external(stream, device_number(like.device))):
+                return self.empty(like, wanted)
         # Each has memory of its own, because torch makes a tensor faster than a view of a block.
         kind = like.owner.dtype if wanted.dtype is None else _dtype(wanted.dtype)
         empty, device = _torch().empty, like.owner.device
@@ -105,19 +107,10 @@ class _Torch(Adapter):
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
         return partial(_private().current_stream(), tensor.get_device()) if tensor.is_cuda else None
 
-    def allocating_on(self, like: ArrayView, stream: Stream | None) -> Context:
-        if stream is None or like.device == "cpu":
-            return nullcontext()
-        cuda, handle = _torch().cuda, stream_handle(stream, device_number(like.device))
-        context: Context = cuda.stream(cuda.ExternalStream(handle, device=like.device))
-        return context
-
     def used_on(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
         if tensor.is_cuda:
-            number = tensor.get_device()
-            handle = stream_handle(stream, number)
-            tensor.record_stream(_torch().cuda.ExternalStream(handle, device=number))
+            tensor.record_stream(_external(stream, tensor.get_device()))
 
     def packed(self, tensor: Any, name: str) -> Any:
         _check_memory(tensor, name)
@@ -245,6 +238,10 @@ def _private() -> Any:
 
 def _torch() -> Any:
     return sys.modules["torch"]  # already imported if there is a tensor
+
+
+def _external(stream: Stream, device: int) -> Any:
+    return _torch().cuda.ExternalStream(stream_handle(stream, device), device=device)
 
 
 @lru_cache(maxsize=1024)

@@ -79,7 +79,7 @@ def test_no_byte_is_written_beyond_what_was_allocated(
     memory = np.zeros(4096, np.uint8)
 
     class Library(type(NUMPY)):  # type: ignore[misc]
-        def empty(self, like: Any, wanted: Packing) -> Any:
+        def empty(self, like: Any, wanted: Packing, stream: Any = None) -> Any:
             part = memory.view(kind)[: 1 if kind is _Small else 300]
             return [part] * len(wanted.shapes), [part.ctypes.data] * len(wanted.shapes)
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,8 @@ import pytest
 import dmlsplit as dml
 from dmlsplit import arrays
 from dmlsplit.arrays import ArrayView, adapter_of
+from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.torch import TORCH
 
 
 @pytest.fixture
@@ -341,17 +343,24 @@ def test_torch_is_told_of_the_stream_that_uses_a_tensor(made_up_torch: SimpleNam
 def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
     made_up_torch: SimpleNamespace,
 ) -> None:
-    made_up_torch.cuda.stream = nullcontext
-    like = ArrayView(CudaTensor(), 0, (), (), "<f4", 4, "cuda:1", False)
-    adapter = adapter_of(like.owner)
-    with adapter.allocating_on(like, 77) as used:
-        assert used == (77, "cuda:1")
-    for other in (adapter.allocating_on(like, None), adapter.allocating_on(ON_THE_CPU, 77)):
-        with other as used:
-            assert used is None
+    used: list[object] = []
 
+    @contextmanager
+    def on(stream: object) -> Iterator[None]:
+        used.append(stream)
+        yield
+        used.append(None)
 
-ON_THE_CPU = arrays.view(np.zeros(1, np.float32), "array")
+    def empty(shape: tuple[int, ...], **_: object) -> SimpleNamespace:
+        used.append(shape)
+        return SimpleNamespace(data_ptr=lambda: 8)
+
+    made_up_torch.cuda.stream, made_up_torch.empty = on, empty
+    owner = SimpleNamespace(dtype=np.dtype("f4"), device="cuda:1")
+    like = ArrayView(owner, 0, (), (), "<f4", 4, "cuda:1", False)
+    for stream, there in ((77, like), (None, like), (77, like._replace(device="cpu"))):
+        assert TORCH.empty(there, packing(((2,),), 4), stream)[1] == [8]
+    assert used == [(77, 1), (2,), None, (2,), (2,)]
 
 
 def test_packed_outputs_take_the_fast_path(torch: Any) -> None:
