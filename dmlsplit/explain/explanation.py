@@ -80,7 +80,7 @@ def _launches(explanation: Explanation) -> Iterator[str]:
         yield (
             f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
             f"{launch.shared_bytes} bytes of shared memory; at least "
-            f"{counted(launch.resident, 'block')} per SM, "
+            f"{counted(launch.code.resident, 'block')} per SM, "
             f"{launch.bytes_in_flight} bytes in flight per thread"
         )
     yield from more(len(launches), _SHOWN, "launch")
@@ -139,7 +139,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
                 "grid": launch.grid,
                 "block": launch.block,
                 "shared_bytes": launch.shared_bytes,
-                "resident_blocks": launch.resident,
+                "resident_blocks": launch.code.resident,
                 "bytes_in_flight": launch.bytes_in_flight,
                 "total_bytes": launch.total_bytes,
             }

@@ -166,14 +166,12 @@ class _RefusedError(InvalidArgumentError, NotImplementedError):
 
 
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    at = axis_from_front(dim, array.dim())
-    _check_sizes(array.shape[at], sizes)
+    at = _checked_axis(array, sizes, dim)
     return [array.new_empty(shape) for shape in piece_shapes(array.shape, at, sizes)]
 
 
 def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
-    at = axis_from_front(dim, array.dim())
-    _check_sizes(array.shape[at], sizes)
+    at = _checked_axis(array, sizes, dim)
     storages = list(map(torch_private.storage_of, (array, *out)))
     # Far apart, so storages of any size do not overlap; equal storages have one address.
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
@@ -198,24 +196,25 @@ def _known(numbers: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(torch_private.known, numbers))
 
 
-def _check_sizes(whole: int, sizes: Sequence[int]) -> None:
-    check = partial(torch_private.check_with, _RefusedError)
+def _checked_axis(array: Tensor, sizes: Sequence[int], dim: int) -> int:
+    """The axis from the front; the sizes, which may be symbolic, must add up to it."""
+    at = axis_from_front(dim, array.dim())
+    whole, check = array.shape[at], partial(torch_private.check_with, _RefusedError)
     for size in sizes:
         check(size >= 0, lambda: f"sizes are {sizes}; none may be negative")
     check(
         sum(sizes) == whole,
         lambda: f"sizes are {sizes}; they must add up to the axis, of size {whole}",
     )
+    return at
 
 
 _LIBRARY = torch.library.Library("dmlsplit", "DEF")
-_LIBRARY.define(
-    "split(Tensor array, SymInt[] sizes, int dim) -> Tensor[]", tags=(torch.Tag.pt2_compliant_tag,)
-)
-_LIBRARY.define(
+for schema in (
+    "split(Tensor array, SymInt[] sizes, int dim) -> Tensor[]",
     "split_out(Tensor array, SymInt[] sizes, int dim, Tensor(a!)[] out) -> ()",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
+):
+    _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
 _SPLIT, _SPLIT_OUT = torch.ops.dmlsplit.split.default, torch.ops.dmlsplit.split_out.default
 # Kernels are not compiled, because dml.split would then call the operator again, and recurse.
 _LIBRARY.impl("split", torch_private.not_compiled(_kernel), "CompositeExplicitAutograd")

@@ -169,7 +169,7 @@ def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None
     assert used.stack_bytes == 0
     reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
     assert used.shared_bytes == launch.shared_bytes + reserved
-    assert model.resident_blocks(launch, used) >= launch.resident
+    assert model.resident_blocks(launch, used) >= launch.code.resident
 
 
 def check_machine_code(case: Case, builds: Path) -> None:

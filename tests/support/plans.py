@@ -40,10 +40,10 @@ def check_fits(launch: KernelLaunch, limits: DeviceLimits) -> None:
     assert launch.shared_bytes <= SHARED_PER_BLOCK
     assert launch.block <= limits.threads_per_sm
     # A thread's registers are limited so that `resident` blocks fit, so these must be able to fit.
-    assert launch.resident <= limits.blocks_per_sm
+    assert launch.code.resident <= limits.blocks_per_sm
     if limits == H200.limits:  # The numbers of blocks are tuned for it.
-        assert launch.resident * launch.shared_bytes <= SHARED_PER_SM
-        assert launch.resident * launch.block <= limits.threads_per_sm
+        assert launch.code.resident * launch.shared_bytes <= SHARED_PER_SM
+        assert launch.code.resident * launch.block <= limits.threads_per_sm
 
 
 def kernels(

@@ -62,10 +62,7 @@ class CudaProgram:
         return self.variants.get(key) or self.variant(*key)
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
-        """Fix the address of the first element of the input and of each output.
-
-        Their alignment, up to 16, selects the kernels, which are compiled if it is new.
-        """
+        """Fix the addresses, whose alignment selects the kernels; a new one compiles them."""
         device = self.device
         variant = self._variant_of(src, dsts)
         launches = [launcher.bind((src, *picked(dsts))) for picked, launcher in variant]
@@ -78,7 +75,7 @@ class CudaProgram:
         return copy
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """Equivalent to ``bind(src, dsts)(stream)``, but cheaper for a single use."""
+        """Equivalent to ``bind(src, dsts)(stream)``."""
         handle = None if stream is None else stream_handle(stream, self.device)
         for picked, launcher in self._variant_of(src, dsts):
             launcher.once((src, *picked(dsts)), handle)

@@ -45,7 +45,6 @@ _text = cache(kernel_source)
 # L2 policies of stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal` and
 # `streaming`: lines that leave the cache first.
 NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
-_NORMAL, _STREAMING = (policy.to_bytes(8, "little") for policy in (NORMAL, STREAMING))
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
@@ -241,16 +240,6 @@ class KernelLaunch(NamedTuple):
         return self.code.kernel
 
     @property
-    def slots(self) -> int:
-        """Outputs that the parameters have room for."""
-        return self.code.slots
-
-    @property
-    def resident(self) -> int:
-        """Blocks that an SM must be able to hold."""
-        return self.code.resident
-
-    @property
     def source(self) -> str:
         """The CUDA source."""
         return self.code.source
@@ -258,11 +247,12 @@ class KernelLaunch(NamedTuple):
     @property
     def argument_bytes(self) -> bytes:
         """The arguments in memory, the policy of stores first."""
-        return (_STREAMING if self.bypasses_cache else _NORMAL) + self.packed
+        policy = STREAMING if self.bypasses_cache else NORMAL
+        return policy.to_bytes(8, "little") + self.packed
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """The struct for the addresses of the input and of each output, or without addresses."""
-        unused = (1 + self.slots - len(addresses)) * POINTER_BYTES
+        unused = (1 + self.code.slots - len(addresses)) * POINTER_BYTES
         return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
 
 
