@@ -11,7 +11,6 @@ from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.geometry import packed_byte_strides
 
 
 class _Cupy(Adapter):
@@ -24,7 +23,7 @@ class _Cupy(Adapter):
 
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         found, number = driver.load(), device_number(like.device)
-        kind = _dtype(like.owner, like.type) if wanted.dtype is None else np.dtype(wanted.dtype)
+        kind = dtype_of(like.owner, like.type) if wanted.dtype is None else np.dtype(wanted.dtype)
         if wanted.is_shared:
             try:
                 return found.parts(number, wanted.shapes, kind, wanted.offsets, wanted.size)
@@ -46,19 +45,8 @@ class _Cupy(Adapter):
         return super().packed(array, name)
 
 
-def cuda_view(
-    array: Any, interface: dict[str, Any], number: int, is_immutable: bool = False
-) -> ArrayView:
-    """Describe an array on CUDA device `number` by its CUDA array interface."""
-    address, read_only = interface["data"]
-    dtype, shape = _dtype(array, interface["typestr"]), tuple(interface["shape"])
-    kind, width, device = type_string(dtype), dtype.itemsize, device_name(number)
-    strides = tuple(interface.get("strides") or packed_byte_strides(shape, width))
-    is_kept = bool(read_only) or is_immutable
-    return ArrayView(array, address, shape, strides, kind, width, device, is_kept)
-
-
-def _dtype(array: Any, typestr: str) -> np.dtype:
+def dtype_of(array: Any, typestr: str) -> np.dtype:
+    """The type of an array with this type string."""
     # Some types have no type string; only the array knows them.
     own = getattr(array, "dtype", None)
     return own if isinstance(own, np.dtype) else np.dtype(typestr)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays.adapter import not_shared, package_of, type_name
-from dmlsplit.arrays.array_view import ArrayView
-from dmlsplit.arrays.cupy import cuda_view
+from dmlsplit.arrays.array_view import ArrayView, device_name, type_string
+from dmlsplit.arrays.cupy import dtype_of
 from dmlsplit.arrays.numpy import NUMPY
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import packed_byte_strides
 
 # DLDeviceType of the DLPack standard.
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
@@ -30,7 +31,7 @@ def view(array: Any, name: str) -> ArrayView:
     if hasattr(array, "__dlpack_device__"):
         kind, number = _asked(_device, array, name)
         if kind in (CUDA, CUDA_MANAGED):
-            return _cuda_view(array, name, int(number))
+            return cuda_view(array, name, int(number))
         if kind == CPU:
             return NUMPY.view(_asked(np.from_dlpack, array, name), name)
         raise InvalidArgumentError(
@@ -38,7 +39,7 @@ def view(array: Any, name: str) -> ArrayView:
             "CPU or a CUDA device"
         )
     if hasattr(array, "__cuda_array_interface__"):
-        return _cuda_view(array, name, None)
+        return cuda_view(array, name, None)
     if hasattr(array, "__array_interface__"):
         return NUMPY.view(np.asarray(array), name)
     fix = "numpy.asarray(...)"
@@ -68,22 +69,18 @@ def give_back(made: list[Any], model: Any) -> list[Any]:
     if from_dlpack is None:
         return made
     given = [from_dlpack(array) for array in made]
-    _check_width(made[0].dtype, getattr(given[0], "dtype", None), model)
+    wanted, found = made[0].dtype, getattr(given[0], "dtype", None)
+    if getattr(found, "itemsize", wanted.itemsize) != wanted.itemsize:
+        raise InvalidArgumentError(
+            f"array has data type {wanted}, but {package_of(model)} would make pieces of {found}. "
+            "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
+        )
     # Several devices of an array API library may be one device of DLPack.
     is_there = not hasattr(model, "to_device") or given[0].device == model.device
     return given if is_there else [array.to_device(model.device) for array in given]
 
 
-def _check_width(wanted: Any, given: Any, model: Any) -> None:
-    """Refuse pieces that a library has narrowed, as JAX may do with 64-bit elements."""
-    if getattr(given, "itemsize", wanted.itemsize) != wanted.itemsize:
-        raise InvalidArgumentError(
-            f"array has data type {wanted}, but {package_of(model)} would make pieces of {given}. "
-            "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
-        )
-
-
-def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
+def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     """Describe an array on a CUDA device by its array interface, else through DLPack."""
     is_immutable = package_of(array) in _IMMUTABLE
     try:
@@ -96,8 +93,8 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
         interface = array.__cuda_array_interface__
     if interface.get("mask") is not None:
         raise InvalidArgumentError(f"{name} is masked; only whole arrays can be split")
+    address, read_only = interface["data"]
     if number is None:
-        address, _ = interface["data"]
         number = driver.load().device_of(address)
         if number is None:
             raise InvalidArgumentError(
@@ -106,7 +103,11 @@ def _cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     # CuPy names the current stream, which is ours; other libraries may have pending work.
     if interface.get("stream") and package_of(array) != "cupy":
         driver.load().wait_for(number, interface["stream"])
-    return cuda_view(array, interface, number, is_immutable)
+    dtype, shape = dtype_of(array, interface["typestr"]), tuple(interface["shape"])
+    kind, width, device = type_string(dtype), dtype.itemsize, device_name(number)
+    strides = tuple(interface.get("strides") or packed_byte_strides(shape, width))
+    is_kept = bool(read_only) or is_immutable
+    return ArrayView(array, address, shape, strides, kind, width, device, is_kept)
 
 
 def _asked(question: Callable[[Any], Any], array: Any, name: str) -> Any:

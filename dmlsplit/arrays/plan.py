@@ -78,8 +78,7 @@ class Plan:
 
 
 def _write_counts(owners: Sequence[Any]) -> list[Callable[[], None]]:
-    found = [library.write_count(owners) for library in adapters_of(owners)]
-    return list(filter(None, found))
+    return [each for one in adapters_of(owners) if (each := one.write_count(owners))]
 
 
 def _allocated(library: Adapter, like: ArrayView, wanted: Packing, stream: Stream | None) -> Made:

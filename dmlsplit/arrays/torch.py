@@ -169,7 +169,9 @@ def _check_memory(tensor: Any, name: str) -> None:
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
         raise _tracked(name, "requires grad", "detach(), or torch.no_grad()")
-    if private.is_forward() and _has_tangent(tensor):
+    # What a transform wraps may have a tangent too; it is refused for having no memory.
+    is_dual = private.is_forward() and not private.is_transformed(tensor)
+    if is_dual and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
         raise _tracked(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
     if private.dispatch_modes():
         raise _tracked(name, "is inside a mode of torch that sees every operator", "leave the mode")
@@ -215,12 +217,6 @@ def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
         f"{name} is a {type_name(tensor)}, {what}; it must be a torch.Tensor or a Parameter. "
         f"Fix: {fix}"
     )
-
-
-def _has_tangent(tensor: Any) -> bool:
-    if _private().is_transformed(tensor):
-        return False  # unknown: what it wraps may have one; it is refused for having no memory
-    return _torch().autograd.forward_ad.unpack_dual(tensor).tangent is not None
 
 
 def _tracked(name: str, what: str, fix: str) -> TrackedError:

@@ -16,8 +16,8 @@ import numpy as np
 
 from dmlsplit.arrays.array_view import device_name
 from dmlsplit.arrays.dlpack import CPU
-from dmlsplit.checks import Integers, piece_sizes
-from dmlsplit.eager import plan_for
+from dmlsplit.checks import piece_sizes
+from dmlsplit.eager import Sizes, plan_for
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
@@ -63,10 +63,7 @@ def _calls(shape: Shape, dtype: Any, along: tuple[Any, Any]) -> Iterator[int]:
 
 
 def split(
-    array: Any,
-    sizes_or_count: SupportsIndex | Integers,
-    axis: SupportsIndex = 0,
-    out: Sequence[Any] | None = None,
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
 ) -> list[Any]:
     """Split a JAX array, which may be traced, into static sizes. `dmlsplit.split` calls this.
 

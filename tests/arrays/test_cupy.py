@@ -7,7 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays import CUPY, to_device, to_host, view
-from dmlsplit.arrays.cupy import cuda_view
+from dmlsplit.arrays.dlpack import cuda_view
 from dmlsplit.arrays.packing import packing
 from dmlsplit.frontends.openvino import variadic_split
 from tests.support.fake_cuda import FakeArray, FakeDriver
@@ -42,7 +42,7 @@ def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
     shared, _ = CUPY.empty(like, packing(((3,), (2,)), 4))
     assert [array.data.device_id for array in shared] == [1, 1]
     strided = CUPY.strided(store, (2, 3), (2, 4))
-    seen = cuda_view(packed, packed.__cuda_array_interface__, 1)
+    seen = cuda_view(packed, "packed", 1)
     assert (seen.address, seen.shape, seen.strides, seen.type) == (address, (2, 3), (12, 4), "<f4")
     assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)
     assert fake.calls == ["allocate"] * 3
@@ -80,4 +80,4 @@ def test_too_little_device_memory_is_reported(fake: FakeDriver) -> None:
 def test_a_type_without_a_type_string_is_that_of_the_array(fake: FakeDriver) -> None:
     kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
     array = fake.array(np.zeros(3, kind))
-    assert cuda_view(array, array.__cuda_array_interface__, 0).type == "bfloat16"
+    assert cuda_view(array, "array", 0).type == "bfloat16"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel, kernels
 from dmlsplit.backends.cuda.nvml import gpu_memory
 from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
@@ -23,7 +23,7 @@ from dmlsplit.errors import (
 
 # Bytes of kernel parameters, raised by this CUDA version for this compute capability and newer ones
 # (CUDA 12.1 release notes).
-LARGE_PARAMETERS, SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 32764, 4096, 12010, 7
+SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 4096, 12010, 7
 
 # cudaError_t and CUresult share these numbers. Source: cuda.h and driver_types.h.
 OUT_OF_MEMORY = 2

@@ -7,7 +7,7 @@ ask CUDA instead (`driver.Driver.limits`).
 
 from dataclasses import dataclass, replace
 
-from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 
@@ -54,7 +54,6 @@ MULTIPROCESSORS = {
 }
 # For other compute capabilities: no SM has less of anything.
 LEAST = MULTIPROCESSORS["7.5"]
-PARAMETER_BYTES = 32764
 _GB, _MIB = 10**9, 1 << 20
 
 # 7680 bits at 3996 MHz, two transfers per clock. The data sheet of HGX B200 says 7.7 TB/s; those
@@ -84,7 +83,7 @@ def _gpu(
 
 
 def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
-    return DeviceLimits(sm_count, sm.threads, l2_bytes, PARAMETER_BYTES, blocks_per_sm=sm.blocks)
+    return DeviceLimits(sm_count, sm.threads, l2_bytes, LARGE_PARAMETERS, blocks_per_sm=sm.blocks)
 
 
 # Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the

@@ -34,6 +34,7 @@ _FORMATS = {
     DIVISOR: "II",
 }
 POINTER_BYTES = 8
+LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
 PARAMETERS = """struct Parameters {
@@ -63,7 +64,7 @@ class DeviceLimits(NamedTuple):
     sm_count: int  # streaming multiprocessors
     threads_per_sm: int  # resident at the same time
     l2_bytes: int
-    parameter_bytes: int  # of a kernel: 32764 since CUDA 12.1, 4096 before
+    parameter_bytes: int  # of a kernel: LARGE_PARAMETERS, or 4096 before
     # Every SM since compute capability 7.0 has at least the defaults.
     registers_per_sm: int = 64 << 10  # of 32 bits
     blocks_per_sm: int = 16  # resident at the same time
