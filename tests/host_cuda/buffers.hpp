@@ -21,7 +21,8 @@ public:
     Buffer(std::int64_t bytes, std::int64_t origin, std::int64_t misalignment)
         : bytes_(bytes),
           origin_(origin),
-          data_(placed(bytes, origin, misalignment)),
+          memory_(sparse_memory(banded(origin) + banded(bytes - origin + misalignment))),
+          data_(static_cast<unsigned char*>(memory_.get()) + banded(origin) + misalignment - origin),
           stored_(data_, bytes) {
         std::memset(data_ - kBand, kGuardByte, kBand);
         std::memset(end(), kGuardByte, kBand);
@@ -48,15 +49,11 @@ public:
 private:
     static constexpr unsigned char kGuardByte = 0xA5;
 
-    static unsigned char* placed(std::int64_t bytes, std::int64_t origin, std::int64_t misalignment) {
-        // The page on each side has room for the guard band.
-        const std::size_t before = (origin + 2 * kPage - 1) / kPage * kPage;
-        const std::size_t after = bytes - origin + misalignment;
-        const std::size_t all = before + (after + 2 * kPage - 1) / kPage * kPage;
-        return static_cast<unsigned char*>(sparse_memory(all)) + before + misalignment - origin;
-    }
+    // Whole pages for so many bytes, and one more with room for the guard band.
+    static std::size_t banded(std::size_t bytes) { return (bytes + 2 * kPage - 1) / kPage * kPage; }
 
     std::int64_t bytes_, origin_;
+    SparseMemory memory_;
     unsigned char* data_;
     StoredBytes stored_;
 };

@@ -1,8 +1,11 @@
-// Runs one kernel of this program as a GPU would, from a job file, and reports what it did.
+// Runs kernels of this program as a GPU would, and reports what they did.
 //
-//   PROGRAM KERNEL_INDEX JOB RESULT
+//   PROGRAM JOB RESULT
 //
-// JOB and RESULT are streams of little-endian int64 and raw bytes, which harness.py writes and reads.
+// For each number of a kernel on standard input, it reads the file JOB, writes the file RESULT, and says
+// "done"; after a fault, it describes the fault instead and ends. The two files are streams of
+// little-endian int64 and raw bytes, which harness.py writes and reads. One process runs many jobs,
+// because the sanitizers take longer to start than a small launch takes.
 // The kernel reports its accesses: those to global memory through the functions of cuda_on_host.hpp,
 // and, if it was compiled with -fsanitize=thread, those to shared memory through the hooks of the
 // thread sanitizer at the end of this file. An access that a GPU does not allow, or whose result
@@ -11,6 +14,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -30,10 +35,11 @@ extern const Kernel kernels[];
 namespace {
 Counts counts;
 std::vector<Record> records;  // one for each thread of the block
-Buffers* buffers;
-SharedHazards* hazards;
+std::unique_ptr<Buffers> buffers;
+std::unique_ptr<SharedHazards> hazards;
 const Kernel* kernel;
 std::vector<unsigned char> parameters;
+std::map<unsigned, Fibers> fibers;  // by the threads of a block
 
 [[noreturn]] void stop() {
     std::fflush(stderr);
@@ -71,10 +77,10 @@ Buffer read_buffer() {
     return buffer;
 }
 
-Buffers* read_buffers() {
+std::unique_ptr<Buffers> read_buffers() {
     std::vector<Buffer> all;
     for (std::int64_t left = read_int(); left; --left) all.push_back(read_buffer());
-    return new Buffers(std::move(all));
+    return std::make_unique<Buffers>(std::move(all));
 }
 
 void write_windows() {
@@ -88,6 +94,7 @@ void write_windows() {
 }
 
 void pack_parameters() {
+    parameters.clear();
     parameters.reserve(kernel->parameter_bytes);
     for (const Buffer& buffer : buffers->all()) {
         const unsigned char* pointer = buffer.pointer();
@@ -104,18 +111,20 @@ void pack_parameters() {
 
 void run_blocks(const std::vector<std::int64_t>& blocks, bool counting) {
     records.resize(blockDim.x);
-    hazards = new SharedHazards(&__bss_start, &_end);
-    Fibers fibers(blockDim.x, [] { kernel->run(parameters.data()); });
+    if (!hazards) hazards = std::make_unique<SharedHazards>(&__bss_start, &_end);
+    Fibers& threads =
+        fibers.try_emplace(blockDim.x, blockDim.x, [] { kernel->run(parameters.data()); }).first->second;
     for (const std::int64_t block : blocks) {
         for (Record& record : records) record.clear();
         hazards->begin_block(blockDim.x);
-        if (!fibers.run_block(static_cast<unsigned>(block)))
+        if (!threads.run_block(static_cast<unsigned>(block)))
             fault("threads of a block part at __syncthreads", nullptr, 0);
         if (counting) count_block(records, counts);
     }
 }
 
 void run_job() {
+    counts = {};
     gridDim = {static_cast<unsigned>(read_int()), 1, 1};
     blockDim = {static_cast<unsigned>(read_int()), 1, 1};
     const bool counting = read_int();
@@ -225,12 +234,17 @@ extern "C" void __tsan_func_exit() {}
 
 int main(int argc, char** argv) {
     using namespace host_cuda;
-    if (argc != 4) return 64;
-    kernel = &kernels[std::atoi(argv[1])];
-    job = std::fopen(argv[2], "rb");
-    result = std::fopen(argv[3], "wb");
-    if (!job || !result) return std::perror(argv[2]), 66;
-    run_job();
-    std::fclose(result);
+    if (argc != 3) return 64;
+    for (int index; std::scanf("%d", &index) == 1;) {
+        kernel = &kernels[index];
+        job = std::fopen(argv[1], "rb");
+        result = std::fopen(argv[2], "wb");
+        if (!job || !result) return std::perror(argv[1]), 66;
+        run_job();
+        std::fclose(job);
+        std::fclose(result);
+        std::puts("done");
+        std::fflush(stdout);
+    }
     std::_Exit(0);
 }

@@ -27,14 +27,10 @@ public:
     Fibers(std::size_t threads, void (*body)()) : body_(body), fibers_(threads) {
         for (Fiber& fiber : fibers_) {
             // An inaccessible page below each stack turns an overflow into a crash.
-            void* map = sparse_memory(kStack + kPage);
-            mprotect(map, kPage, PROT_NONE);
-            fiber.stack = static_cast<char*>(map) + kPage;
+            fiber.memory = sparse_memory(kStack + kPage);
+            mprotect(fiber.memory.get(), kPage, PROT_NONE);
+            fiber.stack = static_cast<char*>(fiber.memory.get()) + kPage;
         }
-    }
-
-    ~Fibers() {
-        for (Fiber& fiber : fibers_) munmap(fiber.stack - kPage, kStack + kPage);
     }
 
     Fibers(const Fibers&) = delete;
@@ -68,10 +64,11 @@ public:
     inline static Fibers* running = nullptr;
 
 private:
-    static constexpr std::size_t kStack = 256 << 10;
+    static constexpr std::size_t kStack = 128 << 10;
 
     struct Fiber {
         ucontext_t context;
+        SparseMemory memory;
         char* stack;
         const void* barrier;  // at which the thread waits
         bool done;

@@ -27,7 +27,9 @@ class SharedHazards {
 public:
     // Watches the bytes from `low` up to, but not including, `high`.
     SharedHazards(const char* low, const char* high)
-        : low_(low), bytes_(static_cast<Byte*>(sparse_memory((high - low) * sizeof(Byte)))) {}
+        : low_(low),
+          memory_(sparse_memory((high - low) * sizeof(Byte))),
+          bytes_(static_cast<Byte*>(memory_.get())) {}
 
     void begin_block(unsigned threads) {
         first_ = ++now_;
@@ -87,6 +89,7 @@ private:
     }
 
     const char* low_;
+    SparseMemory memory_;
     Byte* bytes_;
     Interval now_ = 0, first_ = 0;
     unsigned threads_ = 0, waiting_ = 0;
@@ -97,7 +100,8 @@ class StoredBytes {
 public:
     StoredBytes(const unsigned char* data, std::size_t bytes)
         : first_word_(reinterpret_cast<std::uintptr_t>(data) / kWordBits),
-          words_(static_cast<std::uint64_t*>(sparse_memory((bytes / kWordBits + 2) * 8))) {}
+          memory_(sparse_memory((bytes / kWordBits + 2) * 8)),
+          words_(static_cast<std::uint64_t*>(memory_.get())) {}
 
     // False if one of the bytes is stored already. An aligned access is within one word of bits.
     bool add(std::uintptr_t address, unsigned count) {
@@ -111,6 +115,7 @@ public:
 private:
     static constexpr std::uintptr_t kWordBits = 64;
     std::uintptr_t first_word_;
+    SparseMemory memory_;
     std::uint64_t* words_;
 };
 }  // namespace host_cuda
