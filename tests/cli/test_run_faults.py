@@ -10,8 +10,10 @@ import os
 import random
 import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,29 @@ MODEL = model(
 )
 
 
+@cache
+def input_store() -> dict[str, bytes]:
+    return store(INPUT, (3, 2))
+
+
+@cache
+def old_store() -> dict[str, bytes]:
+    return store(OLD, (1, 2))
+
+
+def store(data: np.ndarray, chunks: tuple[int, int]) -> dict[str, bytes]:
+    """The files of a Zarr array, which Zarr takes longer to make than a run takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        zarr.create_array(folder, data=data, chunks=chunks)
+        return contents(Path(folder))
+
+
+def write(folder: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
 @dataclass(frozen=True)
 class Case:
     """A command, and the files that it writes."""
@@ -58,7 +83,7 @@ class Case:
         shutil.rmtree(folder, ignore_errors=True)
         (folder / "out").mkdir(parents=True)
         if self.line[1] == "q.zarr":
-            zarr.create_array(str(folder / "q.zarr"), data=INPUT, chunks=(3, 2))
+            write(folder / "q.zarr", input_store())
         else:
             np.save(folder / "q.npy", INPUT)
         (folder / "model.json").write_text(json.dumps(MODEL))
@@ -66,7 +91,7 @@ class Case:
             os.utime(path, (0, 0))  # a run waits for the clock if its input was written just now
         for name in self.targets if self.has_old else ():
             if name.endswith(".zarr"):
-                zarr.create_array(str(folder / "out" / name), data=OLD, chunks=(1, 2))
+                write(folder / "out" / name, old_store())
             else:
                 (folder / "out" / name).write_bytes(b"old")
 

@@ -6,19 +6,23 @@ after its imports.
 """
 
 import ctypes
+import encodings.utf_8_sig  # noqa: F401
 import gc
 import json
 import os
+import resource  # noqa: F401
 import signal
 import sys
 import threading
 import traceback
+from functools import cache
+from unittest.mock import patch
 
 import tqdm  # noqa: F401
 import zarr.codecs  # noqa: F401
 
+from dmlsplit import cli
 from dmlsplit.backends.cpu import engine  # noqa: F401
-from dmlsplit.cli import build_parser, main
 from dmlsplit.frontends.dxdispatch import runner  # noqa: F401
 from dmlsplit.storage import npy, resumable  # noqa: F401
 
@@ -48,7 +52,7 @@ def command(request: dict) -> int:
     for name, number in (("out", 1), ("err", 2)):
         os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     try:
-        return main(request["line"])
+        return cli.main(request["line"])
     except BaseException:
         traceback.print_exc()
         return 1
@@ -63,7 +67,7 @@ def serve() -> None:
     library.choose_fault.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int]
     library.counted_calls.restype = ctypes.c_long
     library.failed_call.restype = ctypes.c_char_p
-    build_parser()  # imports the commands
+    cli.build_parser()  # imports the commands
     gc.freeze()  # Otherwise the first collection in each child would copy all memory.
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
@@ -71,4 +75,5 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    with patch.object(cli, "build_parser", cache(cli.build_parser)):
+        serve()
