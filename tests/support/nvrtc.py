@@ -86,13 +86,16 @@ def _compiled(source: str, options: tuple[str, ...]) -> bytes:
 @cache
 def resources(cubin: bytes, folder: Path) -> Resources:
     """The resources of the kernel of a cubin."""
-    (usage,) = _USAGE.findall(_said("cuobjdump", "--dump-resource-usage", cubin, folder))
+    (usage,) = _USAGE.findall(_said("cuobjdump", cubin, folder, "--dump-resource-usage"))
     return Resources(*map(int, usage))
 
 
 def disassembly(cubin: bytes, folder: Path) -> str:
-    """The listing that nvdisasm prints of a cubin, with labels."""
-    return _said("nvdisasm", "--print-code", cubin, folder)
+    """The listing that nvdisasm prints of a cubin, with labels.
+
+    Only targets of indirect branches need the analysis of the flow of data, and kernels have none.
+    """
+    return _said("nvdisasm", cubin, folder, "--print-code", "--no-dataflow")
 
 
 @cache
@@ -134,20 +137,20 @@ def _read(size_of: ctypes._CFuncPtr, get: ctypes._CFuncPtr, program: ctypes.c_vo
     return text.raw
 
 
-def _said(tool: str, option: str, cubin: bytes, folder: Path) -> str:
+def _said(tool: str, cubin: bytes, folder: Path, *options: str) -> str:
     """The output of a tool for a cubin."""
     path = find(f"bin/{tool}")
     assert path, missing()
-    name = builds.key(_fingerprint(path), option, cubin) + ".txt"
-    return builds.made(folder / name, lambda at: _run(path, option, cubin, at)).read_text()
+    name = builds.key(_fingerprint(path), *options, cubin) + ".txt"
+    return builds.made(folder / name, lambda at: _run(path, options, cubin, at)).read_text()
 
 
-def _run(tool: Path, option: str, cubin: bytes, to: Path) -> None:
+def _run(tool: Path, options: tuple[str, ...], cubin: bytes, to: Path) -> None:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file, to.open("wb") as out:
         file.write(cubin)
         file.flush()
         subprocess.run(
-            [tool, option, file.name],
+            [tool, *options, file.name],
             stdout=out,
             check=True,
             env=os.environ | {"PATH": f"{tool.parent}{os.pathsep}{os.environ['PATH']}"},
