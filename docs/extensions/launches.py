@@ -64,7 +64,7 @@ def most_in_one_launch(layout: str) -> int:
     count = SHOWN[-1]
     while launches(layout, count) == 1:
         count *= 2
-    least = planned(layout, count)[0].slots
+    least = planned(layout, count)[0].code.slots
     most = least + 1
     while launches(layout, most) == 1:
         least, most = most, most + 2 * (most - least)
