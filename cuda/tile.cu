@@ -128,12 +128,13 @@ struct Share {
 
     // Copies a vector that does not hold the end of a row.
     __device__ void copy_inside(unsigned at, unsigned pad_bits) const {
-        const unsigned row = quotient(at, by_width);
-        unsigned place = first + at + row * gap;
+        const unsigned row = quotient(at, by_width), column = at - row * width;
+        // What follows a run may not be there, so of the end of a row, bytes before it are read instead.
+        unsigned place = first + row * (width + gap) + (kWhole ? column : min(column, width - kVector));
         if constexpr (kPadded) place += (row >> pad_bits) * kVector;
         const uint4 vector = window(shared, place);
         // Settled after the window is read, which takes fewer instructions than a branch around it.
-        const int begun = static_cast<int>(settled(at - row * width));  // bytes of the row before the vector
+        const int begun = static_cast<int>(settled(column));  // bytes of the row before the vector
         if (begun <= static_cast<int>(width) - kVector) store(dst + at, vector, policy);
     }
 

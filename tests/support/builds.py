@@ -10,6 +10,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 MOST_BYTES = 1 << 30
@@ -58,11 +59,19 @@ def _is_there(path: Path) -> bool:
 
 def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
     """Remove the least recently used builds until no more than `most_bytes` are left."""
+    ages = {}
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):  # another process has renamed it
+            ages[entry] = entry.stat().st_mtime, sum(_sizes(entry))
     total = 0
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.stat().st_mtime, reverse=True):
-        total += sum(part.stat().st_size for part in (entry, *entry.rglob("*")))
+    for entry, (_, size) in sorted(ages.items(), key=lambda item: item[1], reverse=True):
+        total += size
         if total > most_bytes:
             _remove(entry)
+
+
+def _sizes(entry: Path) -> list[int]:
+    return [part.stat().st_size for part in (entry, *entry.rglob("*"))]
 
 
 def _remove(path: Path) -> None:
