@@ -130,7 +130,8 @@ struct Share {
     __device__ void copy_inside(unsigned at, unsigned pad_bits) const {
         const unsigned row = quotient(at, by_width), column = at - row * width;
         // What follows a run may not be there, so of the end of a row, bytes before it are read instead.
-        unsigned place = first + row * (width + gap) + (kWhole ? column : min(column, width - kVector));
+        const unsigned inside = kWhole ? at : row * width + min(column, width - kVector);
+        unsigned place = first + inside + row * gap;
         if constexpr (kPadded) place += (row >> pad_bits) * kVector;
         const uint4 vector = window(shared, place);
         // Settled after the window is read, which takes fewer instructions than a branch around it.
