@@ -71,16 +71,16 @@ def run(tasks: Iterable[Callable[[], None]], threads: int) -> None:
 
 # A thread listens for about 100 us before it sleeps. To wake it takes 40 us.
 _TURNS = 300_000
-# It hears a ring about 5 us late, when whoever rang has released the interpreter lock: a thread
-# that must wait for the lock sleeps.
+# It hears a ring about 5 us late, when the thread that rang has released the interpreter lock: a
+# thread that must wait for the lock sleeps.
 _PAUSE = 200
 
 
 class _Bell:
     """A sign to wait for without sleeping, and without the interpreter lock.
 
-    It only saves time. All splits share it, so it may ring too often or not at all: whoever listens
-    looks at the share or the queue afterwards, and sleeps if nothing is there.
+    It only saves time. All splits share it, so it may ring too often or not at all: a thread
+    that has listened looks at the share or the queue, and sleeps if nothing is waiting.
     """
 
     __slots__ = ("_cells", "_turns")

@@ -30,7 +30,7 @@ LONG_RUN = 512
 PREPARED_BYTES = 256 << 20
 
 # Up to this size a program keeps the assignments of its last copy. They depend on addresses alone,
-# which every call finds out and checks anew. Beyond it, making them is below 1 % of a copy.
+# which every call finds out and checks again. Beyond it, making them is below 1 % of a copy.
 KEPT_BYTES = 16 << 20
 
 # A block is written output by output, so its input is read once per output and must stay in the
