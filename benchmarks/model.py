@@ -152,13 +152,13 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
         planner.plan(geometry, *workload.case.alignments, H200.limits)
         for workload, geometry in zip(workloads, geometries, strict=True)
     ]
-    sources = [launch.source for launches in plans for launch in launches]
+    sources = [launch.code.source for launches in plans for launch in launches]
     programs = harness.build(sources, folder, harness.COUNTING)
 
     def figures(of: int) -> Figures:
         workload = workloads[of]
         launches = tuple(
-            launch_figures(workload.case, geometries[of], launch, programs[launch.source])
+            launch_figures(workload.case, geometries[of], launch, programs[launch.code.source])
             for launch in plans[of]
         )
         total = geometries[of].total_bytes
@@ -183,13 +183,13 @@ def launch_figures(
     counts = program.run(
         launch.grid, launch.block, buffers, chosen, True, launch.argument_bytes
     ).counts
-    code = sass.compiled(launch.source, program.path.parent)
+    code = sass.compiled(launch.code.source, program.path.parent)
     used = code.resources
     resident = resident_blocks(launch, used)
     copied = counts.store_bytes
     read = copied * case.read_bytes / case.total_bytes
     return LaunchFigures(
-        kernel=launch.kernel,
+        kernel=launch.code.kernel,
         total_bytes=launch.total_bytes,
         read_ratio=counts.load_block_sectors * SECTOR / read,
         write_ratio=counts.store_block_sectors * SECTOR / copied,

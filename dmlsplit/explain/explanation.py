@@ -76,7 +76,7 @@ def _loops(piece: StridedCopy) -> str:
 def _launches(explanation: Explanation) -> Iterator[str]:
     launches = explanation.launches
     for launch in launches[:_SHOWN]:
-        yield f"kernel: {launch.kernel}, because {launch.reason}"
+        yield f"kernel: {launch.code.kernel}, because {launch.reason}"
         yield (
             f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
             f"{launch.shared_bytes} bytes of shared memory; at least "
@@ -133,7 +133,7 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         ],
         "launches": [
             {
-                "kernel": launch.kernel,
+                "kernel": launch.code.kernel,
                 "reason": launch.reason,
                 "outputs": launch.outputs,
                 "grid": launch.grid,

@@ -213,7 +213,7 @@ def borders(launch: KernelLaunch) -> list[int]:
     starts = _starts(launch, known)
     chosen = draw.sample(starts, min(len(starts), MOST_BLOCKS // 8))
     chosen += [draw.randrange(launch.grid) for _ in range(MOST_BLOCKS // 8)]
-    if launch.kernel == "rows":
+    if launch.code.kernel == "rows":
         chosen += _row_starts(launch, known)
     near = {block + step for block in (0, launch.grid, *chosen) for step in (-1, 0)}
     return sorted(block for block in near if 0 <= block < launch.grid)
@@ -241,7 +241,7 @@ def check_plan(case: Case) -> None:
     copied: Counter[int] = Counter()
     for launch in case.launches:
         check_fits(launch, case.limits)
-        assert launch.source
+        assert launch.code.source
         pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
         assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())
         copied.update(covers.bytes_of(launch, pieces))

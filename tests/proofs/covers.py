@@ -19,7 +19,7 @@ def bytes_of(launch: KernelLaunch, pieces: Pieces) -> dict[int, int]:
     Asserts that the launch has exactly the blocks that it needs, and that tables agree with the
     places of outputs.
     """
-    return dict(_KERNELS[launch.kernel](launch, known(launch), pieces))
+    return dict(_KERNELS[launch.code.kernel](launch, known(launch), pieces))
 
 
 Copied = Iterator[tuple[int, int]]

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 @pytest.fixture(scope="module")
 def programs(builds: Path) -> dict[str, harness.Program]:
-    sources = [launch.source for case, _, _ in CASES.values() for launch in case.launches]
+    sources = [launch.code.source for case, _, _ in CASES.values() for launch in case.launches]
     return harness.build(sources, builds)
 
 
@@ -115,9 +115,9 @@ def test_the_last_blocks_reach_the_end(name: str, programs: dict[str, harness.Pr
             for o in launch.outputs
         ]
         blocks = range(max(0, launch.grid - BLOCKS), launch.grid)
-        if launch.kernel == "rows":
+        if launch.code.kernel == "rows":
             blocks = last_tiles(launch)
-        outcome = programs[launch.source].run(
+        outcome = programs[launch.code.source].run(
             launch.grid,
             launch.block,
             [source, *targets],

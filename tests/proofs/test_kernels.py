@@ -269,7 +269,7 @@ def test_no_case_depends_on_the_order_of_threads(builds: Path) -> None:
     shared = [
         case
         for case in CASES.values()
-        if any("__shared__" in launch.source for launch in case.launches)
+        if any("__shared__" in launch.code.source for launch in case.launches)
     ]
     assert set().union(*(case.kernels for case in shared)) >= {"tile", "transpose"}
     kernel_cases.check_all(shared, builds, harness.COUNTING)
@@ -279,7 +279,7 @@ def test_no_case_depends_on_the_order_of_threads(builds: Path) -> None:
 def test_without_its_barrier_a_kernel_is_refused(name: str, builds: Path) -> None:
     case = CASES[name]
     (launch,) = case.launches
-    source = launch.source
+    source = launch.code.source
     assert "__syncthreads();" in source
     wrong = source.replace("__syncthreads();", "")
     program = harness.build([wrong], builds, harness.COUNTING)[wrong]

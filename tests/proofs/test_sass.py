@@ -109,12 +109,12 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing(
 def launch_of(name: str) -> planner.KernelLaunch:
     """The launch that copies most of a case; its kernel is the first word of the name."""
     launch = max(CASES[name].launches, key=lambda launch: launch.total_bytes)
-    assert launch.kernel == name.partition("_")[0]
+    assert launch.code.kernel == name.partition("_")[0]
     return launch
 
 
 def code_of(launch: planner.KernelLaunch, builds: Path) -> sass.Code:
-    return sass.compiled(launch.source, builds)
+    return sass.compiled(launch.code.source, builds)
 
 
 def names(code: sass.Code) -> set[str]:
@@ -125,13 +125,13 @@ each = pytest.mark.parametrize("name", CASES)
 
 
 def test_the_cases_reach_every_kernel() -> None:
-    assert {launch_of(name).kernel for name in CASES} == KERNELS
+    assert {launch_of(name).code.kernel for name in CASES} == KERNELS
 
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
     def resources(name: str) -> nvrtc.Resources:
-        cubin = nvrtc.compile_cubin(launch_of(name).source, arch, builds)
+        cubin = nvrtc.compile_cubin(launch_of(name).code.source, arch, builds)
         return nvrtc.resources(cubin, builds)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:

@@ -59,8 +59,8 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing(
 def test_few_instructions_and_many_bytes_in_flight(name: str, builds: Path) -> None:
     case, most, reads = CASES[name]
     launch = max(case.launches, key=lambda launch: launch.total_bytes)
-    assert launch.kernel == "strided"
-    code = sass.compiled(launch.source, builds)
+    assert launch.code.kernel == "strided"
+    code = sass.compiled(launch.code.source, builds)
     counts = sass.run(case.geometry, launch, code, sass.sampled(launch.grid, BLOCKS))
     assert counts.issue <= most
     resident = model.resident_blocks(launch, code.resources)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.backends.cuda.launch import Code
 from tests.host_cuda import harness
 from tests.proofs import adversary
 from tests.proofs.test_far import CASES as FAR
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 
 def run(case: Case, builds: Path, blocks: int = BLOCKS) -> None:
     """Run some blocks of each launch, including the first and the last."""
-    sources = [launch.source for launch in case.launches]
+    sources = [launch.code.source for launch in case.launches]
     programs = harness.build(sources, builds, harness.CHECKED)
     for launch, source in zip(case.launches, sources, strict=True):
         programs[source].run(
@@ -86,13 +86,13 @@ def test_a_number_that_wraps_is_refused(
     name: str, builds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, wrong = MISTAKES[name]
-    assert any(right in launch.source for launch in CASES[name].launches)
-    source = KernelLaunch.source.fget
+    assert any(right in launch.code.source for launch in CASES[name].launches)
+    source = Code.source.func
 
-    def mistaken(launch: KernelLaunch) -> str:
-        return source(launch).replace(right, wrong)
+    def mistaken(code: Code) -> str:
+        return source(code).replace(right, wrong)
 
-    monkeypatch.setattr(KernelLaunch, "source", property(mistaken))
+    monkeypatch.setattr(Code, "source", property(mistaken))
     with pytest.raises(harness.KernelFaultError, match="wraps at 32 bits: block"):
         run(CASES[name], builds)
 

@@ -19,6 +19,6 @@ def run(
 ) -> None:
     """Run some blocks of each launch, and check the bytes that they store."""
     for launch in case.launches:
-        code = sass.compiled(launch.source, builds)
+        code = sass.compiled(launch.code.source, builds)
         phases = [case.output_phases[output] for output in launch.outputs]
         sass.run(case.geometry, launch, code, blocks(launch), case.misaligned[0], phases)

@@ -13,7 +13,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.backends.cuda.launch import Code
 from tests.simulated_card import card
 from tests.support.gpu_arrays import Interface, bound, noise, operator, problem, same
 
@@ -101,12 +101,12 @@ def test_a_module_that_cannot_be_loaded() -> None:
 def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = KernelLaunch.source.fget
+    right = Code.source.func
 
-    def wrong(launch: KernelLaunch) -> str:
-        return str(right(launch)).replace("threadIdx.x", "threadIdx.no_such_member")
+    def wrong(code: Code) -> str:
+        return right(code).replace("threadIdx.x", "threadIdx.no_such_member")
 
-    monkeypatch.setattr(KernelLaunch, "source", property(wrong))
+    monkeypatch.setattr(Code, "source", property(wrong))
     source = cupy.asarray(noise((78, 31)))
     with pytest.raises(dml.DmlError, match="no_such_member") as failure:
         dml.split(source, (11, 20), 1)

@@ -117,7 +117,7 @@ class Case:
 
     @property
     def kernels(self) -> set[str]:
-        return {launch.kernel for launch in self.launches}
+        return {launch.code.kernel for launch in self.launches}
 
     def random_source(self) -> np.ndarray:
         return np.random.default_rng(5).integers(0, 256, self.source.size, np.uint8)
@@ -180,7 +180,7 @@ def run(
     cases: Sequence[Case], folder: Path, toolchain: harness.Toolchain = harness.SANITIZED
 ) -> list[Ran | harness.KernelFaultError]:
     """Compile the launches of all cases together, and run them two at a time."""
-    sources = [[launch.source for launch in case.launches] for case in cases]
+    sources = [[launch.code.source for launch in case.launches] for case in cases]
     programs = harness.build([text for texts in sources for text in texts], folder, toolchain)
 
     def one(case: Case, texts: list[str]) -> Ran | harness.KernelFaultError:
@@ -199,7 +199,7 @@ def run(
                     arguments=launch.argument_bytes,
                 )
             except harness.KernelFaultError as fault:
-                fault.add_note(f"{launch.kernel} in {case}")
+                fault.add_note(f"{launch.code.kernel} in {case}")
                 return fault
             sources, *windows = outcome.windows
             source = np.concatenate(sources)

@@ -50,7 +50,7 @@ def kernels(
     geometry: SplitGeometry, input_alignment: int = 16, output_alignment: int = 16
 ) -> list[str]:
     """The names of the planned kernels, launch by launch."""
-    return [launch.kernel for launch in planned(geometry, input_alignment, output_alignment)]
+    return [launch.code.kernel for launch in planned(geometry, input_alignment, output_alignment)]
 
 
 def sources(
@@ -58,7 +58,7 @@ def sources(
 ) -> list[str]:
     """The sources of the planned launches."""
     launches = planned(geometry, input_alignment, output_alignment)
-    return [launch.source for launch in launches]
+    return [launch.code.source for launch in launches]
 
 
 def known(launch: KernelLaunch) -> dict[str, Any]:

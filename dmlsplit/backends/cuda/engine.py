@@ -42,13 +42,13 @@ class CudaProgram:
         return self.variants[key]
 
     def _launcher(self, launch: KernelLaunch) -> Launcher:
-        source = launch.source
+        source = launch.code.source
         kernels = self.driver.kernels(self.device)
-        load = partial(kernels, source, launch.kernel)
+        load = partial(kernels, source, launch.code.kernel)
         load()
         if (self.device, source) not in self.driver.has_siblings:
             for sibling in launch.siblings():
-                kernels(sibling.source, sibling.kernel)
+                kernels(sibling.code.source, sibling.code.kernel)
             self.driver.has_siblings.add((self.device, source))
         return self.driver.launcher(self.device, load, launch)
 

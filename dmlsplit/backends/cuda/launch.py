@@ -236,16 +236,6 @@ class KernelLaunch(NamedTuple):
     siblings: Callable[[], Sequence["KernelLaunch"]] = tuple
 
     @property
-    def kernel(self) -> str:
-        """The kernel's name."""
-        return self.code.kernel
-
-    @property
-    def source(self) -> str:
-        """The CUDA source."""
-        return self.code.source
-
-    @property
     def argument_bytes(self) -> bytes:
         """The arguments in memory, the policy of stores first."""
         policy = STREAMING if self.bypasses_cache else NORMAL

@@ -74,7 +74,7 @@ def test_small_outputs_stay_in_the_cache_and_share_the_program_of_large_ones() -
     (small,) = planned(packed((64, 10240), 1, (8192, 1024, 1024), 2))
     (large,) = planned(packed((64 << 10, 10240), 1, (8192, 1024, 1024), 2))
     assert (small.bypasses_cache, large.bypasses_cache) == (False, True)
-    assert small.source == large.source
+    assert small.code.source == large.code.source
     policies = [int.from_bytes(at.argument_bytes[:8], "little") for at in (small, large)]
     assert policies == [NORMAL, STREAMING]
 
@@ -100,7 +100,7 @@ def test_tables_fit_the_parameters(rows: int, width: int, misaligned: int) -> No
     sizes = tuple(width + i % 3 for i in range(4094))
     launches = planned(packed((rows, sum(sizes)), 1, sizes, 1), misaligned, misaligned)
     # If the tables are arguments, a launch has as many outputs as they have room for.
-    assert len(launches) <= (4 if "rows" in {launch.kernel for launch in launches} else 8)
+    assert len(launches) <= (4 if "rows" in {launch.code.kernel for launch in launches} else 8)
 
 
 def test_more_than_four_gigabytes_get_wide_indices() -> None:

@@ -105,9 +105,9 @@ def test_interleaved_elements_have_one_program_for_whole_vectors_and_one_for_oth
     for number in rows:
         geometry = packed((number, count), 1, (1,) * count, width)
         (launch,) = planned(geometry, alignment, 16)
-        assert launch.kernel == "strided"
+        assert launch.code.kernel == "strided"
         assert known(launch)["kEdges"] == (number * width % 16 > 0)
         (sibling,) = launch.siblings()
-        found.add(frozenset((launch.source, sibling.source)))
+        found.add(frozenset((launch.code.source, sibling.code.source)))
     assert {len(pair) for pair in found} == {2}
     assert len(found) == 1

@@ -86,7 +86,7 @@ ROWS = (1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
 def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int) -> None:
     texts = {
         tuple(
-            launch.source
+            launch.code.source
             for launch in tile_launches(columns._replace(rows=rows), assumed(src, dst))
         )
         for rows in ROWS

@@ -146,7 +146,7 @@ def transposed(
     geometry: SplitGeometry, limits: DeviceLimits = H200.limits
 ) -> tuple[KernelLaunch, ...]:
     found = planned(geometry, limits=limits)
-    assert {launch.kernel for launch in found} == {"transpose"}
+    assert {launch.code.kernel for launch in found} == {"transpose"}
     return found
 
 
@@ -158,7 +158,7 @@ def test_other_sizes_need_no_other_kernel(other: SplitGeometry) -> None:
     (first,) = transposed(permuted(32, (64, 64), 4096))
     (second,) = transposed(other)
     assert first.argument_bytes != second.argument_bytes
-    same = first.source == second.source
+    same = first.code.source == second.code.source
     assert same == (other.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
 
 

@@ -21,7 +21,7 @@ widths = st.integers(512, 100_000)
 @given(st.lists(widths, min_size=2, max_size=300), st.integers(2, 100_000))
 def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
     (launch,) = planned(packed((rows, sum(sizes)), 1, tuple(sizes), 1), 1, 1)
-    assume(launch.kernel == "rows")
+    assume(launch.code.kernel == "rows")
     found = known(launch)
     if "tile_starts" not in found:  # equal outputs
         assert found["chunk_tiles"] == found["output_tiles"] * len(sizes)
@@ -56,14 +56,14 @@ def test_no_sizes_along_axis_0_need_a_program_of_their_own(drawn: list[list[int]
 
 def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
     launches = planned(packed((16384, 202_000), 1, (200_000, *(1,) * 2000), 1))
-    assert [launch.kernel for launch in launches] == ["rows", "tile", "tile"]
+    assert [launch.code.kernel for launch in launches] == ["rows", "tile", "tile"]
     assert sum(launch.grid for launch in launches) < 1_000_000
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_blocks_are_as_large_as_a_busy_gpu_allows(workload: Any) -> None:
     for launch in planned(workload.case.geometry):
-        if launch.kernel != "rows":
+        if launch.code.kernel != "rows":
             continue
         size = launch.block, known(launch)["tile_bytes"] // (launch.block * LOADS * VECTOR)
         assert size in BLOCKS
