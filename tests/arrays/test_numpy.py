@@ -83,6 +83,16 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
     assert (type(one), one.b.tolist()) == (np.recarray, [3.0])
 
 
+def test_packed_outputs_take_the_fast_path() -> None:
+    source, outs = np.ones(6), [np.zeros(2), np.zeros(4)]
+    shapes = [(2,), (4,)]
+    addresses = [out.__array_interface__["data"][0] for out in outs]
+    assert NUMPY.packed_addresses(source, outs, shapes) == addresses
+    frozen = np.frombuffer(bytes(32))
+    for wrong in (np.zeros(3), np.zeros(4, "f4"), np.zeros(8)[::2], frozen):
+        assert NUMPY.packed_addresses(source, [outs[0], wrong], shapes) is None
+
+
 def test_raw_memory_has_no_class() -> None:
     buffer = np.zeros((1, 64), np.uint8).view(np.matrix)
     x = dml.TensorDesc("FLOAT32", (1, 1, 4, 4))
