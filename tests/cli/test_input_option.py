@@ -1,4 +1,4 @@
-"""`validate --write-fixed --input FILE.npz` reports an error in FILE once, in one line."""
+"""The file of `validate --write-fixed --input FILE.npz`: what is read, and what is refused."""
 
 import os
 import time
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+import dmlsplit as dml
 from dmlsplit.lint.fix.feeds import feeds_of
 from tests.support.command import refused, save
 from tests.support.forked import forked_children
@@ -116,15 +117,26 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_an_error_in_the_file_is_reported_once(
-    case: str, model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_in_the_file_says_what_is_wrong_with_it(case: str, model: Path) -> None:
     make, message = WRONG[case]
     make()
-    said = refused(capsys, LINE)
-    assert said.startswith(f"dmlsplit: error: {message}")
-    assert "If you trust the file" not in said
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        feeds_of("m.onnx", {}, Path("f.npz"))
+    assert str(error.value).startswith(message)
+
+
+def test_an_error_in_the_file_is_reported_once(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert refused(capsys, LINE) == f"dmlsplit: error: {WRONG['missing'][1]}\n"
     assert not Path("fixed.onnx").exists()
+
+
+def test_sizes_that_may_be_any_are_named_so(model: Path) -> None:
+    save("m.onnx", single(TensorProto.FLOAT, ("n", 4), (2, 4), 0))
+    np.savez("f.npz", x=np.ones((6, 5), np.float32))
+    with pytest.raises(dml.InvalidArgumentError, match=r"the model's input has \(any, 4\)$"):
+        feeds_of("m.onnx", {}, Path("f.npz"))
 
 
 def test_a_bomb_is_not_unpacked(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

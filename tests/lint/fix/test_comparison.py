@@ -97,6 +97,28 @@ def test_dynamic_sizes_are_small_and_large(saved: Saved) -> None:
     assert {1, 2, 8, 224, 512} <= found
 
 
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        (TensorProto.INT8, "int8"),
+        (TensorProto.UINT64, "uint64"),
+        (TensorProto.BOOL, "bool"),
+        (TensorProto.DOUBLE, "float64"),
+        (TensorProto.STRING, "object"),
+    ],
+)
+def test_integers_span_their_range_and_are_then_small(saved: Saved, kind: int, wanted: str) -> None:
+    path = saved(single(kind, (64, 64), (32, 32), 0))
+    whole, small, *_ = (feeds["x"] for feeds, _ in feeds_of(str(path), {}, None))
+    assert whole.dtype == small.dtype == wanted
+    if np.dtype(wanted).kind in "iu":
+        limits = np.iinfo(wanted)
+        assert np.ptp(whole.astype(float)) > 0.98 * (limits.max - limits.min)
+        assert set(small.flat) == {0, 1}
+    else:
+        assert len(set(small.flat)) == {"bool": 2, "object": 100}.get(wanted, 64 * 64)
+
+
 def test_minus_one_is_a_dynamic_size(saved: Saved) -> None:
     assert len({feeds["x"].shape for feeds in runs(saved, (-1, 4))}) > 1
 
