@@ -11,7 +11,7 @@ EXPORT std::size_t card_memory_limit(int number);
 
 namespace {
 using Device = const int*;
-constexpr int kSuccess = 0, kInvalidArgument = 2, kNotFound = 6;
+constexpr int kSuccess = 0, kInvalidArgument = 2;
 constexpr int kSmClock = 1, kMemoryClock = 2;
 constexpr int kNumbers[card::kDevices] = {0, 1};
 
@@ -45,12 +45,6 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* found) {
     if (index >= card::kDevices) return kInvalidArgument;
     *found = &kNumbers[index];
     return kSuccess;
-}
-
-EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, Device* found) {
-    unsigned domain, number;
-    if (std::sscanf(bus, "%x:%x:", &domain, &number) != 2 || domain || !number) return kNotFound;
-    return nvmlDeviceGetHandleByIndex_v2(number - 1, found) ? kNotFound : kSuccess;
 }
 
 EXPORT int nvmlDeviceGetName(Device, char* to, unsigned bytes) {

@@ -18,7 +18,6 @@ import numpy as np
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
-from dmlsplit.backends.cuda.modules import CompileError
 from dmlsplit.backends.cuda.packed_launch import BoundLaunch
 from dmlsplit.errors import DmlError, OutOfMemoryError
 
@@ -145,7 +144,7 @@ class FakeDriver:
         if self.failure:
             raise self.failure
         if self.refuses is not None and source.startswith(self.refuses):
-            raise CompileError(name, device, "no such word")
+            raise DmlError(f"kernel {name} does not compile for cuda:{device}")
         self.sources.append(source)
         return FakeKernel(source, name)
 

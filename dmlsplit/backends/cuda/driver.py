@@ -11,7 +11,6 @@ import numpy as np
 
 from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel, kernels
-from dmlsplit.backends.cuda.nvml import gpu_memory
 from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
 from dmlsplit.errors import (
     DeviceRemovedError,
@@ -218,16 +217,6 @@ class Driver:
                 event.record(self._stream(handle))
                 current.wait_event(event)
 
-    def memory(self, device: int) -> tuple[int, int]:
-        """Free and total bytes of the whole GPU, from NVML or else from CUDA."""
-        runtime = self._cupy.cuda.runtime
-        found = gpu_memory(runtime.deviceGetPCIBusId(device))
-        if found is None:
-            with self._cupy.cuda.Device(device):
-                free, total = runtime.memGetInfo()
-            found = int(free), int(total)
-        return found
-
     @contextmanager
     def _on(self, device: int | None, what: str, needed: int | None = None) -> Iterator[None]:
         """Make a device current in CuPy, and turn CUDA's errors into the library's."""
@@ -264,7 +253,8 @@ class Driver:
         if device is None or (not is_full and status != OUT_OF_MEMORY):
             return DmlError(f"{what} on {name}: {error}")
         try:
-            free, total = self.memory(device)
+            with self._cupy.cuda.Device(device):
+                free, total = self._cupy.cuda.runtime.memGetInfo()
         except RuntimeError:
             return OutOfMemoryError(f"{what} on {name}: out of memory")
         wanted = "" if needed is None else f"{needed} bytes are needed, "

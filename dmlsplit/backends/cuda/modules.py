@@ -19,14 +19,6 @@ MOST_MODULES = 256
 OPTIONS = ("-std=c++17",)
 
 
-class CompileError(DmlError):
-    """A kernel does not compile for a device; the message ends with NVRTC's log."""
-
-    def __init__(self, kernel: str, device: int, log: object) -> None:
-        super().__init__(f"kernel {kernel} does not compile for cuda:{device}; NVRTC says:\n{log}")
-        self.kernel, self.device = kernel, device
-
-
 class Kernel:
     """A kernel of a module that stays loaded for as long as this object lives.
 
@@ -111,6 +103,8 @@ def _image(cupy: Any, source: str, name: str) -> bytes:
             # In memory, because CuPy must not write a file either.
             image, _ = compiler.compile_using_nvrtc(source, OPTIONS, cache_in_memory=True)
         except compiler.CompileException as error:
-            raise CompileError(name, device.id, error) from None
+            raise DmlError(
+                f"kernel {name} does not compile for cuda:{device.id}; NVRTC says:\n{error}"
+            ) from None
         images.write(file, image)
     return image

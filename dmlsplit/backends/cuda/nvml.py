@@ -45,19 +45,6 @@ def cuda_devices() -> list[CudaDevice]:
         raise UnsupportedError(f"NVML failed: {error}") from None
 
 
-def gpu_memory(bus_id: str) -> tuple[int, int] | None:
-    """Free and total bytes of the GPU at a PCI address, or None if NVML fails."""
-    import pynvml
-
-    try:
-        with session():
-            gpu = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id)
-            found = pynvml.nvmlDeviceGetMemoryInfo(gpu)
-            return int(found.free), int(found.total)
-    except pynvml.NVMLError:
-        return None
-
-
 @contextmanager
 def session() -> Iterator[None]:
     """Keep NVML open in the block. Raises NVML's own `NVMLError`."""
