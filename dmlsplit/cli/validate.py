@@ -23,8 +23,6 @@ from dmlsplit.messages import WIDTH, counted, wrapped_at
 if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
 
-FORMATS = ("text", "json", "github", "sarif", "junit")
-
 _DESCRIPTION = """\
 Find every split in each PATH, also in nested bodies and functions, and report
 whether DirectML accepts it: where the split is, the descriptor it becomes, each
@@ -50,15 +48,13 @@ The verdicts:
       that could not be inferred; the report shows the --dim that decides it
 """
 
-_FORMATS = """\
-formats:
-  text    for people: as wide as the terminal, with a summary table at the end
-  json    for programs: schema 2, described by report.schema.json in the package
-  github  annotations for GitHub Actions
-  sarif   SARIF 2.1.0, for code-scanning pages
-  junit   JUnit XML, one suite per file and one case per split
-
-"""
+FORMATS = {
+    "text": "for people: as wide as the terminal, with a summary table at the end",
+    "json": "for programs: schema 2, described by report.schema.json in the package",
+    "github": "annotations for GitHub Actions",
+    "sarif": "SARIF 2.1.0, for code-scanning pages",
+    "junit": "JUnit XML, one suite per file and one case per split",
+}
 
 _DETAILS = {
     "quiet": "in a text report, show only splits that are not ok",
@@ -85,7 +81,9 @@ _EXAMPLES = """\
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "say which splits of a model DirectML refuses (80070057), why, and how to fix it"
-    parser = add_command(commands, validate, summary, _DESCRIPTION, _EXAMPLES, _STATUSES, _FORMATS)
+    formats = "".join(f"  {name:<6}  {text}\n" for name, text in FORMATS.items())
+    more = f"formats:\n{formats}\n"
+    parser = add_command(commands, validate, summary, _DESCRIPTION, _EXAMPLES, _STATUSES, more)
     add_inputs(parser)
     add_target(parser)
     report = parser.add_argument_group("the report")

@@ -6,7 +6,7 @@ from typing import SupportsIndex
 
 from dmlsplit.checks import Integers, instance, integer, integers, sequence
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.geometry import SplitGeometry, split_geometry
+from dmlsplit.geometry import SplitGeometry, piece_shapes, split_geometry
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -59,14 +59,9 @@ class SplitOperatorDesc:
         at = integer("axis", axis)
         shape = instance("input_tensor", input_tensor, TensorDesc).sizes
         # An axis that is out of range stays in the descriptor, for validation to report.
-        outputs = [
-            TensorDesc(
-                input_tensor.data_type,
-                (*shape[:at], size, *shape[at + 1 :]) if 0 <= at < len(shape) else shape,
-            )
-            for size in integers("sizes", sizes)
-        ]
-        return cls(input_tensor, outputs, at)
+        given = integers("sizes", sizes)
+        shapes = piece_shapes(shape, at, given) if 0 <= at < len(shape) else (shape,) * len(given)
+        return cls(input_tensor, [TensorDesc(input_tensor.data_type, each) for each in shapes], at)
 
     @property
     def output_count(self) -> int:

@@ -148,8 +148,6 @@ def _row_bytes(geometry: SplitGeometry) -> int:
 def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
     share = max(1, MOST_RUNS // max(1, len(geometry.pieces)))
     for output, piece in enumerate(geometry.pieces[:MOST_RUNS]):
-        if not piece.run_bytes:
-            continue
         src_steps = [loop.input_stride for loop in piece.loops]
         dst_steps = [loop.output_stride for loop in piece.loops]
         for index in islice(product(*(range(loop.size) for loop in piece.loops)), share):

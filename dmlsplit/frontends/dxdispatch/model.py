@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dmlsplit.arrays.npy_header import MAX_DIMENSIONS
 from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
@@ -30,7 +31,6 @@ from dmlsplit.messages import shown
 # A D3D12 buffer has at most 4 GiB. All resources together must fit in an ordinary machine.
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
-MAX_NUMPY_DIMENSIONS = 64
 # For all print commands together, before the bytes become text, which is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
@@ -244,10 +244,8 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> WriteFile:
         raise field.wrong(
             f"has dimensions {shown(shape)} of {prod(shape)} elements; the resource has {most}"
         )
-    if len(shape) > MAX_NUMPY_DIMENSIONS:
-        raise field.wrong(
-            f"has {len(shape)} dimensions; a .npy file has at most {MAX_NUMPY_DIMENSIONS}"
-        )
+    if len(shape) > MAX_DIMENSIONS:
+        raise field.wrong(f"has {len(shape)} dimensions; a .npy file has at most {MAX_DIMENSIONS}")
     return WriteFile(field.path, resource.name, path, shape, is_npy)
 
 

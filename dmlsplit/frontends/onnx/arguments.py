@@ -126,14 +126,8 @@ def node_arguments(
     length_input = next(iter(given), None)
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given both as input and as attribute", "give only one")
-    return read_arguments(
-        operator,
-        axis=attributes.get("axis"),
-        split=attributes.get("split") if length_input is None else length_input,
-        num_outputs=attributes.get("num_outputs"),
-        keepdims=attributes.get("keepdims"),
-        output_count=output_count,
-    )
+    lengths = {} if length_input is None else {"split": length_input}
+    return read_arguments(operator, output_count=output_count, **attributes, **lengths)
 
 
 def read_arguments(

@@ -66,7 +66,7 @@ class Layer:
     data: dict[str, str] = field(default_factory=dict)
     inputs: list[Port] = field(default_factory=list)
     outputs: list[Port] = field(default_factory=list)
-    bodies: list[tuple[str, "Graph"]] = field(default_factory=list)
+    bodies: list["Graph"] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class _Reader:
         if tag == "net":
             self.graph = self._graphs.pop()
         elif tag in _BODIES:
-            self._layers[-1].bodies.append((tag, self._graphs.pop()))
+            self._layers[-1].bodies.append(self._graphs.pop())
         elif tag == "layer":
             self._layers.pop()
         elif tag == "dim":

@@ -109,7 +109,7 @@ def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]
     for layer in graph.layers.values():
         if layer.type in _OPERATORS:
             yield _site(_Node(layer, graph, xml), file, place)
-        for _, body in layer.bodies:
+        for body in layer.bodies:
             yield from _scan(body, xml, file, f"{place}/{layer.name}.")
 
 

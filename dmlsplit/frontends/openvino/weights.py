@@ -56,20 +56,15 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         raise InvalidArgumentError(
             f"{name}: size is {size}; at most {MAX_CONSTANT_BYTES} bytes of lengths are read"
         )
-    if size == 0:
-        return []
     path = _weights(xml)
     with path.open("rb") as file:
-        length = path.stat().st_size
-        if offset + size > length:
-            raise InvalidArgumentError(
-                f"{name}: bytes {offset} to {offset + size} are outside {path.name}, "
-                f"which has {length}"
-            )
-        file.seek(offset)
+        length = file.seek(0, os.SEEK_END)
+        file.seek(min(offset, length))
         raw = file.read(size)
     if len(raw) != size:
-        raise InvalidArgumentError(f"{name}: {path.name} ended while it was read")
+        raise InvalidArgumentError(
+            f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has {length}"
+        )
     values: list[int] = np.frombuffer(raw, dtype).tolist()
     return values
 

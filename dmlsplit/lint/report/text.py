@@ -82,13 +82,14 @@ _Row = tuple[str, Verdict]  # a split's name and verdict
 
 
 def _summary(assessment: Assessment, rows: Sequence[_Row], paint: _Paint) -> Iterator[str]:
-    columns = _name_columns()
+    columns = max(_NAME_WIDTH, width() - (80 - _NAME_WIDTH))
     if rows:
         header = f"{'split':<{columns}}  {'verdict':<{_OUTCOME_WIDTH}}  level  DirectML  Windows"
         yield header
         yield "-" * len(header)
-    for name, (_, verdict) in zip(_names([name for name, _ in rows]), rows, strict=True):
-        yield _row(name, verdict, paint)
+    names = _names([name for name, _ in rows], columns)
+    for name, (_, verdict) in zip(names, rows, strict=True):
+        yield _row(name, columns, verdict, paint)
     counts = "; ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
     total = len(assessment.verdicts)
     files = len({verdict.site.file for verdict in assessment.verdicts})
@@ -117,21 +118,15 @@ def _rows(verdicts: Sequence[Verdict], is_long: bool) -> list[_Row]:
     return accepted + rows
 
 
-def _name_columns() -> int:
-    return max(_NAME_WIDTH, width() - (80 - _NAME_WIDTH))
-
-
-def _names(full: Sequence[str]) -> list[str]:
+def _names(full: Sequence[str], columns: int) -> list[str]:
     """Names shortened to the column, if they stay unique."""
-    columns = _name_columns()
     # The front is cut, because places differ at the end.
     cut = [name if len(name) <= columns else "..." + name[3 - columns :] for name in full]
     seen = Counter(cut)
     return [short if seen[short] == 1 else name for short, name in zip(cut, full, strict=True)]
 
 
-def _row(name: str, verdict: Verdict, paint: _Paint) -> str:
-    columns = _name_columns()
+def _row(name: str, columns: int, verdict: Verdict, paint: _Paint) -> str:
     if len(name) > columns:
         name = "\n".join([*textwrap.wrap(name, width()), " " * columns])
     outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
