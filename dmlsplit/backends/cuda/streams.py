@@ -8,15 +8,11 @@ from dmlsplit.errors import InvalidArgumentError
 def stream_handle(stream: Any, device: int) -> int:
     """The handle of a stream, which must belong to this device if it names one.
 
-    Accepts a handle, an object with ``__cuda_stream__`` (CUDA Python's stream protocol), and
-    streams of CuPy and torch, which lack it before versions 14 and 2.10.
+    Accepts a handle, or an object with ``__cuda_stream__`` (CUDA Python's stream protocol).
     """
-    if type(stream) is int:
-        handle: Any = stream
-    elif hasattr(stream, "__cuda_stream__"):
+    handle: Any = stream
+    if type(stream) is not int and hasattr(stream, "__cuda_stream__"):
         handle = stream.__cuda_stream__()[1]
-    else:
-        handle = getattr(stream, "ptr", getattr(stream, "cuda_stream", None))
     if type(handle) is not int or handle < 0:
         raise InvalidArgumentError(
             f"stream is {stream!r}; it must be None, a CUDA stream's handle, or a stream of CuPy, "

@@ -58,20 +58,18 @@ class Protocol:
         return 0, 0xAB
 
 
-class CupyStream:
-    ptr = 0xAC
+class CupyStream(Protocol):
     device_id = -1
 
 
-class TorchStream:
-    cuda_stream = 0xAD
+class TorchStream(Protocol):
     device_index = 0
 
 
 @pytest.mark.parametrize(
     ("stream", "handle"),
-    [(None, CURRENT_STREAM), (0, 0), (7, 7), (Protocol(), 0xAB), (CupyStream(), 0xAC),
-     (TorchStream(), 0xAD)],
+    [(None, CURRENT_STREAM), (0, 0), (7, 7), (Protocol(), 0xAB), (CupyStream(), 0xAB),
+     (TorchStream(), 0xAB)],
     ids=["current", "default", "handle", "protocol", "cupy", "torch"],
 )  # fmt: skip
 def test_the_stream_is_the_callers(fake: FakeDriver, stream: Any, handle: int) -> None:
