@@ -17,6 +17,7 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from dmlsplit.arrays import view
 from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
@@ -97,18 +98,9 @@ def _check_blocks(array: Any) -> None:
             f"array has unknown chunk sizes along axis {unknown[0]}; they must be known. "
             "Fix: array.compute_chunk_sizes()"
         )
-    if array.dtype.hasobject:
-        raise InvalidArgumentError(
-            f"array has data type {array.dtype}; Python objects cannot be split as bytes"
-        )
-    meta = array._meta
-    if isinstance(meta, np.ma.MaskedArray):
+    if isinstance(array._meta, np.ma.MaskedArray):
         raise InvalidArgumentError(
             "array has masked blocks; a split would lose the mask. "
             "Fix: split dask.array.ma.getdata(array) and getmaskarray(array)"
         )
-    if not isinstance(meta, np.ndarray) and not hasattr(meta, "__dlpack__"):
-        raise InvalidArgumentError(
-            f"array has blocks of {type(meta).__module__}.{type(meta).__qualname__}; they must be "
-            "arrays of NumPy, CuPy or a library with DLPack"
-        )
+    view(array._meta, "a block of array")

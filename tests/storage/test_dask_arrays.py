@@ -161,7 +161,11 @@ class Foreign(np.lib.mixins.NDArrayOperatorsMixin):
         (unknown_chunks(), (2,), "unknown chunk sizes along axis 0"),
         (da.from_array(np.array([1, "a"], object), chunks=1), (2,), "Python objects"),
         (da.ma.masked_equal(da.arange(4), 2), (2,), "masked blocks"),
-        (da.Array({}, "x", ((2,),), meta=Foreign()), (2,), "Foreign; they must be arrays"),
+        (
+            da.Array({}, "x", ((2,),), meta=Foreign()),
+            (2,),
+            "a block of array is a tests.Foreign; it must be an array",
+        ),
         (da.ones(6), ((2, 3),), r"sizes \[2, 3\] add up to 5"),
         (da.ones(6), (4,), "count is 4"),
         (da.ones(6), (2, 1), "axis is 1; it must be from -1 to 0"),
