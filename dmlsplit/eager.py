@@ -267,8 +267,6 @@ def _refuse_overlap(views: list[ArrayView]) -> None:
     if are_apart(*zip(*listed, strict=True)):
         return
     meeting = _meeting(listed)
-    if not meeting:
-        return
     spans = dict(enumerate(listed))
     found = columns([views[index] for index in meeting])
     if found:

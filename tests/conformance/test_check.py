@@ -184,6 +184,8 @@ def test_other_verdicts_of_models_are_found(
 
 X = {"DataType": "FLOAT32", "Sizes": [2]}
 SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
+WIDE_X = X | {"Sizes": [1 << 20]}
+LARGE = {"id": "y", "desc": {"InputTensor": WIDE_X, "OutputTensors": [WIDE_X], "Axis": 0}}
 
 
 @pytest.mark.parametrize(
@@ -201,6 +203,14 @@ SPLIT = {"id": "x", "desc": {"InputTensor": X, "OutputTensors": [X], "Axis": 0}}
         (
             {"cases": [SPLIT | {"dispatched": {"outputs": [], "outcome": "fine"}}]},
             r"cases\[0\].dispatched.outcome is 'fine'; it must be one of accepted, refused",
+        ),
+        (
+            {"cases": [SPLIT | {"dispatched": {"outputs": [None] * 2, "outcome": "accepted"}}]},
+            r"cases\[0\].dispatched.outputs must have 1 entries, or none",
+        ),
+        (
+            {"cases": [LARGE | {"dispatched": {"outputs": [None], "outcome": "accepted"}}]},
+            r"cases\[0\].dispatched.outputs must be empty, because the case is larger",
         ),
         (
             {"minimum_levels": [{"asked": 1, "hresult": "ok", "level": None}]},

@@ -75,8 +75,6 @@ class DmlSplitModel(BackendRep):
         evaluator = type("Evaluator", (_Evaluator,), {"model": self})
         try:
             self._evaluator = evaluator(model, **options)
-        except DmlError:
-            raise
         except Exception as error:
             # A malformed model can make the evaluator raise any exception.
             raise InvalidArgumentError(f"the model cannot be loaded: {error}") from error
