@@ -1,13 +1,14 @@
 """OpenVINO's VariadicSplit-1 and Split-1 on arrays."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.types import A
+from dmlsplit.checks import Integers, integer, integers, is_count
 from dmlsplit.device import Device
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
@@ -21,14 +22,12 @@ from dmlsplit.frontends.openvino.lowering import (
     lower_variadic_split,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
+Axis: TypeAlias = SupportsIndex | Integers  # a number, or an array of one
 _NAMED = {kind.numpy_name: kind for kind in TensorDataType if kind.numpy_name}
 
 
 def variadic_split(
-    data: A, axis: "ArrayLike", split_lengths: "ArrayLike", *, device: Device | str | None = None
+    data: A, axis: Axis, split_lengths: Integers, *, device: Device | str | None = None
 ) -> list[A]:
     """Split data into pieces of the given lengths (VariadicSplit-1).
 
@@ -61,16 +60,12 @@ def variadic_split(
     """
     with within(VARIADIC_SPLIT):
         at = _axis(VARIADIC_SPLIT, axis)
-        lengths = _integers("split_lengths", split_lengths)
-        if lengths.ndim != 1:
-            raise InvalidArgumentError(
-                f"split_lengths has shape {list(lengths.shape)}; it must be 1-D"
-            )
-    return _run(lower_variadic_split, data, at, tuple(lengths.tolist()), device)
+        lengths = integers("split_lengths", split_lengths)
+    return _run(lower_variadic_split, data, at, lengths, device)
 
 
 def split(
-    data: A, axis: "ArrayLike", num_splits: "ArrayLike", *, device: Device | str | None = None
+    data: A, axis: Axis, num_splits: SupportsIndex, *, device: Device | str | None = None
 ) -> list[A]:
     """Split data into equal pieces (Split-1).
 
@@ -95,33 +90,16 @@ def split(
     """
     with within(SPLIT):
         at = _axis(SPLIT, axis)
-        count = _integers("num_splits", num_splits)
-        if count.ndim:
-            raise InvalidArgumentError(
-                f"num_splits has shape {list(count.shape)}; it must be one integer"
-            )
-    return _run(lower_split, data, at, int(count), device)
+        count = integer("num_splits", num_splits)
+    return _run(lower_split, data, at, count, device)
 
 
 def _axis(operator: str, axis: Any) -> int:
-    found = _integers("axis", axis)
-    check_axis_shape(operator, found.shape)
-    return int(found.reshape(()))
-
-
-def _integers(name: str, value: Any) -> np.ndarray:
-    try:
-        found = np.asarray(value)
-    except (ValueError, TypeError, OverflowError):
-        raise InvalidArgumentError(f"{name} is {value!r}; it must hold integers") from None
-    if found.size == 0 and isinstance(value, (list, tuple)):
-        return found.astype(np.int64)
-    if found.dtype.kind not in "iu":
-        what = f"of type {found.dtype}" if isinstance(value, np.ndarray) else f"{value!r}"
-        raise InvalidArgumentError(
-            f"{name} is {what[:80]}; it must have an integer type of at most 64 bits"
-        )
-    return found
+    if is_count(axis):
+        return integer("axis", axis)
+    entries = integers("axis", axis)
+    check_axis_shape(operator, (len(entries),))
+    return entries[0]
 
 
 def _run(
