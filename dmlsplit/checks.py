@@ -62,7 +62,7 @@ def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
 
 def integers(name: str, values: Integers) -> tuple[int, ...]:
     """The values as a tuple of ints; an ArgumentTypeError names an entry that is not an integer."""
-    if getattr(values, "ndim", None) == 1 and hasattr(values, "tolist"):
+    if getattr(values, "ndim", 0) and hasattr(values, "tolist"):
         values = values.tolist()  # one copy from a device, not one for each entry
     entries = sequence(name, values, "integers")
     if set(map(type, entries)) == {int}:  # fast path for the usual case
