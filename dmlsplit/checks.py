@@ -55,7 +55,7 @@ def integer(name: str, value: SupportsIndex) -> int:
 def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
     """The values as a tuple; an ArgumentTypeError names the argument if it is not a sequence."""
     is_usual = type(values) is tuple or type(values) is list  # fast path
-    if not is_usual and (isinstance(values, _WITHOUT_ORDER) or not isinstance(values, Iterable)):
+    if not is_usual and (isinstance(values, _WITHOUT_ORDER) or is_count(values)):
         raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
     return tuple(values)
 

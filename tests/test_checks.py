@@ -51,7 +51,9 @@ def test_a_value_that_is_not_an_integer_is_named_with_its_type(value: Any, shown
         integer_argument("n", value)
 
 
-@pytest.mark.parametrize("values", [3, "12", b"12", None, {1, 2}, frozenset([1]), {1: 2}])
+@pytest.mark.parametrize(
+    "values", [3, "12", b"12", None, {1, 2}, frozenset([1]), {1: 2}, np.array(3)]
+)
 def test_a_value_that_is_not_a_sequence_is_refused(values: Any) -> None:
     """A set is refused because it does not keep the order in which it was written."""
     said = f"n is {values!r}; it must be a sequence of integers"

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NoReturn
 
-import numpy as np
-
-from dmlsplit.checks import instance, integer_argument, sequence
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.checks import instance, integer_argument, integers, is_count, sequence
+from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
 from dmlsplit.messages import counted
 
@@ -224,35 +222,20 @@ def _output_count(
 def _lengths(operator: OperatorVersion, split: Any) -> Split:
     if split is None or isinstance(split, Lengths):
         return split
-    values = _numbers(operator, split)
-    if values.ndim == 0 and operator.makes_sequence:
-        chunk = int(values)
+    if operator.makes_sequence and is_count(split):
+        chunk = integer_argument("split", split, operator)
         if chunk < 1:
             refuse(operator, f"the chunk size, a scalar split, is {chunk}", "it must be at least 1")
         return chunk
-    if values.ndim != 1:
-        allowed = "a scalar or 1-D" if operator.makes_sequence else "1-D"
-        refuse(operator, f"split has rank {values.ndim}", f"it must be {allowed}")
-    sizes = tuple(int(value) for value in values.tolist())
+    values = split.tolist() if hasattr(split, "tolist") else split
+    with within(str(operator)):
+        if ElementType.FLOAT in operator.split_types:
+            # In Split-1, the sizes have the data's floating type.
+            given = sequence("split", values, "integers")
+            values = [int(n) if isinstance(n, float) and n.is_integer() else n for n in given]
+        sizes = integers("split", values)
     negative = next((i for i, size in enumerate(sizes) if size < 0), None)
     if negative is not None:
         found = f"split[{negative}] is {sizes[negative]}"
         refuse(operator, found, "it must be at least 0", "write out the size that -1 stands for")
     return sizes
-
-
-def _numbers(operator: OperatorVersion, split: Any) -> np.ndarray:
-    try:
-        values = np.asarray(split)
-    except (ValueError, TypeError, OverflowError):
-        values = np.asarray(None)
-    if values.size == 0 and not isinstance(split, np.ndarray):
-        return values
-    if values.dtype.kind == "f" and ElementType.FLOAT in operator.split_types:
-        # In Split-1, the sizes have the data's floating type.
-        wrong = [value for value in values.ravel().tolist() if not float(value).is_integer()]
-        if wrong:
-            refuse(operator, f"split holds {wrong[0]}", "its values must be whole numbers")
-    elif values.dtype.kind not in "iu":
-        refuse(operator, f"split is {split!r:.100} ({values.dtype})", "it must hold integers")
-    return values

@@ -42,7 +42,9 @@ def test_split_1_accepts_whole_floats() -> None:
         assert arguments.split == (2, 4)
         assert not arguments.assumed
     for wrong in (0.5, np.nan, np.inf):
-        with pytest.raises(dml.InvalidArgumentError, match="its values must be whole numbers"):
+        with pytest.raises(
+            dml.InvalidArgumentError, match=r"split\[0\] is .* \(float\); it must be an integer"
+        ):
             node_arguments(operator, {}, [np.array([wrong, 4], np.float32)], 2)
 
 
@@ -76,19 +78,11 @@ def test_arguments_of_a_node() -> None:
 
 # By operator: the arguments, and the whole message.
 REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
-    "Split-1": [({"split": [2.0, 0.5]}, "split holds 0.5; its values must be whole numbers")],
+    "Split-1": [({"split": [2.0, 0.5]}, "split[1] is 0.5 (float); it must be an integer")],
     "Split-2": [
-        ({"split": [2.0]}, "split is [2.0] (float64); it must hold integers"),
-        ({"split": "2,4"}, "split is '2,4' (<U3); it must hold integers"),
-        ({"split": [[1], [2, 3]]}, "split is [[1], [2, 3]] (object); it must hold integers"),
-        (
-            {"split": [10**25] * 9},
-            f"split is {str([10**25] * 9)[:100]} (object); it must hold integers",
-        ),
-        (
-            {"split": np.zeros(0, bool)},
-            "split is array([], dtype=bool) (bool); it must hold integers",
-        ),
+        ({"split": [2.0]}, "split[0] is 2.0 (float); it must be an integer"),
+        ({"split": "2,4"}, "split is '2,4'; it must be a sequence of integers"),
+        ({"split": np.ones((2, 9), int)}, f"split[0] is {[1] * 9} (list); it must be an integer"),
     ],
     "Split-13": [
         ({"split": np.array([2], np.int32)}, "split has data type INT32; it must be INT64"),
@@ -99,7 +93,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         ({}, "the number of pieces is not given; give num_outputs, output_count or split"),
         ({"output_count": 0}, "there are 0 outputs; there must be at least 1"),
-        ({"split": 2}, "split has rank 0; it must be 1-D"),
+        ({"split": 2}, "split is 2; it must be a sequence of integers"),
         (
             {"split": [1, 0, -3]},
             "split[2] is -3; it must be at least 0. Fix: write out the size that -1 stands for",
@@ -116,7 +110,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"axis": True, "num_outputs": 1}, "axis is True (bool); it must be an integer"),
         ({"split": [], "output_count": 1}, "split has 0 sizes for 1 output; the two must be equal"),
         ({"split": []}, "there are 0 outputs; there must be at least 1"),
-        ({"split": [[2, 4]]}, "split has rank 2; it must be 1-D"),
+        ({"split": [[2, 4]]}, "split[0] is [2, 4] (list); it must be an integer"),
         ({"num_outputs": 0}, "num_outputs is 0; it must be at least 1"),
         (
             {"num_outputs": 2, "output_count": 3},
@@ -129,7 +123,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"keepdims": -1}, "keepdims is -1; it must be 0 or 1"),
         ({"keepdims": 2}, "keepdims is 2; it must be 0 or 1"),
         ({"split": 0}, "the chunk size, a scalar split, is 0; it must be at least 1"),
-        ({"split": [[1]]}, "split has rank 2; it must be a scalar or 1-D"),
+        ({"split": [[1]]}, "split[0] is [1] (list); it must be an integer"),
     ],
 }
 
