@@ -1,7 +1,9 @@
 """What is split in the CPU and latency benchmarks, as data. GPU workloads: workloads.py."""
 
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from math import gcd, prod
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +37,10 @@ class Case:
         Byte strides of the input, not negative; None for a packed one.
     misaligned
         How many bytes after a multiple of 16 the input starts, and each output.
+    joined_at
+        None if every output is packed in memory of its own. Otherwise the outputs are views of one
+        packed tensor, which has one piece after the other for each index of the first `joined_at`
+        dimensions: with 0, they follow one another; with 1, they are the columns of each row.
     """
 
     name: str
@@ -46,6 +52,7 @@ class Case:
     at: float = 0.0
     strides: tuple[int, ...] | None = None
     misaligned: tuple[int, int] = (0, 0)
+    joined_at: int | None = None
 
     @property
     def total_bytes(self) -> int:
@@ -83,7 +90,7 @@ class Case:
     def alignments(self) -> tuple[int, int]:
         """The largest powers of two, up to 16, that divide the addresses of input and outputs."""
         src, dst = self.misaligned
-        return gcd(16, src), gcd(16, dst)
+        return gcd(16, src), gcd(16, dst, *self.output_starts)
 
     @property
     def output_shapes(self) -> list[tuple[int, ...]]:
@@ -92,11 +99,39 @@ class Case:
         return [(*before, size, *after) for size in self.sizes]
 
     @property
+    def output_strides(self) -> list[tuple[int, ...] | None]:
+        """Byte strides of each output; None if it is packed."""
+        if self.joined_at is None:
+            return [None] * len(self.sizes)
+        at, width = self.joined_at, np.dtype(self.dtype).itemsize
+        outer = packed_byte_strides(self.shape, width)[:at]
+        return [(*outer, *packed_byte_strides(shape[at:], width)) for shape in self.output_shapes]
+
+    @property
+    def cuts(self) -> list[int]:
+        """Elements before each output in a row of the tensor that joins them, and in the row."""
+        step = prod(self.shape[self.joined_at :]) // self.shape[self.axis]
+        return [step * end for end in accumulate(self.sizes, initial=0)]
+
+    @property
+    def output_starts(self) -> list[int]:
+        """Bytes before each output in its memory."""
+        joined = self.joined_at is not None
+        return [joined * cut * np.dtype(self.dtype).itemsize for cut in self.cuts[:-1]]
+
+    def parts(self, joined: Any) -> list[Any]:
+        """The outputs as views of the tensor that joins them, an array of any library."""
+        rows = joined.reshape(*self.shape[: self.joined_at], -1)
+        return [
+            rows[..., first:last].reshape(shape)
+            for (first, last), shape in zip(pairwise(self.cuts), self.output_shapes, strict=True)
+        ]
+
+    @property
     def geometry(self) -> SplitGeometry:
-        """The geometry of the split into packed outputs."""
-        width = np.dtype(self.dtype).itemsize
-        packed = [None] * len(self.sizes)
-        return split_geometry(self.shape, self.axis, self.sizes, width, self.byte_strides, packed)
+        """The geometry of the split."""
+        split = self.shape, self.axis, self.sizes, np.dtype(self.dtype).itemsize
+        return split_geometry(*split, self.byte_strides, self.output_strides)
 
 
 def cpu_cases(quick: bool) -> list[Case]:

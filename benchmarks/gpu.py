@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 from benchmarks import cases
 from benchmarks.cases import Case
 from benchmarks.environment import environment, state_after
-from benchmarks.gpu_problem import BufferSet, GpuPrepared, GpuProblem
+from benchmarks.gpu_problem import BufferSet, GpuPrepared, GpuProblem, empty_outputs, poison
 from benchmarks.peers_gpu import COPIES, FAST, PEERS, GpuPeer
 from benchmarks.results import Results, ResultsError, Row, failed, measured
 from benchmarks.streams import one_stream
@@ -178,15 +177,10 @@ def random_problem(case: Case) -> GpuProblem:
 def _buffer_set(case: Case) -> BufferSet:
     import cupy
 
-    dtype = np.dtype(case.dtype)
-    src, dst = case.misaligned
+    dtype, src = np.dtype(case.dtype), case.misaligned[0]
     memory = random_words(-(-(src + case.span_bytes) // 4)).view(cupy.uint8)
     array = cupy.ndarray(case.shape, dtype, memory.data + src, strides=case.strides)
-    outputs = [
-        cupy.ndarray(shape, dtype, cupy.cuda.alloc(dst + prod(shape) * dtype.itemsize) + dst)
-        for shape in case.output_shapes
-    ]
-    return BufferSet(array, outputs, memory)
+    return BufferSet(array, memory=memory, **empty_outputs(case))
 
 
 def random_words(count: int) -> Any:
@@ -212,8 +206,7 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
     import cupy
 
     for index, entry in enumerate(problem.sets):
-        for out in entry.outputs:
-            out.data.memset_async(0xA5, out.nbytes)
+        poison(entry.outputs)
         cupy.cuda.get_current_stream().synchronize()
         prepared.call(index)
         found = prepared.outputs(index)

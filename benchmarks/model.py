@@ -48,9 +48,10 @@ from benchmarks.workloads import WORKLOADS, Workload
 from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import wide
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.geometry import SplitGeometry, StridedCopy
 from tests.host_cuda import harness
 from tests.sass import launch as sass
+from tests.sass.split_memory import ALIGNMENT
 from tests.support import nvrtc
 from tests.support.plans import SHARED_PER_SM
 
@@ -174,10 +175,11 @@ def launch_figures(
 ) -> LaunchFigures:
     """Run a sample of a launch's blocks on the CPU, compile it, and work out its figures."""
     src, dst = case.misaligned
+    phases = [(dst + case.output_starts[output]) % ALIGNMENT for output in launch.outputs]
     buffers = [harness.Buffer(case.span_bytes, misalignment=src)]
     buffers += [
-        harness.Buffer(geometry.pieces[output].total_bytes, misalignment=dst)
-        for output in launch.outputs
+        harness.Buffer(written_span(geometry.pieces[output]), misalignment=phase)
+        for output, phase in zip(launch.outputs, phases, strict=True)
     ]
     chosen = sampled(launch.grid)
     counts = program.run(
@@ -202,8 +204,13 @@ def launch_figures(
         registers=used.registers,
         resident=resident,
         in_flight=code.listing.bytes_in_flight() * launch.block * resident,
-        executed=sass.run(geometry, launch, code, sass.sampled(launch.grid), src, dst),
+        executed=sass.run(geometry, launch, code, sass.sampled(launch.grid), src, phases),
     )
+
+
+def written_span(piece: StridedCopy) -> int:
+    """The bytes of an output from its first element to its end, whatever lies between them."""
+    return piece.run_bytes + sum((loop.size - 1) * loop.output_stride for loop in piece.loops)
 
 
 def predicted(launches: Sequence[LaunchFigures], work: float) -> dict[str, float]:

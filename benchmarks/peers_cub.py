@@ -25,7 +25,7 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
 
     rows = problem.case.geometry.row_split
     if rows is None:
-        raise NotImplementedError("takes packed inputs only; not called with a strided one")
+        raise NotImplementedError("takes packed arrays only; not called with strided ones")
     ranges = rows.rows * len(rows.widths)
     if ranges > _MOST_RANGES or max(rows.widths) > _MOST_RANGES:
         raise NotImplementedError(f"{ranges} ranges; its counters have 32 bits")

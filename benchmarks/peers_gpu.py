@@ -4,11 +4,13 @@ A peer is prepared once on all sets of buffers and then called with the number o
 on the current stream of CuPy, which is also torch's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
 
+from benchmarks.cases import Case
 from benchmarks.gpu_problem import GpuPrepared, GpuProblem
 from dmlsplit.backends.find import compiled, find_backend
 
@@ -104,6 +106,44 @@ def torch_out(problem: GpuProblem) -> GpuPrepared:
     return GpuPrepared(call, _given(problem), "queue")
 
 
+def torch_one_tensor(problem: GpuProblem) -> GpuPrepared:
+    """`torch.split_with_sizes_copy(out=)` into views of one tensor."""
+    return torch_out(problem.in_one_tensor())
+
+
+def torch_cat(problem: GpuProblem) -> GpuPrepared:
+    """`torch.cat` of the pieces into the tensor that joins them; torch packs each piece first."""
+    import torch
+
+    outs, case = _joined(problem), problem.case
+    tensors = [array for array, _ in _tensors(problem)]
+
+    def call(index: int) -> None:
+        pieces = tensors[index].split(list(case.sizes), case.axis)
+        torch.cat(_rows(case, pieces), case.joined_at, out=outs[index])
+
+    return GpuPrepared(call, _given(problem), "graph")
+
+
+def torch_index(problem: GpuProblem) -> GpuPrepared:
+    """`torch.index_select` of what all widths are multiples of, into the tensor that joins them."""
+    import torch
+
+    outs, case = _joined(problem), problem.case
+    unit = gcd(*case.sizes)
+    columns = np.arange(prod(case.shape[case.joined_at : case.axis + 1]) // unit)
+    ends = np.cumsum(case.sizes)[:-1] // unit
+    pieces = np.split(columns.reshape(-1, case.shape[case.axis] // unit), ends, 1)
+    order = torch.as_tensor(np.concatenate([piece.ravel() for piece in pieces])).to(outs[0].device)
+    form = prod(case.shape[: case.joined_at]), len(order), -1
+    tensors = [array.reshape(form) for array, _ in _tensors(problem)]
+
+    def call(index: int) -> None:
+        torch.index_select(tensors[index], 1, order, out=outs[index].view(form))
+
+    return GpuPrepared(call, _given(problem), "graph")
+
+
 def fsdp2_twice(problem: GpuProblem) -> GpuPrepared:
     """FSDP2's own two copies for a parameter that is sharded along its second dimension.
 
@@ -165,10 +205,12 @@ def torch_compiled(problem: GpuProblem) -> GpuPrepared:
     import torch
 
     _refuse_many(problem, 64)
-    sizes, axis = list(problem.case.sizes), problem.case.axis
+    case = problem.case
 
     def split(array: Any) -> list[Any]:
-        pieces = array.split(sizes, axis)
+        pieces = array.split(list(case.sizes), case.axis)
+        if case.joined_at is not None:
+            return [torch.cat(_rows(case, pieces), case.joined_at)]
         return [piece.clone(memory_format=torch.contiguous_format) for piece in pieces]
 
     torch.compiler.reset()
@@ -181,7 +223,7 @@ def torch_compiled(problem: GpuProblem) -> GpuPrepared:
         result[index] = fast(tensors[index][0])
 
     def outputs(index: int) -> list[Any]:
-        return [cupy.asarray(piece) for piece in result[index]]
+        return _pieces(case, [cupy.asarray(each) for each in result[index]])
 
     return GpuPrepared(call, outputs, "queue")
 
@@ -197,8 +239,16 @@ def jax_jit(problem: GpuProblem) -> GpuPrepared:
     jax.config.update("jax_enable_x64", True)
     _refuse_strides(problem)
     _refuse_many(problem, 300)
-    ends, axis = np.cumsum(problem.case.sizes)[:-1], problem.case.axis
-    fast = jax.jit(lambda array: jax.numpy.split(array, ends, axis))
+    case = problem.case
+    ends = np.cumsum(case.sizes)[:-1]
+
+    def split(array: Any) -> Any:
+        pieces = jax.numpy.split(array, ends, case.axis)
+        if case.joined_at is None:
+            return pieces
+        return [jax.numpy.concatenate(_rows(case, pieces), case.joined_at)]
+
+    fast = jax.jit(split)
     arrays = [jax.dlpack.from_dlpack(entry.array) for entry in problem.sets]
     result: dict[int, list[Any]] = {}
 
@@ -208,7 +258,8 @@ def jax_jit(problem: GpuProblem) -> GpuPrepared:
         return result[index]
 
     def outputs(index: int) -> list[Any]:
-        return [cupy.from_dlpack(piece) for piece in jax.block_until_ready(result[index])]
+        made = jax.block_until_ready(result[index])
+        return _pieces(case, [cupy.from_dlpack(each) for each in made])
 
     return GpuPrepared(call, outputs, "wall")
 
@@ -218,6 +269,17 @@ def triton_kernel(problem: GpuProblem) -> GpuPrepared:
     from benchmarks.peers_triton import prepare
 
     return GpuPrepared(prepare(problem), _given(problem), "graph")
+
+
+def triton_one_tensor(problem: GpuProblem) -> GpuPrepared:
+    """The same kernel with one address for all outputs, which follow one another.
+
+    FlagGems splits into one storage so (github.com/flagos-ai/FlagGems/pull/4456).
+    """
+    from benchmarks.peers_triton import prepare
+
+    joined = problem.in_one_tensor()
+    return GpuPrepared(prepare(joined, has_one_address=True), _given(joined), "graph")
 
 
 def cub_batched(problem: GpuProblem) -> GpuPrepared:
@@ -252,6 +314,26 @@ def _tensors(problem: GpuProblem) -> list[tuple[Any, list[Any]]]:
     ]
 
 
+def _joined(problem: GpuProblem) -> list[Any]:
+    """For each set, the tensor that joins the outputs, with a piece of every row side by side."""
+    import torch
+
+    _refuse_strides(problem)
+    if problem.case.joined_at is None:
+        raise NotImplementedError("not called: it writes one tensor, and the outputs are separate")
+    return [_rows(problem.case, [torch.as_tensor(entry.joined)])[0] for entry in problem.sets]
+
+
+def _rows(case: Case, pieces: Iterable[Any]) -> list[Any]:
+    """Pieces with all dimensions flattened into the one in which they are joined."""
+    return [piece.reshape(*case.shape[: case.joined_at], -1) for piece in pieces]
+
+
+def _pieces(case: Case, made: list[Any]) -> list[Any]:
+    """The outputs that a library has made, which may be in one tensor."""
+    return made if case.joined_at is None else case.parts(*made)
+
+
 def _refuse_strides(problem: GpuProblem) -> None:
     if problem.case.strides is not None:
         raise NotImplementedError("takes packed inputs only; not called with a strided one")
@@ -273,9 +355,13 @@ FAST: dict[str, GpuPeer] = {
 PEERS: dict[str, GpuPeer] = {
     **FAST,
     "torch per output": torch_per_output,
+    "torch out=, one tensor": torch_one_tensor,
+    "torch cat": torch_cat,
+    "torch index_select": torch_index,
     "FSDP2": fsdp2_twice,
     "CuPy per output": cupy_per_output,
     "Triton": triton_kernel,
+    "Triton, one tensor": triton_one_tensor,
     "JAX": jax_jit,
     "torch.compile": torch_compiled,
 }

@@ -28,6 +28,8 @@ class Workload:
         Strides of the input, in elements; None if it is packed.
     misaligned : tuple of int
         How many bytes after a multiple of 16 the input starts, and each output.
+    joined_at : int or None
+        Where the outputs join to one packed tensor, as in `Case`.
     """
 
     number: int
@@ -38,6 +40,7 @@ class Workload:
     sizes: tuple[int, ...]
     strides: tuple[int, ...] | None = None
     misaligned: tuple[int, int] = (0, 0)
+    joined_at: int | None = None
 
     @property
     def element_bytes(self) -> int:
@@ -55,7 +58,8 @@ class Workload:
         strides = self.strides and tuple(step * self.element_bytes for step in self.strides)
         name = f"{self.number} {self.name}"
         split = self.shape, self.dtype, self.axis, self.sizes
-        return Case(name, CASES, *split, strides=strides, misaligned=self.misaligned)
+        places = 0.0, strides, self.misaligned, self.joined_at
+        return Case(name, CASES, *split, *places)
 
 
 def _fsdp_sizes() -> tuple[int, ...]:
@@ -191,6 +195,7 @@ WORKLOADS = (
     Workload(46, "RGB, odd outputs", (32, 2160, 3840, 3), BYTE, 3, (1,) * 3, misaligned=(0, 1)),
     Workload(47, "YOLO head 85, at 6", (32, 25200, 85), HALF, 2, (2, 2, 1, 80), misaligned=(0, 6)),
     Workload(48, "256 x 1 byte", (1 << 18, 256), BYTE, 1, (1,) * 256),
+    Workload(49, "qkvz, regrouped", (8192, 16, 768), HALF, 2, (128, 128, 256, 256), joined_at=1),
 )
 
 

@@ -34,6 +34,21 @@ def test_how_many_bytes_of_strided_inputs_must_be_read() -> None:
     assert (far.span_bytes, far.read_bytes) == (7 * (1 << 20) + 9901, 800)
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_the_outputs_of_joined_cases_are_views_of_one_tensor(at: int) -> None:
+    case = Case("joined", cases.CASES, (4, 3, 6, 2), "u2", 2, (1, 2, 3), joined_at=at)
+    joined = np.zeros(case.shape, case.dtype)
+    parts = case.parts(joined)
+    for number, part in enumerate(parts):
+        part[...] = number
+    assert [part.strides for part in parts] == case.output_strides
+    assert [part.ctypes.data - joined.ctypes.data for part in parts] == case.output_starts
+    rows = joined.reshape(-1, 12 * [12, 3, 1][at])
+    assert (np.diff(rows.astype(int)) >= 0).all()
+    assert np.bincount(joined.ravel()).tolist() == [24, 48, 72]
+    assert case.alignments == (16, {0: 16, 1: 4, 2: 4}[at])
+
+
 def test_misaligned_addresses_share_fewer_powers_of_two() -> None:
     found = {case.name[:2]: case.alignments for case in gpu.workload_cases()}
     misaligned = {number: found[number] for number in ("35", "39", "40", "41")}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.workloads import WORKLOADS, scaled
+from benchmarks.workloads import WORKLOADS, Workload, scaled
 from tests.host_cuda import harness
 from tests.support import kernel_cases
 from tests.support.kernel_cases import Case, each_toolchain, small_parameters
@@ -294,6 +294,12 @@ def test_the_cases_reach_every_kernel() -> None:
     assert reached == {source.stem for source in sources}
 
 
+def in_elements(workload: Workload) -> tuple[tuple[int, ...] | None, ...]:
+    """The strides of the outputs."""
+    found = workload.case.output_strides
+    return tuple(each and tuple(step // workload.element_bytes for step in each) for each in found)
+
+
 @pytest.mark.slow
 @each_toolchain
 def test_scaled_workloads_give_numpy_bytes(builds: Path, toolchain: harness.Toolchain) -> None:
@@ -301,7 +307,7 @@ def test_scaled_workloads_give_numpy_bytes(builds: Path, toolchain: harness.Tool
     chosen = [workload for workload in small if workload.total_bytes <= 4 << 20]
     assert len(chosen) >= 22
     cases = [
-        Case(w.shape, w.sizes, w.axis, w.element_bytes, w.strides, misaligned=where)
+        Case(w.shape, w.sizes, w.axis, w.element_bytes, w.strides, in_elements(w), where)
         for w in chosen
         for where in {(0, 0), w.misaligned, (w.element_bytes, 3 * w.element_bytes)}
     ]

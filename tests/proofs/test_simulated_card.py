@@ -209,10 +209,10 @@ def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
     assert len(found["bars"]) == len(dispatch.BARS)
 
 
-# The command line, and how many rows it measures: two peers of 40 workloads; 14 cases of one peer
+# The command line, and how many rows it measures: two peers of 41 workloads; 14 cases of one peer
 # on the processor and two on the card.
 REHEARSALS = {
-    "gpu": (("gpu", "--quick", "--minutes", "30"), 80),
+    "gpu": (("gpu", "--quick", "--minutes", "30"), 82),
     "latency": (("latency", "--quick", "--rounds", "1"), 42),
 }
 # Peers of the benchmarks that run on the card; every other row carries its message.
