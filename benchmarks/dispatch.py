@@ -7,7 +7,8 @@ processor time of the calling thread, which other programs on the machine distur
 time. They can only add to it, so the fastest round shows what an idle machine would show, and the
 bars apply to it. `cupy_alone` is the time that CuPy needs to make the outputs of a split.
 `fresh` is a split along axis 0 into sizes that no earlier call had, as in a mixture of experts, and
-`fresh_own` the same with outputs that exist already.
+`fresh_own` the same with outputs that exist already. `regroup` splits the halves of each row, into
+views of one array that has the pieces of both halves side by side.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import dmlsplit as dml
+from benchmarks.cases import CASES, Case
 from benchmarks.environment import environment
 from dmlsplit.backends.cuda import driver
 
@@ -190,7 +192,15 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
         "dispatch_us": bound.dispatch,
         "dispatch_with_stream_us": lambda: bound.dispatch(0),
         **(_fresh_calls(cupy, outputs) if outputs <= MOST_OF_NUMPY else {}),
+        **(_regroup_calls(cupy, array, outputs) if outputs <= MOST_OF_NUMPY else {}),
     }
+
+
+def _regroup_calls(cupy: Any, array: Any, outputs: int) -> dict[str, Callable[[], Any]]:
+    halves, sizes = (ROWS, 2, WIDTH * outputs // 2), (WIDTH // 2,) * outputs
+    case = Case("regroup", CASES, halves, "f4", 2, sizes, joined_at=1)
+    views, parts = case.parts(cupy.empty(halves, "f4")), array.reshape(halves)
+    return {"regroup_us": lambda: dml.split(parts, sizes, 2, out=views)}
 
 
 def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:

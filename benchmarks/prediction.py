@@ -24,7 +24,8 @@ word at a stride of 16 bytes (80 sectors) behind two of 16 bytes (32).
 
 It cannot see the memory itself. Where blocks write to many places at once, rows of memory are
 opened for few bytes each, and address translations miss: splits into hundreds of outputs, or along
-long strides, may be slower than predicted by more than that. Nor does it see launches too small to
+long strides, may be slower than predicted by more than that. `benchmarks model` counts these rows
+for each block, but nothing here says what they cost. Nor does the formula see launches too small to
 fill a GPU, or a last wave of few blocks. A B200 is taken to execute what an H100 does.
 """
 
