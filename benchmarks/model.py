@@ -24,6 +24,10 @@ a warp copies, 16 per thread:
 - *L1*, *shared*: wavefronts of global and of shared memory.
 - *served*: bytes of the 32-byte sectors that the L1 cache serves to loads, for each byte copied.
 - *const*: wavefronts of the constant cache, for indexed loads.
+- *rows*: rows of memory that a block writes to, for each row's worth of bytes that it writes. We
+  assume rows of 2 KiB. Opening a row takes time, and so does translating the addresses of distant
+  ones, but a cache collects what blocks write first: the prediction takes no account of it.
+- *turns*: how often a block turns to another row, if its warps take turns.
 - *H100*, *H200*, *B200*: the predicted fraction of a plain copy's speed (benchmarks/prediction.py).
 
 All of these limit what a GPU can reach; none is a time.
@@ -175,7 +179,8 @@ def launch_figures(
 ) -> LaunchFigures:
     """Run a sample of a launch's blocks on the CPU, compile it, and work out its figures."""
     src, dst = case.misaligned
-    phases = [(dst + case.output_starts[output]) % ALIGNMENT for output in launch.outputs]
+    starts = case.output_starts
+    phases = [(dst + starts[output]) % ALIGNMENT for output in launch.outputs]
     buffers = [harness.Buffer(case.span_bytes, misalignment=src)]
     buffers += [
         harness.Buffer(written_span(geometry.pieces[output]), misalignment=phase)
@@ -254,6 +259,7 @@ HEADER = (
     f"{'#':>2} {'workload':<24}{'MB':>6} {'kernels':<16}{'read':>6}{'written':>8}{'lines':>6}"
     f"{'16 B':>7}{'instr':>6}{'banks':>6}{'outs':>5}{'regs':>5}{'KiB':>5}"
     f"{'issue':>7}{'ALU':>6}{'IMAD':>6}{'L1':>6}{'shared':>7}{'const':>6}{'served':>7}"
+    f"{'rows':>6}{'turns':>6}"
 ) + "".join(f"{gpu.name:>6}" for gpu in prediction.GPUS)
 
 
@@ -271,6 +277,7 @@ def line(figures: Figures) -> str:
         f"{executed('issue'):>7.1f}{executed('alu'):>6.1f}{executed('imad'):>6.1f}"
         f"{executed('global_wavefronts'):>6.1f}{executed('shared_wavefronts'):>7.1f}"
         f"{executed('constant_wavefronts'):>6.1f}{executed('served'):>7.2f}"
+        f"{executed('stored_rows'):>6.1f}{executed('row_turns'):>6.1f}"
     ) + "".join(f"{fraction:>6.2f}" for fraction in figures.predicted.values())
 
 

@@ -156,6 +156,14 @@ def test_no_split_is_predicted_to_be_slow(
     assert min(found["H100"], found["H200"]) >= LEAST_PREDICTED
 
 
+def test_how_many_rows_of_memory_blocks_write_to(figures: dict[int, model.Figures]) -> None:
+    """Blocks of workload 1 write 16 KiB to one output, those of 26 lines of 256 bytes."""
+    found = {number: row.executed("stored_rows") for number, row in figures.items()}
+    assert found[1] == pytest.approx(1, rel=0.01)
+    assert found[26] == pytest.approx(8, rel=0.01)
+    assert all(found[number] <= row.executed("row_turns") for number, row in figures.items())
+
+
 @each
 def test_wide_outputs_ask_little_of_the_first_cache(
     workload: Workload, figures: dict[int, model.Figures]

@@ -16,7 +16,7 @@ from tests.sass import listing, opcodes
 from tests.sass.listing import Listing
 from tests.sass.machine import Machine
 from tests.sass.opcodes import Pipe
-from tests.sass.split_memory import SplitMemory
+from tests.sass.split_memory import ROW_BYTES, SplitMemory
 from tests.sass.threads import SassError, Threads
 from tests.support import nvrtc
 
@@ -60,6 +60,9 @@ class Counts:
         Of 32 bytes, that the L1 cache serves to loads: those that each load of a warp touches.
     global_wavefronts, shared_wavefronts, constant_wavefronts : float
         Passes through the L1 cache's data, shared memory, and the constant cache.
+    stored_rows, row_turns : float
+        Rows of memory (`ROW_BYTES`) that a block stores to, and how often it turns to another one,
+        for as many stored bytes as a row has.
     stored_bytes : int
     """
 
@@ -76,6 +79,8 @@ class Counts:
     global_wavefronts: float
     shared_wavefronts: float
     constant_wavefronts: float
+    stored_rows: float
+    row_turns: float
     stored_bytes: int
 
     @property
@@ -132,7 +137,9 @@ def run(
         shared_bytes = code.resources.shared_bytes
         threads = Threads(part, launch.block, banks, shared_bytes, memory, counted)
         machine = Machine(code.listing, threads)
+        before = len(memory.stored)
         machine.run()
+        totals += memory.count_rows(before)
         totals += threads.counts
         issued += machine.issued
     stored = memory.check()
@@ -158,5 +165,7 @@ def _counts(listing: Listing, issued: np.ndarray, totals: Counter[str]) -> Count
         shared_wavefronts=(totals["shared_load_wavefronts"] + totals["shared_store_wavefronts"])
         / unit,
         constant_wavefronts=totals["constant_wavefronts"] / unit,
+        stored_rows=totals["stored_rows"] / (512 * unit) * ROW_BYTES,
+        row_turns=totals["row_turns"] / (512 * unit) * ROW_BYTES,
         stored_bytes=totals["global_store_bytes"],
     )

@@ -4,18 +4,21 @@ Tensors are not held in memory, so a launch can have any size. A stored byte is 
 input byte that the geometry demands, which follows from its place in the output.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dmlsplit.geometry import SplitGeometry, StridedCopy
-from tests.sass.threads import Access, Array, SassError
+from tests.sass.threads import LANES, Access, Array, SassError
 
 INPUT_ADDRESS = 1 << 46
 OUTPUT_ADDRESS = 1 << 44
 ALIGNMENT = 512  # of buffers, and the least gap between them
 VECTOR = 16
+# Bytes of memory that are open at the same time: an assumption.
+ROW_BYTES = 2048
 
 
 def input_words(addresses: Array) -> Array:
@@ -139,6 +142,24 @@ class SplitMemory:
         data = np.stack([word[access.mask] for word in words], axis=1).astype(np.uint32)
         addresses = access.addresses[access.mask].astype(np.int64)
         self.stored.append(Stored(access, lanes, addresses, data.view(np.uint8)[:, : access.size]))
+
+    def count_rows(self, start: int) -> Counter[str]:
+        """The rows of memory of each counted block's stores, since the one with index `start`.
+
+        Stores follow the code, and its warps each other. A GPU may take another order, in which a
+        block turns to at least as many rows as it stores to.
+        """
+        blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for stored in self.stored[start:]:
+            t = stored.access.threads
+            blocks.append(np.where(t.counted, t.of_block, -1)[stored.lanes // LANES, 0])
+            rows.append(stored.addresses // ROW_BYTES)
+        block, row = np.concatenate(blocks), np.concatenate(rows)
+        order = np.argsort(block, kind="stable")
+        place = np.stack([block, row])[:, order[block[order] >= 0]]
+        turns = (np.diff(place, axis=1, prepend=-1) != 0).any(axis=0)
+        distinct = np.unique(place, axis=1)
+        return Counter(row_turns=int(turns.sum()), stored_rows=distinct.shape[1])
 
     def check(self) -> int:
         """Check all stores, forget them, and return how many bytes they had.
