@@ -7,9 +7,10 @@ from itertools import chain, starmap
 from typing import Any, NoReturn
 
 from dmlsplit.backends import BoundCopy
-from dmlsplit.backends.cpu import moves, narrow, threads, tuning
+from dmlsplit.backends.cpu import moves, narrow, threads, tuning, wide
 from dmlsplit.backends.cpu.moves import BoundNests, EqualNests, Move, batch_moves, block_rows
 from dmlsplit.backends.cpu.narrow import NarrowSplit
+from dmlsplit.backends.cpu.wide import WideSplit
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import SplitGeometry
 
@@ -23,7 +24,8 @@ class NumpyProgram:
 
     batches: tuple[tuple[EqualNests, ...], ...]
     narrow: NarrowSplit | None = None  # the same split, if machine code may copy it
-    # The copy that `copy` made last, by the number of threads and the addresses.
+    wide: WideSplit | None = None  # likewise, on several threads
+    # The copy that `copy` made last, by the threads, whether it is compiled, and the addresses.
     recent: dict[tuple[int, ...], BoundCopy] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -64,11 +66,15 @@ class NumpyProgram:
         """Compile the loop over narrow rows, if any. Assignments need addresses (`bind`)."""
         if self.narrow is not None:
             self.narrow.prepare()
+        if self.wide is not None:
+            self.wide.prepare()
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
         if self.narrow is not None and (copy := self.narrow.ready()):
             return _in_one_pass(self.narrow, copy, src, dsts)
+        if self.wide is not None and self.wide.is_ready():
+            return _run([self.wide.bind(src, dsts)], 1)
         if self._single_moves is not None:
             singles = self._single_moves
             return _on_this_thread([move(src + at, dsts[out]) for out, at, move in singles])
@@ -83,7 +89,9 @@ class NumpyProgram:
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``, which is kept for the same addresses."""
-        key = threads.thread_count() if self._is_worth_sharing else 1, src, *dsts
+        is_compiled = self.wide is not None and self.wide.is_ready()
+        is_shared = is_compiled or self._is_worth_sharing
+        key = threads.thread_count() if is_shared else 1, is_compiled, src, *dsts
         copy = self.recent.get(key)
         if copy is None:
             copy = self.bind(src, dsts)
@@ -109,7 +117,8 @@ class NumpyBackend:
             alone = number if nests.run_bytes >= tuning.LONG_RUN else -1
             batches.setdefault((nests.shape[0], alone), []).append(nests)
         narrow_split = narrow.narrow_split(geometry.row_split)
-        return NumpyProgram(tuple(map(tuple, batches.values())), narrow_split)
+        wide_split = wide.wide_split(geometry.row_split)
+        return NumpyProgram(tuple(map(tuple, batches.values())), narrow_split, wide_split)
 
 
 def _on_this_thread(prepared: list[Move]) -> BoundCopy:

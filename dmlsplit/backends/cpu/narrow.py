@@ -33,10 +33,10 @@ MOST_LOOPS = 32
 
 Copy = Callable[..., None]  # of the addresses of the first rows, and how many rows
 _engines: list[Any] = []
-_compiling = Lock()
+compiling = Lock()
 if hasattr(os, "register_at_fork"):
-    _done = _compiling.release
-    os.register_at_fork(before=_compiling.acquire, after_in_parent=_done, after_in_child=_done)
+    _done = compiling.release
+    os.register_at_fork(before=compiling.acquire, after_in_parent=_done, after_in_child=_done)
 
 
 def is_allowed() -> bool:
@@ -74,7 +74,7 @@ class Loop:
         """The compiled loop; None if NumPy should copy these `waited` bytes, which are counted."""
         self._waited += waited
         if self._waited > PATIENCE_BYTES and not self._is_tried:
-            with _compiling:
+            with compiling:
                 self._copy = self._copy or _compiled(self)
                 self._is_tried = True
         return self._copy
@@ -134,18 +134,24 @@ def narrow_split(split: RowSplit | None) -> NarrowSplit | None:
 
 
 def _compiled(loop: Loop) -> Copy | None:
-    """The machine code; None if llvmlite is missing, broken or too old, or MOST_LOOPS exist."""
-    if find_spec("llvmlite") is None or len(_engines) == MOST_LOOPS:
-        return None
-    try:
-        import llvmlite.binding as llvm
-
-        engine = _engine(llvm, "\n".join(_assembly(loop)))
-    except (ImportError, AttributeError, OSError, RuntimeError):
+    """The machine code; None if llvmlite cannot compile it, or MOST_LOOPS exist."""
+    if len(_engines) == MOST_LOOPS or not (engine := engine_of("\n".join(_assembly(loop)))):
         return None
     _engines.append(engine)
     kinds = [ctypes.c_void_p] * (1 + len(loop.widths))
     return ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int64)(engine.get_function_address("copy"))
+
+
+def engine_of(text: str) -> Any:
+    """Compiled LLVM assembly; None if llvmlite is missing, broken or too old. Hold `compiling`."""
+    if find_spec("llvmlite") is None:
+        return None
+    try:
+        import llvmlite.binding as llvm
+
+        return _engine(llvm, text)
+    except (ImportError, AttributeError, OSError, RuntimeError):
+        return None
 
 
 def _engine(llvm: Any, text: str) -> Any:

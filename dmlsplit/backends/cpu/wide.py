@@ -1,0 +1,173 @@
+"""Machine code that shares wide rows between threads without the interpreter lock.
+
+With NumPy, a thread acquires that lock after each assignment, and waiting for it takes as long as
+copying a megabyte. Here, helpers do not need it between two splits either (wide.ll).
+"""
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from importlib.resources import files
+from queue import SimpleQueue
+from threading import Thread
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.backends.cpu import narrow, threads
+from dmlsplit.geometry import RowSplit
+
+# Splits of LEAST_BYTES gain from helpers that listen. Waking one costs up to 50 us, which pays from
+# WAKING_BYTES, or if the last split was less than SERIES_SECONDS ago, so that more may follow.
+LEAST_BYTES, WAKING_BYTES, SERIES_SECONDS = 1 << 20, 2 << 20, 1e-3
+MOST_BYTES = 32 << 20  # longer calls lose little by waiting for the lock, and NumPy's were faster
+LEAST_WIDTH = 512  # bytes of an output's rows; shorter ones share cache lines
+# A block of rows of all outputs has about TASK_BYTES, and each of its tasks LEAST_TASK_BYTES.
+TASK_BYTES, LEAST_TASK_BYTES = 64 << 10, 8 << 10
+# NumPy shares this many bytes before llvmlite is imported, unless an operator is compiled.
+PATIENCE_BYTES = 4 << 30
+# A helper listens for 50 to 150 us before it sleeps: a pause takes 15 to 50 ns.
+_TURNS = 2500
+_X86, _ARM = "@llvm.x86.sse2.pause()", "@llvm.aarch64.isb(i32 15)"
+_PAUSES = {"x86_64": _X86, "aarch64": _ARM, "arm64": _ARM}
+_waited = [0]
+
+
+@dataclass(frozen=True, slots=True)
+class WideSplit:
+    """A large split into wide rows."""
+
+    split: RowSplit
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes copied."""
+        return self.split.rows * sum(self.split.widths)
+
+    def prepare(self) -> None:
+        """Compile now, if there are threads to share with."""
+        if threads.thread_count() > 1 and narrow.is_allowed():
+            _waited[0] = PATIENCE_BYTES
+            _code()
+
+    def is_ready(self) -> bool:
+        """Whether compiled code copies it. If not, the bytes that NumPy copies are counted."""
+        if threads.thread_count() == 1 or not narrow.is_allowed():
+            return False
+        _waited[0] += self.total_bytes
+        return _waited[0] > PATIENCE_BYTES and _code() is not None
+
+    def bind(self, src: int, dsts: Sequence[int]) -> Callable[[], None]:
+        """A copy between these addresses."""
+        workers, size = threads.thread_count(), self.total_bytes
+        tasks = _tasks(self.split, src, dsts)
+        address = tasks.__array_interface__["data"][0]
+
+        def copy() -> None:
+            _team(os.getpid(), workers).run(address, len(tasks), size)
+
+        return copy
+
+
+def wide_split(split: RowSplit | None) -> WideSplit | None:
+    """The split if its size is in these bounds and the rows of all outputs are wide, else None."""
+    if split is None or not LEAST_BYTES <= split.rows * sum(split.widths) <= MOST_BYTES:
+        return None
+    return WideSplit(split) if min(filter(None, split.widths)) >= LEAST_WIDTH else None
+
+
+def _tasks(split: RowSplit, src: int, dsts: Sequence[int]) -> np.ndarray:
+    """The tasks as wide.ll reads them: those of the first block of rows, then the next."""
+    rows, pitch, offsets, widths = split
+    pieces = [
+        (src + offsets[out] + at, dsts[out] + at, min(TASK_BYTES, widths[out] - at), widths[out])
+        for out in split.filled
+        for at in range(0, widths[out], TASK_BYTES)
+    ]
+    froms, tos, sizes, steps = np.array(pieces, np.int64).T
+    height = max(TASK_BYTES // sum(widths), -(-LEAST_TASK_BYTES // int(sizes.min())))
+    starts = np.arange(0, rows, height, dtype=np.int64)[:, None]
+    heights = np.minimum(height, rows - starts)
+    words = froms + starts * pitch, tos + starts * steps, sizes, heights, pitch, steps
+    tasks = np.empty((len(starts), len(pieces), len(words)), np.int64)
+    for at, word in enumerate(words):
+        tasks[..., at] = word
+    return tasks.reshape(-1, len(words))
+
+
+class _Team:
+    """Threads that share one split at a time; the caller of a second one works alone."""
+
+    def __init__(self, helpers: int) -> None:
+        serve, self._run, self._processor = _code()
+        self._board = (ctypes.c_int64 * 5)()
+        self._listen = partial(serve, self._board, _TURNS)
+        self._sleeping: list[SimpleQueue[int]] = []
+        self._last = 0.0
+        with suppress(RuntimeError):  # no thread can start: a limit, or interpreter shutdown
+            for _ in range(helpers):
+                Thread(target=self._serve, name="dmlsplit-wide", daemon=True).start()
+
+    def run(self, address: int, count: int, size: int) -> None:
+        """Carry out tasks of `size` bytes. An interrupt is raised only after all of them."""
+        last, self._last = self._last, monotonic()
+        while self._sleeping and (size >= WAKING_BYTES or self._last - last < SERIES_SECONDS):
+            with suppress(IndexError):  # another caller has just woken it
+                self._sleeping.pop().put(self._processor())
+        self._run(self._board, _TURNS, address, count)
+
+    def _serve(self) -> None:
+        woken: SimpleQueue[int] = SimpleQueue()
+        while True:
+            self._listen()
+            self._sleeping.append(woken)
+            caller = woken.get()
+            if caller == self._processor():
+                _leave(caller)
+
+
+def _leave(processor: int) -> None:
+    """Move this thread to another processor, after which it may run anywhere again.
+
+    A helper often wakes on the caller's processor, and stays there if the others are in use.
+    """
+    with suppress(AttributeError, OSError):  # not Linux, or there is no other
+        allowed = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, allowed - {processor})
+        os.sched_setaffinity(0, allowed)
+
+
+# By process, because threads do not survive a fork.
+@lru_cache(maxsize=8)
+def _team(process: int, threads: int) -> _Team:
+    return _Team(threads - 1)
+
+
+@cache
+def _code() -> Any:
+    """The functions `serve`, `run` and sched_getcpu; None if they cannot be compiled."""
+    pause = _PAUSES.get(platform.machine())
+    if pause is None or ctypes.sizeof(ctypes.c_void_p) != 8:
+        return None
+    try:
+        system = ctypes.CDLL(None)
+        calls = {"MEMMOVE": ctypes.memmove, "YIELD": system.sched_yield}
+    except (TypeError, AttributeError, OSError):  # Windows
+        return None
+    text = files(__package__).joinpath("wide.ll").read_text(encoding="utf-8")
+    for name, call in calls.items():
+        text = text.replace(name, str(ctypes.cast(call, ctypes.c_void_p).value))
+    with narrow.compiling:
+        engine = narrow.engine_of(text.replace("PAUSE", pause))
+    if engine is None:
+        return None
+    words = [ctypes.c_void_p] * 4
+    serve = ctypes.CFUNCTYPE(None, *words[:2])(engine.get_function_address("serve"))
+    run = ctypes.CFUNCTYPE(None, *words)(engine.get_function_address("run"))
+    engine.detach()  # never freed: helpers may still listen when the interpreter ends
+    return serve, run, getattr(system, "sched_getcpu", lambda: -1)

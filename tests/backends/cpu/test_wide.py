@@ -1,0 +1,228 @@
+"""Wide rows that threads share in machine code: the bytes are NumPy's, and nobody waits forever."""
+
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from queue import SimpleQueue
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.backends.cpu import narrow, threads, wide
+from dmlsplit.backends.cpu.engine import NumpyBackend, NumpyProgram
+from dmlsplit.geometry import split_geometry
+from tests.support.command import ran
+
+GUARD, MARGIN = 0xA5, 64
+needs_code = pytest.mark.skipif(
+    not find_spec("llvmlite") or wide._code() is None, reason="llvmlite or sched_yield is missing"
+)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads that do not wait for the compiler."""
+    monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES])
+    monkeypatch.setenv(threads.VARIABLE, "2")
+    monkeypatch.delenv(narrow.VARIABLE, raising=False)
+
+
+def program_of(rows: int, widths: tuple[int, ...], gap: int = 0) -> NumpyProgram:
+    strides = sum(widths) + gap, 1
+    geometry = split_geometry((rows, sum(widths)), 1, widths, 1, strides, [None] * len(widths))
+    return NumpyBackend().compile(geometry)
+
+
+@needs_code
+@given(
+    rows=st.sampled_from([1, 2, 3, 31, 64, 257]),
+    widths=st.lists(st.integers(1, 400), min_size=1, max_size=9).map(tuple),
+    gap=st.sampled_from([0, 0, 1, 40]),
+    task=st.sampled_from([1, 7, 64, 1000, 1 << 16]),
+    count=st.integers(2, 4),
+    phases=st.lists(st.integers(0, 17), min_size=9, max_size=9),
+)
+def test_every_byte_is_that_of_a_slice(
+    rows: int, widths: tuple[int, ...], gap: int, task: int, count: int, phases: list[int]
+) -> None:
+    """Between guard bytes, for tasks of several rows and for rows of several tasks."""
+    pitch = sum(widths) + gap
+    # The memory ends with the last row's pieces, without the gap of a row.
+    source = np.random.default_rng(rows).integers(0, 256, rows * pitch - gap, np.uint8)
+    padded = np.concatenate([source, np.zeros(gap, np.uint8)]).reshape(rows, pitch)
+    stores = [np.full(rows * width + phase + MARGIN, GUARD, np.uint8)
+              for width, phase in zip(widths, phases, strict=False)]  # fmt: skip
+    wanted = [store.copy() for store in stores]
+    start = 0
+    for want, width, phase in zip(wanted, widths, phases, strict=False):
+        want[phase : phase + rows * width] = padded[:, start : start + width].reshape(-1)
+        start += width
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(threads.VARIABLE, str(count))
+        for name, value in (
+            ("LEAST_BYTES", 0),
+            ("LEAST_WIDTH", 0),
+            ("TASK_BYTES", task),
+            ("LEAST_TASK_BYTES", 8),
+        ):
+            patch.setattr(wide, name, value)
+        program = program_of(rows, widths, gap)
+        if program.narrow is None:
+            assert program.wide is not None
+            dsts = [store.ctypes.data + phase for store, phase in zip(stores, phases, strict=False)]
+            program.copy(source.ctypes.data, dsts)
+            for store, want in zip(stores, wanted, strict=True):
+                np.testing.assert_array_equal(store, want)
+
+
+def split_of(mib: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    array = np.random.default_rng(5).integers(0, 256, (mib << 8, 4096), np.uint8)
+    return array, np.split(array, (1024, 2048), 1)
+
+
+@needs_code
+def test_a_helper_takes_tasks_and_then_sleeps() -> None:
+    array, views = split_of(32)
+    program = program_of(len(array), (1024, 1024, 2048))
+    outputs = [np.empty_like(view) for view in views]
+    copy = program.bind(array.ctypes.data, [out.ctypes.data for out in outputs])
+    team, deadline = wide._team(os.getpid(), 2), time.monotonic() + 30
+    while team._board[3] in (0, 3 * len(array) // 16):  # the tasks that it has not passed
+        assert time.monotonic() < deadline
+        copy()
+    while not team._sleeping:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert team._board[4] == 0
+
+
+@needs_code
+@pytest.mark.parametrize(("mib", "ago", "wakes"), [(1, 100, False), (1, 0, True), (2, 100, True)])
+def test_a_small_split_alone_wakes_nobody(
+    mib: int, ago: float, wakes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide, "SERIES_SECONDS", 50)
+    array, views = split_of(mib)
+    outputs = [np.empty_like(view) for view in views]
+    program = program_of(len(array), (1024, 1024, 2048))
+    copy = program.bind(array.ctypes.data, [out.ctypes.data for out in outputs])
+    team, sleeper = wide._team(os.getpid(), 2), SimpleQueue[int]()
+    team._sleeping.append(sleeper)
+    team._last = time.monotonic() - ago
+    copy()
+    assert sleeper.empty() != wakes
+    if not wakes:
+        team._sleeping.remove(sleeper)
+    assert all(map(np.array_equal, outputs, views))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux")
+def test_a_helper_that_leaves_a_processor_may_use_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed, used = {1, 2, 3}, []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, processors: used.append(processors))
+    wide._leave(2)
+    assert used == [{1, 3}, {1, 2, 3}]
+    monkeypatch.undo()
+    before = os.sched_getaffinity(0)
+    for processor in before:
+        wide._leave(processor)
+        assert os.sched_getaffinity(0) == before
+
+
+@needs_code
+def test_callers_may_split_at_once() -> None:
+    array, views = split_of(4)
+    want = [view.tobytes() for view in views]
+
+    def work(_: int) -> bool:
+        return [piece.tobytes() for piece in dml.split(array, (1024, 1024, 2048), 1)] == want
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(60), timeout=60))
+
+
+# In a process of its own, without the threads of other libraries. It ends while helpers listen.
+FORKS = """
+import os, signal, numpy as np, dmlsplit as dml
+from dmlsplit.backends.cpu import wide
+wide._waited[0] = wide.PATIENCE_BYTES
+array = np.arange(1 << 21, dtype="u1").reshape(256, -1)
+def splits():
+    found = dml.split(array, 8, 1)
+    return all((piece == array[:, at << 10:][:, :1024]).all() for at, piece in enumerate(found))
+assert splits()
+for _ in range(20):
+    splits()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)  # it hangs
+        os._exit(not splits())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+splits()
+print("done")
+"""
+
+
+@needs_code
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_has_helpers_of_its_own() -> None:
+    done = ran(sys.executable, "-W", "ignore", "-c", FORKS)
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+@needs_code
+def test_numpy_copies_until_compiling_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = program_of(1 << 10, (512, 512))
+    array, outputs = np.ones((1 << 10, 1 << 10), np.uint8), np.zeros((2, 1 << 19), np.uint8)
+    addresses = array.ctypes.data, [out.ctypes.data for out in outputs]
+    # Binding counts the bytes of the first call again.
+    monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES - (4 << 20)])
+    compiled = []
+    for _ in range(4):
+        program.copy(*addresses)
+        compiled.append(next(iter(program.recent))[1])
+    assert compiled == [False, False, False, True]
+    assert outputs.all()
+    assert program.wide is not None
+    for name, value in ((narrow.VARIABLE, "0"), (threads.VARIABLE, "1")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert not program.wide.is_ready()
+    monkeypatch.setattr(wide, "_waited", [0])
+    program.prepare()
+    assert program.wide.is_ready()
+
+
+@pytest.mark.parametrize("widths", [(511, 1 << 10), (1, 1), (512, 511 << 10), (512, 511)])
+def test_other_splits_are_numpys(widths: tuple[int, ...]) -> None:
+    assert program_of(1 << 10, widths).wide is None
+
+
+@pytest.mark.parametrize("lacking", ["yield", "llvmlite", "pause", "threads"])
+def test_whatever_is_missing_the_bytes_are_right(
+    lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wide, "_code", wide._code.__wrapped__)
+    if lacking == "yield":
+        monkeypatch.setattr(wide.ctypes, "CDLL", lambda name: object())
+    if lacking == "llvmlite":
+        monkeypatch.setattr(narrow, "find_spec", lambda name: None)
+    if lacking == "pause":
+        monkeypatch.setattr(wide.platform, "machine", lambda: "abacus")
+    if lacking == "threads":
+        monkeypatch.setattr(wide, "_team", wide._team.__wrapped__)
+        monkeypatch.setattr(wide.Thread, "start", _refused)
+    array, views = split_of(2)
+    assert (wide._code() is None) == (lacking != "threads" or not find_spec("llvmlite"))
+    pieces = dml.split(array, (1024, 1024, 2048), 1)
+    assert [piece.tobytes() for piece in pieces] == [view.tobytes() for view in views]
+
+
+def _refused(thread: object) -> None:
+    raise RuntimeError("can't start new thread")
