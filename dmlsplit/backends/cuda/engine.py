@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import gcd
+from operator import itemgetter
 from typing import Any
 
 from dmlsplit.backends import BoundCopy
@@ -85,7 +86,9 @@ def _picks(outputs: tuple[int, ...], count: int) -> Picked:
     """A function that selects these outputs from all `count`."""
     if outputs == every(count):
         return iter
-    return lambda dsts: [dsts[output] for output in outputs]
+    # Of less than two outputs, `itemgetter` would give no tuple.
+    chosen = itemgetter(*outputs, 0, 0)
+    return lambda dsts: chosen(dsts)[:-2]
 
 
 @dataclass(frozen=True, slots=True)

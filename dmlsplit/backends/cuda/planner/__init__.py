@@ -62,11 +62,11 @@ def plan(
     assumed = Assumptions(
         input_alignment,
         output_alignment,
-        limits=limits,
-        outputs=geometry.output_count,
-        most_outputs=(limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
+        limits,
+        geometry.output_count,
+        (limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would fill more than half of the cache are not worth caching.
-        bypasses_cache=2 * geometry.total_bytes > limits.l2_bytes,
+        2 * geometry.total_bytes > limits.l2_bytes,
     )
     rows = geometry.row_split
     if rows is None or (rows.pitch > sum(rows.widths) and _are_windows(geometry, assumed)):

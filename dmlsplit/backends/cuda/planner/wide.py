@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from dmlsplit.backends.cuda.launch import (
     Code,
     Constant,
     DeviceLimits,
-    Divisor,
     KernelLaunch,
     Member,
     blocks,
@@ -99,17 +98,12 @@ class _Chunks(NamedTuple):
     """How rows and outputs are distributed over blocks."""
 
     threads: int  # of a block
-    rounds: int
+    tile_bytes: int
     rows: int  # of a chunk
     is_one_row: bool  # kOneRow
     tiles: np.ndarray  # of each output in a chunk
     chunk_tiles: int  # their sum
     grid: int  # tiles of all chunks
-    slots: list[int]  # vectors of a slot for each output, if rows are short
-
-    @property
-    def tile_bytes(self) -> int:
-        return _tile_bytes(self.threads, self.rounds)
 
 
 def _launch(
@@ -146,13 +140,9 @@ def _launch(
         "last_chunk": last,
         "last_rows": columns.rows - last * chunks.rows,
     }
-    if form.is_equal:
-        values |= _equal(columns, chunks)
-    else:
-        values |= _tables(columns, chunks, code.slots, kind)
     return KernelLaunch(
         code,
-        code.pack(values),
+        code.pack(values | _outputs(columns, chunks, form, code.slots, kind)),
         columns.outputs,
         columns.total_bytes,
         assumed.bypasses_cache,
@@ -199,18 +189,28 @@ def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLi
     return code_of("rows", slots, resident, constants, tuple(members))
 
 
-def _tables(columns: Columns, chunks: _Chunks, slots: int, kind: str) -> dict[str, int | bytes]:
-    """The tables of outputs."""
+def _outputs(
+    columns: Columns, chunks: _Chunks, form: _Form, slots: int, kind: str
+) -> dict[str, int | bytes]:
+    """The tables of outputs, or what replaces them if all are equal and contiguous in the input."""
+    # The width of a single row may be too large for a divisor.
+    divisors = {} if chunks.is_one_row else {"by_width": columns.widths}
+    if form.is_short and not chunks.is_one_row:
+        divisors["by_slot"] = tuple([_slot_vectors(width) for width in columns.widths])
+    count, spare = (1, 0) if form.is_equal else (len(columns.widths), slots - len(columns.widths))
+    values: dict[str, int | bytes] = {}
+    for name, numbers in divisors.items():
+        found = chain.from_iterable(map(divisor, numbers[:count]))
+        values[name] = table(DIVISOR, *found) + table(DIVISOR, *divisor(1)) * spare
+    if form.is_equal:
+        tiles = int(chunks.tiles[0])
+        values |= {"width": columns.equal_width, "first_byte": columns.offsets[0]}
+        by_tiles = table(DIVISOR, *divisor(tiles))
+        return values | {"by_output_tiles": by_tiles, "output_tiles": tiles}
     starts = np.add.accumulate(chunks.tiles) - chunks.tiles
-    spare = slots - len(starts)
-    values: dict[str, int | bytes] = {
-        "offsets": table(kind, *columns.offsets),
-        "widths": table(kind, *columns.widths),
-        "tile_starts": starts.astype(np.uint32).tobytes() + _UNUSED * spare,
-    }
-    for name, divisors in _divisors(columns, chunks):
-        found = table(DIVISOR, *chain.from_iterable(divisors))
-        values[name] = found + table(DIVISOR, *divisor(1)) * spare
+    values["offsets"] = table(kind, *columns.offsets)
+    values["widths"] = table(kind, *columns.widths)
+    values["tile_starts"] = starts.astype(np.uint32).tobytes() + _UNUSED * spare
     if slots > FEW_OUTPUTS:
         # The outputs of every 2^n-th tile, between which `find_near` searches.
         shift = max(0, (blocks(chunks.chunk_tiles, slots) - 1).bit_length())
@@ -220,28 +220,6 @@ def _tables(columns: Columns, chunks: _Chunks, slots: int, kind: str) -> dict[st
     return values
 
 
-def _equal(columns: Columns, chunks: _Chunks) -> dict[str, int | bytes]:
-    """The arguments that replace the tables if outputs are equal and contiguous in the input."""
-    tiles = int(chunks.tiles[0])
-    values: dict[str, int | bytes] = {
-        "width": columns.equal_width,
-        "first_byte": columns.offsets[0],
-        "by_output_tiles": table(DIVISOR, *divisor(tiles)),
-        "output_tiles": tiles,
-    }
-    return values | {
-        name: table(DIVISOR, *next(found)) for name, found in _divisors(columns, chunks)
-    }
-
-
-def _divisors(columns: Columns, chunks: _Chunks) -> Iterator[tuple[str, Iterator[Divisor]]]:
-    """The divisors of each output. The width of a single row may be too large for one."""
-    if not chunks.is_one_row:
-        yield "by_width", map(divisor, columns.widths)
-        if chunks.slots:
-            yield "by_slot", map(divisor, chunks.slots)
-
-
 def _is_equal(columns: Columns, is_short: bool) -> bool:
     """Whether outputs need no table. Few are found about as fast in one, and share its program."""
     if len(columns.outputs) <= (1 if is_short else FEW_OUTPUTS) or not columns.equal_width:
@@ -249,62 +227,56 @@ def _is_equal(columns: Columns, is_short: bool) -> bool:
     return columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
 
 
+def _slot_vectors(width: Any) -> Any:
+    return (width + SLOT_MORE) // VECTOR
+
+
 def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
     widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
-    all_blocks: tuple[tuple[int, int], ...] = SHORT_BLOCKS if is_short else BLOCKS
-    sizes, masks, bits = _tilings(all_blocks)
-    slots: list[int] = []
-    # By block, rows of a chunk, and output; `full` would do if no tile had an unused part.
+    # Short rows are copied whole, others by the byte. Arrays are by block, rows of a chunk, and
+    # output. Quotients are exact: none has as many digits as a float.
     if is_short:
-        vectors = (widths + SLOT_MORE) // VECTOR
-        rows = [threads // vectors // 2 * (2 * LOADS * rounds) for threads, rounds in all_blocks]
-        choices = _row_choices(columns, limits, int(rows[0].max()))
-        tiles = np.array([-(-np.array(choices)[:, None] // each) for each in rows])
-        full = [columns.rows * float((1 / each).sum()) for each in rows]
-        slots = vectors.tolist()
+        slots = _slot_vectors(widths)
+        all_blocks: tuple[tuple[int, int], ...] = SHORT_BLOCKS
+        rows = [[threads // slots // 2 * (2 * LOADS * rounds)] for threads, rounds in all_blocks]
+        amounts, each = np.ones_like(widths), np.array(rows)
+        choices = _row_choices(columns, limits, int(each[0].max()))
     else:
+        all_blocks, amounts, each = BLOCKS, widths, _tile_sizes(BLOCKS)
         choices = _row_choices(columns, limits, 1)
-        scaled = widths if len(choices) == 1 else np.multiply.outer(choices, widths)
-        tiles = (scaled + masks) >> bits
-        full = [columns.total_bytes / size for size, _ in sizes]
+    needed = (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
+    tiles = np.ceil(needed).astype(np.int64)
+    # As many tiles of a row would do if none had an unused part.
+    full = np.add.reduce(needed[:, 0], -1).tolist()
     best = 0.0
     for at, sums in enumerate(np.add.reduce(tiles, -1).tolist()):
-        tile, needed = sizes[at]
+        threads, rounds = all_blocks[at]
+        at_once = threads * LOADS * VECTOR
         choice, grid = 0, columns.rows * sums[0]
-        if len(sums) > 1 and (columns.widest < tile or full[at] < FULL_ROW * grid):
+        if len(sums) > 1 and (columns.widest < rounds * at_once or full[at] < FULL_ROW * sums[0]):
             pairs = zip(choices[1:], sums[1:], strict=True)
-            grids = [blocks(columns.rows, rows) * each for rows, each in pairs]
+            grids = [blocks(columns.rows, rows) * count for rows, count in pairs]
             grid = min(grids)
             choice = 1 + grids.index(grid)
-        busy = full[at] / grid * evenness(grid, limits.sm_count * needed, limits.sm_count)
+        # That more blocks fit makes the last of them no shorter.
+        busiest = limits.sm_count * blocks(IN_FLIGHT_BYTES, at_once)
+        busy = columns.rows * full[at] / grid * evenness(grid, busiest, limits.sm_count)
         if busy > best:
             best, found = busy, (at, choice, sums[choice], grid)
         if busy >= BUSY:
             break
     at, choice, chunk_tiles, grid = found
-    shape = *all_blocks[at], choices[choice], choice == 0
-    return _Chunks(*shape, tiles[at, choice], chunk_tiles, grid, slots)
-
-
-def _tile_bytes(threads: int, rounds: int) -> int:
-    return rounds * threads * LOADS * VECTOR
+    threads, rounds = all_blocks[at]
+    shape = threads, rounds * threads * LOADS * VECTOR, choices[choice], choice == 0
+    return _Chunks(*shape, tiles[at, choice], chunk_tiles, grid)
 
 
 @lru_cache
-def _tilings(
-    choices: tuple[tuple[int, int], ...],
-) -> tuple[list[tuple[int, int]], np.ndarray, np.ndarray]:
-    """By block: the bytes of a tile and how many blocks of an SM keep memory busy.
-
-    The masks and shifts divide by the bytes of a tile, a power of two. That more blocks fit makes
-    the last of them no shorter.
-    """
-    sizes = [
-        (_tile_bytes(*each), blocks(IN_FLIGHT_BYTES, each[0] * LOADS * VECTOR)) for each in choices
-    ]
-    bits = np.array([size.bit_length() - 1 for size, _ in sizes]).reshape(-1, 1, 1)
-    return sizes, (1 << bits) - 1, bits
+def _tile_sizes(all_blocks: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """The bytes of a tile, by block."""
+    sizes = [rounds * threads * LOADS * VECTOR for threads, rounds in all_blocks]
+    return np.array(sizes).reshape(-1, 1, 1)
 
 
 def _row_choices(columns: Columns, limits: DeviceLimits, multiple: int) -> list[int]:
