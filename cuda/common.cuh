@@ -50,13 +50,10 @@ template <class T> __device__ inline void store_with(T* pointer, T value, Wide p
 }
 
 // The same value, computed here. Otherwise the compiler may add up the parts of a sum again for each use.
-template <class T> __device__ inline T* settled(T* pointer) {
-    asm("" : "+l"(pointer));
-    return pointer;
-}
-__device__ inline unsigned settled(unsigned number) {
-    asm("" : "+r"(number));
-    return number;
+template <class T> __device__ inline T settled(T value) {
+    if constexpr (sizeof(T) == 8) asm("" : "+l"(value));
+    else asm("" : "+r"(value));
+    return value;
 }
 
 // A number less a multiple of a size, of which 2^32 or 2^64 less the size is known: one instruction.
@@ -89,17 +86,6 @@ template <int kCount, class T> __device__ inline int find(const T* table, T valu
     return low;
 }
 
-// The same for a long table. The answer is between nearby[value >> shift] and the next entry of `nearby`.
-template <class T> __device__ inline int find_near(const T* table, const unsigned short* nearby, unsigned shift, T value) {
-    int low = nearby[value >> shift], high = nearby[(value >> shift) + 1];
-    while (low < high) {
-        const int middle = (low + high + 1) / 2;
-        if (table[middle] <= value) low = middle;
-        else high = middle - 1;
-    }
-    return low;
-}
-
 // The vector that begins `shift` bytes, 0 to 3, after the start of five consecutive words.
 __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
     const unsigned bits = shift * 8;
@@ -119,8 +105,13 @@ template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&wo
         if (kUnit < 4) words[i] = __funnelshift_r(words[i], words[i + 1], phase * 8);
 }
 
-// `count` bytes of one word, then the other's.
+// `count` bytes of one word or vector, then the other's.
 __device__ inline unsigned joined(unsigned one, unsigned other, int count) {
     const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all of 4 and more
     return (one & mask) | (other & ~mask);
+}
+__device__ inline uint4 joined(uint4 one, uint4 other, unsigned count) {
+    const int bytes = static_cast<int>(count);
+    return make_uint4(joined(one.x, other.x, bytes), joined(one.y, other.y, bytes - 4),
+                      joined(one.z, other.z, bytes - 8), joined(one.w, other.w, bytes - 12));
 }

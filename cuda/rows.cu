@@ -19,14 +19,9 @@
 // kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a
 // vector reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
 
-template <bool kWide> struct PlaceOf { using Type = unsigned; };
-template <> struct PlaceOf<true> { using Type = Wide; };
-using Place = typename PlaceOf<kOneRow>::Type;
-
 constexpr unsigned kWarp = 32;
-constexpr int kFewOutputs = 16;  // that are found without a second table
 
-// One output's part of a chunk. Places count its bytes; in a chunk of one row, from where the tile begins.
+// One output's part of a chunk. A Place counts its bytes; in a chunk of one row, from where the tile begins.
 struct Part {
     const Byte* src;
     Byte* dst;
@@ -67,13 +62,6 @@ struct Window {
         return make_uint4(words[0], words[1], words[2], words[3]);
     }
 };
-
-// `count` bytes of one vector, then the other's.
-__device__ inline uint4 joined(uint4 one, uint4 other, unsigned count) {
-    const int bytes = static_cast<int>(count);
-    return make_uint4(joined(one.x, other.x, bytes), joined(one.y, other.y, bytes - 4),
-                      joined(one.z, other.z, bytes - 8), joined(one.w, other.w, bytes - 12));
-}
 
 // Copies the vectors, among those from `first` up to `end`, that hold the end of a row and the start of the
 // next. Thread t takes the t-th end of a row.
@@ -149,29 +137,21 @@ struct Output {
     Divisor by_width, by_slot;
 };
 
-// Templates, because a launch has only the tables that it needs.
-template <class Launch> __device__ inline int tile_output(const Launch& launch, unsigned tile) {
-    if constexpr (kOutputs <= kFewOutputs) return find<kOutputs>(launch.tile_starts, tile);
-    else return find_near(launch.tile_starts, launch.nearby, launch.nearby_shift, tile);
-}
-
+// A template, because a launch has only the tables that it needs.
 template <class Launch> __device__ inline Output output_of(const Launch& launch, unsigned tile) {
     Output output;
     if constexpr (kEqual) {
         output.index = static_cast<int>(quotient(tile, launch.by_output_tiles));
         output.first_tile = output.index * launch.output_tiles;
-        output.width = launch.width;
-        output.offset = launch.first_byte + output.index * output.width;
-        if constexpr (!kOneRow) output.by_width = launch.by_width;
-        if constexpr (kShort) output.by_slot = launch.by_slot;
     } else {
-        output.index = tile_output(launch, tile);
+        output.index = find<kOutputs>(launch.tile_starts, tile);
         output.first_tile = launch.tile_starts[output.index];
-        output.width = launch.widths[output.index];
-        output.offset = launch.offsets[output.index];
-        if constexpr (!kOneRow) output.by_width = launch.by_width[output.index];
-        if constexpr (kShort) output.by_slot = launch.by_slot[output.index];
     }
+    const int entry = kEqual ? 0 : output.index;
+    output.width = launch.widths[entry];
+    output.offset = launch.offsets[entry] + (output.index - entry) * output.width;
+    if constexpr (!kOneRow) output.by_width = launch.by_width[entry];
+    if constexpr (kShort) output.by_slot = launch.by_slot[entry];
     return output;
 }
 
@@ -236,7 +216,7 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
     for (int i = 0; i < kLoads; ++i, to += step * (slot + 1)) *to = held[i];
 }
 
-// Copies the vectors that begin in `rows` short rows, a multiple of 16, from row `first` on. Phases repeat every
+// Copies the vectors that begin in `rows` short rows, a multiple of 16, beginning with row `first`. Phases repeat every
 // 16 rows, so what a thread finds out about a vector is true of those `repeat` rows later, which it also copies.
 __device__ inline void copy_short(const Part& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
                                   Divisor by_slot, bool is_first_round) {

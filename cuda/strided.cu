@@ -2,8 +2,8 @@
 //
 // An output is a loop nest, with byte strides in the input and in the output. Its innermost loop is a
 // row: units of kUnit bytes, side by side in the output and one step apart in the input. Rows are cut
-// into items of kItemBytes, which are numbered in the order of the output; thread t of a block copies
-// kItems of them, kThreads apart. All loads are under way before the first store.
+// into items of kItemBytes, which are numbered in the order of the output; a block copies kTile of them, and
+// thread t of it kItems, kThreads apart. All loads are under way before the first store.
 //
 // An item is filled by a load for each of its units, which may be any step apart. Where the step is a
 // small constant (kStep), it is filled from the window of input that holds all of its units: whole
@@ -36,9 +36,7 @@ constexpr int kVectors = (kSpan + 2 * kVector - 1 - kAlign) / kVector;
 constexpr int kWindowWords = kVectors * 4 + 2;  // two more may be read, but are not used
 
 // Division by a size. Items are numbered with 64 bits (Index) only where there are too many for 31.
-__device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) {
-    return quotient(number, Divisor{magic, shift});
-}
+__device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) { return quotient(number, Divisor{magic, shift}); }
 __device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) { return __umul64hi(2 * number, magic) >> shift; }
 
 // A place in the input, and the corresponding offset, in bytes, in each output of an entry.
@@ -90,27 +88,6 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     return {place, is_whole && is_item};
 }
 
-// Units must be put in ascending order: the first of a word sets it, the others are added.
-template <class T> __device__ inline void put(unsigned (&words)[kWords], int i, T value) {
-    constexpr int kBytes = sizeof(T);
-    if constexpr (kBytes == 16)
-        words[0] = value.x, words[1] = value.y, words[2] = value.z, words[3] = value.w;
-    else if constexpr (kBytes == 8)
-        words[2 * i] = value.x, words[2 * i + 1] = value.y;
-    else if (i * kBytes % 4 == 0)
-        words[i * kBytes / 4] = value;
-    else
-        words[i * kBytes / 4] |= static_cast<unsigned>(value) << i * kBytes % 4 * 8;
-}
-
-__device__ inline void fill_by_units(const Byte* src, long long step, unsigned (&words)[kWords]) {
-    Unit units[kUnits];
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i) units[i] = load<Unit>(src + i * step);
-#pragma unroll
-    for (int i = 0; i < kUnits; ++i) put(words, i, units[i]);
-}
-
 // Loads the bytes of a window; its first byte becomes the first byte of `words`.
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
     // Where steps go down, the last unit comes first.
@@ -160,17 +137,9 @@ __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[k
 #pragma unroll
         for (int i = 0; i < kChannels * kWords; ++i) words[i / kWords][i % kWords] = sorted_word(window, i / kWords, i % kWords);
     } else {
-        fill_by_units(src, step, words[0]);
+#pragma unroll
+        for (int i = 0; i < kUnits; ++i) reinterpret_cast<Unit*>(words[0])[i] = load<Unit>(src + i * step);
     }
-}
-
-template <class T> __device__ inline T vector_of(const unsigned (&words)[kWords]) {
-    if constexpr (sizeof(T) == 16)
-        return make_uint4(words[0], words[1], words[2], words[3]);
-    else if constexpr (sizeof(T) == 8)
-        return make_uint2(words[0], words[1]);
-    else
-        return static_cast<T>(words[0]);
 }
 
 // Copies the units of rows before the first item and after the last whole one; each thread takes one. A block
@@ -197,8 +166,9 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
 
 // Only the last tile of an output may not be full.
 template <bool kFull> __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index first, long long step) {
+    using Stored = typename Unsigned<kStaged ? kVector : kItemBytes>::Type;
     Item items[kItems];
-    unsigned held[kItems][kChannels][kWords];
+    alignas(kVector) unsigned held[kItems][kChannels][kWords];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         items[i] = item_at<kFull>(launch, entry, nest, first + i * kThreads, step);
@@ -210,15 +180,13 @@ template <bool kFull> __device__ inline void copy_tile(const Parameters& launch,
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
             store(launch.outputs[entry * kChannels + channel] + items[i].place.to,
-                  vector_of<typename Unsigned<kStaged ? kVector : kItemBytes>::Type>(held[i][channel]), launch.policy);
+                  *reinterpret_cast<const Stored*>(held[i][channel]), launch.policy);
     }
 }
 
-// Of an item; the items that a block sorts, but the block before it stores; and the block's own. They are half
-// lines of outputs, or else blocks would share more of them.
+// Of an item, and the items that a block sorts, but the block before it stores.
 constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;
 constexpr int kRepeated = kStaged < kVector;
-constexpr int kFresh = kThreads - 4 * kRepeated;
 
 __device__ inline uint4 staged_vector(const uint4* staged, unsigned place) {
     if constexpr (kStaged == kVector) return staged[place / kVector];
@@ -227,7 +195,7 @@ __device__ inline uint4 staged_vector(const uint4* staged, unsigned place) {
     return kStaged < 4 ? funnel(words, place) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies the bytes of an output that no whole vector has: `before` the first one, and from `end` on.
+// Copies the bytes of an output that no whole vector has: `before` the first one, and those after `end`.
 __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned before, Wide end) {
     const Wide bytes = static_cast<Wide>(launch.row_units[0]) * kUnit;
     for (Wide at = threadIdx.x < before ? threadIdx.x : end + (threadIdx.x - before); at < bytes; at += kThreads) {
@@ -241,7 +209,7 @@ __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned
 // the first one, and has all items.
 template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Parameters& launch, Index first) {
     const Index count = launch.counts[0];
-    const Index last = first + min(threadIdx.x, static_cast<unsigned>(kRepeated ? kFresh : kThreads));
+    const Index last = first + min(threadIdx.x, static_cast<unsigned>(kRepeated ? kTile : kThreads));
     Index number = max(last, static_cast<Index>(kRepeated)) - kRepeated;
     if (!kFull) number = min(number, count - 1);
     unsigned window[kWindowWords] = {};
@@ -265,20 +233,19 @@ template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Pa
             const long long at = begin + vector * kVector;
             const bool is_stored = kFull || (at >= 0 && at < end);
             const unsigned place = kRepeated * (kItemBytes - kVector) + before + vector * kVector;
-            if (is_stored && (!kRepeated || vector < kFresh * kItemVectors)) store(dst + at, staged_vector(staged, place), launch.policy);
+            if (is_stored && (!kRepeated || vector < kTile * kItemVectors)) store(dst + at, staged_vector(staged, place), launch.policy);
         }
-        if (first + kFresh > count) copy_ends(launch, channel, before, end);
+        if (first + kTile > count) copy_ends(launch, channel, before, end);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Parameters launch) {
     if constexpr (kStaged > 0) {
         __shared__ uint4 staged[kThreads * kItemVectors];
-        const Index first = static_cast<Index>(blockIdx.x) * kFresh;
-        const bool is_full = first > 0 && first + kFresh <= launch.counts[0];
+        const Index first = static_cast<Index>(blockIdx.x) * kTile;
+        const bool is_full = first > 0 && first + kTile <= launch.counts[0];
         return is_full ? copy_staged<true>(staged, launch, first) : copy_staged<false>(staged, launch, first);
     }
-    constexpr int kTile = kThreads * kItems;
     const int entry = find<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
     const int nest = kNests == 1 ? 0 : entry;
     const Index begin = static_cast<Index>(blockIdx.x - launch.tile_starts[entry]) * kTile;

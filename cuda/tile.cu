@@ -110,9 +110,7 @@ struct Share {
             if (left >= kVector) return window(shared, place);
             const uint4 one = window(shared, place, place, place + left - 1);
             const uint4 other = window(shared, place + gap, place + gap + left, place + gap + kVector);
-            const int count = static_cast<int>(left);
-            return make_uint4(joined(one.x, other.x, count), joined(one.y, other.y, count - 4),
-                              joined(one.z, other.z, count - 8), joined(one.w, other.w, count - 12));
+            return joined(one, other, left);
         }
         unsigned words[4] = {};
 #pragma unroll

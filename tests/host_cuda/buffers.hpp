@@ -49,7 +49,7 @@ public:
 private:
     static constexpr unsigned char kGuardByte = 0xA5;
 
-    // Whole pages for so many bytes, and one more with room for the guard band.
+    // The size of `bytes` in whole pages, with one more that has room for the guard band.
     static std::size_t banded(std::size_t bytes) { return (bytes + 2 * kPage - 1) / kPage * kPage; }
 
     std::int64_t bytes_, origin_;

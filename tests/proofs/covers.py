@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 from dmlsplit.backends.cuda.launch import THREADS, VECTOR, KernelLaunch, blocks
+from dmlsplit.backends.cuda.planner.strided import REPEATING
 from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
 from dmlsplit.geometry import StridedCopy
 from tests.support.plans import known
@@ -31,7 +32,7 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     assert 0 < known["last_rows"] <= in_chunk
     rows = known["last_chunk"] * in_chunk + known["last_rows"]
     if known["kEqual"]:
-        each, width, first = known["output_tiles"], known["width"], known["first_byte"]
+        (width,), (first,), each = known["widths"], known["offsets"], known["output_tiles"]
         starts = range(0, known["chunk_tiles"] + 1, each)
         assert len(starts) == count + 1
         widths, offsets = [width] * count, range(first, first + count * width, width)
@@ -99,7 +100,7 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for entry, (first, end) in enumerate(pairwise(starts)):
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
-        tile = THREADS * known["kItems"] - 4 * (0 < known["kStaged"] < VECTOR)
+        tile = THREADS * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
         assert blocks(items + bool(known["kStaged"]), tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest

@@ -1,7 +1,7 @@
 """A kernel launch as a value, and what a planner must know of a device."""
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain
@@ -245,6 +245,21 @@ class KernelLaunch(NamedTuple):
         """The struct for the addresses of the input and of each output, or without addresses."""
         unused = (1 + self.code.slots - len(addresses)) * POINTER_BYTES
         return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
+
+
+def fitting(
+    make: Callable[[Sequence[_Entry]], KernelLaunch | None], parts: Sequence[_Entry], most: int
+) -> Iterator[KernelLaunch]:
+    """The launches that `make` plans for these parts, in halves if they need over `most` bytes.
+
+    It gives None for more parts than a kernel can number.
+    """
+    launch = make(parts)
+    if launch is not None and len(launch.parameters(())) <= most:
+        yield launch
+    else:
+        for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]):
+            yield from fitting(make, half, most)
 
 
 def resident_for(bytes_in_flight: int) -> int:

@@ -24,11 +24,7 @@ from dmlsplit.backends.cuda.launch import (
 )
 from dmlsplit.backends.cuda.planner.forms import Columns, Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
-from dmlsplit.backends.cuda.planner.strided import (
-    fit_windows,
-    interleaved_launch,
-    strided_launches,
-)
+from dmlsplit.backends.cuda.planner.strided import fit_windows, interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches

@@ -7,12 +7,7 @@ from math import gcd
 
 from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions, blocks
 from dmlsplit.backends.cuda.planner.forms import Columns
-from dmlsplit.backends.cuda.planner.warps import (
-    BANKS,
-    Arrangement,
-    used_lanes,
-    vector_wavefronts,
-)
+from dmlsplit.backends.cuda.planner.warps import BANKS, Arrangement, used_lanes, vector_wavefronts
 
 # Vectors that a thread loads. Each number is a program.
 TILE_LOADS = (4, 6, 8)

@@ -47,6 +47,9 @@ NARROW_RESIDENT = 4
 # The same if several items, 64-bit numbers and the edges of one of several nests need registers.
 EDGED_RESIDENT = 5
 
+# By how much a block has fewer items than threads if its first thread sorts the item before its
+# own. Its items are then half lines of outputs; otherwise blocks would share more of those.
+REPEATING = 4
 # Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
 # in order. A thread of two blocks has registers for that many.
 MOST_DIRECT, MOST_STAGED = 8, 22
@@ -129,7 +132,7 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
     is_light = depth <= SHALLOW and (is_one_nest or not _is_far(nests, walks))
     items = form.items if is_small and is_light else blocks(form.items, 2)
     # The ends of a staged row belong to a block that has fewer items than threads.
-    more, tile = int(form.staged > 0), THREADS * items - 4 * (0 < form.staged < VECTOR)
+    more, tile = int(form.staged > 0), THREADS * items - REPEATING * (0 < form.staged < VECTOR)
     *starts, grid = accumulate((blocks(turns(walk) + more, tile) for walk in walks), initial=0)
     if is_one_nest:
         nests, walks = nests[:1], walks[:1]
@@ -151,12 +154,11 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
         Constant("int", "kUnit", form.unit),
         Constant("int", "kItemBytes", form.item),
         Constant("int", "kItems", items),
+        Constant("int", "kTile", tile),
         Constant("int", "kChannels", form.channels),
         Constant("bool", "kWindow", int(has_window)),
         Constant("int", "kStep", form.window_step or 0),
-        Constant(
-            "int", "kAlign", min(entry.window_alignment(assumed, staged_item) for entry in found)
-        ),
+        Constant("int", "kAlign", min(e.window_alignment(assumed, staged_item) for e in found)),
         Constant("bool", "kEdges", int(has_edges)),
         Constant("bool", "kLeads", int(has_edges and has_leads)),
         Constant("int", "kStaged", form.staged),

@@ -1,6 +1,6 @@
 """Plans for `tile`: narrow outputs, some rows at a time, through shared memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from dmlsplit.backends.cuda.launch import (
@@ -16,12 +16,14 @@ from dmlsplit.backends.cuda.launch import (
     coded,
     divisor,
     filled,
+    fitting,
     index_type,
     resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
+from dmlsplit.geometry import every
 
 # Longer tables may have any power of two as their size, to save parameters.
 LONG = 256
@@ -33,13 +35,12 @@ def tile_launches(columns: Columns, assumed: Assumptions) -> Iterator[KernelLaun
     The number of rows changes only arguments: columns have one program for a single row, and one
     for more.
     """
-    launch = _launch(columns, assumed, layout_of(columns, assumed))
-    count = len(columns.outputs)
-    if len(launch.parameters(())) <= assumed.limits.parameter_bytes:
-        yield launch
-    else:
-        for half in (range(count // 2), range(count // 2, count)):
-            yield from tile_launches(columns.take(half), assumed)
+
+    def launch(positions: Sequence[int]) -> KernelLaunch:
+        part = columns.take(positions)
+        return _launch(part, assumed, layout_of(part, assumed))
+
+    return fitting(launch, every(len(columns.outputs)), assumed.limits.parameter_bytes)
 
 
 def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLaunch:

@@ -15,7 +15,6 @@ from dmlsplit.backends.cuda.launch import (
     LINE_BYTES,
     LOADS,
     OFFSET_64,
-    POINTER_BYTES,
     THREADS,
     VECTOR,
     WORD,
@@ -25,6 +24,7 @@ from dmlsplit.backends.cuda.launch import (
     blocks,
     coded,
     divisor,
+    fitting,
     resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Columns, Nest
@@ -42,12 +42,7 @@ SECTOR = 32
 LEAST_FILL = 0.6
 # Squares pay if both dimensions are at least this long: 8 words are one sector.
 LEAST_SIDE = 8
-# Bytes of parameters: of an output, its address, offset, nest and first square; of a nest, two
-# strides, two sizes and a divisor; of a loop around it, two strides and a divisor.
-OUTPUT_BYTES, NEST_BYTES, LOOP_BYTES = 8 + 8 + 1 + 4, 2 * 8 + 2 * 4 + 12, 2 * 8 + 12
-SPARE_BYTES = 16  # the last entry of a table, and the gap at the end
-# The tables of nests take at most this part of the parameters; nests have numbers of one byte.
-NEST_PART, MOST_NESTS = 4, 256
+MOST_NESTS = 256  # which have numbers of one byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +129,8 @@ def transposed_elements(columns: Columns, assumed: Assumptions) -> KernelLaunch 
         f"rows of {count} outputs, one element of {unit} bytes each",
         has_pointers=True,
     )
-    room = POINTER_BYTES * (assumed.most_outputs - count)
-    return launch if len(launch.argument_bytes) <= room else None
+    fits = len(launch.parameters(())) <= assumed.limits.parameter_bytes
+    return launch if fits else None
 
 
 def down_loop(nest: Nest) -> Loop | None:
@@ -154,41 +149,27 @@ def down_loop(nest: Nest) -> Loop | None:
 def transposes(
     alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
 ) -> Iterator[KernelLaunch]:
-    """Launches with as many outputs each as the parameters can hold.
-
-    Outputs are by nest; all nests have a down loop and the same unit.
-    """
-    room = POINTER_BYTES * assumed.most_outputs - SPARE_BYTES
-    loops = max(len(nest.loops) for nest in alike) - 2
-    nest_bytes = NEST_BYTES + LOOP_BYTES * max(loops, 1)
-    most_nests = min(MOST_NESTS, room // NEST_PART // nest_bytes, len(alike))
-    most = (room - most_nests * nest_bytes) // OUTPUT_BYTES
-    part: dict[Nest, list[int]] = {}
-    for nest, outputs in alike.items():
-        for index in outputs:
-            has_all_nests = len(part) == most_nests and nest not in part
-            if has_all_nests or sum(map(len, part.values())) == most:
-                yield _transpose(part, pieces, assumed)
-                part = {}
-            part.setdefault(nest, []).append(index)
-    yield _transpose(part, pieces, assumed)
-
-
-def _transpose(
-    alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
-) -> KernelLaunch:
+    """The launches for outputs by nest; all nests have a down loop and the same unit."""
     unit = next(iter(alike)).unit
-    planes = tuple(map(_plane, alike))
-    plane_of = {output: number for number, same in enumerate(alike.values()) for output in same}
-    return transposition(
-        best(squares(unit, write_bytes(planes, assumed)), planes),
-        planes,
-        [(pieces[output].input_offset, number) for output, number in plane_of.items()],
-        tuple(plane_of),
-        sum(pieces[output].total_bytes for output in plane_of),
-        assumed,
-        f"input and output are contiguous along different dimensions, {unit} bytes each",
-    )
+
+    def launch(outputs: Sequence[tuple[Nest, int]]) -> KernelLaunch | None:
+        nests = list(dict.fromkeys(nest for nest, _ in outputs))
+        if len(nests) > MOST_NESTS:
+            return None
+        numbers = {nest: number for number, nest in enumerate(nests)}
+        planes = tuple(map(_plane, nests))
+        return transposition(
+            best(squares(unit, write_bytes(planes, assumed)), planes),
+            planes,
+            [(pieces[output].input_offset, numbers[nest]) for nest, output in outputs],
+            tuple(output for _, output in outputs),
+            sum(pieces[output].total_bytes for _, output in outputs),
+            assumed,
+            f"input and output are contiguous along different dimensions, {unit} bytes each",
+        )
+
+    outputs = [(nest, output) for nest, found in alike.items() for output in found]
+    return fitting(launch, outputs, assumed.limits.parameter_bytes)
 
 
 def _plane(nest: Nest) -> Plane:
@@ -196,8 +177,8 @@ def _plane(nest: Nest) -> Plane:
     down = down_loop(nest)
     assert down is not None
     outer.remove(down)
-    outer.reverse()
-    return Plane(down.size, across.size, down.output_stride, across.input_stride, tuple(outer))
+    around = tuple(reversed(outer))
+    return Plane(down.size, across.size, down.output_stride, across.input_stride, around)
 
 
 def transposition(

@@ -33,7 +33,7 @@ from dmlsplit.backends.cuda.planner.forms import Columns
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
-# Longer tables of tiles come with an index, `nearby`; rows.cu has the same number.
+# More equal outputs than this have a program without tables.
 FEW_OUTPUTS = 16
 # Threads of a block, and rounds in which each copies `LOADS` vectors. Rounds share what a block
 # finds out about its output, which is up to half of the instructions of a single one.
@@ -75,9 +75,9 @@ def wide_launches(
     is_short = is_short and columns.pitch < MOST_CHUNK_BYTES
     # Along axis 0, the outputs that are not empty may be equal by chance.
     is_equal = _is_equal(columns, is_short) and (columns.rows > 1 or count == assumed.outputs)
-    kind = index_type(max(columns.offsets[-1], columns.widest))
+    kind = COUNT_64 if is_equal else index_type(max(columns.offsets[-1], columns.widest))
     place_bytes = 4 if kind == "unsigned" else 8
-    tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 2 + 8 * is_short
+    tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 8 * is_short
     most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
     each = blocks(count, blocks(count, most))
     for first in range(0, count, each):
@@ -107,12 +107,7 @@ class _Chunks(NamedTuple):
 
 
 def _launch(
-    columns: Columns,
-    assumed: Assumptions,
-    form: _Form,
-    kind: str,
-    most: int,
-    chunks: _Chunks,
+    columns: Columns, assumed: Assumptions, form: _Form, kind: str, most: int, chunks: _Chunks
 ) -> KernelLaunch:
     """`kind` is the type of places in the tables, and `most` the outputs that fit a launch."""
     count = len(columns.outputs)
@@ -165,25 +160,22 @@ def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLi
     numbers = ("tile_bytes", "chunk_tiles", "chunk_rows", "last_chunk", "last_rows")
     members += [Member("unsigned", name) for name in numbers]
     if is_equal:
-        members += [Member(place, "width"), Member(place, "first_byte")]
         members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
     else:
-        members += [Member(kind, "offsets", slots), Member(kind, "widths", slots)]
-    if not is_one_row:
-        members.append(Member(DIVISOR, "by_width", 0 if is_equal else slots))
-    if is_short:
-        members.append(Member(DIVISOR, "by_slot", 0 if is_equal else slots))
-    if not is_equal:
         members.append(Member("unsigned", "tile_starts", slots))
-    if not is_equal and slots > FEW_OUTPUTS:
-        members.append(Member("unsigned", "nearby_shift"))
-        members.append(Member("unsigned short", "nearby", slots + 1))
+    entries = 1 if is_equal else slots
+    members += [Member(kind, "offsets", entries), Member(kind, "widths", entries)]
+    if not is_one_row:
+        members.append(Member(DIVISOR, "by_width", entries))
+    if is_short:
+        members.append(Member(DIVISOR, "by_slot", entries))
     constants = (
         Constant("int", "kLoads", SHORT_LOADS if is_short else LOADS),
         Constant("bool", "kAligned", int(is_aligned)),
         Constant("bool", "kShort", int(is_short)),
         Constant("bool", "kOneRow", int(is_one_row)),
         Constant("bool", "kEqual", int(is_equal)),
+        Constant("using", "Place", place),
     )
     resident = resident_blocks(limits, REGISTERS[is_aligned], THREADS)
     return code_of("rows", slots, resident, constants, tuple(members))
@@ -192,32 +184,25 @@ def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLi
 def _outputs(
     columns: Columns, chunks: _Chunks, form: _Form, slots: int, kind: str
 ) -> dict[str, int | bytes]:
-    """The tables of outputs, or what replaces them if all are equal and contiguous in the input."""
-    # The width of a single row may be too large for a divisor.
-    divisors = {} if chunks.is_one_row else {"by_width": columns.widths}
-    if form.is_short and not chunks.is_one_row:
-        divisors["by_slot"] = tuple([_slot_vectors(width) for width in columns.widths])
+    """The tables of outputs; those that are equal and contiguous in the input share an entry."""
     count, spare = (1, 0) if form.is_equal else (len(columns.widths), slots - len(columns.widths))
-    values: dict[str, int | bytes] = {}
-    for name, numbers in divisors.items():
-        found = chain.from_iterable(map(divisor, numbers[:count]))
+    widths = columns.widths[:count]
+    values: dict[str, int | bytes] = {
+        "offsets": table(kind, *columns.offsets[:count]),
+        "widths": table(kind, *widths),
+    }
+    # The width of a single row may be too large for a divisor.
+    divided = {} if chunks.is_one_row else {"by_width": widths}
+    if form.is_short and not chunks.is_one_row:
+        divided["by_slot"] = tuple(map(_slot_vectors, widths))
+    for name, numbers in divided.items():
+        found = chain.from_iterable(map(divisor, numbers))
         values[name] = table(DIVISOR, *found) + table(DIVISOR, *divisor(1)) * spare
     if form.is_equal:
         tiles = int(chunks.tiles[0])
-        values |= {"width": columns.equal_width, "first_byte": columns.offsets[0]}
-        by_tiles = table(DIVISOR, *divisor(tiles))
-        return values | {"by_output_tiles": by_tiles, "output_tiles": tiles}
+        return values | {"by_output_tiles": table(DIVISOR, *divisor(tiles)), "output_tiles": tiles}
     starts = np.add.accumulate(chunks.tiles) - chunks.tiles
-    values["offsets"] = table(kind, *columns.offsets)
-    values["widths"] = table(kind, *columns.widths)
-    values["tile_starts"] = starts.astype(np.uint32).tobytes() + _UNUSED * spare
-    if slots > FEW_OUTPUTS:
-        # The outputs of every 2^n-th tile, between which `find_near` searches.
-        shift = max(0, (blocks(chunks.chunk_tiles, slots) - 1).bit_length())
-        near = np.arange(0, chunks.chunk_tiles + (1 << shift), 1 << shift)
-        nearby = starts.searchsorted(near, "right") - 1
-        values |= {"nearby_shift": shift, "nearby": nearby.astype(np.uint16).tobytes()}
-    return values
+    return values | {"tile_starts": starts.astype(np.uint32).tobytes() + _UNUSED * spare}
 
 
 def _is_equal(columns: Columns, is_short: bool) -> bool:
