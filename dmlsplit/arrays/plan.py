@@ -4,8 +4,7 @@ Here an array library is also told which stream uses its memory, and that its ar
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlsplit.arrays import adapter_of, adapters_of
 from dmlsplit.arrays.adapter import Adapter, Made
@@ -17,9 +16,8 @@ from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.errors import InvalidArgumentError
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How arrays of one layout are split."""
+class Plan(NamedTuple):
+    """How arrays of one layout are split. A tuple, because new sizes make one at every call."""
 
     program: Program
     outputs: Packing  # to allocate

@@ -1,11 +1,11 @@
 """The CUDA engine: a plan's kernels, compiled once, launched with pointers and sizes by value."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
@@ -22,16 +22,18 @@ Picked = Callable[[Sequence[int]], Iterable[int]]
 Variant = tuple[tuple[Picked, Launcher], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CudaProgram:
-    """A compiled geometry: one variant for each alignment of the memory."""
+class CudaProgram(NamedTuple):
+    """A compiled geometry: one variant for each alignment of the memory.
+
+    A tuple, because one is made for every new combination of sizes.
+    """
 
     driver: Driver
     device: int
     geometry: SplitGeometry
     # Selects the outputs that have elements; addresses of empty ones are ignored.
     written: Picked
-    variants: dict[tuple[int, int], Variant] = field(default_factory=dict)
+    variants: dict[tuple[int, int], Variant]
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """Plan and compile the launches for memory of an alignment, in bytes."""
@@ -113,4 +115,4 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry; its kernels are compiled when the alignment is known."""
         written = _picks(geometry.filled, geometry.output_count)
-        return CudaProgram(driver.load(), self.number, geometry, written)
+        return CudaProgram(driver.load(), self.number, geometry, written, {})

@@ -11,7 +11,8 @@ Kernels are not compiled for the sizes of a split; those are arguments of launch
 ==============  ===============================================================================
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import compress
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
@@ -70,32 +71,32 @@ def plan(
     return tuple(_row_launches(rows, assumed))
 
 
-def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
+def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunch]:
     """Launches for a packed split, by the first rule of the table that fits."""
     outputs = every(len(split.widths))
     columns = Columns(split.rows, split.pitch, outputs, split.offsets, split.widths)
     if 0 in split.widths:
-        columns = columns.take(split.filled)
+        filled = (tuple(compress(each, split.widths)) for each in columns[2:])
+        columns = Columns(split.rows, split.pitch, *filled)
     unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)
     alignment = min(assumed.input_alignment, assumed.output_alignment)
     has_aligned_memory = alignment == VECTOR
     # Of a single row, each output has blocks of its own.
     least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
     if has_aligned_memory and unit == VECTOR and not _is_crowded(columns):
-        yield from wide_launches(columns, assumed, is_aligned=True)
-    elif fit_windows(columns, assumed):
-        yield interleaved_launch(columns, assumed)
-    elif has_aligned_memory and (squares := transposed_elements(columns, assumed)) is not None:
-        yield squares
-    elif (
+        return wide_launches(columns, assumed, is_aligned=True)
+    if fit_windows(columns, assumed):
+        return [interleaved_launch(columns, assumed)]
+    if has_aligned_memory and (squares := transposed_elements(columns, assumed)) is not None:
+        return [squares]
+    if (
         split.rows > 1
         and min(columns.widths) < least
         and takes_whole_rows(columns)
         and len(columns.outputs) <= assumed.most_outputs
     ):
-        yield from tile_launches(columns, assumed)
-    else:
-        yield from _by_width(columns, assumed, least)
+        return tile_launches(columns, assumed)
+    return _by_width(columns, assumed, least)
 
 
 def _by_width(columns: Columns, assumed: Assumptions, wide: int) -> Iterator[KernelLaunch]:
