@@ -148,8 +148,8 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
         output.first_tile = launch.tile_starts[output.index];
     }
     const int entry = kEqual ? 0 : output.index;
-    output.width = launch.widths[entry];
-    output.offset = launch.offsets[entry] + (output.index - entry) * output.width;
+    output.width = static_cast<Place>(launch.widths[entry]);
+    output.offset = static_cast<Place>(launch.offsets[entry]) + (output.index - entry) * output.width;
     if constexpr (!kOneRow) output.by_width = launch.by_width[entry];
     if constexpr (kShort) output.by_slot = launch.by_slot[entry];
     return output;

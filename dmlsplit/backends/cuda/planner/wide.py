@@ -159,16 +159,16 @@ def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLi
     members.append(Member(DIVISOR, "by_chunk_tiles"))
     numbers = ("tile_bytes", "chunk_tiles", "chunk_rows", "last_chunk", "last_rows")
     members += [Member("unsigned", name) for name in numbers]
-    if is_equal:
-        members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
-    else:
-        members.append(Member("unsigned", "tile_starts", slots))
     entries = 1 if is_equal else slots
     members += [Member(kind, "offsets", entries), Member(kind, "widths", entries)]
     if not is_one_row:
         members.append(Member(DIVISOR, "by_width", entries))
     if is_short:
         members.append(Member(DIVISOR, "by_slot", entries))
+    if is_equal:
+        members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
+    else:
+        members.append(Member("unsigned", "tile_starts", slots))
     constants = (
         Constant("int", "kLoads", SHORT_LOADS if is_short else LOADS),
         Constant("bool", "kAligned", int(is_aligned)),
@@ -218,19 +218,8 @@ def _slot_vectors(width: Any) -> Any:
 
 def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
-    widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
-    # Short rows are copied whole, others by the byte. Arrays are by block, rows of a chunk, and
-    # output. Quotients are exact: none has as many digits as a float.
-    if is_short:
-        slots = _slot_vectors(widths)
-        all_blocks: tuple[tuple[int, int], ...] = SHORT_BLOCKS
-        rows = [[threads // slots // 2 * (2 * LOADS * rounds)] for threads, rounds in all_blocks]
-        amounts, each = np.ones_like(widths), np.array(rows)
-        choices = _row_choices(columns, limits, int(each[0].max()))
-    else:
-        all_blocks, amounts, each = BLOCKS, widths, _tile_sizes(BLOCKS)
-        choices = _row_choices(columns, limits, 1)
-    needed = (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
+    all_blocks: tuple[tuple[int, int], ...] = SHORT_BLOCKS if is_short else BLOCKS
+    choices, needed = _needed(columns, limits, is_short)
     tiles = np.ceil(needed).astype(np.int64)
     # As many tiles of a row would do if none had an unused part.
     full = np.add.reduce(needed[:, 0], -1).tolist()
@@ -248,13 +237,27 @@ def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
         busiest = limits.sm_count * blocks(IN_FLIGHT_BYTES, at_once)
         busy = columns.rows * full[at] / grid * evenness(grid, busiest, limits.sm_count)
         if busy > best:
-            best, found = busy, (at, choice, sums[choice], grid)
+            shape = threads, rounds * at_once, choices[choice], choice == 0
+            best, found = busy, _Chunks(*shape, tiles[at, choice], sums[choice], grid)
         if busy >= BUSY:
             break
-    at, choice, chunk_tiles, grid = found
-    threads, rounds = all_blocks[at]
-    shape = threads, rounds * threads * LOADS * VECTOR, choices[choice], choice == 0
-    return _Chunks(*shape, tiles[at, choice], chunk_tiles, grid)
+    return found
+
+
+def _needed(columns: Columns, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
+    """The rows that a chunk may have, and the tiles to fill: by block, these rows, and output.
+
+    Numbers have fewer digits than a float, so that no quotient is rounded to a whole number.
+    """
+    widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
+    # Tiles have bytes, or whole rows if they are short.
+    amounts, each = widths, _tile_sizes(BLOCKS)
+    if is_short:
+        slots = _slot_vectors(widths)
+        rows = [[threads // slots // 2 * (2 * LOADS * rounds)] for threads, rounds in SHORT_BLOCKS]
+        amounts, each = np.ones_like(widths), np.array(rows)
+    choices = _row_choices(columns, limits, int(each[0].max()) if is_short else 1)
+    return choices, (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
 
 
 @lru_cache
