@@ -33,7 +33,7 @@ from dmlsplit.backends.cuda.planner.forms import Columns
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
-# More equal outputs than this have a program without tables.
+# More equal outputs than this have a program without a search.
 FEW_OUTPUTS = 16
 # Threads of a block, and rounds in which each copies `LOADS` vectors. Rounds share what a block
 # finds out about its output, which is up to half of the instructions of a single one.
@@ -206,7 +206,7 @@ def _outputs(
 
 
 def _is_equal(columns: Columns, is_short: bool) -> bool:
-    """Whether outputs need no table. Few are found about as fast in one, and share its program."""
+    """Whether outputs share an entry. Few are found about as fast by search, with its program."""
     if len(columns.outputs) <= (1 if is_short else FEW_OUTPUTS) or not columns.equal_width:
         return False
     return columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
