@@ -75,7 +75,7 @@ def wide_launches(
     is_short = is_short and columns.pitch < MOST_CHUNK_BYTES
     # Along axis 0, the outputs that are not empty may be equal by chance.
     is_equal = _is_equal(columns, is_short) and (columns.rows > 1 or count == assumed.outputs)
-    kind = COUNT_64 if is_equal else index_type(max(columns.offsets[-1], columns.widest))
+    kind = index_type(max(columns.offsets[-1], columns.widest))
     place_bytes = 4 if kind == "unsigned" else 8
     tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 8 * is_short
     most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
@@ -114,6 +114,7 @@ def _launch(
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
     slots = capacity(wanted, most)
+    kind = kind if not form.is_equal else COUNT_64 if chunks.is_one_row else "unsigned"
     code = _code(form, chunks.is_one_row, slots, kind, assumed.limits)
     is_short = form.is_short and not chunks.is_one_row
 
@@ -159,16 +160,16 @@ def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLi
     members.append(Member(DIVISOR, "by_chunk_tiles"))
     numbers = ("tile_bytes", "chunk_tiles", "chunk_rows", "last_chunk", "last_rows")
     members += [Member("unsigned", name) for name in numbers]
+    if is_equal:
+        members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
+    else:
+        members.append(Member("unsigned", "tile_starts", slots))
     entries = 1 if is_equal else slots
     members += [Member(kind, "offsets", entries), Member(kind, "widths", entries)]
     if not is_one_row:
         members.append(Member(DIVISOR, "by_width", entries))
     if is_short:
         members.append(Member(DIVISOR, "by_slot", entries))
-    if is_equal:
-        members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
-    else:
-        members.append(Member("unsigned", "tile_starts", slots))
     constants = (
         Constant("int", "kLoads", SHORT_LOADS if is_short else LOADS),
         Constant("bool", "kAligned", int(is_aligned)),
