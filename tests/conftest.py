@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
+from dmlsplit.frontends.onnx import child
 from tests.support import builds as kept
 from tests.support.fake_cuda import FakeDriver
 from tests.support.gpu_arrays import forget_programs
@@ -26,9 +27,11 @@ LONGEST = "test_run_faults.py"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
-# Hundreds of processes start here. Without bytecode, each of them compiles the package again.
+# Hundreds of processes start here. Without bytecode, each of them compiles the package again; and
+# their output has the buffers that it usually has, which may fail at the exit.
 sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+    os.environ.pop(name, None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,8 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Share the whole suite between processes, a file at a time, unless -n says how many."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    # Other files need not be read.
     if whole and config.option.markexpr == "core":
-        config.args = _core_tests(config.rootpath)  # no other file needs to be read
+        config.args = _core_tests(config.rootpath)
+    if whole and config.option.markexpr == "not proof":
+        config.option.ignore = [*(config.option.ignore or ()), str(PROOFS)]
     if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
         return
     if getattr(config.option, "cov_source", None):
@@ -157,6 +163,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     forget_programs()
     yield fake
     forget_programs()
+
+
+@pytest.fixture(scope="module")
+def one_child() -> Iterator[None]:
+    """One process infers the shapes of all models of a file of tests, instead of one a command."""
+    with child.kept():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

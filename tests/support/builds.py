@@ -62,7 +62,7 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
     ages = {}
     for entry in folder.iterdir():
         with suppress(FileNotFoundError):  # another process has renamed it
-            ages[entry] = entry.stat().st_mtime, sum(_sizes(entry))
+            ages[entry] = entry.stat().st_mtime, _bytes(entry)
     total = 0
     for entry, (_, size) in sorted(ages.items(), key=lambda item: item[1], reverse=True):
         total += size
@@ -70,8 +70,9 @@ def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
             _remove(entry)
 
 
-def _sizes(entry: Path) -> list[int]:
-    return [part.stat().st_size for part in (entry, *entry.rglob("*"))]
+def _bytes(entry: Path) -> int:
+    parts = entry.rglob("*") if entry.is_dir() else ()
+    return sum(part.stat().st_size for part in (entry, *parts))
 
 
 def _remove(path: Path) -> None:
