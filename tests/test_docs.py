@@ -22,6 +22,7 @@ from dmlsplit.cli import build_parser, main
 from dmlsplit.cli.completion import parsers
 from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
+from tests.support.each import each
 from tests.support.models import single
 
 ROOT = Path(__file__).parent.parent
@@ -72,7 +73,7 @@ def test_python_examples_work(name: str, here: Path) -> None:
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each(name=PAGES)
 def test_every_example_is_tested(name: str) -> None:
     """No page has examples in untested languages; sh and text are for other machines."""
     fences = set(re.findall(r"^```(\w*)", PAGES[name], re.MULTILINE))
@@ -163,11 +164,18 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith(("docs/", "README"))])
+def options(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text))
+
+
+@cache
+def known_options() -> set[str]:
+    return options("".join(parser.format_help() for parser in parsers(build_parser())))
+
+
+@each(name=[name for name in PAGES if name.startswith(("docs/", "README"))])
 def test_every_option_in_the_documentation_is_in_a_help(name: str) -> None:
-    helps = "".join(parser.format_help() for parser in parsers(build_parser()))
-    known = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", helps))
-    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", PAGES[name])) <= known | FOREIGN
+    assert options(PAGES[name]) <= known_options() | FOREIGN
 
 
 def test_the_programs_of_the_kit_have_the_documented_options() -> None:
@@ -199,7 +207,7 @@ def headings(text: str) -> frozenset[str]:
     return frozenset(re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles)
 
 
-@pytest.mark.parametrize("name", [*PAGES, "benchmarks/README.md"])
+@each(name=[*PAGES, "benchmarks/README.md"])
 def test_links_inside_the_project_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
@@ -255,7 +263,7 @@ def test_one_place_says_that_there_is_no_release_yet() -> None:
 NAMED_GPU = re.compile(rf"\b(?:H100|{'|'.join(re.escape(gpu.name) for gpu in GPUS)})\b")
 
 
-@pytest.mark.parametrize("name", [*PAGES, "benchmarks/README.md"])
+@each(name=[*PAGES, "benchmarks/README.md"])
 def test_a_page_with_the_time_of_a_gpu_says_that_none_was_measured(name: str) -> None:
     text = " ".join((ROOT / name).read_text("utf-8").split())
     caveat = r"[Nn]o GPU (?:and no Windows machine )?has run|not been measured on a GPU"
@@ -279,7 +287,7 @@ def parts(package: Path) -> list[str]:
     return sorted(modules + packages)
 
 
-@pytest.mark.parametrize("part", parts(ROOT / "dmlsplit"))
+@each(part=parts(ROOT / "dmlsplit"))
 def test_the_architecture_names_every_package_and_root_module(part: str) -> None:
     assert part in NAMED
 
@@ -297,7 +305,7 @@ def names_of_tests() -> frozenset[str]:
     return frozenset(name for source in sources for name in re.findall(r"def (test_\w+)", source))
 
 
-@pytest.mark.parametrize("name", PAGES)
+@each(name=PAGES)
 def test_files_and_tests_that_are_named_exist(name: str) -> None:
     # Texts of links are skipped, because they name other projects' files.
     files = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml|toml)))`(?!\])", PAGES[name])

@@ -17,6 +17,7 @@ import pytest
 
 import dmlsplit as dml
 from tests.support.command import ran
+from tests.support.each import each
 
 ROOT = Path(__file__).parent.parent
 LIBRARY = sorted((ROOT / "dmlsplit").rglob("*.py"))
@@ -94,7 +95,7 @@ def test_every_public_name_still_exists(module: str) -> None:
     assert not [name for name in names if not hasattr(found, name)]
 
 
-@pytest.mark.parametrize("module", MODULES)
+@each(module=MODULES)
 def test_no_module_has_the_name_of_something_beside_it(module: str) -> None:
     """`import a.b as c` gives the attribute b of a, which must be the module."""
     package, _, name = module.rpartition(".")
@@ -210,3 +211,15 @@ def test_no_test_file_is_long() -> None:
     found = (ROOT / "tests").rglob("*.py")
     long = {path.name for path in found if len(path.read_text().splitlines()) > 500}
     assert long == set()
+
+
+def test_a_test_of_many_cases_names_those_that_fail() -> None:
+    @each(number=range(4), word=["a", "b"])
+    def check(number: int, word: str, limit: int) -> None:
+        assert number < limit or word == "a"
+
+    check(limit=4)
+    with pytest.raises(ExceptionGroup, match=r"^2 of 8 cases failed: ") as failed:
+        check(limit=2)
+    for number in (2, 3):
+        assert f"{{'number': {number}, 'word': 'b'}}" in failed.value.message

@@ -14,6 +14,7 @@ from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport, 
 from dmlsplit.directml.operator import descriptor_geometry, named_tensors
 from dmlsplit.errors import NoEquivalentError
 from tests.support.descriptors import Memory, expected_buffers
+from tests.support.each import each
 
 TYPES = [kind for kind in dml.TensorDataType if kind.bits >= 8]
 LEVELS = list(FeatureLevel)
@@ -56,14 +57,13 @@ SHAPES += [(2, 1, 2, 6, 1, 2, 2), (2, 1, 2, 1, 6, 2, 1, 2), (2, 1, 6, 1, 2, 1, 2
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=str)
-@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
+@each(kind=TYPES, shape=SHAPES)
 def test_every_level_type_and_rank_has_an_equivalent_with_equal_bytes(
-    level: FeatureLevel, kind: dml.TensorDataType
+    level: FeatureLevel, kind: dml.TensorDataType, shape: tuple[int, ...]
 ) -> None:
-    for shape in SHAPES:
-        axis = shape.index(6)
-        desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, shape), axis=axis, sizes=(2, 4))
-        assert_equivalent(desc, dml.legalize(desc, level), level)
+    tensor = TensorDesc(kind, shape)
+    desc = SplitOperatorDesc.from_sizes(tensor, axis=shape.index(6), sizes=(2, 4))
+    assert_equivalent(desc, dml.legalize(desc, level), level)
 
 
 def test_a_valid_descriptor_comes_back_unchanged() -> None:

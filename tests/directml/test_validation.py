@@ -15,6 +15,7 @@ from dmlsplit.directml.rules.rule import Sample
 from dmlsplit.directml.validation import violations
 from tests.golden.broken_rules import said
 from tests.support.descriptors import DATA_TYPES, split_descriptors
+from tests.support.each import each
 
 LEVELS = [str(level) for level in dml.FeatureLevel]
 SIXTEEN_AND_32 = {"FLOAT32", "FLOAT16", "INT32", "INT16", "UINT32", "UINT16"}
@@ -32,8 +33,7 @@ def documented(level: str, data_type: str, rank: int) -> bool:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("data_type", [*DATA_TYPES, "UINT4", "INT4"])
-@pytest.mark.parametrize("rank", range(1, 10))
+@each(data_type=[*DATA_TYPES, "UINT4", "INT4"], rank=range(1, 10))
 def test_a_level_accepts_what_is_documented(level: str, data_type: str, rank: int) -> None:
     x = dml.TensorDesc(data_type, (4,) * rank)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=rank - 1, sizes=(1, 3))

@@ -6,6 +6,7 @@ import pytest
 
 from dmlsplit.lint.report.rule_page import example_of, markdown_page, text_page
 from dmlsplit.lint.rules import RULES
+from tests.support.each import each
 
 
 def plain(text: str) -> str:
@@ -13,8 +14,7 @@ def plain(text: str) -> str:
     return " ".join(re.sub(r"[`<>]", "", text).split())
 
 
-@pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("page", [markdown_page, text_page])
+@each(name=RULES, page=[markdown_page, text_page])
 def test_a_page_has_every_field_of_its_rule(page: object, name: str) -> None:
     rule, example, text = RULES[name], example_of(RULES[name]), plain(page(RULES[name]))  # type: ignore[operator]
     assert text.startswith((f"{name} ===", f"# {name} "))
@@ -24,8 +24,7 @@ def test_a_page_has_every_field_of_its_rule(page: object, name: str) -> None:
         assert plain(part) in text
 
 
-@pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("page", [markdown_page, text_page])
+@each(name=RULES, page=[markdown_page, text_page])
 def test_a_page_begins_with_the_fault_and_its_fix(page: object, name: str) -> None:
     rule, text = RULES[name], plain(page(RULES[name]))  # type: ignore[operator]
     parts = [plain(part) for part in (example_of(rule).said, rule.hint, rule.sentence)]
@@ -35,7 +34,7 @@ def test_a_page_begins_with_the_fault_and_its_fix(page: object, name: str) -> No
     assert text.count(parts[0]) == 1
 
 
-@pytest.mark.parametrize("name", RULES)
+@each(name=RULES)
 def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
     text = markdown_page(RULES[name])
     fences = re.findall(r"^```(.*)$", text, re.MULTILINE)
@@ -49,7 +48,7 @@ def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
     assert not re.search(r"<(?!https://)", prose)
 
 
-@pytest.mark.parametrize("name", RULES)
+@each(name=RULES)
 def test_text_fits_80_columns(name: str) -> None:
     lines = text_page(RULES[name]).splitlines()
     assert all(len(line) <= 80 or "https://" in line for line in lines)

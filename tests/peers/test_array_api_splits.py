@@ -4,15 +4,17 @@ import pytest
 
 import dmlsplit as dml
 from tests.peers.cuts import JAX, Cut
+from tests.support.each import each
 
 xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
 INFO = xp.__array_namespace_info__()
 KINDS = [(device, kind) for device in INFO.devices() for kind in INFO.dtypes(device=device)]
 
 
-@pytest.mark.parametrize(("device", "kind"), KINDS, ids=str)
 @pytest.mark.parametrize("cut", [cut for cut in JAX if isinstance(cut.at, int)])
-def test_pieces_make_up_the_array(device: object, kind: str, cut: Cut) -> None:
+@each(place=KINDS)
+def test_pieces_make_up_the_array(place: tuple[object, str], cut: Cut) -> None:
+    device, kind = place
     size = 1
     for n in cut.shape:
         size *= n

@@ -7,6 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from tests.peers.cuts import CUPY, CUPY_BY_NAME, NUMPY, NUMPY_BY_NAME, Cut
+from tests.support.each import each
 
 TYPES = [*np.typecodes["AllInteger"], *np.typecodes["AllFloat"], "?", "M8[s]", "S3", "U2", ">i4"]
 LIBRARIES = ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)]
@@ -60,8 +61,7 @@ def test_splits_that_name_the_axis(library: str, name: str, cut: Cut) -> None:
         assert_equal(dml.split(array, cut.at, cut.axis), wanted, type(array))
 
 
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("cut", NUMPY)
+@each(kind=TYPES, cut=NUMPY)
 def test_every_type(kind: str, cut: Cut) -> None:
     array = ramp(cut, kind)
     wanted = np.array_split(array, cut.at, cut.axis)
