@@ -1,5 +1,6 @@
 """ONNX's shape inference runs in a child process and fills gaps; a crash there is only noted."""
 
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from dmlsplit.frontends.onnx.folding import constants
 from dmlsplit.frontends.site import Cause
 from tests.support.onnx_graphs import Scanned, model, node, sizes, value
 
+pytestmark = pytest.mark.usefixtures("one_child")
 CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
 AFTER_RESIZE = "its shape is unknown after Resize 'up' of main"
 SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
@@ -70,6 +72,13 @@ def test_an_equation_that_onnx_parses_forever_is_not_passed_to_it(
     assert found.unknown == "its shape is unknown after Einsum 'sum' of main"
 
 
+@pytest.fixture
+def own_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own for this test, which starts in it."""
+    monkeypatch.setattr(child, "_KEPT", ContextVar("_KEPT", default=None))
+
+
+@pytest.mark.usefixtures("own_child")
 def test_a_child_that_cannot_start_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +92,7 @@ def test_a_child_that_cannot_start_says_why(
         kept.answer(str(tmp_path / "m.onnx"), {})
 
 
+@pytest.mark.usefixtures("own_child")
 def test_nothing_is_imported_from_the_current_folder(
     scanned: Scanned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

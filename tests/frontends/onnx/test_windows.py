@@ -12,6 +12,7 @@ from onnx import numpy_helper
 
 from tests.support.onnx_graphs import Scanned, model, node, value
 
+pytestmark = pytest.mark.usefixtures("one_child")
 Shape = tuple[int, ...]
 
 
