@@ -1,6 +1,5 @@
 """Small blocks, so that small arrays have many of them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,6 @@ import pytest
 
 from dmlsplit.storage import resumable, worker, zarr_arrays
 from dmlsplit.storage.resumable import split_store
-from tests.support.command import ROOT
 from tests.support.stores import StopError, make_store, stop_after
 
 
@@ -30,19 +28,6 @@ def begun(store: Path, tmp_path: Path) -> Path:
     with pytest.raises(StopError):
         split_store(store, (1, 6), 2, tmp_path, progress=stop_after(6))
     return tmp_path / ".in.unfinished" / "journal"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Two worker processes, which import this tree."""
-    from distributed import LocalCluster
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        with LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
-        ) as cluster:
-            yield cluster
 
 
 @pytest.fixture

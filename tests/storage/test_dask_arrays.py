@@ -1,9 +1,6 @@
-"""`dml.split` on dask arrays, in this process and on a cluster of two worker processes."""
+"""`dml.split` on dask arrays, in this process; test_cluster.py has a cluster."""
 
-import os
 import sys
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import dask
@@ -191,29 +188,6 @@ except dmlsplit.UnsupportedError as error:
 """
     done = ran(sys.executable, "-c", program)
     assert 'Fix: dask.config.set({"array.query-planning": False})' in done.stdout, done.stderr
-
-
-@pytest.fixture(scope="module")
-def client(cluster: Any) -> Iterator[Any]:
-    from distributed import Client
-
-    with Client(cluster) as client:
-        yield client
-
-
-def test_two_worker_processes_share_the_blocks(client: Any) -> None:
-    def stamped(block: np.ndarray) -> np.ndarray:
-        time.sleep(0.01)
-        block = block.copy()
-        block[..., 0] = os.getpid()
-        return block
-
-    values = RNG.integers(0, 100, (32, 4, 30))
-    lazy = da.from_array(values, chunks=(2, 4, 30)).map_blocks(stamped, dtype=values.dtype)
-    pids, left, right = client.gather(client.compute(dml.split(lazy, (1, 11, 18), axis=2)))
-    np.testing.assert_array_equal(left, values[:, :, 1:12])
-    np.testing.assert_array_equal(right, values[:, :, 12:])
-    assert set(pids.ravel().tolist()) == set(client.run(os.getpid).values())
 
 
 @pytest.mark.gpu

@@ -1,16 +1,12 @@
-"""`dmlsplit run` into zarr: each block runs once, interrupted runs resume, clusters work."""
+"""`dmlsplit run` into zarr: each block runs once, interrupted runs resume, a cluster is checked."""
 
-import os
-import signal
 import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import numpy as np
 import pytest
 
 import dmlsplit as dml
@@ -22,7 +18,6 @@ from tests.support.stores import (
     StopError,
     assert_pieces,
     finished_blocks,
-    make_store,
     publishing_stops_at,
     stop_after,
 )
@@ -137,23 +132,6 @@ def test_a_server_that_is_not_a_scheduler_is_not_waited_for(
         with pytest.raises(dml.InvalidArgumentError, match="something else is listening there"):
             split_store(store, (1, 6), 2, tmp_path / "out", scheduler=address)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_cluster_goes_on_when_a_worker_is_killed(tmp_path: Path, cluster: Any) -> None:
-    values = np.random.default_rng(2).integers(0, 1 << 16, (200, 33, 7), dtype="u2")
-    long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
-    victim = cluster.workers[0].pid
-
-    def kill_early(done: int, total: int) -> None:
-        nonlocal victim
-        if victim and 0 < done < total // 2:
-            os.kill(victim, signal.SIGKILL)
-            victim = 0
-
-    address = cluster.scheduler_address
-    split_store(long, (1, 6), 2, tmp_path, scheduler=address, progress=kill_early)
-    assert victim == 0
-    assert_pieces(tmp_path, values, 2, (1, 6), "long")
 
 
 @pytest.mark.parametrize("machine", ["a worker", "the scheduler"])
