@@ -2,21 +2,33 @@
 
 import json
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.conformance.cases import all_cases
 from dmlsplit.conformance.kit import kit as kit_files
 from dmlsplit.conformance.kit import write_kit
 from dmlsplit.frontends.dxdispatch import read_descriptor
 from tests.support.command import ran
 from tests.support.each import each
 
-FILES = kit_files()
-LISTED: dict[str, Any] = json.loads(FILES["cases.json"])
-CASES = {case["id"]: case for case in LISTED["cases"]}
+
+@cache
+def files() -> dict[str, str]:
+    return kit_files()
+
+
+@cache
+def listed() -> dict[str, Any]:
+    """What cases.json of the kit holds; `cases` by id."""
+    read: dict[str, Any] = json.loads(files()["cases.json"])
+    cases = {case["id"]: case for case in read["cases"]}
+    assert len(cases) == len(read["cases"]) == len(all_cases())
+    return read | {"cases": cases}
 
 
 def test_the_kit_has_the_same_bytes_every_time(kit: Path) -> None:
@@ -24,25 +36,25 @@ def test_the_kit_has_the_same_bytes_every_time(kit: Path) -> None:
     other = kit.with_name("other")
     code += f"write_kit(pathlib.Path({str(other)!r}))"
     ran(sys.executable, "-c", code, env={"PYTHONHASHSEED": "7"}, check=True)
-    for name, text in FILES.items():
+    for name, text in files().items():
         assert (kit / name).read_bytes() == (other / name).read_bytes() == text.encode(), name
     found = {str(path.relative_to(kit)) for path in kit.rglob("*") if path.is_file()}
-    assert found == set(FILES)
+    assert found == set(files())
 
 
 def test_the_kit_is_small() -> None:
-    assert len(FILES) < 300
-    assert sum(map(len, FILES.values())) < 3 << 20
-    assert max(map(len, FILES.values())) < 512 << 10
+    assert len(files()) < 300
+    assert sum(map(len, files().values())) < 3 << 20
+    assert max(map(len, files().values())) < 512 << 10
 
 
-@each(name=CASES)
+@each(name=[case.id for case in all_cases()])
 def test_a_case_reads_back_with_its_expectation(name: str) -> None:
-    case = CASES[name]
+    case = listed()["cases"][name]
     if case["last_stage"] == "bind":
         return
     desc = read_descriptor(case["desc"])
-    levels = list(LISTED["levels"])
+    levels = list(listed()["levels"])
     for level in levels:
         rows = [row for row in case["expected"] if levels.index(row["from"]) <= levels.index(level)]
         report = dml.validate(desc, level)
@@ -53,15 +65,20 @@ def test_a_case_reads_back_with_its_expectation(name: str) -> None:
 
 
 def test_each_rule_says_what_it_is_based_on() -> None:
-    policies = {name for name, rule in LISTED["rules"].items() if rule["basis"] == "policy"}
+    policies = {name for name, rule in listed()["rules"].items() if rule["basis"] == "policy"}
     assert policies == {"DML-TENSOR-OUTPUT-OVERLAP"}
-    flagged = {case["id"] for case in LISTED["cases"] for row in case["expected"] if row["policy"]}
+    flagged = {
+        case["id"]
+        for case in listed()["cases"].values()
+        for row in case["expected"]
+        if row["policy"]
+    }
     assert flagged == {"rule-TENSOR-OUTPUT-OVERLAP-zero", "rule-TENSOR-OUTPUT-OVERLAP-nested"}
-    assert all(LISTED["not_asked"].values())
+    assert all(listed()["not_asked"].values())
 
 
 def test_huge_tensors_are_created_but_not_compiled() -> None:
-    huge = {case["id"] for case in LISTED["cases"] if case["last_stage"] == "create"}
+    huge = {case["id"] for case in listed()["cases"].values() if case["last_stage"] == "create"}
     assert huge == {
         "rule-TENSOR-ELEMENT-COUNT",
         "rule-TENSOR-SIZE-WRAP",
@@ -82,7 +99,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         write_kit(tmp_path / "no" / "kit")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "full", "note"]
     (tmp_path / "empty").mkdir()
-    assert write_kit(tmp_path / "empty") == len(FILES)
+    assert write_kit(tmp_path / "empty") == len(files())
 
 
 def test_a_kit_that_cannot_be_written_leaves_nothing(
