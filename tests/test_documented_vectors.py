@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from tests.support.each import each
 
 
 @dataclass
@@ -61,7 +62,7 @@ VECTORS = [
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=str)
-@pytest.mark.parametrize("data_type", ["FLOAT32", "FLOAT16", "INT32", "UINT16", "INT8", "INT64"])
+@each(data_type=["FLOAT32", "FLOAT16", "INT32", "UINT16", "INT8", "INT64"])
 def test_a_published_vector(vector: Vector, data_type: str) -> None:
     array = np.arange(1, np.prod(vector.shape) + 1).reshape(vector.shape).astype(data_type.lower())
     x = dml.TensorDesc(data_type, vector.shape)

@@ -160,7 +160,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("delay", ["0.02", "0.05", "0.1", "0.2"])
+@pytest.mark.parametrize(
+    "delay",
+    ["0.05", *(pytest.param(each, marks=pytest.mark.slow) for each in ("0.02", "0.1", "0.2"))],
+)
 def test_an_interrupt_from_a_terminal_is_reported_once(delay: str, files: Path) -> None:
     line = ["validate", "m.onnx", "--windows", "19041", "--write-fixed", "f.onnx"]
     child = started(delay, *line, folder=files, program=GROUP, start_new_session=True)

@@ -48,7 +48,12 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize("form", ["npy", "zarr"])
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "status"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
     form: str, number: signal.Signals, status: int, npy: Path
@@ -95,7 +100,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize(
-    "lock", [pytest.param(n, marks=() if n in (19, 37) else pytest.mark.slow) for n in range(1, 50)]
+    "lock", [pytest.param(n, marks=() if n == 19 else pytest.mark.slow) for n in range(1, 50)]
 )
 def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     """Threads of the pool and of zarr would wait for it forever, and the process for them."""

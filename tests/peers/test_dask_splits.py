@@ -5,12 +5,13 @@ import pytest
 
 import dmlsplit as dml
 from tests.peers.cuts import CUPY, JAX, NUMPY, Cut
+from tests.support.each import each
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 
 
-@pytest.mark.parametrize("chunk", [1, 3, -1, "uneven"])
 @pytest.mark.parametrize("cut", [cut for cut in (*NUMPY, *CUPY, *JAX) if cut.is_partition])
+@each(chunk=[1, 3, -1, "uneven"])
 def test_pieces_are_equal(cut: Cut, chunk: int | str) -> None:
     from dask.array.utils import assert_eq
 
