@@ -27,9 +27,11 @@ LONGEST = "test_run_faults.py"
 MOST_PROCESSES = 8
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
-# Hundreds of processes start here. Without bytecode, each of them compiles the package again; and
-# their output has the buffers that it usually has, which may fail at the exit.
+# Hundreds of processes start here. Without bytecode, each of them compiles the package again. The
+# threads of OpenBLAS take a quarter of the time to import NumPy. The output of a process has the
+# buffers that it usually has, because flushing them may fail at exit.
 sys.dont_write_bytecode = False
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
 

@@ -12,9 +12,24 @@ from tests.golden import commands
 LINES = [line for lines in commands.COMMANDS.values() for line in lines]
 
 
+def times(folder: Path) -> dict[Path, int]:
+    """When each file of a folder was written."""
+    return {path: path.lstat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[Path, dict[Path, int]]:
+    """Folders with the files that the commands read, and their times."""
+    return {}
+
+
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with the files that the commands read, on a machine without a GPU."""
+def here(
+    written: dict[Path, dict[Path, int]],
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A folder in which no command has written anything yet, on a machine without a GPU."""
 
     def absent() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
@@ -22,8 +37,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlInit", absent)
     for name, value in commands.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    commands.write_inputs(tmp_path / "here")
-    monkeypatch.chdir(tmp_path / "here")
+    folder = next((each for each in written if times(each) == written[each]), None)
+    if folder is None:
+        written.clear()
+        folder = tmp_path_factory.mktemp("golden") / "here"
+        commands.write_inputs(folder)
+        written[folder] = times(folder)
+    monkeypatch.chdir(folder)
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -1,6 +1,7 @@
 """The DxDispatch models of the cases, run by our own front end, and the record of a run."""
 
 import json
+import os
 import shutil
 import stat
 import sys
@@ -72,10 +73,10 @@ def dispatched(kit: Path, program: Path, *names: str, timeout: float = 60) -> di
     return {name: record["dispatched"] for name, record in ran}
 
 
-SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("1_0", "3_0")]
+SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("1_0", "2_1", "3_0")]
 
 
-@pytest.mark.parametrize("level", ["2_1", "6_4", *SLOW_LEVELS])
+@pytest.mark.parametrize("level", ["6_4", *SLOW_LEVELS])
 def test_our_front_end_gives_the_expected_result_for_every_model(
     kit: Path, monkeypatch: pytest.MonkeyPatch, level: str
 ) -> None:
@@ -90,6 +91,7 @@ def test_our_front_end_gives_the_expected_result_for_every_model(
         return {"outcome": "accepted", "rules": ()}
 
     monkeypatch.setattr(probe, "_run", ran)
+    monkeypatch.setattr(os, "fsync", lambda file: None)  # hundreds of files are only read again
     compared = set()
     for name, record in dispatched(kit, Path("unused")).items():
         now = expected(CASES[name], FeatureLevel.parse(level))

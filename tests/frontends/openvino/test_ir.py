@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.openvino import scan
+from dmlsplit.frontends.openvino import ir, scan
 from tests.support.openvino_files import HOSTILE, Scan, variadic, weights
 
 
@@ -26,6 +26,16 @@ def test_a_hostile_file_is_one_clear_error(content: bytes, message: str, scanned
     assert "\n" not in str(error.value)
     assert "model.xml: " in str(error.value)
     assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(("count", "message"), [(49, "not well-formed"), (50, "than 100 tags and")])
+def test_opening_and_closing_tags_are_counted(
+    count: int, message: str, scanned: Scan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With <net> and <layers>, 49 elements have 100 tags."""
+    monkeypatch.setattr(ir, "MAX_EVENTS", 100)
+    with pytest.raises(InvalidArgumentError, match=message):
+        scanned(b'<net version="11"><layers>' + b"<a/>" * count)
 
 
 def test_the_nesting_of_bodies_is_limited(scanned: Scan) -> None:
