@@ -3,7 +3,7 @@
 import ast
 import importlib
 from collections.abc import Iterator
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,11 @@ def uses(node: ast.AST) -> Iterator[str]:
             yield ast.unparse(each).replace("_torch()", "torch")
 
 
+@cache
+def used_in(path: Path) -> frozenset[str]:
+    return frozenset(uses(ast.parse(path.read_text("utf-8"))))
+
+
 def is_kept(name: str) -> bool:
     """Whether a library promises to keep a name: no part of it is private or experimental."""
     parts = name.split(".")[1:]
@@ -45,7 +50,7 @@ def test_private_names_are_used_in_one_file(library: str) -> None:
     found = {
         path
         for path in PACKAGE.rglob("*.py")
-        for name in uses(ast.parse(path.read_text("utf-8")))
+        for name in used_in(path)
         if name.partition(".")[0] == library and "__" not in name and not is_kept(name)
     }
     assert found == {HOMES[library]}

@@ -57,7 +57,7 @@ def test_two_worker_processes_share_the_blocks(client: Any) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_a_cluster_goes_on_when_a_worker_is_killed(tmp_path: Path, cluster: Any) -> None:
-    values = np.random.default_rng(2).integers(0, 1 << 16, (200, 33, 7), dtype="u2")
+    values = np.random.default_rng(2).integers(0, 1 << 16, (80, 33, 7), dtype="u2")
     long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
     victim = cluster.workers[0].pid
 
