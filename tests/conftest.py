@@ -1,5 +1,6 @@
 """Options and settings of the whole suite, and the folder for compiled files."""
 
+import gc
 import os
 import socket
 import sys
@@ -34,6 +35,16 @@ sys.dont_write_bytecode = False
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
     os.environ.pop(name, None)
+
+# Collecting tests makes a million objects that stay, and looking for garbage among them takes a
+# third of its time.
+gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
