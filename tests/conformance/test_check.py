@@ -62,7 +62,7 @@ MINIMUMS = [f"minimum level 0x{level:X}" for level in FeatureLevel if level > 0x
     ("switches", "level", "kind", "cases"),
     [
         ("any-sum", 0x6400, "verdict", SUMS),
-        ("any-total", 0x6400, "verdict", DWORD),
+        pytest.param("any-total", 0x6400, "verdict", DWORD, marks=pytest.mark.slow),
         ("rank-5", 0x2000, "verdict", [*RANK_5, *(f"bytes-axis-5-{axis}" for axis in range(5))]),
         ("late-dword", 0x6400, "stage", DWORD),
         ("unsupported-type", 0x4000, "hresult", WIDE + FOUR_BITS),
@@ -70,7 +70,9 @@ MINIMUMS = [f"minimum level 0x{level:X}" for level in FeatureLevel if level > 0x
         ("take-overlap", 0x6400, "policy", OVERLAP),
         ("no-float64", 0x6400, "device", F64),
         ("cap-5_0", 0x6400, "level", MINIMUMS),
-        ("crash-level", 0x6400, "level", ["minimum level 0x3100"]),
+        pytest.param(
+            "crash-level", 0x6400, "level", ["minimum level 0x3100"], marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_planted_difference_is_found_and_no_other(
