@@ -57,8 +57,8 @@ class Toolchain:
 _SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SANITIZED = Toolchain(("-O1", *_SANITIZERS), ("-O0", *_SANITIZERS))
 # No number of a kernel wraps: UBSan checks signed numbers, checked.hpp unsigned ones.
-_NUMBERS = ("-O1", "-fsanitize=signed-integer-overflow,shift", "-fno-sanitize-recover=all")
-CHECKED = Toolchain(_NUMBERS, _NUMBERS)
+_NUMBERS = ("-fsanitize=signed-integer-overflow,shift", "-fno-sanitize-recover=all")
+CHECKED = Toolchain(("-O1", *_NUMBERS), ("-O0", *_NUMBERS))
 # The hooks of the thread sanitizer report each access to shared memory, to count it and to refuse
 # hazards; the runner defines them instead of the sanitizer's own library. g++ skips the hook of an
 # access only if the same thread makes an equivalent one between the same barriers, or if the access

@@ -48,16 +48,16 @@ CASES = {
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 
 
-def run(case: Case, builds: Path, blocks: int = BLOCKS) -> None:
+def run(*cases: Case, builds: Path) -> None:
     """Run some blocks of each launch, including the first and the last."""
-    sources = [launch.code.source for launch in case.launches]
-    programs = harness.build(sources, builds, harness.CHECKED)
-    for launch, source in zip(case.launches, sources, strict=True):
-        programs[source].run(
+    launches = [(case, launch) for case in cases for launch in case.launches]
+    programs = harness.build([one.code.source for _, one in launches], builds, harness.CHECKED)
+    for case, launch in launches:
+        programs[launch.code.source].run(
             launch.grid,
             launch.block,
             case.empty_buffers(launch.outputs),
-            sampled(launch.grid, blocks),
+            sampled(launch.grid, BLOCKS),
             arguments=launch.argument_bytes,
         )
 
@@ -65,7 +65,7 @@ def run(case: Case, builds: Path, blocks: int = BLOCKS) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_number_of_a_large_launch_wraps(name: str, builds: Path) -> None:
     assert name.partition("_")[0] in CASES[name].kernels
-    run(CASES[name], builds)
+    run(CASES[name], builds=builds)
 
 
 # Mistakes that small splits do not show: the text of a kernel, and a wrong version of it.
@@ -94,7 +94,7 @@ def test_a_number_that_wraps_is_refused(
 
     monkeypatch.setattr(Code, "source", property(mistaken))
     with pytest.raises(harness.KernelFaultError, match="wraps at 32 bits: block"):
-        run(CASES[name], builds)
+        run(CASES[name], builds=builds)
 
 
 def near_power(draw: Random) -> int:
@@ -135,13 +135,17 @@ def large_strided(draw: Random) -> Case:
     )
 
 
+DRAWN = st.tuples(st.integers(0, 10**9), st.sampled_from([large_packed, large_strided]))
+
+
 @pytest.mark.slow
-@settings(COMPILING, max_examples=150)
-@given(number=st.integers(0, 10**9), family=st.sampled_from([large_packed, large_strided]))
+@settings(COMPILING, max_examples=6)
+@given(drawn=st.lists(DRAWN, min_size=25, max_size=25))
 def test_no_number_of_any_large_launch_wraps(
-    number: int, family: Callable[[Random], Case], builds: Path
+    drawn: list[tuple[int, Callable[[Random], Case]]], builds: Path
 ) -> None:
-    run(family(Random(number)), builds)
+    """Cases that are compiled together, because many have the same source."""
+    run(*(family(Random(number)) for number, family in drawn), builds=builds)
 
 
 @pytest.mark.slow
